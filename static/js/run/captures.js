@@ -5,8 +5,6 @@ import { fill, gettext, ngettext } from "../format.js";
 
 const SOON_MS = 120;
 const ENDED = ["finished", "failed", "stopped"];
-const OVER = ["ready", "failed", "withdrawn"]; // nothing follows these
-export const CAPTURE_STATES = ["armed", "recording", "stopping", "writing", "importing", "ready"];
 
 export class Captures extends EventTarget {
   constructor({ page, store }) {
@@ -14,6 +12,7 @@ export class Captures extends EventTarget {
     Object.assign(this, { page, store });
     this.list = [];
     this.total = 0;
+    this.states = []; // in order; a capture that has failed or was withdrawn is in none of them
     this.workers = [];
     this.install = "";
     this.costs = [];
@@ -34,6 +33,7 @@ export class Captures extends EventTarget {
       if (turn !== this.turn) return;
       this.list = answer.captures;
       this.total = answer.total;
+      this.states = answer.states;
       this.workers = answer.workers;
       this.install = answer.install_nsys;
       this.costs = answer.costs;
@@ -70,10 +70,11 @@ export class Captures extends EventTarget {
   #hear(items) {
     for (const { capture, state, text } of items) {
       const known = this.of(capture);
-      if (!known || OVER.includes(known.state)) continue;
+      const reached = known ? this.states.indexOf(known.state) : -1;
+      if (reached < 0 || reached === this.states.length - 1) continue; // unknown, or at its end
       if (state === "withdrawn") known.state = state;
       else if (state === "failed") Object.assign(known, { state, problem: text });
-      else if (CAPTURE_STATES.indexOf(state) > CAPTURE_STATES.indexOf(known.state)) known.state = state;
+      else if (this.states.indexOf(state) > reached) known.state = state;
     }
     this.dispatchEvent(new Event("change"));
     this.soon();
@@ -82,7 +83,7 @@ export class Captures extends EventTarget {
 
 /** Return true if steps were recorded: not of one that still waits for its steps, or never came to them. */
 export function hasBegun({ state, state_times: times }) {
-  return Boolean(times.recording) || CAPTURE_STATES.indexOf(state) > 0;
+  return Boolean(times.recording) || !["armed", "failed", "withdrawn"].includes(state);
 }
 
 /** Return what a capture is of: "Steps 308–309", "Step 100", "Next 2 steps". */

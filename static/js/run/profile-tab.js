@@ -4,7 +4,7 @@ import { send } from "../api.js";
 import * as numbers from "../charts/numbers.js";
 import { bytes, el, fill, gettext, icon, ngettext, renew, write } from "../format.js";
 import { toast } from "../toast.js";
-import { CAPTURE_STATES, roleName, stepsTitle, toolText, whoText } from "./captures.js";
+import { roleName, stepsTitle, toolText, whoText } from "./captures.js";
 import { CapturePhases } from "./profile-phases.js";
 
 const find = (selector) => document.querySelector(selector);
@@ -191,11 +191,12 @@ export class ProfileTab {
 
   #states(capture) {
     write(field("capture-state-title"), fill(gettext("State of %(steps)s"), { steps: lower(stepsTitle(capture)) }));
-    const reached = CAPTURE_STATES.findLastIndex((state) => capture.state_times[state]);
+    const { states } = this.captures;
+    const reached = states.findLastIndex((state) => capture.state_times[state]);
     const broken = ["failed", "withdrawn"].includes(capture.state) ? capture.state : "";
-    const now = broken ? Math.max(reached, 0) : CAPTURE_STATES.indexOf(capture.state);
+    const now = broken ? Math.max(reached, 0) : states.indexOf(capture.state);
     find("[data-capture-states]").replaceChildren(
-      ...CAPTURE_STATES.map((state, place) => {
+      ...states.map((state, place) => {
         const isCurrent = place === now;
         const shown = isCurrent && broken ? broken : state;
         const isDone = place < now || (isCurrent && state === "ready");
