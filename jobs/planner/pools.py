@@ -1,7 +1,7 @@
 """Bytes per device, pool by pool and phase by phase: who works, and what the others leave there meanwhile.
 
 A pool is devices that hold the same roles. Colocated, engine and trainer are in one, and take turns; split, the engine
-has its own. In each phase one role works and all others of the pool hold what stays of them (planner reference, 2.10).
+has its own. In each phase one role works and all others of the pool hold what stays of them.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
 """Whether a layout can be at all: what `validate` refuses, and what trainers and engines ask beside it.
 
 The former is arithmetic that no trainer gets around (jobs.planner.validation); the latter are even stages, ranks that
-divide the batch, layers that stay within a node, and engines that fill their devices. Sources: Megatron-LM's arguments,
-the trainers' own validators, and planner reference section 11.
+divide the batch, layers that stay within a node, and engines that fill their devices. Sources: Megatron-LM's arguments
+and the trainers' own validators.
 """
 
 from collections.abc import Iterator, Mapping

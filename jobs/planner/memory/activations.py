@@ -1,7 +1,7 @@
 """Activations: what a forward pass keeps for the backward pass, and what the differentiation of a layer takes.
 
 Counted from what each operation saves, in elements per token and layer (autograd hooks on the modeling code of
-transformers, and reading the kernels; planner reference 2.3, S-KO, S-ML):
+transformers, and reading the kernels; docs/develop/planner-formulas.md):
 
     a norm of the hidden state: its input; Transformers' own casts it to fp32 and keeps the normed values too
     a linear layer: its input        attention: queries and keys after the rotation, values, its output

@@ -1,7 +1,7 @@
 """Logits and loss: bytes at the end of the forward pass, the usual cause of running out of memory.
 
-Per token and vocabulary entry (planner reference, 2.4): logits of 2 bytes, their fp32 copy 4, log-softmax 4, its
-gradient 4 and that of the logits 2, in the plain way; less where kernels fuse them. All results are bytes.
+Per token and vocabulary entry (docs/develop/planner-formulas.md): logits of 2 bytes, their fp32 copy 4, log-softmax 4,
+its gradient 4 and that of the logits 2, in the plain way; less where kernels fuse them. All results are bytes.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 A training step has three moments at which it may be fullest, and the fullest of them counts: the loss (activations of
 all layers and logits), the differentiation of the last layers (activations, what a layer takes, its gradients), and the
-optimizer's step (all gradients). Every stage of a pipeline is looked at. Source: planner reference, 2.9 and 2.10.
+optimizer's step (all gradients). Every stage of a pipeline is looked at. See docs/develop/planner-formulas.md.
 
 `overhead` holds what the allocator holds beyond tensors, and what a process takes outside of it (context and
 communicators: overhead_bytes). A source that reports allocated or reserved bytes leaves part of it out: see counted.
@@ -103,7 +103,7 @@ def _has_gradient_buffers(training: Training) -> bool:
 def overhead_bytes(layout: Layout, accelerator: Accelerator, constants: Constants) -> int:
     """Return bytes that a process takes of a device outside of torch's allocator: context and libraries, and from two
     devices on communicators: the first, and one for each further way in which the model is divided, and for the network
-    beyond the devices that a link joins (S-ST, S-LD); expert parallelism has buffers for tokens beside its own."""
+    beyond the devices that a link joins; expert parallelism has buffers for tokens beside its own."""
     if accelerator.is_host:
         return host_overhead(constants)
     if layout.num_devices == 1:

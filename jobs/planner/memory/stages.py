@@ -2,7 +2,7 @@
 
 Matrices divide by tensor parallelism, norms and routers do not; experts divide by expert and expert-tensor parallelism
 (never by tensor parallelism as well); the embedding is on the first stage and the head on the last, a tied model holds
-both copies where they are apart. Source: planner reference, 1.1 and 2.1 (S-ML).
+both copies where they are apart. See docs/develop/planner-formulas.md.
 """
 
 from collections import Counter
@@ -63,7 +63,8 @@ def stages_of(model: ModelShape, layout: Layout, num_micro_batches: int = 1) -> 
     """Return the stages of the pipeline, in order.
 
     One forward, one backward: stage i of p holds min(p - i, m) of m micro-batches; v virtual chunks make it
-    (2(p - i - 1) + (v - 1)p + 1) / v, never more than m. Source: planner reference, 2.3.
+    (2(p - i - 1) + (v - 1)p + 1) / v, never more than m. Source:
+    "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (arXiv 2104.04473).
     """
     sizes = stage_sizes(model.num_layers, layout)
     found, start = [], 0

@@ -1,8 +1,8 @@
 """Model states: weights, gradients and optimizer of one rank, and what sharding gathers for a while.
 
 Mixed precision with Adam keeps 2 bytes of weight, 2 or 4 of gradient and 12 of master copy and moments per parameter
-(S-ZP, S-DS, S-ML; planner reference, 2.1). What is divided over the N ranks that hold the same weights is by stage:
-optimizer from 1, gradients from 2, weights from 3. All results are bytes.
+("ZeRO", arXiv 1910.02054; docs/develop/planner-formulas.md). What is divided over the N ranks that hold the same
+weights is by stage: optimizer from 1, gradients from 2, weights from 3. All results are bytes.
 """
 
 from collections.abc import Mapping
@@ -144,7 +144,7 @@ class Transients:
 
 
 def transients_of(training: Training, stage: Stage, held: States, constants: Constants) -> Transients:
-    """Return the transients of a rank's step. Source: planner reference, 2.2 and 2.9."""
+    """Return the transients of a rank's step. Source: docs/develop/planner-formulas.md, States."""
     width = compute_bytes(training)
     unit = max((layer_share(layer, training.layout).total for layer, _ in stage.layers), default=0.0)
     embedding, head = vocabulary_share(

@@ -1,4 +1,4 @@
-"""Bytes beside the devices: host memory of a node, checkpoints and exports on disk (planner reference, 2.6, 2.10)."""
+"""Bytes beside the devices: host memory of a node, checkpoints and exports on disk."""
 
 from functools import lru_cache
 

@@ -13,8 +13,8 @@ from jobs.planner.read.knob_values import Knobs
 from jobs.planner.shapes.model_shape import ModelShape
 
 _SPREAD = 0.7
-"""Sigma of ln(answer length) where only the mean is known: between that of chat and of reasoning (planner reference,
-section 6.3)."""
+"""Sigma of ln(answer length) where only the mean is known: between that of chat (0.5) and of
+reasoning (up to 1)."""
 
 _ALIKE = 1e-3
 """The same of answers that are all of one length."""

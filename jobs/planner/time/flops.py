@@ -2,7 +2,8 @@
 
 A product of (m, k) by (k, n) counts 2*m*k*n. Attention of a token that sees s positions takes 4*q*s (scores and
 values), q being `ModelShape.attention_width`; causally, tokens of a document of S see (S+1)/2 on average, a window
-lowers it. Linear attention takes 6 per element of its state. Source: planner reference, section 4.
+lowers it. Linear attention takes 6 per element of its state. Source: "PaLM", appendix B
+(arXiv 2204.02311).
 """
 
 from collections import Counter

@@ -1,8 +1,9 @@
 """Bytes that devices exchange in training, and the seconds of it that computing does not hide.
 
 Volumes per rank are those of ring collectives: a gather or a reduction to shares of n ranks moves (n-1)/n of the whole
-(planner reference, section 7). Ranks are placed as Megatron places them: tensor parallelism innermost, then context and
-sequence, then data, stages of a pipeline outermost; what spans nodes shares their network with the groups beside it.
+(docs/develop/planner-formulas.md). Ranks are placed as Megatron places them: tensor parallelism innermost, then context
+and sequence, then data, stages of a pipeline outermost; what spans nodes shares their network with the groups beside
+it.
 """
 
 from dataclasses import dataclass

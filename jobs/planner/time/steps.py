@@ -2,7 +2,7 @@
 
 Synchronous: phases follow one another. One step off: generation runs beside the training on the batch before. Fully
 asynchronous: also, and no batch waits for its longest response, so that engines always run full. Colocated engines take
-turns with the trainer, so that an asynchronous schedule hides their tail alone (planner reference, section 8).
+turns with the trainer, so that an asynchronous schedule hides their tail alone.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 A layer's time is a sum of what bounds its parts: products at the matmul rate of the device, attention at its kernel's,
 element-wise work and activations at memory bandwidth, weights read once per pass. That is why a device with little
 compute for its bandwidth is filled easily. To it come the communication that is not hidden, the bubble of a pipeline,
-the optimizer, and a floor below which the host cannot launch kernels (planner reference, sections 5 and 7).
+the optimizer, and a floor below which the host cannot launch kernels.
 """
 
 import math

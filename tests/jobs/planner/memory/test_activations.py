@@ -15,8 +15,7 @@ K = shipped_constants()
 GIB = 2**30
 
 
-# Activations: elements that were counted with autograd hooks on Transformers' own modules, in units of the hidden size
-# (planner reference, 2.3).
+# Activations: elements that were counted with autograd hooks on Transformers' own modules, in units of the hidden size.
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_scalar_head_costs_nothing_to_speak_of() -> None:
 
 
 def test_adapters_of_all_linear_layers() -> None:
-    # The planner reference: about 42 M at rank 16 on an 8B model.
+    # About 42 M at rank 16 on an 8B model.
     sides = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336)
     assert adapter_elements(LLAMA, 16, ["all-linear"]) == 16 * 32 * sides == 41_943_040
 
