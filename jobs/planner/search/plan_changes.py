@@ -5,7 +5,7 @@ whoever asks (jobs.planner.search.advice). Sources: the orders of trying in the 
 jobs/catalog/advice holds in words.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jobs.catalog.algorithm import is_in
@@ -13,7 +13,7 @@ from jobs.catalog.knob import is_live, knobs
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
-from jobs.planner.job import Fleet, Job
+from jobs.planner.job import Fleet, Job, Layout
 from jobs.planner.search.axes import Changes
 from jobs.planner.trainer import planning_of
 
@@ -137,13 +137,22 @@ def _token_budget(knob_id: str, factor: float) -> Make:
     return make
 
 
-def _parallel(knob_id: str, factor: float, *, size: Callable[[Job], int]) -> Make:
+_GROUP_SIZES: Mapping[str, Callable[[Layout], int]] = {
+    "parallel.sequence_parallel_size": lambda layout: layout.context * layout.ulysses,
+    "parallel.context_parallel_size": lambda layout: layout.context,
+    "parallel.tensor_parallel_size": lambda layout: layout.tensor,
+    "parallel.expert_parallel_size": lambda layout: layout.expert,
+}
+"""How many devices share a sample by a knob."""
+
+
+def _parallel(knob_id: str, factor: float) -> Make:
     """Scale how many devices share a sample, within a node."""
 
     def make(here: Situation) -> Changes | None:
         if not here.has(knob_id):
             return None
-        now = size(here.job)
+        now = _GROUP_SIZES[knob_id](here.job.policy.layout)
         scaled = int(now * factor)
         if not 1 <= scaled <= here.fleet.devices_per_node or scaled == now:
             return None
@@ -288,102 +297,99 @@ def _newest_flash(here: Situation) -> Changes | None:
     return {"kernels.attention": "flash_attention_3"} if "flash_attention_3" in choices else None
 
 
-def _entries() -> Iterator[tuple[str, str, Make]]:
-    yield "checkpointing", "Recompute activations", _sets("memory.gradient_checkpointing", True)
-    yield "recompute_full", "Recompute whole layers", _recompute("full")
-    yield "recompute_selective", "Recompute attention alone", _recompute("selective")
-    yield "keep_activations", "Keep activations", _sets("memory.gradient_checkpointing", False)
-    yield "recompute_none", "Keep all activations", _recompute("none")
-    yield "fused_head", "Compute the output layer in chunks", _sets("kernels.fused_head", True)
-    yield "entropy_chunks", "Take the entropy in chunks", _sets("memory.entropy_chunking", True)
-    yield "entropy_again", "Compute the entropy again in the backward pass", _sets("memory.entropy_checkpointing", True)
-    yield "liger", "Use Liger's fused kernels", _sets("kernels.liger", True)
-    yield "flash", "Use the newest flash attention", _newest_flash
-    yield "fast_attention", "Use flash attention", _sets("kernels.attention", "flash_attention_2")
-    yield "packing", "Join samples without padding", _sets("train.packing", True)
-    yield "by_tokens", "Fill micro-batches by tokens", _by_tokens
-    yield "micro_half", "Halve the micro-batch", _micro_batch(0.5)
-    yield "micro_one", "One sample per micro-batch", _one_sample
-    yield "micro_double", "Double the micro-batch", _micro_batch(2)
-    yield "tokens_half", "Halve the token budget", _token_budget("train.max_tokens_per_gpu", 0.5)
-    yield "tokens_double", "Double the token budget", _token_budget("train.max_tokens_per_gpu", 2)
-    yield "critic_tokens_half", "Halve the critic's token budget", _token_budget("train.critic_max_tokens_per_gpu", 0.5)
-    yield "score_half", "Halve the micro-batch of scoring", _scales("train.score_micro_batch_size", 0.5)
-    yield "score_double", "Double the micro-batch of scoring", _scales("train.score_micro_batch_size", 2, most=256)
-    yield "score_tokens_half", "Halve the token budget of scoring", _token_budget("train.score_max_tokens_per_gpu", 0.5)
-    yield "zero_up", "Shard more with ZeRO", _next_stage(1)
-    yield "zero_down", "Shard less with ZeRO", _next_stage(-1)
-    yield "reshard", "Give up weights after the forward pass", _sets("memory.reshard_after_forward", True)
-    yield "keep_weights", "Keep weights after the forward pass", _sets("memory.reshard_after_forward", False)
-    yield (
-        "activations_to_host",
-        "Move activations to the host",
-        _sets("memory.activation_offload", True, memory__gradient_checkpointing=True),
+_PLAN_CHANGES = tuple(
+    PlanChange(id=name, title=title, make=make)
+    for name, title, make in (
+        ("checkpointing", "Recompute activations", _sets("memory.gradient_checkpointing", True)),
+        ("recompute_full", "Recompute whole layers", _recompute("full")),
+        ("recompute_selective", "Recompute attention alone", _recompute("selective")),
+        ("keep_activations", "Keep activations", _sets("memory.gradient_checkpointing", False)),
+        ("recompute_none", "Keep all activations", _recompute("none")),
+        ("fused_head", "Compute the output layer in chunks", _sets("kernels.fused_head", True)),
+        ("entropy_chunks", "Take the entropy in chunks", _sets("memory.entropy_chunking", True)),
+        (
+            "entropy_again",
+            "Compute the entropy again in the backward pass",
+            _sets("memory.entropy_checkpointing", True),
+        ),
+        ("liger", "Use Liger's fused kernels", _sets("kernels.liger", True)),
+        ("flash", "Use the newest flash attention", _newest_flash),
+        ("fast_attention", "Use flash attention", _sets("kernels.attention", "flash_attention_2")),
+        ("packing", "Join samples without padding", _sets("train.packing", True)),
+        ("by_tokens", "Fill micro-batches by tokens", _by_tokens),
+        ("micro_half", "Halve the micro-batch", _micro_batch(0.5)),
+        ("micro_one", "One sample per micro-batch", _one_sample),
+        ("micro_double", "Double the micro-batch", _micro_batch(2)),
+        ("tokens_half", "Halve the token budget", _token_budget("train.max_tokens_per_gpu", 0.5)),
+        ("tokens_double", "Double the token budget", _token_budget("train.max_tokens_per_gpu", 2)),
+        (
+            "critic_tokens_half",
+            "Halve the critic's token budget",
+            _token_budget("train.critic_max_tokens_per_gpu", 0.5),
+        ),
+        ("score_half", "Halve the micro-batch of scoring", _scales("train.score_micro_batch_size", 0.5)),
+        ("score_double", "Double the micro-batch of scoring", _scales("train.score_micro_batch_size", 2, most=256)),
+        (
+            "score_tokens_half",
+            "Halve the token budget of scoring",
+            _token_budget("train.score_max_tokens_per_gpu", 0.5),
+        ),
+        ("zero_up", "Shard more with ZeRO", _next_stage(1)),
+        ("zero_down", "Shard less with ZeRO", _next_stage(-1)),
+        ("reshard", "Give up weights after the forward pass", _sets("memory.reshard_after_forward", True)),
+        ("keep_weights", "Keep weights after the forward pass", _sets("memory.reshard_after_forward", False)),
+        (
+            "activations_to_host",
+            "Move activations to the host",
+            _sets("memory.activation_offload", True, memory__gradient_checkpointing=True),
+        ),
+        ("reference_to_host", "Keep the reference on the host", _sets("memory.reference_offload", True)),
+        ("reward_to_host", "Keep the reward model on the host", _sets("memory.reward_offload", True)),
+        ("reference_on_device", "Keep the reference on the device", _sets("memory.reference_offload", False)),
+        ("reward_on_device", "Keep the reward model on the device", _sets("memory.reward_offload", False)),
+        ("states_between", "Move training states to the host between phases", _offload_between(True, "fsdp")),
+        ("states_stay", "Leave training states on the device", _offload_between(False, "fsdp")),
+        (
+            "megatron_states_between",
+            "Move training states to the host between phases",
+            _offload_between(True, "megatron"),
+        ),
+        ("megatron_states_stay", "Leave training states on the device", _offload_between(False, "megatron")),
+        (
+            "trainer_sleep",
+            "Move training states to the host while engines generate",
+            _sets("memory.trainer_sleep", True),
+        ),
+        ("engine_sleep", "Let engines sleep while training", _sleeping),
+        ("adam_to_host", "Run the optimizer on the host", _adam_on_host(True)),
+        ("adam_on_device", "Run the optimizer on the device", _adam_on_host(False)),
+        ("fsdp_to_host", "Keep weights and optimizer on the host", _host_fsdp(True)),
+        ("fsdp_on_device", "Keep weights and optimizer on the device", _host_fsdp(False)),
+        ("megatron_to_host", "Run the optimizer on the host", _host_megatron(True)),
+        ("megatron_on_device", "Run the optimizer on the device", _host_megatron(False)),
+        ("sequence_up", "Share sequences among more devices", _parallel("parallel.sequence_parallel_size", 2.0)),
+        ("context_up", "Share sequences among more devices", _parallel("parallel.context_parallel_size", 2.0)),
+        ("tensor_up", "Divide layers among more devices", _parallel("parallel.tensor_parallel_size", 2.0)),
+        ("expert_up", "Spread experts over more devices", _parallel("parallel.expert_parallel_size", 2.0)),
+        ("pipeline_up", "Cut the layers into more stages", _stages(2.0)),
+        ("engine_up", "Spread an engine over more devices", _engine_size(2.0)),
+        ("sequence_down", "Share sequences among fewer devices", _parallel("parallel.sequence_parallel_size", 0.5)),
+        ("context_down", "Share sequences among fewer devices", _parallel("parallel.context_parallel_size", 0.5)),
+        ("tensor_down", "Divide layers among fewer devices", _parallel("parallel.tensor_parallel_size", 0.5)),
+        ("expert_down", "Spread experts over fewer devices", _parallel("parallel.expert_parallel_size", 0.5)),
+        ("pipeline_down", "Cut the layers into fewer stages", _stages(0.5)),
+        ("engine_down", "Spread an engine over fewer devices", _engine_size(0.5)),
+        (
+            "share_down",
+            "Give the engine less memory",
+            _shifts("rollout.gpu_memory_fraction", -0.1, least=0.1, most=0.95),
+        ),
+        ("share_up", "Give the engine more memory", _shifts("rollout.gpu_memory_fraction", 0.1, least=0.1, most=0.92)),
+        ("eager", "Generate without CUDA graphs", _sets("rollout.enforce_eager", True)),
+        ("graphs", "Generate with CUDA graphs", _sets("rollout.enforce_eager", False)),
+        ("prefix_cache", "Cache prompts that are alike", _sets("rollout.enable_prefix_caching", True)),
+        ("sequences_half", "Halve the sequences of an engine", _scales("rollout.max_num_seqs", 0.5, least=16)),
+        ("sequences_double", "Double the sequences of an engine", _scales("rollout.max_num_seqs", 2, most=2048)),
+        ("devices", "Train on twice the devices", _more_devices),
     )
-    yield "reference_to_host", "Keep the reference on the host", _sets("memory.reference_offload", True)
-    yield "reward_to_host", "Keep the reward model on the host", _sets("memory.reward_offload", True)
-    yield "reference_on_device", "Keep the reference on the device", _sets("memory.reference_offload", False)
-    yield "reward_on_device", "Keep the reward model on the device", _sets("memory.reward_offload", False)
-    yield "states_between", "Move training states to the host between phases", _offload_between(True, "fsdp")
-    yield "states_stay", "Leave training states on the device", _offload_between(False, "fsdp")
-    yield (
-        "megatron_states_between",
-        "Move training states to the host between phases",
-        _offload_between(True, "megatron"),
-    )
-    yield "megatron_states_stay", "Leave training states on the device", _offload_between(False, "megatron")
-    yield (
-        "trainer_sleep",
-        "Move training states to the host while engines generate",
-        _sets("memory.trainer_sleep", True),
-    )
-    yield "engine_sleep", "Let engines sleep while training", _sleeping
-    yield "adam_to_host", "Run the optimizer on the host", _adam_on_host(True)
-    yield "adam_on_device", "Run the optimizer on the device", _adam_on_host(False)
-    yield "fsdp_to_host", "Keep weights and optimizer on the host", _host_fsdp(True)
-    yield "fsdp_on_device", "Keep weights and optimizer on the device", _host_fsdp(False)
-    yield "megatron_to_host", "Run the optimizer on the host", _host_megatron(True)
-    yield "megatron_on_device", "Run the optimizer on the device", _host_megatron(False)
-    for factor, word in ((2.0, "more"), (0.5, "fewer")):
-        suffix = "up" if factor > 1 else "down"
-        yield (
-            f"sequence_{suffix}",
-            f"Share sequences among {word} devices",
-            _parallel(
-                "parallel.sequence_parallel_size",
-                factor,
-                size=lambda job: job.policy.layout.context * job.policy.layout.ulysses,
-            ),
-        )
-        yield (
-            f"context_{suffix}",
-            f"Share sequences among {word} devices",
-            _parallel("parallel.context_parallel_size", factor, size=lambda job: job.policy.layout.context),
-        )
-        yield (
-            f"tensor_{suffix}",
-            f"Divide layers among {word} devices",
-            _parallel("parallel.tensor_parallel_size", factor, size=lambda job: job.policy.layout.tensor),
-        )
-        yield (
-            f"expert_{suffix}",
-            f"Spread experts over {word} devices",
-            _parallel("parallel.expert_parallel_size", factor, size=lambda job: job.policy.layout.expert),
-        )
-        yield f"pipeline_{suffix}", f"Cut the layers into {word} stages", _stages(factor)
-        yield f"engine_{suffix}", f"Spread an engine over {word} devices", _engine_size(factor)
-    yield (
-        "share_down",
-        "Give the engine less memory",
-        _shifts("rollout.gpu_memory_fraction", -0.1, least=0.1, most=0.95),
-    )
-    yield "share_up", "Give the engine more memory", _shifts("rollout.gpu_memory_fraction", 0.1, least=0.1, most=0.92)
-    yield "eager", "Generate without CUDA graphs", _sets("rollout.enforce_eager", True)
-    yield "graphs", "Generate with CUDA graphs", _sets("rollout.enforce_eager", False)
-    yield "prefix_cache", "Cache prompts that are alike", _sets("rollout.enable_prefix_caching", True)
-    yield "sequences_half", "Halve the sequences of an engine", _scales("rollout.max_num_seqs", 0.5, least=16)
-    yield "sequences_double", "Double the sequences of an engine", _scales("rollout.max_num_seqs", 2, most=2048)
-    yield "devices", "Train on twice the devices", _more_devices
-
-
-_PLAN_CHANGES = tuple(PlanChange(id=name, title=title, make=make) for name, title, make in _entries())
+)
