@@ -191,7 +191,7 @@ def _step_errors(
         measured = run.seconds.get(STEP, 0.0)
         if not names or not measured:
             continue
-        values = {name: present[name] for name in CALIBRATED if present.get(name).is_changed}
+        values = {name: present.value(name) for name in CALIBRATED if present.get(name).is_changed}
         for name in names:
             others = _settings(reading for reading in readings[name] if reading.setting != run.setting)
             values[name] = _within(neutral, name, _value(name, median(others.values())))

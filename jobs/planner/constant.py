@@ -6,14 +6,31 @@
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from typing import Literal
 
 from jobs.catalog.sentence import Sentence
+from jobs.planner.constant_groups import (
+    DecodeConstants,
+    EngineConstants,
+    EstimateConstants,
+    MemoryConstants,
+    NetworkConstants,
+    SpeedConstants,
+)
 
 Evidence = Literal["measured", "assumed", "set"]
+GROUPS = {
+    "decode": DecodeConstants,
+    "engine": EngineConstants,
+    "estimate": EstimateConstants,
+    "memory": MemoryConstants,
+    "network": NetworkConstants,
+    "speed": SpeedConstants,
+}
+"""By the name of the file without its ending."""
 SET = Sentence("set by the project")
 _KEYS = {"value", "low", "high", "unit", "evidence", "source", "reason", "label"}
 
@@ -48,12 +65,26 @@ class ConstantInvalid(ValueError):
 
 
 class Constants:
-    """All constants by name; indexing gives the value. Immutable."""
+    """All constants: the values as `constants.<file>.<table>`, and each with its evidence by that name. Immutable."""
 
     def __init__(self, known: Mapping[str, Constant]) -> None:
         self._known = dict(known)
+        self.decode = DecodeConstants(**self._values("decode"))
+        self.engine = EngineConstants(**self._values("engine"))
+        self.estimate = EstimateConstants(**self._values("estimate"))
+        self.memory = MemoryConstants(**self._values("memory"))
+        self.network = NetworkConstants(**self._values("network"))
+        self.speed = SpeedConstants(**self._values("speed"))
 
-    def __getitem__(self, name: str) -> float:
+    def _values(self, group: str) -> dict[str, float]:
+        return {
+            name.removeprefix(f"{group}."): constant.value
+            for name, constant in self._known.items()
+            if name.startswith(f"{group}.")
+        }
+
+    def value(self, name: str) -> float:
+        """Return the value of a constant that is chosen by its name. Raises: KeyError."""
         return self._known[name].value
 
     def all(self) -> tuple[Constant, ...]:
@@ -124,4 +155,7 @@ def shipped_constants() -> Constants:
                 raise ValueError(f"{name}: {table['value']} is not from {table['low']} to {table['high']}.")
             if table["evidence"] not in ("measured", "assumed"):
                 raise ValueError(f"{name}: evidence is measured or assumed, not {table['evidence']!r}.")
+    named = {f"{group}.{field.name}" for group, values in GROUPS.items() for field in fields(values)}
+    if strange := sorted(named.symmetric_difference(found)):
+        raise ValueError(f"{strange[0]}: a constant stands both in constants/*.toml and in constant_groups.py.")
     return Constants(found)

@@ -223,8 +223,8 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
         and accelerator.has_bf16
     )
     is_known = is_known and training.model.cache_layers == training.model.num_layers
-    band = constants["estimate.band_experts" if training.model.experts else "estimate.band_dense"]
-    return band, band if is_known else max(band, constants["estimate.band_unmeasured"])
+    band = constants.estimate.band_experts if training.model.experts else constants.estimate.band_dense
+    return band, band if is_known else max(band, constants.estimate.band_unmeasured)
 
 
 def _verdict(pools: tuple[PoolEstimate, ...], risk: float, unsure: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
@@ -311,10 +311,10 @@ def _rollout(job: Job, engine: EngineMemory, constants: Constants) -> Rollout:
 
 def _shm_bytes(job: Job, constants: Constants) -> int:
     """Return shared memory per node: buffers of communication, and the batch on its way between roles."""
-    size: float = constants["estimate.shm_device_bytes"] * min(job.fleet.devices_per_node, job.fleet.num_devices)
+    size: float = constants.estimate.shm_device_bytes * min(job.fleet.devices_per_node, job.fleet.num_devices)
     if job.rollouts is not None:
         size += (
-            2 * constants["estimate.batch_token_bytes"] * batch_of(job.rollouts, constants).tokens / job.fleet.num_nodes
+            2 * constants.estimate.batch_token_bytes * batch_of(job.rollouts, constants).tokens / job.fleet.num_nodes
         )
     return round(size)
 

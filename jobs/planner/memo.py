@@ -6,9 +6,22 @@ With each part is kept which constants it was made of, so that an answer can say
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from jobs.planner.constant import Constants
+from jobs.planner.constant import GROUPS, Constants
 
 Made = TypeVar("Made")
+
+
+class _NotingGroup:
+    """The constants of one file; it says which of them is read."""
+
+    __slots__ = ("_group", "_note", "_values")
+
+    def __init__(self, group: str, values: object, note: Callable[[str], None]) -> None:
+        self._group, self._values, self._note = group, values, note
+
+    def __getattr__(self, name: str) -> object:
+        self._note(f"{self._group}.{name}")
+        return getattr(self._values, name)
 
 
 class TrackedConstants(Constants):
@@ -18,11 +31,18 @@ class TrackedConstants(Constants):
         super().__init__({constant.name: constant for constant in constants.all()})
         self.names: set[str] = set()
         self.seen: set[str] = set()
+        for group in GROUPS:
+            setattr(self, group, _NotingGroup(group, getattr(self, group), self.note))
 
-    def __getitem__(self, name: str) -> float:
+    def value(self, name: str) -> float:
+        """See Constants."""
+        self.note(name)
+        return super().value(name)
+
+    def note(self, name: str) -> None:
+        """Note that a constant is used."""
         self.names.add(name)
         self.seen.add(name)
-        return super().__getitem__(name)
 
 
 class Memo:

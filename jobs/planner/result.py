@@ -187,7 +187,7 @@ def cost_of(step: Interval, fleet: Fleet, num_steps: int, constants: Constants) 
     """
     if not num_steps:
         return Cost(seconds=None, device_hours=None, money=None, currency=fleet.currency)
-    seconds = step.scaled(num_steps / (1 - constants["speed.restart_share"]))
+    seconds = step.scaled(num_steps / (1 - constants.speed.restart_share))
     hours = seconds.scaled(fleet.num_devices / 3600)
     money = None if fleet.price is None else hours.scaled(fleet.price)
     return Cost(seconds=seconds, device_hours=hours, money=money, currency=fleet.currency)

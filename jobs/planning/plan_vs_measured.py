@@ -176,7 +176,7 @@ def _states(plan: Plan, measured: RunMeasurements) -> Iterator[PlannedRow]:
             phase="",
             role=role,
             term=name,
-            predicted=None if held is None else _interval(held, plan.constants[BANDS[name]]),
+            predicted=None if held is None else _interval(held, plan.constants.value(BANDS[name])),
             measured=measured.states.get((role, name)),
         )
 

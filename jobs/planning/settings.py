@@ -292,7 +292,7 @@ def _constants(given: Mapping[str, object], project: Project, problems: list[Pro
                 {name: str(value)[:40] if number is None else number} if value is not None else {}
             )
             is_own = value is not None and number != shipped_constants().get(name).value
-            found[name] = known[name] if is_own else None
+            found[name] = known.value(name) if is_own else None
         except KeyError:
             text = _("There is no constant %(name)s.") % {"name": repr(name)[:80]}
             problems.append(Problem(field=f"constants.{name}", message=text))

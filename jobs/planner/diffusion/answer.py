@@ -32,8 +32,8 @@ def estimate_diffusion(job: DiffusionJob, constants: Constants | None = None) ->
     """Return the whole answer for a job of a diffusion transformer. Raises: JobInvalid."""
     constants = constants or shipped_constants()
     pool = pool_of(job, constants)
-    band = constants["estimate.band_unmeasured"]
-    needed = pool.share * (1 + band - constants["estimate.band_dense"])
+    band = constants.estimate.band_unmeasured
+    needed = pool.share * (1 + band - constants.estimate.band_dense)
     verdict: Fits = "fits" if needed <= TIGHT_FROM else "tight" if needed <= TIGHT_TO else "no"
     on_host = host_bytes(job, constants)
     room = node_bytes(job.fleet, constants)

@@ -91,7 +91,7 @@ def pool_of(job: DiffusionJob, constants: Constants) -> PoolEstimate:
         own = roles["policy"]
         if name not in ("load", "checkpoint"):
             beyond = sum(size for term, size in own.items() if term != "overhead")
-            own["overhead"] = beyond * (constants["memory.allocator"] - 1) + overhead_bytes(
+            own["overhead"] = beyond * (constants.memory.allocator - 1) + overhead_bytes(
                 training.layout, accelerator, constants
             )
         by_role = {"policy": _memory(own)}

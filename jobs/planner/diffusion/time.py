@@ -44,16 +44,16 @@ def _pass_seconds(job: DiffusionJob, constants: Constants, *, samples: float, pa
     total = 0.0
     for block in shape.blocks:
         products, attention = block_flops(block, shape.hidden, latent, text)
-        moved = (latent + text) * (8.0 * shape.hidden + 3.0 * block.width) * constants["speed.moved_eager"]
+        moved = (latent + text) * (8.0 * shape.hidden + 3.0 * block.width) * constants.speed.moved_eager
         streams = (samples * _HALF * moved + _HALF * block.parameters) / rates.memory
         forward = samples * (products / rates.products + attention / rates.attention) + streams
-        forward = max(forward, constants["speed.layer_seconds"])
+        forward = max(forward, constants.speed.layer_seconds)
         seconds = passes * forward
         if trains:
             matrices = 2.0 if training.method == "full" else 1.0
             backward = matrices * products / rates.products + _ATTENTION_BACKWARD * attention / rates.attention
             backward = samples * backward + 2 * streams
-            seconds = forward * (1 + again) + max(backward, matrices * constants["speed.layer_seconds"])
+            seconds = forward * (1 + again) + max(backward, matrices * constants.speed.layer_seconds)
         total += block.count * seconds
     ends = 2.0 * samples * (latent * shape.outside_latent + text * shape.outside_text) / rates.products
     return total + ends * (3.0 if trains else passes)
@@ -82,12 +82,12 @@ def update_seconds(job: DiffusionJob, constants: Constants) -> float:
     training = job.policy
     computing = _pass_seconds(job, constants, samples=training.micro_batch, passes=1, trains=True)
     talk, reduced = _gathering(job, constants, trains=True)
-    overlap = constants["network.weights_overlap"]
+    overlap = constants.network.weights_overlap
     each = computing + exposed(talk, computing, overlap)
     # Adapters are counted by the stand-in; all weights belong to one stage.
     optimizer = optimizer_seconds(training, job.fleet, (float(job.shape.parameters), 0.0), constants)
     reduced = exposed(reduced, computing, overlap)
-    return training.num_micro_batches * each + reduced + optimizer + constants["speed.step_seconds"]
+    return training.num_micro_batches * each + reduced + optimizer + constants.speed.step_seconds
 
 
 def sampling_seconds(job: DiffusionJob, constants: Constants, *, steps: int, passes: int) -> float:
@@ -99,7 +99,7 @@ def sampling_seconds(job: DiffusionJob, constants: Constants, *, steps: int, pas
     return (
         -(-samples // training.micro_batch)
         * steps
-        * (computing + exposed(talk, computing, constants["network.weights_overlap"]))
+        * (computing + exposed(talk, computing, constants.network.weights_overlap))
     )
 
 

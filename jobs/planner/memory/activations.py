@@ -125,7 +125,7 @@ def _divided(saved: LayerActivations, training: Training, constants: Constants) 
     with more tokens than others."""
     layout = training.layout
     whole = 1 if layout.has_sequence_parallel else layout.tensor
-    imbalance = constants["memory.expert_imbalance"] if layout.expert > 1 else 1.0
+    imbalance = constants.memory.expert_imbalance if layout.expert > 1 else 1.0
     return (saved.hidden * whole + saved.inner + saved.routed * imbalance) / layout.tensor
 
 
@@ -158,7 +158,7 @@ def activations_of(training: Training, stage: Stage, constants: Constants, *, wi
             + _gathered(layer, training)
         )
         working = max(working, again * width + 2 * scores - each)
-        held = min(float(count), constants["memory.offloaded_layers"]) if training.offload.activations else float(count)
+        held = min(float(count), constants.memory.offloaded_layers) if training.offload.activations else float(count)
         kept += held * each
     ends = _ends(training, stage) * width
     return Activations(kept=training.tokens * (kept * stage.in_flight + ends), working=training.tokens * working)
@@ -174,7 +174,7 @@ def _gradients(layer: LayerShape, training: Training, constants: Constants) -> L
         matrices = 1.0
     routed = 0.0
     if layer.is_moe:
-        each = matrices * model.expert_width + (2.0 + constants["memory.routed_copies"]) * model.hidden
+        each = matrices * model.expert_width + (2.0 + constants.memory.routed_copies) * model.hidden
         routed = model.experts_per_token * each
     width = model.shared_width if layer.is_moe else model.mlp_width
     return LayerActivations(hidden=float(model.hidden), inner=matrices * width, routed=routed)

@@ -62,13 +62,13 @@ def host_fleet(num_ranks: int, memory_bytes: int) -> Fleet:
 def host_overhead(constants: Constants) -> int:
     """Return what a process grows by beside the model: libraries that are loaded when they are first needed, and stacks
     of threads."""
-    return round(constants["memory.host_growth_bytes"])
+    return round(constants.memory.host_growth_bytes)
 
 
 def host_libraries(training: Training, constants: Constants) -> float:
     """Return what a process that trains grows by besides: it stays while the process does something else."""
-    return constants["memory.host_training_bytes"] + (
-        constants["memory.host_half_bytes"] if compute_bytes(training) < _FP32 else 0.0
+    return constants.memory.host_training_bytes + (
+        constants.memory.host_half_bytes if compute_bytes(training) < _FP32 else 0.0
     )
 
 
@@ -80,7 +80,7 @@ def host_peaks(training: Training, stage: Stage, constants: Constants) -> Iterat
     activations = activations_of(training, stage, constants, width=width)
     gathered = 0.0
     if training.layout.shards == 3:
-        gathered = min(constants["memory.deepspeed_live_elements"] * width, whole)
+        gathered = min(constants.memory.deepspeed_live_elements * width, whole)
     bucket = _bucket(training, held, constants)
     kept = between_steps(training, held, constants)
     if training.layout.shards < 3 and training.num_micro_batches > 1:
@@ -108,9 +108,7 @@ def host_peaks(training: Training, stage: Stage, constants: Constants) -> Iterat
 def _bucket(training: Training, held: States, constants: Constants) -> float:
     """Return what is touched of the bucket in which gradients are reduced."""
     width = compute_bytes(training)
-    return min(
-        training.bucket_bytes or constants["memory.deepspeed_bucket_elements"] * width, held.trained.total * width
-    )
+    return min(training.bucket_bytes or constants.memory.deepspeed_bucket_elements * width, held.trained.total * width)
 
 
 def between_steps(training: Training, held: States, constants: Constants) -> float:
@@ -142,7 +140,7 @@ def _logits_bytes(training: Training, width: float) -> float:
 
 def scored_weights(stage: Stage, model: ModelShape, layout: Layout, width: float, constants: Constants) -> float:
     """Return bytes of weights that ZeRO-3 lets live whole in a pass without gradients, beside the shards."""
-    return min(constants["memory.deepspeed_live_elements"], stage_share(stage, model, layout).total) * width
+    return min(constants.memory.deepspeed_live_elements, stage_share(stage, model, layout).total) * width
 
 
 def scored_logits(vocab: int, tokens: int, width: float) -> float:

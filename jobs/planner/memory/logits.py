@@ -5,17 +5,19 @@ its gradient 4 and that of the logits 2, in the plain way; less where kernels fu
 """
 
 import math
+from collections.abc import Callable
 
 from jobs.planner.constant import Constants
+from jobs.planner.constant_groups import MemoryConstants
 from jobs.planner.job import Head, Training
 from jobs.planner.shapes.model_shape import ModelShape
 
-_BYTES: dict[Head, str] = {
-    "unfused": "memory.logits_unfused",
-    "compiled": "memory.logits_compiled",
-    "parallel": "memory.logits_parallel",
-    "inplace": "memory.logits_inplace",
-    "chunked": "memory.logits_chunked",
+_BYTES: dict[Head, Callable[[MemoryConstants], float]] = {
+    "unfused": lambda memory: memory.logits_unfused,
+    "compiled": lambda memory: memory.logits_compiled,
+    "parallel": lambda memory: memory.logits_parallel,
+    "inplace": lambda memory: memory.logits_inplace,
+    "chunked": lambda memory: memory.logits_chunked,
 }
 
 
@@ -30,22 +32,21 @@ def training_logits(training: Training, constants: Constants) -> float:
     tokens, entries = float(training.tokens), training.model.vocab / training.layout.tensor
     scale = 2.0 if training.compute == "fp32" and training.head in ("parallel", "inplace") else 1.0
     if training.head != "chunked":
-        name = "memory.logits_entropy_compiled" if training.head == "inplace" else "memory.logits_entropy"
-        entropy = constants[name] if training.has_entropy else 0.0
-        return tokens * entries * (constants[_BYTES[training.head]] * scale + entropy)
+        memory, entropy = constants.memory, 0.0
+        if training.has_entropy:
+            entropy = memory.logits_entropy_compiled if training.head == "inplace" else memory.logits_entropy
+        return tokens * entries * (_BYTES[training.head](memory) * scale + entropy)
     if training.head_axis == "vocabulary":
         return (
-            tokens
-            * min(float(training.head_chunk or training.model.vocab), entries)
-            * constants["memory.logits_streamed"]
+            tokens * min(float(training.head_chunk or training.model.vocab), entries) * constants.memory.logits_streamed
         )
     size = math.ceil(tokens / training.head_chunks) if training.head_chunks else training.head_chunk
     chunk = min(float(size or tokens), tokens)
     if training.keeps_logits and training.kernels == "compiled":
         width = 4.0 if training.compute == "fp32" else 2.0
-        return entries * (tokens * width + chunk * (constants["memory.logits_parallel"] - width))
-    kept = tokens * entries * constants["memory.logits_kept"] if training.keeps_logits else 0.0
-    return kept + chunk * entries * constants["memory.logits_chunked"]
+        return entries * (tokens * width + chunk * (constants.memory.logits_parallel - width))
+    kept = tokens * entries * constants.memory.logits_kept if training.keeps_logits else 0.0
+    return kept + chunk * entries * constants.memory.logits_chunked
 
 
 def scoring_logits(
@@ -54,7 +55,7 @@ def scoring_logits(
     """Return bytes of log-probabilities without gradients over all tokens of one pass; `head`, `head_chunk`: as it is
     trained. A head that is fused with its loss scores in the same chunks of tokens (a
     trainer that fuses it does so in both passes)."""
-    each = constants["memory.logits_parallel" if head in ("parallel", "inplace") else "memory.logits_forward"]
+    each = constants.memory.logits_parallel if head in ("parallel", "inplace") else constants.memory.logits_forward
     if head == "chunked" and head_chunk:
         tokens = min(tokens, head_chunk)
     return tokens * model.vocab / tensor * each

@@ -107,13 +107,13 @@ def overhead_bytes(layout: Layout, accelerator: Accelerator, constants: Constant
     if accelerator.is_host:
         return host_overhead(constants)
     if layout.num_devices == 1:
-        return round(constants["memory.context_bytes"])
+        return round(constants.memory.context_bytes)
     ways = (layout.tensor, layout.pipeline, layout.context, layout.ulysses, layout.expert)
     further = sum(size > 1 for size in ways) - (layout.data == 1) + (layout.num_devices > accelerator.domain)
-    groups = constants["memory.communicator_bytes"] + max(further, 0) * constants["memory.further_communicator_bytes"]
+    groups = constants.memory.communicator_bytes + max(further, 0) * constants.memory.further_communicator_bytes
     if layout.expert > 1:
-        groups += constants["memory.expert_buffer_bytes"]
-    return round(constants["memory.context_bytes"] + groups)
+        groups += constants.memory.expert_buffer_bytes
+    return round(constants.memory.context_bytes + groups)
 
 
 Counts = Literal["allocated", "reserved", "device"]
@@ -131,7 +131,7 @@ def _with_overhead(
     terms: dict[Term, float], layout: Layout | None, accelerator: Accelerator, constants: Constants
 ) -> Memory:
     """Return terms with what the allocator adds; with a layout also what its process takes outside of it."""
-    beyond = 0.0 if accelerator.is_host else sum(terms.values()) * (constants["memory.allocator"] - 1)
+    beyond = 0.0 if accelerator.is_host else sum(terms.values()) * (constants.memory.allocator - 1)
     if layout is not None:
         beyond += overhead_bytes(layout, accelerator, constants)
     return _memory({**terms, "overhead": terms.get("overhead", 0.0) + beyond})

@@ -196,7 +196,7 @@ def _gathered(
         if not training.resharded:
             return whole * width, whole * width
         if training.family == "deepspeed":
-            live = max(constants["memory.deepspeed_live_elements"], unit, vocabulary / 2)
+            live = max(constants.memory.deepspeed_live_elements, unit, vocabulary / 2)
             return min(live, whole) * width, min(live, whole) * width
         if training.has_sharded_ends:
             return min(2 * unit, whole) * width, min(
@@ -232,7 +232,7 @@ def _buckets(training: Training, held: States, constants: Constants) -> float:
     if training.layout.num_devices == 1:
         return 0.0
     width = compute_bytes(training)
-    largest = training.bucket_bytes or constants["memory.deepspeed_bucket_elements"] * width
+    largest = training.bucket_bytes or constants.memory.deepspeed_bucket_elements * width
     filled = min(largest, held.trained.total * width)
     if not training.layout.shards:
         return filled
@@ -251,7 +251,7 @@ def _step_bytes(training: Training, held: States, constants: Constants) -> float
         return 0.0
     needed = 0.0
     if training.family == "deepspeed" and training.has_master and training.gradient_bytes < _FP32:
-        group = min(kept, constants["memory.deepspeed_group_elements"]) if training.layout.shards == 3 else kept
+        group = min(kept, constants.memory.deepspeed_group_elements) if training.layout.shards == 3 else kept
         needed += group * _FP32
     if not training.has_fused_optimizer:
         needed += kept * (_FP32 if training.has_master else training.weight_bytes)

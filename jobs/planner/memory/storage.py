@@ -36,10 +36,10 @@ def host_bytes(job: Job, constants: Constants) -> int:
     """Return bytes of host memory that the fullest node needs: what trainers, frozen models and sleeping engines keep
     there, and the processes of its devices themselves."""
     per_node = min(job.fleet.devices_per_node, job.fleet.num_devices)
-    total = per_node * constants["memory.host_process_bytes"]
+    total = per_node * constants.memory.host_process_bytes
     for trained in (job.policy, job.critic):
         if trained is not None:
-            total += _on_node(trained.layout, per_node) * _trainer_bytes(trained) * constants["memory.host_pinned"]
+            total += _on_node(trained.layout, per_node) * _trainer_bytes(trained) * constants.memory.host_pinned
     for frozen in job.frozen:
         if frozen.is_offloaded:
             total += _on_node(frozen.layout, per_node) * max(
@@ -52,7 +52,7 @@ def host_bytes(job: Job, constants: Constants) -> int:
 
 def node_bytes(fleet: Fleet, constants: Constants) -> float:
     """Return host memory of a node: as it is known, or what nodes of as many such devices usually have."""
-    return fleet.host_bytes or constants["estimate.host_memory"] * fleet.accelerator.memory_bytes * min(
+    return fleet.host_bytes or constants.estimate.host_memory * fleet.accelerator.memory_bytes * min(
         fleet.devices_per_node, fleet.num_devices
     )
 

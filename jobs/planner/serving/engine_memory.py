@@ -63,16 +63,14 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
     ranks = range(engine.pipeline)
     weights = [weight_bytes(engine, stage) for stage in ranks]
     peaks = [_peak(engine, stage, seqs, batched, constants) for stage in ranks]
-    graphs = round(
-        constants["engine.graph_bytes"] * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine)
-    )
+    graphs = round(constants.engine.graph_bytes * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
     others = _non_torch(engine, accelerator, constants)
-    context = round(constants["engine.context_bytes"])
+    context = round(constants.engine.context_bytes)
     if engine.name == "sglang":
         free = accelerator.usable_bytes - context - others
         budget = math.floor(free * engine.utilization)
         spare = budget - max(weights)
-        cache = sglang_cache(engine, engine.kv_cache_bytes or spare, constants["engine.sglang_window_share"])
+        cache = sglang_cache(engine, engine.kv_cache_bytes or spare, constants.engine.sglang_window_share)
     else:
         budget = math.ceil(accelerator.usable_bytes * engine.utilization)
         counted = graphs if _version(engine) >= (0, 21) else 0
@@ -207,11 +205,11 @@ def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Consta
         return 0, 0  # lives in what its share of memory leaves
     kept = max(_expert_workspace(engine, i, batched) for i in stages(engine)[stage])
     width = model.mlp_width or model.shared_width
-    layer = 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants["engine.forward_factor"]
+    layer = 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants.engine.forward_factor
     if stage < engine.pipeline - 1:
         return round(kept + layer), 0
     is_sorting = _version(engine) < (0, 17)
-    per_entry = constants["engine.sampler_bytes_sorting" if is_sorting else "engine.sampler_bytes"]
+    per_entry = constants.engine.sampler_bytes_sorting if is_sorting else constants.engine.sampler_bytes
     logits = per_entry * seqs * model.vocab
     hidden = 2 * batched * model.hidden
     if layer > logits + hidden:
@@ -233,18 +231,18 @@ def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -
     """Return bytes outside of torch. Devices that cannot read one another's memory exchange through the host's, where
     the buffers are then (NCCL's transport over shared memory)."""
     if engine.name == "sglang":
-        return round(constants["engine.sglang_nccl_bytes"]) if engine.tensor * engine.pipeline > 1 else 0
+        return round(constants.engine.sglang_nccl_bytes) if engine.tensor * engine.pipeline > 1 else 0
     if max(engine.tensor, engine.expert) > 1 and accelerator.has_peer_to_peer:
-        return round(constants["engine.non_torch_bytes_group"])
+        return round(constants.engine.non_torch_bytes_group)
     return round(
-        constants["engine.non_torch_bytes_pipeline" if engine.pipeline > 1 else "engine.non_torch_bytes_single"]
+        constants.engine.non_torch_bytes_pipeline if engine.pipeline > 1 else constants.engine.non_torch_bytes_single
     )
 
 
 def _asleep(engine: Engine, awake: dict[Term, int], constants: Constants) -> dict[Term, int]:
     if not engine.sleep_level:
         return dict(awake)
-    return {"graphs": round(awake["graphs"] * constants["engine.asleep_share_graphs"]), "overhead": awake["overhead"]}
+    return {"graphs": round(awake["graphs"] * constants.engine.asleep_share_graphs), "overhead": awake["overhead"]}
 
 
 def _reported_tokens(engine: Engine, cache: KvCache, longest: int) -> int:

@@ -51,7 +51,7 @@ class Decoder:
 def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants) -> Decoder:
     """Return the coefficients of an engine's decode step."""
     model, tensor = engine.model, engine.tensor
-    bandwidth = accelerator.bandwidth * constants["decode.bandwidth"]
+    bandwidth = accelerator.bandwidth * constants.decode.bandwidth
     kinds = {id(layer): layer for layer in model.layers}
     counts = Counter(map(id, model.layers))
     dense = vocabulary_bytes(engine, engine.pipeline - 1)  # head and final norm; of the embedding, some rows only
@@ -72,27 +72,27 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
         if layer.is_moe:
             used = layer.experts * model.experts_per_token / model.experts
             expert_products += count * used / tensor
-            fixed += count * constants["decode.expert_layer_seconds"]
-            fixed += count * constants["decode.expert_exchange_seconds"] if is_shared else 0.0
+            fixed += count * constants.decode.expert_layer_seconds
+            fixed += count * constants.decode.expert_exchange_seconds if is_shared else 0.0
         else:
-            fixed += count * constants["decode.layer_seconds"]
-            fixed += count * constants["decode.exchange_seconds"] if is_shared else 0.0
-        fixed += count * beyond * constants["network.node_latency"]
+            fixed += count * constants.decode.layer_seconds
+            fixed += count * constants.decode.exchange_seconds if is_shared else 0.0
+        fixed += count * beyond * constants.network.node_latency
         if layer.has_cache:
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
     if is_first_engine(engine):
-        fixed += constants["decode.first_engine_seconds"]
+        fixed += constants.decode.first_engine_seconds
     if engine.is_eager:
-        fixed += model.num_layers * constants["decode.eager_layer_seconds"]
+        fixed += model.num_layers * constants.decode.eager_layer_seconds
     peak = product_rate(engine, accelerator, constants)
-    sequence = 2 * (products + model.vocab * model.hidden / tensor) / (peak * constants["decode.compute"])
-    sequence += 2 * expert_products / (peak * constants["decode.compute_experts"])
-    sequence += constants["decode.sequence_seconds"]
+    sequence = 2 * (products + model.vocab * model.hidden / tensor) / (peak * constants.decode.compute)
+    sequence += 2 * expert_products / (peak * constants.decode.compute_experts)
+    sequence += constants.decode.sequence_seconds
     if is_shared:  # two reductions of a hidden state per layer, each over the link twice but for the own part
         volume = model.num_layers * 2 * 2 * model.hidden * 2 * (1 - 1 / ranks)
         link = card_bandwidth(accelerator) if beyond else accelerator.link_bandwidth
-        sequence += volume / (link * constants["decode.link"])
-    slower = 1.0 if accelerator.vendor == "nvidia" else constants["decode.others"]
+        sequence += volume / (link * constants.decode.link)
+    slower = 1.0 if accelerator.vendor == "nvidia" else constants.decode.others
     return Decoder(
         dense_seconds=(dense / bandwidth + fixed) * slower,
         expert_seconds=experts / bandwidth * slower,
@@ -109,7 +109,7 @@ def product_rate(engine: Engine, accelerator: Accelerator, constants: Constants)
     peak = accelerator.peak
     rate = peak.get("bf16") or peak.get("fp16") or max(peak.values())
     has_fp8 = "fp8" in peak and engine.model.quantization not in _WIDENED and matrix_bytes(engine) <= 1.01
-    return rate * constants["decode.fp8_gain"] if has_fp8 else rate
+    return rate * constants.decode.fp8_gain if has_fp8 else rate
 
 
 def prefill_seconds(
@@ -119,8 +119,8 @@ def prefill_seconds(
     model = engine.model
     attended = sum(min(context, layer.window) if layer.window else context for layer in model.layers if layer.has_cache)
     flops = 2 * model.matmul_parameters + 2 * attended * model.attention_width
-    share = constants["decode.prefill_experts" if model.experts else "decode.prefill"]
-    slower = 1.0 if accelerator.vendor == "nvidia" else constants["decode.others"]
+    share = constants.decode.prefill_experts if model.experts else constants.decode.prefill
+    slower = 1.0 if accelerator.vendor == "nvidia" else constants.decode.others
     return (
         tokens
         * flops

@@ -36,7 +36,7 @@ def mean_lengths(lengths: Lengths, constants: Constants) -> tuple[float, float]:
 
     Assumed is a share of the cap, and above decode.mean_share_cap one of the geometric mean of the two.
     """
-    share, edge, cap = constants["decode.mean_share"], constants["decode.mean_share_cap"], lengths.max_response
+    share, edge, cap = constants.decode.mean_share, constants.decode.mean_share_cap, lengths.max_response
     response = lengths.mean_response or share * min(cap, math.sqrt(edge * cap))
     return lengths.mean_prompt or share * lengths.max_prompt, max(response, 1.0)
 
@@ -80,7 +80,7 @@ def generation_seconds(
     num, capacity = -(-total // num_engines), _capacity(memory, prompt + mean)
     width = max(min(float(memory.max_num_seqs), capacity / (prompt + mean)) / _WAVE_GROUPS, 1.0)
     estimated = min(num, _TAIL + int(_MOST_GROUPS * width))
-    spread = lengths.spread or constants["decode.spread"]
+    spread = lengths.spread or constants.decode.spread
     shares = rollouts.samples_per_prompt if engine.has_prefix_cache else 1
     run = _Run(
         decoder=make_decoder(engine, accelerator, constants),
@@ -96,7 +96,7 @@ def generation_seconds(
     seconds = run.seconds(drawn) * num / estimated
     factor = _decode_band(engine, constants)
     if not lengths.mean_response:
-        factor = max(factor, constants["decode.band_lengths"])
+        factor = max(factor, constants.decode.band_lengths)
     return _band(seconds, factor)
 
 
@@ -200,7 +200,7 @@ def _capacity(memory: EngineMemory, tokens: float) -> float:
 
 
 def _decode_band(engine: Engine, constants: Constants) -> float:
-    return constants["decode.band_experts" if engine.model.experts else "decode.band_dense"]
+    return constants.decode.band_experts if engine.model.experts else constants.decode.band_dense
 
 
 def _band(middle: float, factor: float) -> Interval:

@@ -63,18 +63,16 @@ def link_of(fleet: Fleet, ranks: int, stride: int, constants: Constants) -> Link
     if span <= joined:
         bandwidth = accelerator.link_bandwidth if span <= accelerator.domain else accelerator.pcie_bandwidth
         if not accelerator.has_peer_to_peer:
-            bandwidth *= constants["network.staged_share"]
+            bandwidth *= constants.network.staged_share
         return Link(
-            bandwidth=bandwidth * constants["network.link_share"],
-            latency=constants["network.link_latency"],
+            bandwidth=bandwidth * constants.network.link_share,
+            latency=constants.network.link_latency,
             is_local=True,
         )
     beside = min(stride, joined)
     share = node_bandwidth(fleet) * (joined / fleet.devices_per_node) / beside
-    bandwidth = min(
-        share * constants["network.node_share"], accelerator.link_bandwidth * constants["network.link_share"]
-    )
-    return Link(bandwidth=bandwidth, latency=constants["network.node_latency"], is_local=False)
+    bandwidth = min(share * constants.network.node_share, accelerator.link_bandwidth * constants.network.link_share)
+    return Link(bandwidth=bandwidth, latency=constants.network.node_latency, is_local=False)
 
 
 def exposed(communication: float, computing: float, overlap: float) -> float:
@@ -121,7 +119,7 @@ def exchange_of(
     if layout.tensor > 1:  # two gathers and two reductions per layer and pass, whatever the order of sharding
         seconds_tensor = layers * passes * 4 * tensor.gather(whole, layout.tensor)
         seconds_tensor *= 1 - (
-            constants["network.tensor_overlap"] if training.kernels in ("megatron", "compiled") else 0.0
+            constants.network.tensor_overlap if training.kernels in ("megatron", "compiled") else 0.0
         )
     seconds_context = _context_seconds(
         training, fleet, tokens=tokens, layers=layers, passes=passes, stride=inner, constants=constants
@@ -132,7 +130,7 @@ def exchange_of(
         moved = _HALF * tokens / layout.tensor * model.experts_per_token * model.hidden
         routed = sum(layer.is_moe for layer in model.layers) / model.num_layers * layers
         link = link_of(fleet, layout.expert, 1, constants)
-        seconds_experts = routed * passes * 2 * link.gather(moved, layout.expert) / constants["network.exchange_share"]
+        seconds_experts = routed * passes * 2 * link.gather(moved, layout.expert) / constants.network.exchange_share
     seconds_pipeline = 0.0
     if layout.pipeline > 1:
         link = link_of(fleet, 2, max(layout.num_devices // layout.pipeline, 1), constants)
@@ -165,7 +163,7 @@ def _context_seconds(
     if layout.ulysses > 1:
         link = link_of(fleet, layout.ulysses, stride * layout.context, constants)
         heads = _HALF * tokens * (2 * model.query + 2 * model.kv) / layout.tensor
-        total += layers * passes * link.gather(heads, layout.ulysses) / constants["network.exchange_share"]
+        total += layers * passes * link.gather(heads, layout.ulysses) / constants.network.exchange_share
     return total
 
 
@@ -217,23 +215,23 @@ def weight_sync_seconds(
     below what links carry, and each tensor costs a call.
     """
     size, tensors, layout = _HALF * training.model.parameters, matrices(training.model), training.layout
-    start, packed = constants["network.sync_seconds"], constants["network.sync_packed_share"] if bucket_bytes else 1.0
-    link = fleet.accelerator.link_bandwidth * constants["network.link_share"]
-    local = tensors * constants["network.sync_local_tensor_seconds"] * packed
+    start, packed = constants.network.sync_seconds, constants.network.sync_packed_share if bucket_bytes else 1.0
+    link = fleet.accelerator.link_bandwidth * constants.network.link_share
+    local = tensors * constants.network.sync_local_tensor_seconds * packed
     joined = max(fleet.devices_per_node, fleet.accelerator.domain)
     if not is_split:  # experts and stages are gathered tensor by tensor from wherever they are
         spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
         group = link_of(fleet, min(spread, layout.num_devices), 1, constants)
-        calls = local if spread <= joined else tensors * constants["network.sync_tensor_seconds"] * packed
-        return start + calls + size / layout.pipeline / min(group.bandwidth, constants["network.sync_local_rate"])
+        calls = local if spread <= joined else tensors * constants.network.sync_tensor_seconds * packed
+        return start + calls + size / layout.pipeline / min(group.bandwidth, constants.network.sync_local_rate)
     if layout.num_devices + engine_devices <= joined:
         senders = min(layout.num_devices, engine_devices) if bucket_bytes else 1
-        return start + local + size / senders / min(link, constants["network.sync_local_rate"])
+        return start + local + size / senders / min(link, constants.network.sync_local_rate)
     per_node = fleet.devices_per_node
     pairs = max(min(-(-layout.num_devices // per_node), -(-engine_devices // per_node)), 1)
-    rate = pairs * min(constants["network.sync_rate"], _node_rate(fleet, constants))
-    return start + tensors * constants["network.sync_tensor_seconds"] * packed + size / rate
+    rate = pairs * min(constants.network.sync_rate, _node_rate(fleet, constants))
+    return start + tensors * constants.network.sync_tensor_seconds * packed + size / rate
 
 
 def _node_rate(fleet: Fleet, constants: Constants) -> float:
-    return node_bandwidth(fleet) * constants["network.node_share"]
+    return node_bandwidth(fleet) * constants.network.node_share

@@ -261,7 +261,7 @@ def _moving_seconds(job: Job, constants: Constants) -> float:
     """Return seconds in which models leave the devices for another phase and come back, and engines wake up."""
     if job.placement == "split" or job.engine is None:
         return 0.0
-    training, rate = job.policy, job.fleet.accelerator.pcie_bandwidth * constants["speed.move_rate_share"]
+    training, rate = job.policy, job.fleet.accelerator.pcie_bandwidth * constants.speed.move_rate_share
     local = training.model.parameters / max(training.layout.num_devices, 1)
     moved = 0.0
     if training.offload.params_between_phases:
@@ -272,9 +272,7 @@ def _moving_seconds(job: Job, constants: Constants) -> float:
     woken = 0.0
     if engine.sleep_level:
         ranks = engine.tensor * engine.pipeline
-        woken = (
-            constants["speed.wake_seconds"] + (engine.sleep_level == 1) * 2 * training.model.parameters / ranks / rate
-        )
+        woken = constants.speed.wake_seconds + (engine.sleep_level == 1) * 2 * training.model.parameters / ranks / rate
     return 2 * moved / rate + woken
 
 
@@ -283,7 +281,8 @@ def _paced(phases: dict[str, Interval], constants: Constants) -> dict[str, Inter
     it."""
     set_ = {phase: name for phase, name in PACES.items() if phase in phases and constants.get(name).is_changed}
     return {
-        phase: seconds.scaled(constants[set_[phase]]) if phase in set_ else seconds for phase, seconds in phases.items()
+        phase: seconds.scaled(constants.value(set_[phase])) if phase in set_ else seconds
+        for phase, seconds in phases.items()
     }
 
 
@@ -301,7 +300,7 @@ def _overlapped(job: Job, phases: dict[str, Interval], constants: Constants) -> 
             high=max(generated.high, trained.high),
         )
         step = longer + sync
-    return step.scaled(1 / (1 - constants["speed.other_share"]))
+    return step.scaled(1 / (1 - constants.speed.other_share))
 
 
 _GENERATING = ("rollout", "reward", "weight_sync")

@@ -7,11 +7,13 @@ the optimizer, and a floor below which the host cannot launch kernels.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
-from jobs.planner.job import Fleet, FrozenModel, Layout, Training
+from jobs.planner.constant_groups import SpeedConstants
+from jobs.planner.job import Fleet, FrozenModel, Kernels, Layout, Training
 from jobs.planner.memory.lora import adapted_shares, adapter_parameters
 from jobs.planner.result import Interval
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
@@ -105,17 +107,17 @@ def update_time(
     work = work_of(training, tokens=tokens, document=document)
     layout, accelerator = training.layout, fleet.accelerator
     slowest, exchange, share = _slowest_stage(training, fleet, work, constants)
-    hidden = exposed(exchange.gather + exchange.scatter, slowest, constants["network.weights_overlap"])
-    ring = exposed(exchange.context, slowest, constants["network.context_overlap"])
+    hidden = exposed(exchange.gather + exchange.scatter, slowest, constants.network.weights_overlap)
+    ring = exposed(exchange.context, slowest, constants.network.context_overlap)
     talk = exchange.tensor + exchange.experts + exchange.pipeline + hidden + ring
     each = slowest + talk
     bubble = (layout.pipeline - 1) / layout.virtual * each
-    reduced = exposed(exchange.gradients, slowest, constants["network.weights_overlap"])
-    optimizer = optimizer_seconds(training, fleet, share, constants) + constants["speed.step_seconds"]
+    reduced = exposed(exchange.gradients, slowest, constants.network.weights_overlap)
+    optimizer = optimizer_seconds(training, fleet, share, constants) + constants.speed.step_seconds
     total = work.count * each + bubble + reduced + optimizer
     executed = training_flops(training, work.tokens * work.count, work.document, executed=True)
     ideal = executed / (layout.tensor * layout.pipeline) / best_rate(accelerator, training.compute)
-    factor = min(constants["speed.band_experts" if training.model.experts else "speed.band_dense"], WIDEST)
+    factor = min((constants.speed.band_experts if training.model.experts else constants.speed.band_dense), WIDEST)
     low = max(total / factor, min(ideal, total))
     return UpdateTime(
         seconds=Interval(low=low, middle=total, high=total * factor),
@@ -157,7 +159,7 @@ def scoring_seconds(
     ]
     if has_head:
         stages[-1] += _head(model, layout, training, held, rates)[0]
-    slowest = max(stages) / constants["speed.scoring_share"]
+    slowest = max(stages) / constants.speed.scoring_share
     gathered = 0.0
     if layout.shards >= 3:
         parameters, experts = _stage_elements(model, layout, 0)
@@ -172,9 +174,9 @@ def scoring_seconds(
             experts=experts,
             constants=constants,
         )
-        gathered = exposed(exchange.gather / 2, slowest, constants["network.weights_overlap"])
+        gathered = exposed(exchange.gather / 2, slowest, constants.network.weights_overlap)
     total = (count + (layout.pipeline - 1) / layout.virtual) * (slowest + gathered)
-    factor = min(constants["speed.band_experts" if model.experts else "speed.band_dense"], WIDEST)
+    factor = min((constants.speed.band_experts if model.experts else constants.speed.band_dense), WIDEST)
     return Interval(low=total / factor, middle=total, high=total * factor)
 
 
@@ -218,8 +220,8 @@ def peak_rate(accelerator: Accelerator, compute: str = "bf16") -> float:
 def rates_of(training: Training, accelerator: Accelerator, constants: Constants) -> Rates:
     products, peak = _product_rate(accelerator, training.compute, constants), peak_rate(accelerator)
     if training.compute == "fp32" or (training.compute == "bf16" and not accelerator.has_bf16):
-        products, peak = (rate * constants["speed.fp32_share"] for rate in (products, peak))
-    memory = accelerator.bandwidth * constants["speed.bandwidth"]
+        products, peak = (rate * constants.speed.fp32_share for rate in (products, peak))
+    memory = accelerator.bandwidth * constants.speed.bandwidth
     return Rates(products=products, attention=_attention_rate(training, peak, constants), memory=memory)
 
 
@@ -232,17 +234,17 @@ def _product_rate(accelerator: Accelerator, compute: str, constants: Constants) 
     kind, peak = compute_type(accelerator, compute), peak_rate(accelerator, compute)
     is_fp8 = kind == "fp8"
     ridge = peak / accelerator.bandwidth / (2 if is_fp8 else 1)
-    reached = peak * constants["speed.products"] / (1 + ridge / constants["speed.ridge"])
-    return min(reached * (constants["speed.products_fp8"] if is_fp8 else 1.0), best_rate(accelerator, compute))
+    reached = peak * constants.speed.products / (1 + ridge / constants.speed.ridge)
+    return min(reached * (constants.speed.products_fp8 if is_fp8 else 1.0), best_rate(accelerator, compute))
 
 
 def _attention_rate(training: Training, peak: float, constants: Constants) -> float:
     """Return FLOP/s of attention. The second flash attention does not use what Hopper and Blackwell added."""
     if training.attention == "eager":
-        return peak * constants["speed.attention_eager"]
+        return peak * constants.speed.attention_eager
     if training.kernels == "megatron" or training.attention == "flash3":
-        return peak * constants["speed.attention"]
-    return min(peak * constants["speed.attention"], constants["speed.attention_flash2_rate"])
+        return peak * constants.speed.attention
+    return min(peak * constants.speed.attention, constants.speed.attention_flash2_rate)
 
 
 def _layer(
@@ -263,29 +265,41 @@ def _layer(
     if (
         layout.context > 1 and training.kernels != "megatron"
     ):  # its ring gives all ranks the same share of the causal half
-        attention /= constants["speed.ring_share"]
+        attention /= constants.speed.ring_share
     moved = _HALF * share * _moved_elements(layer, model, training, constants)
     held = (layer.attention + layer.mlp) / layout.tensor + layer.replicated
     held += layer.experts / (layout.expert * layout.expert_tensor)
-    widening = constants["speed.dequantize_bytes"] if training.method == "qlora" else 0.0
+    widening = constants.speed.dequantize_bytes if training.method == "qlora" else 0.0
     streams = (moved + held * (_HALF + widening)) / rates.memory
-    launches = constants["speed.layer_seconds_compiled" if training.kernels == "compiled" else "speed.layer_seconds"]
+    launches = (
+        constants.speed.layer_seconds_compiled if training.kernels == "compiled" else constants.speed.layer_seconds
+    )
     floor = launches
     if training.family == "deepspeed" and layout.shards >= 3:  # hooks of each module gather and give up its tensors
-        floor = max(floor, constants["speed.layer_seconds_zero3"])
+        floor = max(floor, constants.speed.layer_seconds_zero3)
     if layer.is_moe:  # the host waits for the numbers of tokens before it can start the experts' products
-        floor = max(floor, constants["speed.layer_seconds_experts"])
+        floor = max(floor, constants.speed.layer_seconds_experts)
     if layer.is_moe and training.family in (
         "plain",
         "deepspeed",
     ):  # modules of transformers go through experts one by one
-        floor += model.experts * constants["speed.expert_seconds"]
+        floor += model.experts * constants.speed.expert_seconds
         if training.layout.shards >= 3:
-            floor += model.experts * (3 if model.is_gated else 2) * constants["network.fetch_seconds"]
+            floor += model.experts * (3 if model.is_gated else 2) * constants.network.fetch_seconds
     gradients = 2 if training.method == "full" else 1
     forward = max(products + attention + streams, floor)
     backward = max(gradients * products + 2.5 * attention + 2 * streams, gradients * floor)
     return _Pass(forward=forward, backward=backward)
+
+
+_MOVED: dict[Kernels, Callable[[SpeedConstants], float]] = {
+    "eager": lambda speed: speed.moved_eager,
+    "fused": lambda speed: speed.moved_fused,
+    "liger": lambda speed: speed.moved_fused,
+    "compiled": lambda speed: speed.moved_compiled,
+    "megatron": lambda speed: speed.moved_megatron,
+}
+"""Elements that a layer reads and writes over those that it saves."""
 
 
 def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
@@ -294,14 +308,13 @@ def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, co
     beside = beside_experts = 0.0
     if training.method != "full":
         shares = adapted_shares(layer, model, training.lora_targets)
-        beside, beside_experts = (share * constants["speed.moved_adapter"] for share in shares)
+        beside, beside_experts = (share * constants.speed.moved_adapter for share in shares)
     saved = 4 * model.hidden + 2 * model.query + 2 * model.kv + 3 * width
-    kernels = "fused" if training.kernels == "liger" else training.kernels
-    dense = saved * (constants[f"speed.moved_{kernels}"] + beside)
+    dense = saved * (_MOVED[training.kernels](constants.speed) + beside)
     if not layer.is_moe:
         return dense
     routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
-    return dense + routed * (constants["speed.moved_experts"] + beside_experts)
+    return dense + routed * (constants.speed.moved_experts + beside_experts)
 
 
 def _head(model: ModelShape, layout: Layout, training: Training, tokens: float, rates: Rates) -> tuple[float, float]:
@@ -386,7 +399,7 @@ def _host_traffic(
     training: Training, fleet: Fleet, work: Work, elements: float, layers: int, computing: float, constants: Constants
 ) -> float:
     """Return seconds per micro-batch of weights and checkpoints that come from host memory and are not hidden."""
-    rate = fleet.accelerator.pcie_bandwidth * constants["speed.host_share"]
+    rate = fleet.accelerator.pcie_bandwidth * constants.speed.host_share
     moved = 0.0
     if training.offload.params:
         moved += (2 + (training.checkpointing == "full")) * _HALF * elements / max(training.layout.shard_ranks, 1)
@@ -394,9 +407,7 @@ def _host_traffic(
         moved += 2 * _HALF * work.tokens * training.model.hidden * layers
     if not moved:
         return 0.0
-    return (
-        exposed(moved / rate, computing, constants["speed.host_overlap"]) + constants["speed.host_slowdown"] * computing
-    )
+    return exposed(moved / rate, computing, constants.speed.host_overlap) + constants.speed.host_slowdown * computing
 
 
 def optimizer_seconds(training: Training, fleet: Fleet, share: tuple[float, float], constants: Constants) -> float:
@@ -406,28 +417,26 @@ def optimizer_seconds(training: Training, fleet: Fleet, share: tuple[float, floa
     if training.method != "full":
         local = adapter_parameters(training) / (layout.tensor * layout.pipeline)
         local /= layout.shard_ranks if is_sharded else 1
-        return (
-            local * _OPTIMIZER_BYTES[training.optimizer] / (fleet.accelerator.bandwidth * constants["speed.bandwidth"])
-        )
+        return local * _OPTIMIZER_BYTES[training.optimizer] / (fleet.accelerator.bandwidth * constants.speed.bandwidth)
     dense, experts = share
     local = dense / (layout.shard_ranks if is_sharded else 1) + experts / (layout.expert_data if is_sharded else 1)
     on_host = training.offload.optimizer
     traffic = _OPTIMIZER_BYTES[training.optimizer] * (
-        1.0 if training.has_fused_optimizer else constants["speed.unfused_optimizer"]
+        1.0 if training.has_fused_optimizer else constants.speed.unfused_optimizer
     )
-    seconds = (1 - on_host) * local * traffic / (fleet.accelerator.bandwidth * constants["speed.bandwidth"])
+    seconds = (1 - on_host) * local * traffic / (fleet.accelerator.bandwidth * constants.speed.bandwidth)
     if on_host:
         per_node = min(layout.num_devices, fleet.devices_per_node)
         moved = (
-            (training.gradient_bytes + _HALF)
-            * local
-            / (fleet.accelerator.pcie_bandwidth * constants["speed.host_share"])
+            (training.gradient_bytes + _HALF) * local / (fleet.accelerator.pcie_bandwidth * constants.speed.host_share)
         )
-        each = constants[
-            "speed.deepspeed_offload_seconds" if training.family == "deepspeed" else "speed.cpu_adam_seconds"
-        ]
+        each = (
+            constants.speed.deepspeed_offload_seconds
+            if training.family == "deepspeed"
+            else constants.speed.cpu_adam_seconds
+        )
         handled = per_node * local * each / 1e9
         seconds += on_host * (
-            handled * (1.0 if training.has_fused_optimizer else constants["speed.unfused_cpu_adam"]) + moved
+            handled * (1.0 if training.has_fused_optimizer else constants.speed.unfused_cpu_adam) + moved
         )
     return seconds

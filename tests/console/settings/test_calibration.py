@@ -82,7 +82,7 @@ def test_values_are_shown_beside_those_of_now_taken_with_a_click_and_undone(
 
     assert "Plans for H200 SXM 141 GB now use what runs measured." in change(admin)
     project.refresh_from_db()
-    assert constants_of(project, KIND)["decode.pace"] == pytest.approx(1.6)
+    assert constants_of(project, KIND).decode.pace == pytest.approx(1.6)
     assert cells(card(admin), "decode.pace")[:2] == ["1.6 measured", "—"]
     page = unescape(admin.get(reverse("settings")).content.decode())
     assert "1.6 on H200 SXM 141 GB, measured on 4 runs; error 60 % before, 0 % after" in page
@@ -160,7 +160,7 @@ def test_the_command_says_takes_and_undoes(
 
     assert run_command("calibrate", "--take", KIND)[0] == 0
     project.refresh_from_db()
-    assert constants_of(project, KIND)["speed.update_pace"] == pytest.approx(2)
+    assert constants_of(project, KIND).speed.update_pace == pytest.approx(2)
     assert run_command("calibrate", "--undo", KIND)[0] == 0
     code, _out, err = run_command("calibrate", "--undo", KIND)
     assert code == 3

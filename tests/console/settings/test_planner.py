@@ -94,7 +94,7 @@ def test_a_constant_is_set_marked_and_taken_back(project: Project, admin: Client
     project.refresh_from_db()
 
     assert list(project.plan_constants) == [name]  # what was sent as it stood is not the project's own
-    assert constants_of(project)[name] == pytest.approx(constant.high, rel=1e-5)
+    assert constants_of(project).value(name) == pytest.approx(constant.high, rel=1e-5)
     assert constants_of(project).get(name).is_changed
     assert f'data-constant="{name}" data-own' in page
     assert f"shipped: {constant.value:.6g}" in page

@@ -142,7 +142,7 @@ def test_more_devices_never_raise_bytes_of_one(name: str, method: str) -> None:
     for on_host in ("nothing", "always"):
         needed = [_bytes(_job(name, method, devices, on_host)) for devices in (2, 4, 8, 16, 32, 64)]
         # Beyond a node there is a communicator more.
-        extra = K["memory.further_communicator_bytes"]
+        extra = K.memory.further_communicator_bytes
         assert all(later <= earlier + extra for earlier, later in pairwise(needed))
 
 

@@ -118,7 +118,7 @@ def test_a_step_is_its_phases(answer: tuple[Job, Estimate]) -> None:
     if job.rollouts is None:
         assert total == pytest.approx(step.middle)
     elif job.schedule == "sync":
-        assert total == pytest.approx(step.middle * (1 - shipped_constants()["speed.other_share"]))
+        assert total == pytest.approx(step.middle * (1 - shipped_constants().speed.other_share))
     else:
         assert step.middle < total
     assert 0 < found.time.mfu < 1
@@ -129,7 +129,7 @@ def test_an_answer_says_what_it_rests_on(answer: tuple[Job, Estimate]) -> None:
     names = {constant.name for constant in shipped_constants().all()}
     assert found.used
     assert {each.name for each in found.used} <= names
-    assert all(each.value == shipped_constants()[each.name] for each in found.used)
+    assert all(each.value == shipped_constants().value(each.name) for each in found.used)
 
 
 def test_a_changed_constant_is_named_first() -> None:

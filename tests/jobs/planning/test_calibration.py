@@ -48,8 +48,8 @@ def test_runs_are_taken_over_and_their_plans_come_to_lie_where_they_were(project
     again_read = Run.objects.get(pk=runs[0].pk)
     update = next(row for row in run_plan(again_read, user=admin, state=AWAY).rows if row.phase == "update")
     assert update.difference == pytest.approx(0, abs=1e-6)
-    assert constants_of(project, "l4")["decode.pace"] == 1  # another kind of device
-    assert constants_of(project)["decode.pace"] == 1  # none in particular
+    assert constants_of(project, "l4").decode.pace == 1  # another kind of device
+    assert constants_of(project).decode.pace == 1  # none in particular
     (again,) = say(project, admin).kinds
     assert (again.found.values, again.on) == ({}, "2026-11-20")
     with pytest.raises(NothingToTake, match="propose nothing that would come closer"):
@@ -62,10 +62,10 @@ def test_what_was_taken_over_is_undone_step_by_step(project: Project, admin: Abs
     Run.objects.filter(project=project).delete()
     four_runs(project, admin, update=3.0)
     apply(project, "h200-sxm", user=admin, state=AWAY, today=TODAY)
-    assert constants_of(project, "h200-sxm")["speed.update_pace"] == pytest.approx(3.0)
+    assert constants_of(project, "h200-sxm").speed.update_pace == pytest.approx(3.0)
 
     assert undo_calibration(project=project, accelerator="h200-sxm", actor=admin)
-    assert constants_of(project, "h200-sxm")["speed.update_pace"] == pytest.approx(2.0)
+    assert constants_of(project, "h200-sxm").speed.update_pace == pytest.approx(2.0)
     assert undo_calibration(project=project, accelerator="h200-sxm", actor=admin)
     assert not undo_calibration(project=project, accelerator="h200-sxm", actor=admin)
 
@@ -133,7 +133,7 @@ def test_what_somebody_sets_counts_everywhere(project: Project, admin: AbstractU
     change_settings(project=project, constants={"speed.update_pace": 1.25}, actor=admin, today=TODAY)
 
     k = constants_of(project, "h200-sxm")
-    assert (k["speed.update_pace"], k["decode.pace"]) == (1.25, pytest.approx(1.5))
+    assert (k.speed.update_pace, k.decode.pace) == (1.25, pytest.approx(1.5))
     assert k.get("speed.update_pace").evidence == "set"
     assert k.get("speed.update_pace").source == "set by the project"
 

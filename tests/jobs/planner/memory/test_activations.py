@@ -108,7 +108,7 @@ def test_eager_attention_keeps_the_scores_of_every_head() -> None:
 def test_offloaded_activations_leave_a_few_layers() -> None:
     t = training(offload=Offload(activations=True))
     kept = activations_of(t, only_stage(t), K, width=2.0).kept
-    assert kept == 2 * t.tokens * 4096 * (K["memory.offloaded_layers"] + 4)
+    assert kept == 2 * t.tokens * 4096 * (K.memory.offloaded_layers + 4)
 
 
 def test_busy_expert_ranks_hold_more_tokens_than_the_mean() -> None:
@@ -116,7 +116,7 @@ def test_busy_expert_ranks_hold_more_tokens_than_the_mean() -> None:
     t = replace(alone, layout=Layout(num_devices=8, expert=8))
     routed = 8 * (2 * 2048 + 4 * 768) * 48 * 2 * t.tokens
     more = activations_of(t, only_stage(t), K, width=2.0).kept - activations_of(alone, only_stage(t), K, width=2.0).kept
-    assert more == pytest.approx(routed * (K["memory.expert_imbalance"] - 1))
+    assert more == pytest.approx(routed * (K.memory.expert_imbalance - 1))
 
 
 # Logits.
@@ -131,7 +131,7 @@ def test_logits_of_16384_tokens_take_37_gib_more_than_a_small_model() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"head": "compiled"}, K["memory.logits_compiled"] * 4096 * 128_256),
+        ({"head": "compiled"}, K.memory.logits_compiled * 4096 * 128_256),
         ({"head": "parallel"}, 6 * 4096 * 128_256),
         ({"head": "parallel", "layout": Layout(num_devices=4, tensor=4)}, 6 * 4096 * 128_256 / 4),
         ({"head": "unfused", "has_entropy": True}, (16 + 7) * 4096 * 128_256),

@@ -26,7 +26,7 @@ SHAPE = read_shape(CONFIG, name="small")
 PARAMETERS = 31_990_272
 CPU = host_cpu(16 << 30)
 K = shipped_constants()
-GROWTH = K["memory.host_growth_bytes"] + K["memory.host_training_bytes"]
+GROWTH = K.memory.host_growth_bytes + K.memory.host_training_bytes
 ZERO_2 = Training(
     model=SHAPE,
     layout=Layout(num_devices=2, shards=2),

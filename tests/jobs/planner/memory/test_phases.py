@@ -324,22 +324,22 @@ def test_what_a_source_counts() -> None:
     t = training(layout=Layout(num_devices=8, shards=3))
     memory = update_memory(t, H100, K)
     tensors = counted(memory, t.layout, "allocated", H100, K)
-    assert counted(memory, t.layout, "reserved", H100, K) == pytest.approx(tensors * K["memory.allocator"], abs=8)
+    assert counted(memory, t.layout, "reserved", H100, K) == pytest.approx(tensors * K.memory.allocator, abs=8)
     assert counted(memory, t.layout, "device", H100, K) == memory.total
     assert memory.total - counted(memory, t.layout, "reserved", H100, K) == overhead_bytes(t.layout, H100, K)
 
 
 def test_processes_pay_for_each_way_in_which_they_are_divided() -> None:
     alone = overhead_bytes(Layout(), H100, K)
-    assert alone == K["memory.context_bytes"]
-    assert overhead_bytes(Layout(num_devices=8), H100, K) == alone + K["memory.communicator_bytes"]
-    more = K["memory.further_communicator_bytes"]
+    assert alone == K.memory.context_bytes
+    assert overhead_bytes(Layout(num_devices=8), H100, K) == alone + K.memory.communicator_bytes
+    more = K.memory.further_communicator_bytes
     data = overhead_bytes(Layout(num_devices=8), H100, K)
     assert overhead_bytes(Layout(num_devices=8, tensor=8), H100, K) == data  # one group, as with data parallelism
     assert overhead_bytes(Layout(num_devices=8, tensor=4), H100, K) == data + more
     assert overhead_bytes(Layout(num_devices=16, tensor=4), H100, K) == data + 2 * more  # and the network
     experts = overhead_bytes(Layout(num_devices=8, expert=4), H100, K)
-    assert experts == data + more + K["memory.expert_buffer_bytes"]
+    assert experts == data + more + K.memory.expert_buffer_bytes
 
 
 # Other phases.
@@ -420,13 +420,13 @@ def test_scoring_holds_weights_and_log_probabilities_of_all_tokens() -> None:
     gathered = 2 * (2 * 218_112_000 + 2 * 128_256 * 4096)
     found = score(4096, True)
     assert found["weights"] == 2 * 8_030_261_248 / 8 + gathered
-    assert found["logits"] == K["memory.logits_forward"] * 4096 * 128_256
+    assert found["logits"] == K.memory.logits_forward * 4096 * 128_256
     assert found["activations"] == 2 * 4096 * (2 * 4096 + 3 * 14336)
     assert "logits" not in score(4096, False)
     divided = score(4096, True, "parallel", Layout(num_devices=2, tensor=2))
     assert divided["logits"] == 6 * 4096 * 128_256 / 2
     assert score(4096, True, "inplace")["logits"] == 6 * 4096 * 128_256
-    assert score(4096, True, "chunked", chunk=512)["logits"] == K["memory.logits_forward"] * 512 * 128_256
+    assert score(4096, True, "chunked", chunk=512)["logits"] == K.memory.logits_forward * 512 * 128_256
 
 
 def test_a_sync_holds_a_bucket_or_the_largest_unit() -> None:

@@ -36,10 +36,10 @@ def test_a_node_holds_what_leaves_its_devices() -> None:
     t = training(layout=layout, weight_bytes=4.0, gradient_bytes=4.0, has_master=False)
     model = t.model
     job = Job(algorithm="grpo", fleet=fleet(16), policy=t)
-    processes = round(8 * K["memory.host_process_bytes"])
+    processes = round(8 * K.memory.host_process_bytes)
     assert host_bytes(job, K) == processes
     moved = replace(job, policy=replace(t, offload=away))
-    states = 8 * 12 * 8_030_261_248 / 16 * K["memory.host_pinned"]
+    states = 8 * 12 * 8_030_261_248 / 16 * K.memory.host_pinned
     assert host_bytes(moved, K) == pytest.approx(processes + states, abs=8)
     reference = replace(job, frozen=(FrozenModel(role="reference", model=model, layout=layout, is_offloaded=True),))
     assert host_bytes(reference, K) == processes + 8 * 2 * 8_030_261_248 / 16

@@ -50,7 +50,7 @@ def test_a_dense_model_on_one_device_by_hand() -> None:
     forward, sampler = 2 * 2048 * 3 * (18_944 + 3_584), 15 * 256 * 152_064 + 2 * 2048 * 3_584
     assert sampler > forward
     budget = math.ceil(H100.usable_bytes * 0.95)
-    free = budget - weights - sampler - shipped_constants()["engine.non_torch_bytes_single"]
+    free = budget - weights - sampler - shipped_constants().engine.non_torch_bytes_single
     assert taken.budget == budget
     assert taken.kv_tokens == int(free // (16 * 57_344)) * 16
 
@@ -168,13 +168,13 @@ def test_devices_that_cannot_read_one_another_exchange_through_the_host() -> Non
     assert not card.has_peer_to_peer
     alone = memory(accelerator=card).memory.terms["overhead"]
     assert memory(accelerator=card, tensor=2).memory.terms["overhead"] == alone
-    assert memory(tensor=2).memory.terms["overhead"] == k["engine.context_bytes"] + k["engine.non_torch_bytes_group"]
+    assert memory(tensor=2).memory.terms["overhead"] == k.engine.context_bytes + k.engine.non_torch_bytes_group
 
 
 def test_sglang_takes_a_share_of_what_is_free() -> None:
     served = engine(name="sglang", utilization=0.8)
     taken = engine_memory(served, H100, shipped_constants())
-    free = H100.usable_bytes - shipped_constants()["engine.context_bytes"]
+    free = H100.usable_bytes - shipped_constants().engine.context_bytes
     assert taken.rollout_kv_bytes == pytest.approx(0.8 * free - weight_bytes(served, 0), abs=57_344)
     assert taken.kv_tokens == taken.rollout_kv_bytes // 57_344
 

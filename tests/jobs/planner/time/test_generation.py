@@ -35,11 +35,11 @@ def lengths(**changes: Any) -> Lengths:
 
 def test_one_sequence_streams_the_weights_and_its_keys() -> None:
     shape = shape_of("qwen2.5-7b")
-    bandwidth = H100.bandwidth * K["decode.bandwidth"]
+    bandwidth = H100.bandwidth * K.decode.bandwidth
     read = (shape.parameters - shape.embedding) * 2 + 1000 * 57_344
     rate = H100.peak["bf16"]
-    expected = read / bandwidth + 28 * K["decode.layer_seconds"] + K["decode.sequence_seconds"]
-    expected += 2 * shape.matmul_parameters / (rate * K["decode.compute"])
+    expected = read / bandwidth + 28 * K.decode.layer_seconds + K.decode.sequence_seconds
+    expected += 2 * shape.matmul_parameters / (rate * K.decode.compute)
     assert decode_step_seconds(engine(), H100, 1, 1000, K) == pytest.approx(expected, rel=1e-3)
 
 
@@ -47,18 +47,18 @@ def test_an_engine_over_several_nodes_talks_over_their_network() -> None:
     far = make_decoder(engine("deepseek-v3", tensor=32), H100, K)
     layers, hidden = 61, 7168
     # Two reductions a layer, three further nodes there and back.
-    hops = layers * 2 * 2 * 3 * K["network.node_latency"]
+    hops = layers * 2 * 2 * 3 * K.network.node_latency
     rack = replace(H100, domain=32)
     joined = make_decoder(engine("deepseek-v3", tensor=32), rack, K)
     assert far.dense_seconds - joined.dense_seconds == pytest.approx(hops)
     # hidden states twice there and back, over a ninth of the link: eight times as long again
-    more = 4 * layers * hidden * 2 * 31 / 32 * 8 / (H100.link_bandwidth * K["decode.link"])
+    more = 4 * layers * hidden * 2 * 31 / 32 * 8 / (H100.link_bandwidth * K.decode.link)
     assert far.sequence_seconds - joined.sequence_seconds == pytest.approx(more)
 
 
 def test_the_first_engine_schedules_between_steps() -> None:
     before, after = (decode_step_seconds(engine(version=version), H100, 8, 100, K) for version in ("0.7.3", "0.8.0"))
-    assert before - after == pytest.approx(K["decode.first_engine_seconds"])
+    assert before - after == pytest.approx(K.decode.first_engine_seconds)
 
 
 def test_experts_are_read_as_far_as_tokens_reach_them() -> None:
@@ -79,7 +79,7 @@ def test_a_window_bounds_what_is_read() -> None:
 def test_prefill_is_two_flops_per_parameter_and_the_attention() -> None:
     shape = shape_of("qwen2.5-7b")
     flops = 2 * shape.matmul_parameters + 2 * 28 * 3584 * 100
-    expected = 1000 * flops / (H100.peak["bf16"] * K["decode.prefill"])
+    expected = 1000 * flops / (H100.peak["bf16"] * K.decode.prefill)
     assert prefill_seconds(engine(), H100, 1000, 100, K) == pytest.approx(expected)
 
 
@@ -165,7 +165,7 @@ def test_bands_are_honest_and_not_wide() -> None:
     unknown = generation_seconds(
         engine(), H100, Rollouts(prompts=64, samples_per_prompt=8, lengths=lengths(mean_response=0.0)), 8, K
     )
-    assert unknown.high / unknown.low > K["decode.band_dense"] ** 2
+    assert unknown.high / unknown.low > K.decode.band_dense**2
     speed = decode_tokens_per_second(engine(), H100, 64, 150, 400, K)
     assert speed.low < speed.middle < speed.high
 

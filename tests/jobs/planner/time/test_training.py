@@ -62,9 +62,9 @@ def test_groups_beside_each_other_share_the_node() -> None:
     where = fleet(64, node_bandwidth=400e9)
     whole, divided = link_of(where, 64, 1, K), link_of(where, 8, 8, K)
     assert not whole.is_local
-    assert whole.bandwidth == pytest.approx(400e9 * K["network.node_share"])
-    assert divided.bandwidth == pytest.approx(50e9 * K["network.node_share"])
-    assert link_of(where, 8, 1, K).bandwidth == pytest.approx(450e9 * K["network.link_share"])
+    assert whole.bandwidth == pytest.approx(400e9 * K.network.node_share)
+    assert divided.bandwidth == pytest.approx(50e9 * K.network.node_share)
+    assert link_of(where, 8, 1, K).bandwidth == pytest.approx(450e9 * K.network.link_share)
 
 
 def test_a_rack_of_one_link_counts_as_one_node() -> None:
@@ -133,7 +133,7 @@ def test_the_host_updates_what_was_offloaded() -> None:
     t = training(num_micro_batches=8)
     on_host = replace(t, offload=Offload(optimizer=1.0))
     more = update_time(on_host, fleet(8), K).optimizer - update_time(t, fleet(8), K).optimizer
-    assert more == pytest.approx(t.model.parameters * K["speed.cpu_adam_seconds"] / 1e9, rel=0.2)
+    assert more == pytest.approx(t.model.parameters * K.speed.cpu_adam_seconds / 1e9, rel=0.2)
 
 
 @pytest.mark.parametrize("model", [DENSE, MIXED, "deepseek-v3", "gemma-2-9b", "qwen2.5-0.5b", "gpt-oss-20b"])
@@ -194,15 +194,15 @@ def test_recomputation_costs_time_and_adapters_save_some(model: str) -> None:
 
 def test_deepspeeds_step_on_the_host_is_its_own() -> None:
     t = training(family="deepspeed", offload=Offload(optimizer=1.0))
-    copies = (2 + 2) * t.model.parameters / 8 / (H100.pcie_bandwidth * K["speed.host_share"])
-    expected = t.model.parameters * K["speed.deepspeed_offload_seconds"] / 1e9 + copies + K["speed.step_seconds"]
+    copies = (2 + 2) * t.model.parameters / 8 / (H100.pcie_bandwidth * K.speed.host_share)
+    expected = t.model.parameters * K.speed.deepspeed_offload_seconds / 1e9 + copies + K.speed.step_seconds
     assert update_time(t, fleet(8), K).optimizer == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_hooks_of_zero_3_bound_a_layer_of_few_tokens() -> None:
     t = training(family="deepspeed", devices=1, sequence=64, checkpointing="full")
     # 28 layers: forward, forward again, and backward with two products
-    assert update_time(t, fleet(1), K).computing == pytest.approx(28 * 4 * K["speed.layer_seconds_zero3"], rel=0.02)
+    assert update_time(t, fleet(1), K).computing == pytest.approx(28 * 4 * K.speed.layer_seconds_zero3, rel=0.02)
     second = replace(t, layout=replace(t.layout, shards=2))
     assert update_time(second, fleet(1), K).computing < update_time(t, fleet(1), K).computing / 2
     many = (replace(each, micro_batch=512) for each in (t, second))
@@ -212,7 +212,7 @@ def test_the_hooks_of_zero_3_bound_a_layer_of_few_tokens() -> None:
 def test_the_host_bounds_a_layer_of_experts_with_few_tokens() -> None:
     t = training(MIXED, family="megatron", kernels="megatron", devices=1, sequence=64, checkpointing="none")
     # 48 layers: forward, and backward with two products; the head of so few tokens takes next to nothing
-    assert update_time(t, fleet(1), K).computing == pytest.approx(48 * 3 * K["speed.layer_seconds_experts"], rel=0.02)
+    assert update_time(t, fleet(1), K).computing == pytest.approx(48 * 3 * K.speed.layer_seconds_experts, rel=0.02)
 
 
 def test_a_reference_scores_rows_where_samples_are_joined() -> None:
@@ -268,7 +268,7 @@ def test_a_sync_of_many_tensors_is_bound_by_them() -> None:
         weight_sync_seconds(mixed, where, K, is_split=True, engine_devices=8, bucket_bytes=size)
         for size in (0, 1 << 30)
     )
-    assert each > matrices(mixed.model) * K["network.sync_tensor_seconds"]
+    assert each > matrices(mixed.model) * K.network.sync_tensor_seconds
     assert packed < each
     near = weight_sync_seconds(training(devices=4), fleet(8), K, is_split=True, engine_devices=4, bucket_bytes=0)
     assert near < 2
@@ -277,7 +277,7 @@ def test_a_sync_of_many_tensors_is_bound_by_them() -> None:
 def test_money_is_device_hours_at_their_price() -> None:
     step = Interval(low=9.0, middle=10.0, high=12.0)
     cost = cost_of(step, fleet(16, price=3.0), 1000, K)
-    hours = 16 * 10_000 / (1 - K["speed.restart_share"]) / 3600
+    hours = 16 * 10_000 / (1 - K.speed.restart_share) / 3600
     assert cost.device_hours is not None
     assert cost.money is not None
     assert cost.device_hours.middle == pytest.approx(hours)

@@ -1,0 +1,161 @@
+"""The constants by name, file by file of `constants/*.toml`, which says what each one is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeConstants:
+    """Of `decode.toml`."""
+
+    bandwidth: float
+    compute: float
+    compute_experts: float
+    prefill: float
+    prefill_experts: float
+    layer_seconds: float
+    expert_layer_seconds: float
+    exchange_seconds: float
+    expert_exchange_seconds: float
+    first_engine_seconds: float
+    eager_layer_seconds: float
+    sequence_seconds: float
+    link: float
+    others: float
+    band_dense: float
+    band_experts: float
+    band_lengths: float
+    mean_share: float
+    mean_share_cap: float
+    spread: float
+    fp8_gain: float
+    pace: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConstants:
+    """Of `engine.toml`."""
+
+    context_bytes: float
+    non_torch_bytes_single: float
+    non_torch_bytes_group: float
+    non_torch_bytes_pipeline: float
+    sampler_bytes: float
+    sampler_bytes_sorting: float
+    forward_factor: float
+    graph_bytes: float
+    asleep_share_graphs: float
+    sglang_window_share: float
+    sglang_nccl_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateConstants:
+    """Of `estimate.toml`."""
+
+    band_dense: float
+    band_experts: float
+    band_unmeasured: float
+    shm_device_bytes: float
+    batch_token_bytes: float
+    host_memory: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConstants:
+    """Of `memory.toml`."""
+
+    allocator: float
+    context_bytes: float
+    communicator_bytes: float
+    further_communicator_bytes: float
+    expert_buffer_bytes: float
+    routed_copies: float
+    expert_imbalance: float
+    offloaded_layers: float
+    logits_unfused: float
+    logits_compiled: float
+    logits_parallel: float
+    logits_inplace: float
+    logits_chunked: float
+    logits_kept: float
+    logits_streamed: float
+    logits_forward: float
+    logits_entropy: float
+    logits_entropy_compiled: float
+    deepspeed_live_elements: float
+    deepspeed_bucket_elements: float
+    deepspeed_group_elements: float
+    host_process_bytes: float
+    host_pinned: float
+    host_growth_bytes: float
+    host_training_bytes: float
+    host_half_bytes: float
+    states_band: float
+    gradients_band: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConstants:
+    """Of `network.toml`."""
+
+    link_share: float
+    node_share: float
+    staged_share: float
+    link_latency: float
+    node_latency: float
+    tensor_overlap: float
+    exchange_share: float
+    weights_overlap: float
+    context_overlap: float
+    fetch_seconds: float
+    sync_seconds: float
+    sync_tensor_seconds: float
+    sync_rate: float
+    sync_packed_share: float
+    sync_local_tensor_seconds: float
+    sync_local_rate: float
+    sync_pace: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedConstants:
+    """Of `speed.toml`."""
+
+    products: float
+    ridge: float
+    products_fp8: float
+    fp32_share: float
+    attention: float
+    attention_flash2_rate: float
+    attention_eager: float
+    bandwidth: float
+    moved_eager: float
+    moved_fused: float
+    moved_compiled: float
+    moved_megatron: float
+    moved_experts: float
+    layer_seconds: float
+    layer_seconds_compiled: float
+    layer_seconds_experts: float
+    layer_seconds_zero3: float
+    expert_seconds: float
+    moved_adapter: float
+    ring_share: float
+    dequantize_bytes: float
+    step_seconds: float
+    scoring_share: float
+    host_share: float
+    host_overlap: float
+    host_slowdown: float
+    unfused_optimizer: float
+    cpu_adam_seconds: float
+    deepspeed_offload_seconds: float
+    unfused_cpu_adam: float
+    band_dense: float
+    band_experts: float
+    other_share: float
+    move_rate_share: float
+    wake_seconds: float
+    restart_share: float
+    update_pace: float
+    scoring_pace: float
