@@ -84,6 +84,11 @@ class Readings:
     time: Ints
     value: Floats
 
+    @property
+    def known(self) -> Floats:
+        """Its values that are numbers."""
+        return self.value[np.isfinite(self.value)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTrace:

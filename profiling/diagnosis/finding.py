@@ -81,6 +81,9 @@ class Rule:
     `fires` and `clear` are sentences with places for {value}, {threshold} and the words of what was observed; `advice`
     says what to change and what is gained; `changes` are knobs of the catalogue and which way to change them.
     `definition` says what the number is, `source` where the threshold is from.
+
+    `evaluate` is a function of the evidence alone: it writes to nothing, says the same to the same, and raises for no
+    evidence, however odd (one step, empty series, values that are no numbers). What it lacks is one of `needs`.
     """
 
     title: str

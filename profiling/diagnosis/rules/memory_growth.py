@@ -17,7 +17,9 @@ _RISING = 0.7  # share of steps after which more is held than before
 def _look(evidence: Evidence) -> Iterator[Observation]:
     found = [*evidence.all_readings("memory_bytes"), *evidence.all_readings("device_memory_bytes")]
     for one in found:
-        keep = np.isfinite(one.value) & (one.step > 1)
+        keep = np.isfinite(one.value) & (one.value > 0) & (one.step > 1)
+        if not keep.any():
+            continue
         steps, held = one.step[keep], one.value[keep]
         last = np.append(np.diff(steps) != 0, True)  # the last reading of each step
         steps, held, time = steps[last], held[last], one.time[keep][last]
