@@ -2,6 +2,17 @@
 
 import { csrfHeaders, gettext } from "./format.js";
 
+class Refusal extends Error {
+  /**
+   * @param {string} message
+   * @param {number} status of HTTP
+   */
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
 /** Return the JSON of a GET. Raises Error with the API's own sentence. */
 export const get = (url) => request("GET", url);
 
@@ -25,7 +36,5 @@ async function request(method, url, body) {
   const data = await answer.json().catch(() => ({}));
   if (answer.ok) return data;
   const said = (data.problems ?? []).map((problem) => problem.message).join(" ");
-  const error = new Error(said || gettext("The console refused this. Reload the page and try again."));
-  error.status = answer.status;
-  throw error;
+  throw new Refusal(said || gettext("The console refused this. Reload the page and try again."), answer.status);
 }

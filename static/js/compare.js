@@ -5,7 +5,8 @@ import { offerRuns } from "./compare/add.js";
 import { Charts } from "./compare/charts.js";
 import { address, fetchParts, pageData, plain } from "./compare/page.js";
 import { CompareStore } from "./compare/store.js";
-import { el, fill, gettext } from "./format.js";
+import { around, find } from "./dom.js";
+import { el, fill, gettext, messageOf } from "./format.js";
 import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
 import { atMostEvery } from "./refresh.js";
@@ -65,9 +66,9 @@ async function go(href, { isBack = false } = {}) {
 
 document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-  const file = event.target.closest("a[data-series-csv]");
+  const file = around(event, "a[data-series-csv]");
   if (file) file.href = address(file.href); // with the charts chosen by now
-  const link = event.target.closest("a[data-view], a[data-keep]");
+  const link = around(event, "a[data-view], a[data-keep]");
   if (!link) return;
   event.preventDefault();
   if (link.matches("[data-keep]")) {
@@ -92,10 +93,10 @@ function tools() {
     clearTimeout(slow);
     slow = setTimeout(() => store.reread(), 250);
   };
-  for (const slider of document.querySelectorAll("[data-smooth]")) {
-    const text = slider.parentElement.querySelector("[data-smooth-value]");
+  for (const slider of document.querySelectorAll("input[data-smooth]")) {
+    const text = find("[data-smooth-value]", slider.parentElement ?? document);
     const tell = () => {
-      slider.value = view.smoothing;
+      slider.value = String(view.smoothing);
       text.textContent = view.smoothing.toFixed(2);
     };
     tell();
@@ -107,7 +108,7 @@ function tools() {
       reread();
     });
   }
-  for (const select of document.querySelectorAll("[data-axis]")) {
+  for (const select of document.querySelectorAll("select[data-axis]")) {
     select.value = store.axis;
     select.addEventListener("change", () => {
       store.axis = select.value;
@@ -118,7 +119,7 @@ function tools() {
       store.reread();
     });
   }
-  for (const box of document.querySelectorAll("[data-log-y]")) {
+  for (const box of document.querySelectorAll("input[data-log-y]")) {
     box.checked = view.isLog;
     box.addEventListener("change", () => {
       view.isLog = box.checked;
@@ -137,7 +138,7 @@ function tools() {
     reread();
   };
   zoomed();
-  const search = document.querySelector("[data-chart-search]");
+  const search = document.querySelector("input[data-chart-search]");
   if (search) {
     search.value = query.get("q") ?? "";
     search.addEventListener("input", () => {
@@ -152,7 +153,7 @@ function tools() {
     if (!error) place.replaceChildren();
     else
       place.replaceChildren(
-        fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }),
+        fill(gettext("Charts could not be read: %(problem)s"), { problem: messageOf(error) }),
         " ",
         el("button", { class: "link", type: "button", onclick: () => store.refresh() }, gettext("Try again")),
       );
@@ -162,8 +163,9 @@ function tools() {
 function chooser() {
   const place = document.querySelector("[data-metric-chooser]");
   if (!place) return;
-  place.closest("details").addEventListener("toggle", (event) => {
-    if (!event.target.open) return;
+  const menu = place.closest("details");
+  menu?.addEventListener("toggle", () => {
+    if (!menu.open) return;
     const { shown, all, label } = charts.chosen();
     place.replaceChildren(
       ...all.map((name) => {
@@ -181,7 +183,7 @@ function chooser() {
 }
 
 document.addEventListener("change", (event) => {
-  const steps = event.target.closest("[data-sample-step]");
+  const steps = around(event, "select[data-sample-step]");
   if (steps) go(`${location.pathname}?${steps.dataset.query}&at=${steps.value}`);
 });
 
@@ -202,7 +204,7 @@ const refresh = atMostEvery(REFRESH_MS, async () => {
 /** Samples that one reads stay, whatever steps have come: newer ones are chosen by the reader. */
 function sameStep(href) {
   const url = new URL(href);
-  const shown = document.querySelector("[data-sample-step]")?.value;
+  const shown = document.querySelector("select[data-sample-step]")?.value;
   if (shown) url.searchParams.set("at", shown);
   return url.href;
 }
@@ -240,7 +242,7 @@ function follow() {
 function difference(by) {
   const rows = [...document.querySelectorAll("tr[data-difference]")];
   if (!rows.length) return false;
-  const at = rows.indexOf(document.activeElement?.closest?.("tr[data-difference]"));
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
   const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : (at + by + rows.length) % rows.length];
   next.focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
@@ -248,7 +250,7 @@ function difference(by) {
 }
 
 const stepKey = (name) => {
-  const link = document.querySelector(`[data-step-${name}]`);
+  const link = document.querySelector(`a[data-step-${name}]`);
   if (!link) return false;
   go(link.href);
   return true;
@@ -262,7 +264,7 @@ if (page) {
     e: () => difference(1),
     E: () => difference(-1),
     b: () => {
-      const card = document.activeElement?.closest?.(".cmp-card:not(.is-base)");
+      const card = document.activeElement?.closest(".cmp-card:not(.is-base)");
       if (!card) return false;
       go(`${location.pathname}?${card.dataset.baseQuery}`);
       return true;
@@ -282,4 +284,4 @@ offerRuns({
     location.href = location.pathname + plain(values);
   },
 });
-window.pitwallCompare = { store, view, charts }; // for the console of curious people, and for tests
+Object.assign(window, { pitwallCompare: { store, view, charts } }); // for the console of curious people, and for tests

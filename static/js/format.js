@@ -9,12 +9,23 @@ export function fill(text, values) {
   return text.replace(/%\((\w+)\)s/g, (_, name) => String(values[name] ?? ""));
 }
 
+/** Return what was thrown as a sentence. */
+export const messageOf = (/** @type {unknown} */ error) => (error instanceof Error ? error.message : String(error));
+
 /** Write text only where it changed, so that nothing is laid out again for nothing. */
 export function write(node, text) {
   if (node && node.textContent !== text) node.textContent = text;
 }
 
-/** Build an element: el("span", {class: "num", title}, "text", child). Text is never parsed as HTML. */
+/**
+ * Build an element: el("span", {class: "num", title}, "text", child). Text is never parsed as HTML.
+ *
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Record<string, any>} [attributes] handlers as "onclick"; null and false are left out
+ * @param {...(Node | string | null | undefined | false)} children
+ * @returns {HTMLElementTagNameMap[T]}
+ */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

@@ -8,7 +8,7 @@ function mark() {
   const shown = document.querySelector("#guide-detail")?.dataset.item;
   if (shown === undefined) return;
   for (const row of rows()) {
-    const isShown = decodeURIComponent(new URL(row.href).pathname.split("/").pop()) === shown;
+    const isShown = decodeURIComponent(new URL(row.href).pathname.split("/").at(-1) ?? "") === shown;
     if (isShown) row.setAttribute("aria-current", "true");
     else row.removeAttribute("aria-current");
     if (isShown) reveal(row);

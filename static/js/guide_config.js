@@ -1,17 +1,18 @@
 // "Can it run?": a config.json that is too long for an address is sent first, and stands in the address by a name.
+import { controls, find } from "./dom.js";
 import { csrfHeaders, el } from "./format.js";
 
 const MOST = 6000; // characters, as the server counts them without spaces
-const form = document.querySelector("[data-keep-config]");
+const form = document.querySelector("form[data-keep-config]");
 
 form?.addEventListener("htmx:configRequest", (event) => {
-  const area = form.elements.config;
+  const area = controls(form).config;
   if (event.target !== form || area.value.length <= MOST) return;
   event.preventDefault();
-  send(area);
+  send(form, area);
 });
 
-async function send(area) {
+async function send(form, area) {
   const text = area.value;
   const body = new URLSearchParams({ config: text });
   const response = await fetch(form.dataset.keepConfig, {
@@ -21,9 +22,9 @@ async function send(area) {
   }).catch(() => null);
   if (!response?.headers.get("Content-Type")?.startsWith("application/json") || area.value !== text) return;
   const answer = await response.json();
-  form
-    .querySelector("[data-kept-problem]")
-    .replaceChildren(...(answer.problem ? [el("p", { class: "field-error" }, answer.problem)] : []));
+  find("[data-kept-problem]", form).replaceChildren(
+    ...(answer.problem ? [el("p", { class: "field-error" }, answer.problem)] : []),
+  );
   if (answer.problem) return;
   area.value = answer.config;
   area.dispatchEvent(new Event("change", { bubbles: true }));

@@ -1,5 +1,7 @@
 // The one place that listens to the keyboard. Single keys are off while someone types or a dialog is open.
 
+import { around } from "./dom.js";
+
 const single = new Map();
 const chords = new Map();
 let first = "";
@@ -41,7 +43,7 @@ document.addEventListener("keydown", (event) => {
   first = "";
   const handler = single.get(event.key);
   if (!handler) return;
-  const onControl = event.target.closest("a, button, summary");
+  const onControl = around(event, "a, button, summary");
   if (onControl && (event.key === "Enter" || event.key === " ")) return;
   if (handler(event) !== false) event.preventDefault();
 });

@@ -1,7 +1,8 @@
 // The New run page: the form, what the server says of it while it is filled, and the launch.
 
+import { around, carried, controls, find } from "./dom.js";
 import { fill, gettext, icon, ngettext } from "./format.js";
-import { post, Question, Unanswered } from "./new_run/ask.js";
+import { bodyOf, post, Question, Unanswered } from "./new_run/ask.js";
 import { Combination } from "./new_run/combination.js";
 import { wireEditor } from "./new_run/editor.js";
 import { Findings } from "./new_run/findings.js";
@@ -15,10 +16,11 @@ import { download, wireImport, wireRecipes } from "./new_run/transfer.js";
 import { wireUpload } from "./new_run/upload.js";
 import { toast } from "./toast.js";
 
-const form = document.getElementById("new-run");
-const facts = JSON.parse(document.getElementById("new-run-facts").textContent);
+const form = find("form#new-run");
+const facts = carried("new-run-facts");
 const draft = new Draft();
-const place = (name) => form.querySelector(`[data-${name}]`);
+const fields = controls(form);
+const place = (/** @type {string} */ name) => find(`[data-${name}]`, form);
 
 const combination = new Combination(form, facts, { onShown: () => knobs.adopt() });
 const knobs = new Knobs(form, facts, { onRestore: (names) => changed(names), words: () => combination.words });
@@ -107,7 +109,7 @@ const findings = new Findings(form, {
   },
   onJump(name) {
     const field = [...form.querySelectorAll(".field[data-name]")].find((f) =>
-      f.dataset.name.split(" ").some((n) => name === n || name.startsWith(`${n}.`)),
+      f.dataset.name?.split(" ").some((n) => name === n || name.startsWith(`${n}.`)),
     );
     if (!field) return;
     knobs.reveal(field)?.focus();
@@ -115,10 +117,10 @@ const findings = new Findings(form, {
   },
 });
 
-form.querySelector(".new-run-panel").addEventListener("click", (event) => {
-  const button = event.target.closest("[data-fix]");
+find(".new-run-panel", form).addEventListener("click", (event) => {
+  const button = around(event, "[data-fix]");
   if (!button) return;
-  put(JSON.parse(button.dataset.fix));
+  put(JSON.parse(button.dataset.fix ?? ""));
   toast(gettext("Applied."), { undo });
 });
 
@@ -137,14 +139,12 @@ const preview = new Question(form.dataset.preview, form, {
       numPassed = where.querySelectorAll("[data-check=passed]").length;
     }
     problems.set("preview", answer.problems);
-    document
-      .getElementById("data-columns")
-      .replaceChildren(
-        ...(answer.columns ?? []).map((name) => Object.assign(document.createElement("option"), { value: name })),
-      );
+    find("#data-columns").replaceChildren(
+      ...(answer.columns ?? []).map((name) => Object.assign(document.createElement("option"), { value: name })),
+    );
     if (answer.html && !check.isBusy) check.ask({ now: true }); // the plan takes what was counted in the data
     for (const [field, text] of Object.entries(answer.captions ?? {}))
-      form.querySelector(`[data-caption="${field}"]`).textContent = text || "\u00a0";
+      find(`[data-caption="${field}"]`, form).textContent = text || "\u00a0";
     showVerdict();
   },
   onFailure(sentence) {
@@ -158,9 +158,9 @@ const preview = new Question(form.dataset.preview, form, {
 const reward = new Question(form.dataset.reward, form, {
   waitMs: 0,
   onStart() {
-    for (const button of form.querySelectorAll("[data-try-reward]")) {
+    for (const button of form.querySelectorAll("button[data-try-reward]")) {
       button.disabled = true;
-      button.dataset.label ??= button.textContent;
+      button.dataset.label ??= button.textContent ?? "";
       button.textContent = gettext("Trying, up to 30 s");
     }
   },
@@ -179,9 +179,9 @@ const reward = new Question(form.dataset.reward, form, {
 });
 
 function restReward() {
-  for (const button of form.querySelectorAll("[data-try-reward]")) {
+  for (const button of form.querySelectorAll("button[data-try-reward]")) {
     button.disabled = false;
-    button.textContent = button.dataset.label;
+    button.textContent = button.dataset.label ?? "";
   }
 }
 
@@ -201,7 +201,7 @@ function previewTexts() {
 function dim(isStale) {
   place("preview-place").classList.toggle("is-stale", isStale);
   for (const field of ["model.id", "data.id"])
-    form.querySelector(`[data-caption="${field}"]`).classList.toggle("is-stale", isStale);
+    find(`[data-caption="${field}"]`, form).classList.toggle("is-stale", isStale);
 }
 
 function askPreview() {
@@ -219,7 +219,7 @@ function showVerdict(failure = "") {
   const all = problems.all().filter((each) => !each.field.startsWith("plan.")); // a what-if is no part of the launch
   const unknown = place("preview-place").querySelectorAll("[data-check=unknown]");
   const isUntried =
-    combination.words.includes("rl") && form.elements["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
+    combination.words.includes("rl") && fields["reward.kind"].value === "custom" && rewardOf !== rewardTexts();
   let [state, mark, word, sentence] = [
     "ready",
     "check",
@@ -252,16 +252,16 @@ function showVerdict(failure = "") {
   else if (unknown.length) {
     const said =
       unknown.length === 1
-        ? unknown[0].lastElementChild.textContent
+        ? unknown[0].lastElementChild?.textContent
         : gettext("Some checks cannot be made from here; see below.");
     [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), said];
   }
   place("busy").textContent = previewState === "asked" && !failure ? gettext("checking…") : "";
   if (previewState === "asked" && !all.length && !failure && numPassed) return; // the old verdict stays until the new one is here
-  const badge = place("verdict").querySelector(".state");
+  const badge = find(".state", place("verdict"));
   badge.dataset.state = state;
   badge.replaceChildren(icon(mark), Object.assign(document.createElement("span"), { textContent: word }));
-  const said = document.getElementById("verdict-title");
+  const said = find("#verdict-title");
   said.textContent = sentence;
   said.title = sentence;
 }
@@ -273,10 +273,10 @@ function changed(names, { isDone = true } = {}) {
   for (const name of names) problems.touch(name);
   const now = snapshot(form);
   if (isDone) history.commit(now);
-  place("undo").disabled = history.size === 0;
+  find("button[data-undo]", form).disabled = history.size === 0;
   if (difference(pristine, now).length) draft.write(now);
   else draft.drop();
-  const isTried = !["file", "url", "model"].includes(form.elements["reward.kind"].value); // others live with the trainer
+  const isTried = !["file", "url", "model"].includes(fields["reward.kind"].value); // others live with the trainer
   place("reward-card").hidden = !combination.words.includes("rl") || !isTried;
   if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
   numberLines();
@@ -288,7 +288,7 @@ function changed(names, { isDone = true } = {}) {
 
 /** Put texts into the form, after the groups that they belong to. */
 async function put(values, { isDone = true } = {}) {
-  apply(form, { base: values.base ?? form.elements.base.value });
+  apply(form, { base: values.base ?? fields.base.value });
   combination.choose(values);
   combination.forget();
   if (combination.isBehind && !(await recombine(() => ({})))) return;
@@ -316,8 +316,8 @@ async function chose(name) {
     Object.fromEntries(
       knobs
         .changed()
-        .filter((n) => form.elements[n].closest("[data-groups]"))
-        .map((n) => [n, form.elements[n].value]),
+        .filter((n) => fields[n].closest("[data-groups]"))
+        .map((n) => [n, fields[n].value]),
     );
   combination.settle();
   if (!combination.isBehind || (await recombine(carry))) changed([name]);
@@ -328,15 +328,16 @@ async function undo() {
   if (!before) return;
   const names = difference(snapshot(form), before);
   await put(before, { isDone: false });
-  const field = names.length === 1 ? form.elements[names[0]]?.closest?.(".field") : null;
+  const field = names.length === 1 ? fields[names[0]]?.closest(".field") : null;
   if (field) knobs.reveal(field)?.focus();
 }
 
 form.addEventListener("input", (event) => {
-  if (event.target.name && event.target.tagName !== "SELECT") changed([event.target.name], { isDone: false });
+  const name = around(event, "input, textarea")?.name;
+  if (name) changed([name], { isDone: false });
 });
 form.addEventListener("change", (event) => {
-  const { name } = event.target;
+  const name = around(event, "input, select, textarea")?.name ?? "";
   if (["algorithm", "trainer.name", "trainer.version"].includes(name)) chose(name);
   else if (name) changed([name]);
 });
@@ -347,15 +348,15 @@ place("save").addEventListener("click", () => {
     problems.focusFirst();
     return;
   }
-  download(fullSpec, `${(form.elements.name.value || "run").replace(/[^\w.-]+/g, "-")}.json`);
+  download(fullSpec, `${(fields.name.value || "run").replace(/[^\w.-]+/g, "-")}.json`);
 });
-for (const button of form.querySelectorAll("[data-try-reward]"))
+for (const button of form.querySelectorAll("button[data-try-reward]"))
   button.addEventListener("click", () => reward.ask({ now: true }));
 
 const numberLines = wireEditor(form, {
   commit(text, fileName) {
     put({ "reward.source": text, "reward.file_name": fileName });
-    form.elements["reward.source"].focus();
+    fields["reward.source"].focus();
   },
 });
 wireHelp(form, facts);
@@ -367,11 +368,11 @@ wireImport(form, {
   },
 });
 place("pasted-place").addEventListener("click", (event) => {
-  if (event.target.closest("[data-pasted-close]")) place("pasted-place").replaceChildren();
+  if (around(event, "[data-pasted-close]")) place("pasted-place").replaceChildren();
 });
 wireRecipes(form, {
   onValues(values) {
-    put(form.elements.name.value ? { ...values, name: form.elements.name.value } : values);
+    put(fields.name.value ? { ...values, name: fields.name.value } : values);
     toast(gettext("The form now holds the recipe."), { undo });
   },
 });
@@ -387,9 +388,7 @@ wireUpload(form, {
 function showCommand() {
   const shown = sweep.commands ?? commands;
   place("command-text").textContent = shown[command] ?? "";
-  form
-    .querySelector(".launch-bar")
-    .toggleAttribute("data-tall", ["spec", "yaml", "python", "trainer"].includes(command));
+  find(".launch-bar", form).toggleAttribute("data-tall", ["spec", "yaml", "python", "trainer"].includes(command));
   place("copy-command").dataset.copy = (command === "trainer" ? shown.script : shown[command]) ?? "";
 }
 
@@ -416,13 +415,13 @@ async function launch({ isProbe = false } = {}) {
   if (isLaunching) return; // a second click is the same wish; the server has the same key for both besides
   isLaunching = true;
   const button = isProbe ? place("probe") : place("launch");
-  const label = isProbe ? button.querySelector("span") : place("launch-label");
+  const label = isProbe ? find("span", button) : place("launch-label");
   const text = label.textContent;
   button.setAttribute("aria-disabled", "true");
   label.textContent = gettext("Checking and queueing");
   try {
     const { status, answer } = await post(sweep.isOn && !isProbe ? sweep.launchUrl : form.action, form, {
-      body: isProbe ? probeBody() : null,
+      body: isProbe ? probeBody() : undefined,
     });
     if (status === 201) {
       draft.drop();
@@ -445,7 +444,7 @@ async function launch({ isProbe = false } = {}) {
 
 /** The form as a probe, with a key of its own: the page may launch the run itself as well. */
 function probeBody() {
-  const body = new URLSearchParams(new FormData(form));
+  const body = bodyOf(form);
   body.set("probe", "1");
   body.set("idempotency_key", `${body.get("idempotency_key")}-probe`);
   return body;
@@ -463,7 +462,7 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     launch();
   }
-  const isInText = event.target.matches("input, textarea");
+  const isInText = around(event, "input, textarea");
   if (event.key.toLowerCase() === "z" && !event.shiftKey && !isInText) {
     event.preventDefault();
     undo();
@@ -471,9 +470,10 @@ document.addEventListener("keydown", (event) => {
 });
 // Enter in a one-line input would launch by accident; it confirms the value, no more.
 form.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.target.tagName !== "INPUT") return;
+  const input = around(event, "input");
+  if (event.key !== "Enter" || event.ctrlKey || event.metaKey || !input) return;
   event.preventDefault();
-  event.target.dispatchEvent(new Event("change", { bubbles: true }));
+  input.dispatchEvent(new Event("change", { bubbles: true }));
 });
 window.addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload();
@@ -496,5 +496,5 @@ if (facts.problems.length) {
   });
 }
 changed([], { isDone: false });
-if (facts.shows) form.querySelector(`[data-show="${facts.shows}"]`).click(); // the address set knobs: show which
+if (facts.shows) find(`[data-show="${facts.shows}"]`, form).click(); // the address set knobs: show which
 check.ask({ now: true });

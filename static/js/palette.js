@@ -1,12 +1,16 @@
 // Ctrl K: runs by name, pages and commands in one list.
 
+import { find } from "./dom.js";
 import { el, gettext, stateBadge } from "./format.js";
 
-const dialog = document.getElementById("palette");
+const dialog = document.querySelector("dialog#palette"); // not on the page where people sign in
+/** @type {{ text: string, act: () => void, keys: string }[]} */
 const commands = [];
+/** @type {any[]} */
 let entries = [];
 let active = 0;
 let asked = 0;
+/** @type {string | null} */
 let shownFor = null; // the query that the list answers in full
 
 /** Offer a command in the palette: addCommand(gettext("Switch theme"), run, "Alt M"). */
@@ -18,7 +22,7 @@ export function addCommand(text, run, keys = "") {
 export function openPalette() {
   if (!dialog || dialog.open) return;
   dialog.showModal();
-  const input = dialog.querySelector("input");
+  const input = find("input", dialog);
   input.value = "";
   input.focus();
   search("");
@@ -36,7 +40,7 @@ async function search(query) {
   shownFor = null;
   show(local);
   try {
-    const answer = await fetch(`${dialog.dataset.source}?q=${encodeURIComponent(query)}`, {
+    const answer = await fetch(`${find("#palette").dataset.source}?q=${encodeURIComponent(query)}`, {
       headers: { Accept: "application/json" },
     });
     if (mine !== asked || !answer.ok) return;
@@ -52,7 +56,7 @@ async function search(query) {
 function show(found) {
   entries = found;
   active = 0;
-  const list = dialog.querySelector("[role=listbox]");
+  const list = find("#palette [role=listbox]");
   list.replaceChildren(...found.map(item));
   if (!found.length)
     list.append(el("p", { class: "menu-head" }, gettext("Nothing found. Try another part of the name.")));
@@ -74,24 +78,24 @@ function item(entry, index) {
 }
 
 function mark() {
-  const rows = dialog.querySelectorAll("[role=option]");
+  const rows = document.querySelectorAll("#palette [role=option]");
   rows.forEach((row, index) => {
     row.setAttribute("aria-selected", String(index === active));
   });
   rows[active]?.scrollIntoView({ block: "nearest" });
-  dialog.querySelector("input").setAttribute("aria-activedescendant", rows[active]?.id ?? "");
+  find("#palette input").setAttribute("aria-activedescendant", rows[active]?.id ?? "");
 }
 
 function choose(index) {
   const entry = entries[index];
   if (!entry) return;
-  dialog.close();
+  dialog?.close();
   if (entry.url) location.href = entry.url;
   else entry.act();
 }
 
 if (dialog) {
-  const input = dialog.querySelector("input");
+  const input = find("input", dialog);
   let waiting = 0;
   input.addEventListener("input", () => {
     clearTimeout(waiting);

@@ -3,30 +3,29 @@
  * answers a PING with a PONG; nothing leaves the console.
  */
 
-import { bytes, fill, gettext } from "./format.js";
+import { carried, field, find } from "./dom.js";
+import { bytes, fill, gettext, messageOf } from "./format.js";
 
 const PING_MS = 50;
 const UNFOLD_MS = 30000;
 const MOST_GROUPS = 12;
 const PATIENCE_MS = 60000; // its bundles are 16 MB; a slow line takes a while
 
-const page = JSON.parse(document.getElementById("perfetto-page").textContent);
-const frame = document.querySelector("[data-perfetto]");
-const state = document.querySelector('[data-field="perfetto-state"]');
-const problem = document.querySelector('[data-field="perfetto-problem"]');
+const page = carried("perfetto-page");
 
 function say(text) {
-  state.textContent = text;
+  field("perfetto-state").textContent = text;
 }
 
 function complain(text) {
+  const problem = field("perfetto-problem");
   problem.hidden = false;
-  problem.querySelector("p").textContent = text;
+  find("p", problem).textContent = text;
   say("");
 }
 
 /** Load the interface and resolve once it listens. */
-function opened() {
+function opened(frame) {
   frame.src = `${page.ui}#!/viewer?mode=embedded`;
   return new Promise((resolve, reject) => {
     const ping = setInterval(() => frame.contentWindow.postMessage("PING", location.origin), PING_MS);
@@ -64,6 +63,7 @@ async function fetched() {
   if (!answer.ok) throw new Error(gettext("The trace cannot be read: it may have been deleted. Go back to the run."));
   const parts = [];
   let received = 0;
+  if (!answer.body) return answer.arrayBuffer();
   const reader = answer.body.getReader();
   for (;;) {
     const { done, value } = await reader.read();
@@ -76,7 +76,7 @@ async function fetched() {
 }
 
 /** Unfold the processes, so that their phases are seen at once. Perfetto's own objects may change: then they stay folded. */
-async function unfold() {
+async function unfold(frame) {
   const end = Date.now() + UNFOLD_MS;
   while (Date.now() < end) {
     const groups =
@@ -94,22 +94,22 @@ async function unfold() {
   }
 }
 
-async function show() {
+async function show(frame) {
   try {
-    const [buffer] = await Promise.all([fetched(), opened()]);
+    const [buffer] = await Promise.all([fetched(), opened(frame)]);
     const size = buffer.byteLength;
     frame.contentWindow.postMessage({ perfetto: { buffer, title: page.title, keepApiOpen: true } }, location.origin, [
       buffer,
     ]);
     say(fill(gettext("%(size)s handed over"), { size: bytes(size) }));
     frame.dataset.handed = String(size);
-    unfold();
+    unfold(frame);
   } catch (error) {
-    complain(error.message);
+    complain(messageOf(error));
   }
 }
 
-function start() {
+function start(frame) {
   if (page.size >= page.mostBytes) {
     complain(
       gettext("This trace is larger than the 4 GiB that Perfetto can hold in a browser. Record fewer steps or ranks."),
@@ -123,16 +123,19 @@ function start() {
         { size: bytes(page.size) },
       ),
     );
-    const anyway = problem.querySelector("button");
+    const problem = field("perfetto-problem");
+    const anyway = find("button", problem);
     anyway.hidden = false;
     anyway.addEventListener("click", () => {
       problem.hidden = true;
-      show();
+      show(frame);
     });
   } else {
-    show();
+    show(frame);
   }
 }
 
-document.querySelector("[data-trace]")?.addEventListener("change", (event) => event.currentTarget.form.submit());
-if (frame) start();
+const choice = document.querySelector("select[data-trace]");
+choice?.addEventListener("change", () => choice.form?.submit());
+const frame = document.querySelector("iframe[data-perfetto]");
+if (frame) start(frame);

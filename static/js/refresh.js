@@ -10,8 +10,9 @@ function plain(node) {
 /** Exchange the content of `old` by that of `fresh` if it differs and nobody is typing in it; true if it did. */
 export function exchange(old, fresh) {
   if (plain(old) === plain(fresh)) return false;
-  if (old.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return false;
-  const focused = old.contains(document.activeElement) ? sameAs(document.activeElement) : "";
+  const active = old.contains(document.activeElement) ? document.activeElement : null;
+  if (active?.matches("input, textarea, select")) return false;
+  const focused = active ? sameAs(active) : "";
   old.replaceChildren(...document.importNode(fresh, true).childNodes);
   if (focused) old.querySelector(focused)?.focus({ preventScroll: true });
   return true;

@@ -1,7 +1,8 @@
 /** The page of one run: one store, one feed, eight tabs. */
 
 import { ChartView } from "./charts/chart.js";
-import { el, fill, gettext, write } from "./format.js";
+import { carried, find } from "./dom.js";
+import { el, fill, gettext, messageOf, write } from "./format.js";
 import { Query } from "./query.js";
 import { Actions } from "./run/actions.js";
 import { Attempts } from "./run/attempts.js";
@@ -26,7 +27,7 @@ const DEFAULT_SMOOTHING = 0.6;
 const RETRY_MS = 3000;
 const ENDED = ["finished", "failed", "stopped"];
 
-const page = JSON.parse(document.getElementById("run-page").textContent);
+const page = carried("run-page");
 const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
 const query = new Query();
 const store = new RunStore();
@@ -51,6 +52,8 @@ const tabs = {
   config: new ConfigTab(context),
   files,
 };
+/** @type {{ show(): void, update?(header: any): void, reset?(): void }[]} */
+const all = Object.values(tabs);
 const tryIt = new TryIt(context);
 
 function viewFromAddress() {
@@ -77,15 +80,14 @@ function showHeader(next) {
   header.show(next);
   if (isEnd) {
     // what it died of is in the log by now, and all that it measured is told
-    for (const id of ["symptoms", "run-plan", "diagnosis"])
-      document.getElementById(id).dispatchEvent(new Event("pitwall:ended"));
+    for (const id of ["symptoms", "run-plan", "diagnosis"]) find(`#${id}`).dispatchEvent(new Event("pitwall:ended"));
   }
   actions.show(next);
   attempts.show(next);
   resume.show(next);
   showBranches();
   ask.update(next);
-  for (const tab of Object.values(tabs)) tab.update?.(next);
+  for (const tab of all) tab.update?.(next);
 }
 
 /** Offer the dead branches where there are any, and mark where the history goes on from a checkpoint. */
@@ -96,7 +98,7 @@ function showBranches() {
 }
 
 function tools() {
-  const boxes = document.querySelectorAll("[data-dead]");
+  const boxes = document.querySelectorAll("input[data-dead]");
   for (const box of boxes) {
     box.checked = view.showsDead;
     box.addEventListener("change", () => {
@@ -108,10 +110,10 @@ function tools() {
   }
   let slow = 0;
   const smoothing = () => {
-    for (const slider of document.querySelectorAll("[data-smooth]")) slider.value = view.smoothing;
+    for (const slider of document.querySelectorAll("input[data-smooth]")) slider.value = String(view.smoothing);
     for (const text of document.querySelectorAll("[data-smooth-value]")) write(text, view.smoothing.toFixed(2));
   };
-  for (const slider of document.querySelectorAll("[data-smooth]")) {
+  for (const slider of document.querySelectorAll("input[data-smooth]")) {
     slider.addEventListener("input", () => {
       view.smoothing = Number(slider.value);
       query.set("smooth", view.smoothing === DEFAULT_SMOOTHING ? "" : String(view.smoothing));
@@ -122,18 +124,18 @@ function tools() {
     });
   }
   smoothing();
-  for (const select of document.querySelectorAll("[data-axis]")) {
+  for (const select of document.querySelectorAll("select[data-axis]")) {
     select.value = view.axis;
     select.addEventListener("change", () => {
       view.axis = select.value;
-      for (const other of document.querySelectorAll("[data-axis]")) other.value = view.axis;
+      for (const other of document.querySelectorAll("select[data-axis]")) other.value = view.axis;
       query.set("x", view.axis === "time" ? "time" : "");
       view.setZoom(null);
       view.redraw(true);
       if (view.axis === "time") feed.wantSpans();
     });
   }
-  const log = document.querySelector("[data-log-y]");
+  const log = find("input[data-log-y]");
   log.checked = view.isLog;
   log.addEventListener("change", () => {
     view.isLog = log.checked;
@@ -158,7 +160,7 @@ function tools() {
 
 /** Panels that fill the window need to know where they begin. */
 function measure() {
-  const panel = document.querySelector("[data-panel]:not([hidden])");
+  const panel = find("[data-panel]:not([hidden])");
   document.documentElement.style.setProperty(
     "--panel-top",
     `${Math.round(panel.getBoundingClientRect().top + scrollY)}px`,
@@ -166,7 +168,7 @@ function measure() {
 }
 
 function listen() {
-  new ResizeObserver(measure).observe(document.querySelector(".run-head"));
+  new ResizeObserver(measure).observe(find(".run-head"));
   store.on("series", (names) => {
     for (const chart of view.charts) if (chart.plot.lines.some((line) => names.has(line.name))) chart.invalidate();
   });
@@ -179,14 +181,14 @@ function listen() {
   });
   feed.onRun = showHeader;
   feed.onReset = () => {
-    for (const tab of Object.values(tabs)) tab.reset?.();
+    for (const tab of all) tab.reset?.();
   };
   feed.onProblem = (error) => {
-    const place = document.querySelector('[data-field="charts-error"]');
+    const place = find('[data-field="charts-error"]');
     if (!error) place.replaceChildren();
     else
       place.replaceChildren(
-        fill(gettext("Charts could not be read: %(problem)s"), { problem: error.message }),
+        fill(gettext("Charts could not be read: %(problem)s"), { problem: messageOf(error) }),
         " ",
         el("button", { class: "link", type: "button", onclick: () => feed.retry() }, gettext("Try again")),
       );
@@ -208,7 +210,7 @@ function listen() {
   files.onChange(() => {
     mark();
     const { model } = files;
-    const link = document.querySelector('[data-action="download-model"]');
+    const link = find('a[data-action="download-model"]');
     link.hidden = !model;
     if (model) link.href = fileUrl(page, model);
     tryIt.offer(model);
@@ -238,4 +240,4 @@ router.open(page.tab);
 files.load();
 captures.load();
 start();
-window.pitwallRun = { store, feed, view, tabs }; // for the console of curious people, and for tests
+Object.assign(window, { pitwallRun: { store, feed, view, tabs } }); // for the console of curious people, and for tests

@@ -1,5 +1,6 @@
 // The run list: rows that follow their runs, selection, keys, and the verbs on what is selected.
 
+import { around, controls, find } from "./dom.js";
 import { csrfHeaders, el, fill, gettext, ngettext } from "./format.js";
 import { onKeys } from "./keys.js";
 import { atMostEvery, exchange } from "./refresh.js";
@@ -8,13 +9,15 @@ import { toast } from "./toast.js";
 
 const LIVE = ["queued", "starting", "running"];
 const selected = new Set();
+/** @type {string | null} */
 let current = null; // id of the row the keys are on
+/** @type {string | null} */
 let anchor = null; // where a range began
 
-const results = () => document.getElementById("results");
+const results = () => find("#results");
 const rows = () => [...document.querySelectorAll("tr[data-run]")];
-const row = (id) => document.getElementById(id);
-const bar = document.querySelector("[data-selection]");
+const row = (/** @type {string} */ id) => document.getElementById(id);
+const bar = find("[data-selection]");
 
 // ---- rows follow their runs -------------------------------------------------------------------------------------
 
@@ -36,11 +39,12 @@ async function refreshRows(ids) {
     const mine = row(other.id);
     if (!mine) continue;
     for (const name of ["data-name", "data-tags", "data-note", "data-run-state", "data-ended"]) {
-      if (other.hasAttribute(name)) mine.setAttribute(name, other.getAttribute(name));
-      else mine.removeAttribute(name);
+      const value = other.getAttribute(name);
+      if (value === null) mine.removeAttribute(name);
+      else mine.setAttribute(name, value);
     }
     for (const cell of mine.querySelectorAll("[data-cell]")) {
-      const partner = other.querySelector(`[data-cell="${CSS.escape(cell.dataset.cell)}"]`);
+      const partner = other.querySelector(`[data-cell="${CSS.escape(cell.dataset.cell ?? "")}"]`);
       if (partner) exchange(cell, partner);
     }
   }
@@ -66,7 +70,7 @@ function showFresh() {
   button.textContent = fill(ngettext("%(n)s new run: show", "%(n)s new runs: show", fresh.size), { n: fresh.size });
 }
 
-const project = document.documentElement.dataset.project;
+const project = document.documentElement.dataset.project ?? "";
 openFeed({
   path: `/ws/updates?project=${encodeURIComponent(project)}`,
   onOpen: () => {
@@ -89,7 +93,7 @@ openFeed({
 function reload() {
   fresh.clear();
   const query = results().dataset.query;
-  return window.htmx.ajax("GET", `/runs${query ? `?${query}` : ""}`, { target: "#results" });
+  return htmx.ajax("get", `/runs${query ? `?${query}` : ""}`, { target: "#results" });
 }
 
 // ---- selection ----------------------------------------------------------------------------------------------------
@@ -100,20 +104,20 @@ function showSelection() {
   for (const r of rows()) {
     const isOn = selected.has(r.id);
     r.setAttribute("aria-selected", String(isOn));
-    r.querySelector("td.select input").checked = isOn;
+    find("td.select input", r).checked = isOn;
     r.classList.toggle("is-current", r.id === current);
   }
-  const all = document.querySelector("[data-select-all]");
+  const all = document.querySelector("input[data-select-all]");
   if (all) {
     all.checked = selected.size > 0 && selected.size === here.size;
     all.indeterminate = selected.size > 0 && selected.size < here.size;
   }
   bar.hidden = !selected.size;
-  bar.querySelector("[data-selection-count]").textContent = fill(
+  find("[data-selection-count]", bar).textContent = fill(
     ngettext("%(n)s run selected", "%(n)s runs selected", selected.size),
     { n: selected.size },
   );
-  const compare = bar.querySelector("[data-act=compare]");
+  const compare = find("[data-act=compare]", bar);
   compare.hidden = selected.size < 2;
   compare.replaceChildren(fill(gettext("Compare %(n)s runs"), { n: selected.size }), " ", el("kbd", {}, "c"));
   const live = liveIds();
@@ -122,12 +126,12 @@ function showSelection() {
     stop.hidden = !live.length;
     stop.textContent = stopText(live.length);
     const isArchive = results().dataset.view === "archived";
-    bar.querySelector("[data-act=archive]").hidden = isArchive;
-    bar.querySelector("[data-act=restore]").hidden = !isArchive;
+    find("[data-act=archive]", bar).hidden = isArchive;
+    find("[data-act=restore]", bar).hidden = !isArchive;
   }
 }
 
-const liveIds = () => [...selected].filter((id) => LIVE.includes(row(id)?.dataset.runState));
+const liveIds = () => [...selected].filter((id) => LIVE.includes(row(id)?.dataset.runState ?? ""));
 const stopText = (n) => fill(ngettext("Stop %(n)s running", "Stop %(n)s running", n), { n });
 
 function toggle(id, isRange = false) {
@@ -141,7 +145,7 @@ function toggle(id, isRange = false) {
 }
 
 document.addEventListener("click", (event) => {
-  const all = event.target.closest("[data-select-all]");
+  const all = around(event, "input[data-select-all]");
   if (all) {
     for (const { id } of rows()) {
       if (all.checked) selected.add(id);
@@ -150,23 +154,23 @@ document.addEventListener("click", (event) => {
     showSelection();
     return;
   }
-  const box = event.target.closest("td.select input");
+  const box = around(event, "td.select input");
   if (box) {
     current = box.value;
     toggle(box.value, event.shiftKey);
     return;
   }
-  const edit = event.target.closest("[data-edit]");
+  const edit = around(event, "[data-edit]")?.closest("tr");
   if (edit) {
-    openEdit(edit.closest("tr").id);
+    openEdit(edit);
     return;
   }
-  if (event.target.closest("[data-new-runs]")) {
+  if (around(event, "[data-new-runs]")) {
     reload();
     return;
   }
-  const act = event.target.closest("[data-act]");
-  if (act) ACTS[act.dataset.act]();
+  const act = around(event, "[data-act]");
+  if (act) ACTS[act.dataset.act ?? ""]();
 });
 
 // ---- verbs ----------------------------------------------------------------------------------------------------------
@@ -183,7 +187,14 @@ const rest = (ms) =>
     setTimeout(done, ms);
   });
 
-async function change(verb, ids, { tags = "", undo = null } = {}) {
+/**
+ * Do something with runs, and offer what undoes it.
+ *
+ * @param {string} verb
+ * @param {string[]} ids
+ * @param {{ tags?: string, undo?: string }} [options]
+ */
+async function change(verb, ids, { tags = "", undo } = {}) {
   try {
     const { isOk, data } = await post("/runs/change", { verb, ids: ids.join(","), tags });
     if (!isOk) {
@@ -193,7 +204,7 @@ async function change(verb, ids, { tags = "", undo = null } = {}) {
     for (const refusal of data.refused) toast(refusal.message, { isError: true });
     const showing = verb === "archive" || verb === "restore" ? reload() : refreshRows(ids);
     await Promise.race([showing.catch(() => {}), rest(1000)]); // done it is all the same; the next change shows it
-    if (data.done.length) toast(data.text, { undo: undo && (() => change(undo, data.done, { tags })) });
+    if (data.done.length) toast(data.text, { undo: undo ? () => change(undo, data.done, { tags }) : undefined });
   } catch {
     toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
   }
@@ -201,7 +212,7 @@ async function change(verb, ids, { tags = "", undo = null } = {}) {
 
 const ACTS = {
   compare: () => {
-    location.href = `${bar.querySelector("[data-act=compare]").dataset.url}?runs=${rows()
+    location.href = `${find("[data-act=compare]", bar).dataset.url}?runs=${rows()
       .map((r) => r.id)
       .filter((id) => selected.has(id))
       .join(",")}`;
@@ -219,52 +230,53 @@ const ACTS = {
   },
 };
 
-const tagDialog = document.getElementById("tag-dialog");
+// who may only look has none of these dialogs
+const tagDialog = document.querySelector("dialog#tag-dialog");
 function openTags() {
-  tagDialog.querySelector("input").value = "";
-  tagDialog.showModal();
+  find("#tag-dialog input").value = "";
+  tagDialog?.showModal();
 }
 tagDialog?.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-tag]");
-  const tags = tagDialog.querySelector("input").value.trim();
+  const button = around(event, "[data-tag]");
+  const tags = find("input", tagDialog).value.trim();
   if (!button || !tags) return;
   event.preventDefault();
   tagDialog.close();
-  const verb = button.dataset.tag;
+  const verb = button.dataset.tag ?? "";
   change(verb, [...selected], { tags, undo: verb === "tag" ? "untag" : "tag" });
 });
 
-const stopDialog = document.getElementById("stop-dialog");
+const stopDialog = document.querySelector("dialog#stop-dialog");
 function openStop() {
   const n = liveIds().length;
-  stopDialog.querySelector("h2").textContent = fill(ngettext("Stop %(n)s run?", "Stop %(n)s runs?", n), { n });
-  stopDialog.querySelector("[data-confirm-stop]").textContent = stopText(n);
-  stopDialog.showModal();
+  find("#stop-dialog h2").textContent = fill(ngettext("Stop %(n)s run?", "Stop %(n)s runs?", n), { n });
+  find("#stop-dialog [data-confirm-stop]").textContent = stopText(n);
+  stopDialog?.showModal();
 }
-stopDialog?.querySelector("[data-confirm-stop]").addEventListener("click", () => {
+stopDialog?.querySelector("[data-confirm-stop]")?.addEventListener("click", () => {
   stopDialog.close();
   change("stop", liveIds());
 });
 
-const editDialog = document.getElementById("edit-dialog");
-function openEdit(id) {
-  const { name, tags, note } = row(id).dataset;
-  const form = editDialog.querySelector("form");
-  Object.assign(form.elements.name, { value: name });
-  Object.assign(form.elements.tags, { value: tags });
-  Object.assign(form.elements.note, { value: note });
+const editDialog = document.querySelector("dialog#edit-dialog");
+const editForm = editDialog?.querySelector("form");
+let edited = ""; // the run's id
+function openEdit(/** @type {HTMLElement} */ line) {
+  if (!editDialog || !editForm) return;
+  const fields = controls(editForm);
+  for (const name of ["name", "tags", "note"]) fields[name].value = line.dataset[name] ?? "";
   showEditProblem("", "");
-  editDialog.dataset.run = id;
+  edited = line.id;
   editDialog.showModal();
-  form.elements.name.select();
+  fields.name.select();
 }
 function showEditProblem(field, message) {
   for (const name of ["name", "tags", "note"]) {
-    const input = editDialog.querySelector(`#edit-${name}`);
+    const input = find(`#edit-${name}`);
     const isWrong = name === field;
     if (isWrong) input.setAttribute("aria-invalid", "true");
     else input.removeAttribute("aria-invalid");
-    editDialog.querySelector(`#edit-${name}-error`).textContent = isWrong ? message : "";
+    find(`#edit-${name}-error`).textContent = isWrong ? message : "";
     if (isWrong) input.focus();
   }
 }
@@ -275,12 +287,12 @@ async function save(id, fields) {
   toast(gettext("Saved"), { undo: () => save(id, data.before) });
   return null;
 }
-editDialog?.querySelector("form").addEventListener("submit", async (event) => {
+editForm?.addEventListener("submit", async (event) => {
   event.preventDefault();
   try {
-    const problem = await save(editDialog.dataset.run, new FormData(event.target));
+    const problem = await save(edited, Object.fromEntries(new FormData(editForm)));
     if (problem) showEditProblem(problem.field, problem.message);
-    else editDialog.close();
+    else editDialog?.close();
   } catch {
     toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
   }
@@ -308,9 +320,13 @@ onKeys({
     ACTS.compare();
     return true;
   },
-  e: () => current && row(current) && editDialog && openEdit(current),
+  e: () => {
+    const line = current && row(current);
+    if (line) openEdit(line);
+  },
   Enter: () => {
-    if (current && row(current)) location.href = row(current).dataset.url;
+    const url = current && row(current)?.dataset.url;
+    if (url) location.href = url;
   },
   Escape: () => {
     if (!selected.size) return false;
@@ -319,15 +335,15 @@ onKeys({
   },
 });
 document.addEventListener("focusin", (event) => {
-  const mine = event.target.closest("tr[data-run]");
+  const mine = around(event, "tr[data-run]");
   if (mine && mine.id !== current) {
     current = mine.id;
     for (const r of rows()) r.classList.toggle("is-current", r === mine);
   }
 });
 
-document.addEventListener("htmx:afterSwap", (event) => {
-  if (event.detail.target?.id === "results") {
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (detail.target?.id === "results") {
     fresh.clear();
     showSelection();
   }

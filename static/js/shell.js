@@ -1,5 +1,6 @@
 // The frame of every page: menus, theme, keyboard map, palette, cluster use, toasts, offline notice.
 
+import { around, find } from "./dom.js";
 import { csrfHeaders, fill, gettext } from "./format.js";
 import { onChord, onKeys } from "./keys.js";
 import { addCommand, openPalette } from "./palette.js";
@@ -21,23 +22,24 @@ function switchTheme() {
   document.dispatchEvent(new CustomEvent("pitwall:theme", { detail: theme }));
 }
 
-function openDialog(id) {
+function openDialog(/** @type {string | undefined} */ id = "") {
+  const dialog = document.getElementById(id);
   if (id === "palette") openPalette();
-  else document.getElementById(id)?.showModal();
+  else if (dialog instanceof HTMLDialogElement) dialog.showModal();
 }
 
 // Menus are <details>: close on Esc, on a click elsewhere, and when another one opens.
 document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.menu[open]")) {
-    if (!menu.contains(event.target) || event.target.closest("a.menu-item, button.menu-item:not([data-keep-open])"))
+    if (!event.composedPath().includes(menu) || around(event, "a.menu-item, button.menu-item:not([data-keep-open])"))
       menu.open = false;
   }
-  const opener = event.target.closest("[data-open]");
+  const opener = around(event, "[data-open]");
   if (opener) openDialog(opener.dataset.open);
-  const closer = event.target.closest("[data-close]");
+  const closer = around(event, "[data-close]");
   if (closer) closer.closest("dialog")?.close();
-  if (event.target.closest("[data-action=theme]")) switchTheme();
-  const copier = event.target.closest("[data-copy]");
+  if (around(event, "[data-action=theme]")) switchTheme();
+  const copier = around(event, "[data-copy]");
   if (copier) copy(copier.dataset.copy);
 });
 
@@ -57,7 +59,7 @@ document.addEventListener("keydown", (event) => {
     const menu = document.querySelector("details.menu[open]");
     if (menu) {
       menu.open = false;
-      menu.querySelector("summary").focus();
+      find("summary", menu).focus();
     }
   } else if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
@@ -81,7 +83,7 @@ for (const link of document.querySelectorAll(".topnav a")) {
 onKeys({
   "?": () => openDialog("keys"),
   "/": () => {
-    const filter = document.querySelector("[data-filter]");
+    const filter = document.querySelector("input[data-filter]");
     if (filter) {
       filter.focus();
       filter.select();
@@ -107,29 +109,29 @@ onChord("g p", () => {
   location.href = "/traces/";
 });
 addCommand(gettext("Account and settings"), () => {
-  location.href = document.querySelector("a[href$='/account']").href;
+  location.href = find("a[href$='/account']").href;
 });
 
 // How much of the cluster is in use; once every ten seconds, and not in a background tab.
 // Where pages or tabs do not fit side by side, the current one is in sight.
 for (const link of document.querySelectorAll(".topnav [aria-current], .tabs [aria-current]")) {
-  const row = link.parentElement;
+  const row = /** @type {HTMLElement} */ (link.parentElement);
   row.scrollLeft += Math.max(0, link.getBoundingClientRect().right + 24 - row.getBoundingClientRect().right);
 }
-const usage = document.querySelector("[data-usage]");
+const usage = document.querySelector("a[data-usage]");
 async function showUsage() {
-  if (document.hidden) return;
+  if (document.hidden || !usage) return;
   try {
-    const answer = await fetch(usage.dataset.usage, { headers: { Accept: "application/json" } });
+    const answer = await fetch(usage.dataset.usage ?? "", { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
     const { html, used, total, ingest_problem: problem } = await answer.json();
     const notice = document.querySelector("[data-ingest-problem]");
     if (notice) {
-      notice.querySelector("span").textContent = problem;
+      find("span", notice).textContent = problem;
       notice.hidden = !problem;
     }
-    usage.querySelector(".usage-text").innerHTML = html; // escaped by the server's template
-    const meter = usage.querySelector("progress");
+    find(".usage-text", usage).innerHTML = html; // escaped by the server's template
+    const meter = find("progress", usage);
     meter.hidden = total === null;
     if (total !== null) {
       meter.max = Math.max(total, 1);
@@ -148,7 +150,7 @@ if (usage) {
 // Offline: shown after three seconds without a connection, taken away when it is back.
 let offlineTimer = 0;
 document.addEventListener("pitwall:connection", ({ detail }) => {
-  const banner = document.querySelector("[data-offline]");
+  const banner = find("[data-offline]");
   if (detail.isConnected) {
     clearTimeout(offlineTimer);
     offlineTimer = 0;

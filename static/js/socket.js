@@ -23,7 +23,7 @@ function announce() {
  * @param {() => void} [options.onOpen]  each time the server follows (again): what changed before was told to nobody
  * @returns {{seq: () => number|null, close: () => void}}
  */
-export function openFeed({ path, after = null, onMessage, onReset = null, onOpen = null }) {
+export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
   const feed = { isConnected: false };
   feeds.add(feed);
   let socket = null;
@@ -38,7 +38,7 @@ export function openFeed({ path, after = null, onMessage, onReset = null, onOpen
   function url() {
     const target = new URL(path, location.href);
     target.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-    if (last !== null) target.searchParams.set("after", last);
+    if (last !== null) target.searchParams.set("after", String(last));
     return target;
   }
 

@@ -1,13 +1,19 @@
 // Toasts: only results of one's own actions, one line, gone after 6 s, or 12 where they undo; errors stay until closed. Never for news.
 
+import { find } from "./dom.js";
 import { el, gettext, icon } from "./format.js";
 
 const LIFE_MS = 6000;
 const UNDO_LIFE_MS = 12000; // read, understood and reached for
 
-/** Show one line. `undo` is called by its button; `link` is {url, text}; `isError` keeps it until it is closed. */
-export function toast(text, { undo = null, link = null, isError = false } = {}) {
-  const place = document.querySelector("[data-toasts]");
+/**
+ * Show one line. `undo` is called by its button; `isError` keeps it until it is closed.
+ *
+ * @param {string} text
+ * @param {{ undo?: () => void, link?: { url: string, text: string }, isError?: boolean }} [options]
+ */
+export function toast(text, { undo, link, isError = false } = {}) {
+  const place = find("[data-toasts]");
   const close = () => line.remove();
   const line = el("div", { class: "toast-line", "data-level": isError ? "error" : "info" }, el("span", {}, text));
   if (undo)

@@ -1,7 +1,8 @@
 /** The page of one trace: a timeline of the run's phases and of every file, with what is chosen and selected beside it. */
 
 import { send } from "./api.js";
-import { el, fill, gettext, grouped, laneName, write } from "./format.js";
+import { around, carried, field, find } from "./dom.js";
+import { el, fill, gettext, grouped, laneName, messageOf, write } from "./format.js";
 import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
 import { toast } from "./toast.js";
@@ -18,23 +19,21 @@ import { Strip } from "./trace/strip.js";
 import { Loader } from "./trace/tiles.js";
 import { View } from "./trace/view.js";
 
-const find = (selector) => document.querySelector(selector);
-const field = (name) => find(`[data-field="${name}"]`);
-const page = JSON.parse(document.getElementById("trace-page").textContent);
+const page = carried("trace-page");
 const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
 const query = new Query();
 
 function deletion() {
-  const dialog = find('[data-dialog="delete"]');
+  const dialog = document.querySelector('dialog[data-dialog="delete"]');
   if (!dialog) return;
   find('[data-action="delete"]').addEventListener("click", () => dialog.showModal());
-  dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
+  find("[data-close]", dialog).addEventListener("click", () => dialog.close());
   find('[data-action="delete-now"]').addEventListener("click", async () => {
     try {
       await send("DELETE", page.api);
       location.href = page.list;
     } catch (error) {
-      find("[data-delete-problem]").textContent = error.message;
+      find("[data-delete-problem]").textContent = messageOf(error);
     }
   });
 }
@@ -54,19 +53,21 @@ function files() {
   document.addEventListener("htmx:responseError", ({ detail }) => {
     if (detail.target.matches("[data-files]") && detail.xhr.status === 404) detail.target.remove(); // the trace was deleted
   });
-  document.addEventListener("click", async ({ target }) => {
-    const button = target.closest("[data-files] [data-again]");
+  document.addEventListener("click", async (event) => {
+    const button = around(event, "[data-files] button[data-again]");
     if (!button) return;
     button.disabled = true;
     try {
       await send("POST", `${page.api}/layers/${button.dataset.again}/import`);
-      window.htmx.trigger(find("[data-files]"), "again");
+      htmx.trigger(find("[data-files]"), "again");
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
       button.disabled = false;
     }
   });
 }
+
+/** @import { Group } from "./trace/layout.js" */
 
 /** The timeline and all that hangs on it. */
 class TracePage {
@@ -78,7 +79,7 @@ class TracePage {
       this.view.draw();
     });
     this.view = new View({
-      canvas: find('[data-canvas="lanes"]'),
+      canvas: find('canvas[data-canvas="lanes"]'),
       scroll: find("[data-scroll]"),
       space: find("[data-space]"),
       palette: this.palette,
@@ -86,12 +87,16 @@ class TracePage {
       loader: this.loader,
     });
     this.view.canvas.dataset.step = gettext("step");
-    find('[data-canvas="strip"]').dataset.all = gettext("all");
-    this.strip = new Strip(find('[data-canvas="strip"]'), this.view, this.palette, this.loader);
+    const strip = find('canvas[data-canvas="strip"]');
+    strip.dataset.all = gettext("all");
+    this.strip = new Strip(strip, this.view, this.palette, this.loader);
     this.clock = new Clock(page.trace.begin ?? String(BigInt(new Date(page.trace.created_at).getTime()) * 1000000n));
     this.layers = new Layers({ page });
+    /** @type {{ phases: Group | null, layers: Map<number, Group[]> }} */
     this.groups = { phases: null, layers: new Map() };
+    /** @type {View["steps"]} */
     this.layerSteps = [];
+    /** @type {View["steps"]} */
     this.phaseSteps = [];
     for (const name of ["fold", "hide", "deep"]) {
       const set = { fold: this.layout.folded, hide: this.layout.hidden, deep: this.layout.deep }[name];
@@ -159,7 +164,7 @@ class TracePage {
       to = Math.max(to, this.clock.offset(end));
     }
     for (const lane of groups.phases?.lanes ?? []) {
-      const row = lane.rows[0];
+      const row = lane.rows?.[0];
       if (!row?.length) continue;
       from = Math.min(from, row.start[0]);
       to = Math.max(to, row.end.at(-1));
@@ -169,7 +174,7 @@ class TracePage {
       view.zero = from;
       view.setExtent({ from, to: Math.max(to, from + 1000) });
     }
-    this.layout.setGroups([groups.phases, ...layers].filter(Boolean));
+    this.layout.setGroups(groups.phases ? [groups.phases, ...layers] : layers);
     this.strip.loaded();
     this.#empty();
     this.#laneList();
@@ -230,9 +235,10 @@ class TracePage {
         view.selection ? `${clock.absolute(view.selection.from)}-${clock.absolute(view.selection.to)}` : "",
       ),
     );
-    view.addEventListener("chosen", () =>
-      query.set("event", view.chosen?.id >= 0 && view.chosen.layer ? `${view.chosen.layer}.${view.chosen.id}` : ""),
-    );
+    view.addEventListener("chosen", () => {
+      const { layer, id = -1 } = view.chosen ?? {};
+      query.set("event", layer && id >= 0 ? `${layer}.${id}` : "");
+    });
     view.addEventListener("folds", () => this.#folds());
     view.addEventListener("hover", ({ detail }) => this.#tip(detail));
     view.addEventListener("drawn", () => this.#legendSoon());
@@ -272,15 +278,17 @@ class TracePage {
       "-": () => view.zoom(1.4),
     });
     find("[data-lane-list]").addEventListener("change", (event) => {
-      if (event.target.dataset.counter) {
-        const isDone = this.counters.toggle(event.target.dataset.counter, event.target.checked);
+      const box = around(event, "input");
+      if (!box) return;
+      if (box.dataset.counter) {
+        const isDone = this.counters.toggle(box.dataset.counter, box.checked);
         if (!isDone) {
-          event.target.checked = false;
+          box.checked = false;
           toast(gettext("So many counters are shown that no more can be. Take one away first."), { isError: true });
         }
         return;
       }
-      this.layout.show(event.target.value, event.target.checked);
+      this.layout.show(box.value, box.checked);
       this.#folds();
       view.draw();
     });
@@ -288,7 +296,7 @@ class TracePage {
 
   #laneList() {
     const held = find("[data-lane-list]");
-    const focused = held.contains(document.activeElement) ? document.activeElement.value : "";
+    const focused = held.querySelector("input:focus")?.value;
     const counters = [...this.counters.known.values()];
     const chooser = el(
       "fieldset",
@@ -407,8 +415,8 @@ class TracePage {
 
 deletion();
 files();
-if (find("[data-trace]")) {
+if (document.querySelector("[data-trace]")) {
   const trace = new TracePage();
-  window.pitwallTrace = trace;
+  Object.assign(window, { pitwallTrace: trace }); // for tests
   trace.start();
 }

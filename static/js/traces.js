@@ -1,11 +1,11 @@
 /** The list of traces, and uploads: several files at once as one trace, each sent in pieces, so that a broken connection costs a piece. */
 
 import { send } from "./api.js";
-import { bytes, csrfHeaders, el, fill, gettext } from "./format.js";
+import { carried, find } from "./dom.js";
+import { bytes, csrfHeaders, el, fill, gettext, messageOf } from "./format.js";
 
 const RETRIES = 6;
-const find = (selector) => document.querySelector(selector);
-const page = JSON.parse(document.getElementById("traces-page").textContent);
+const page = carried("traces-page");
 
 class Upload {
   constructor(files) {
@@ -118,18 +118,18 @@ async function start(files) {
     await current.run();
   } catch (error) {
     await current.undo();
-    problem.textContent = error.message;
+    problem.textContent = messageOf(error);
     find("[data-sending]").hidden = find("[data-sending-verbs]").hidden = true;
   } finally {
     current = null;
   }
 }
 
-const zone = find("[data-drop]");
+const zone = document.querySelector("[data-drop]");
 if (zone) {
-  const input = find("[data-choose]");
+  const input = find("input[data-choose]");
   input.addEventListener("change", () => {
-    start([...input.files]);
+    start([...(input.files ?? [])]);
     input.value = "";
   });
   find("[data-stop]").addEventListener("click", () => {
@@ -146,7 +146,7 @@ if (zone) {
     });
   zone.addEventListener("drop", (event) => {
     event.preventDefault();
-    start([...event.dataTransfer.files]);
+    start([...(event.dataTransfer?.files ?? [])]);
   });
   addEventListener("beforeunload", (event) => {
     if (current) event.preventDefault();

@@ -1,13 +1,14 @@
 // The page of one sweep: its runs and chart follow what happens; stop all; how many run at once.
 
 import { send } from "./api.js";
-import { fill, gettext, ngettext } from "./format.js";
+import { carried, controls, find } from "./dom.js";
+import { fill, gettext, messageOf, ngettext } from "./format.js";
 import { atMostEvery, refreshParts } from "./refresh.js";
 import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 import { Scatter } from "./tune/scatter.js";
 
-const page = JSON.parse(document.getElementById("tune-page").textContent);
+const page = carried("tune-page");
 const scatter = new Scatter(document.querySelector("[data-chart]"), document.querySelector("[data-caption]"));
 
 async function renew() {
@@ -16,7 +17,7 @@ async function renew() {
 }
 
 function draw() {
-  scatter.show(JSON.parse(document.getElementById("tune-points").textContent));
+  scatter.show(carried("tune-points"));
 }
 
 const refresh = atMostEvery(1500, renew);
@@ -33,22 +34,25 @@ openFeed({
   onOpen: () => refresh(),
 });
 
-document.getElementById("metric").addEventListener("change", (event) => event.target.form.submit());
+const metric = find("select#metric");
+metric.addEventListener("change", () => metric.form?.submit());
 
 for (const button of document.querySelectorAll("[data-axis], [data-value]")) {
   button.addEventListener("click", () => {
-    for (const other of button.parentElement.children) other.setAttribute("aria-pressed", String(other === button));
-    if (button.dataset.axis) scatter.axis = button.dataset.axis;
-    else scatter.value = button.dataset.value;
+    for (const other of button.parentElement?.children ?? [])
+      other.setAttribute("aria-pressed", String(other === button));
+    const { axis, value } = button.dataset;
+    if (axis) scatter.axis = axis;
+    else if (value) scatter.value = value;
     draw();
   });
 }
 
-const form = document.querySelector("[data-at-once]");
+const form = document.querySelector("form[data-at-once]");
 form?.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const input = form.elements.max_concurrent;
-  const said = document.getElementById("at-once-error");
+  const input = controls(form).max_concurrent;
+  const said = find("#at-once-error");
   try {
     const study = await send("PATCH", page.api, { max_concurrent: input.value });
     input.value = study.max_concurrent;
@@ -61,15 +65,15 @@ form?.addEventListener("submit", async (event) => {
     );
     refresh();
   } catch (error) {
-    said.textContent = error.message;
+    said.textContent = messageOf(error);
     input.setAttribute("aria-invalid", "true");
     input.focus();
   }
 });
 
-const dialog = document.getElementById("stop-all");
-dialog?.querySelector("[data-stop-now]").addEventListener("click", async (event) => {
-  const button = event.currentTarget;
+const dialog = document.querySelector("dialog#stop-all");
+const button = dialog?.querySelector("button[data-stop-now]");
+button?.addEventListener("click", async () => {
   button.disabled = true;
   try {
     const { num_stopped: n } = await send("POST", `${page.api}/stop`);
@@ -79,10 +83,10 @@ dialog?.querySelector("[data-stop-now]").addEventListener("click", async (event)
         : gettext("Every run had ended already."),
     );
   } catch (error) {
-    toast(error.message, { isError: true });
+    toast(messageOf(error), { isError: true });
   }
   button.disabled = false;
-  dialog.close();
+  dialog?.close();
   refresh();
 });
 

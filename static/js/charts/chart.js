@@ -20,13 +20,60 @@ const BINARY = Array.from({ length: 60 }, (_none, power) => 2 ** power); // betw
 const TICK_ROOM = 28; // pixels from the corner in which a time would stand on the lowest number of the y axis
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
+/** @typedef {{ min: number, max: number, isTime: boolean }} Zoom steps, or seconds */
+/**
+ * @typedef {object} Line one line of a plot
+ * @property {string} name
+ * @property {string} label
+ * @property {string} color a CSS variable
+ * @property {boolean | number[] | null} [dash]
+ * @property {boolean} [isPoints]
+ * @property {boolean} [isPlain] no ghost under it
+ * @property {boolean} [isGhost] nothing but a ghost
+ * @property {boolean} [fixed] lanes share its color
+ * @property {number} [width] CSS pixels
+ * @property {string} [role] of one lane only
+ * @property {number} [rank]
+ */
+/**
+ * @typedef {object} Plot what a chart shows
+ * @property {Line[]} lines
+ * @property {string} unit
+ * @property {boolean} [stacked]
+ * @property {{ value: number, label: string }[]} [limits]
+ * @property {boolean} [isTime]
+ * @property {(x: number) => string} [xTick] writes x where it is no step
+ */
+/** @typedef {{ body: HTMLElement, value?: HTMLElement | null, points?: HTMLElement | null, legend?: HTMLElement | null }} Parts of a card */
+/** @typedef {{ x: number, to?: number, type: string }} Mark a step, or steps, with what stands there */
+/** @typedef {{ x: number[], y: (number | null)[], smooth: (number | null)[], n: number, of: number, latest: number | null }} Column */
+/** @typedef {Line & { id: string, column: Column, look?: string, isDead?: boolean }} DrawnLine */
+/**
+ * @typedef {object} Shown what a chart has drawn
+ * @property {any} data columns, as uPlot wants them
+ * @property {DrawnLine[]} drawn for each column after the first
+ * @property {[x: number, value: number, line: DrawnLine][]} odd values that are not finite
+ * @property {string} layout of another one, the chart is built anew
+ * @property {DrawnLine[]} lines without dead branches
+ * @property {number} numDead
+ */
+
 /** What all charts of the page share: smoothing, x axis, zoom, y scale, marks, dead branches or not. Charts redraw when it changes. */
 export class ChartView {
+  /** @param {{ smoothing: number, axis: string, isLog: boolean, zoom: Zoom | null, end: number, showsDead?: boolean }} options */
   constructor({ smoothing, axis, isLog, zoom, end, showsDead = false }) {
-    Object.assign(this, { smoothing, axis, isLog, end, showsDead, zoom: zoom && widened(zoom) });
+    this.smoothing = smoothing;
+    this.axis = axis;
+    this.isLog = isLog;
+    this.end = end;
+    this.showsDead = showsDead;
+    this.zoom = zoom && widened(zoom);
+    /** @type {Mark[]} */
     this.marks = [];
+    /** @type {Set<Chart>} */
     this.charts = new Set();
     this.sync = uPlot.sync("run");
+    /** @type {(zoom: Zoom | null) => void} */
     this.onZoom = () => {};
     onTheme(() => this.redraw(true));
   }
@@ -37,13 +84,14 @@ export class ChartView {
   }
 
   /** Zoom all charts to { min, max }, or to everything with null. A zoom shows at least one step, or a tenth of a second. */
-  setZoom(zoom) {
+  setZoom(/** @type {Zoom | null} */ zoom) {
     this.zoom = zoom && widened(zoom);
     this.redraw();
     this.onZoom(this.zoom);
   }
 }
 
+/** @param {Zoom} zoom */
 function widened({ min, max, isTime }) {
   const missing = (isTime ? SMALLEST_ZOOM.time : SMALLEST_ZOOM.step) - (max - min);
   return missing > 0 ? { min: min - missing / 2, max: max + missing / 2, isTime } : { min, max, isTime };
@@ -67,18 +115,29 @@ const sized = new ResizeObserver((entries) => {
   for (const entry of entries) entry.target.chart?.resize();
 });
 
-/**
- * `plot` is { lines: [{ name, label, color, dash, isPoints, kind }], unit, stacked, limits: [{ value, label }], isTime }.
- * `parts` are elements { body, value, points }; `store` is the run's. A line may also have `width`, a list as `dash`,
- * `isPlain` (no ghost under it) or `isGhost` (nothing but one). `xTick` writes x where it is no step; `onCursor(index, shown)`
- * hears where the crosshair is.
- */
 export class Chart {
+  /** @type {((index: number | null, shown: Shown | null) => void) | null} hears where the crosshair is */
+  onCursor = null;
+  /** @type {Shown | null} */
+  shown = null;
+  layout = "";
+
+  /**
+   * @param {Parts} parts
+   * @param {Plot} plot
+   * @param {any} store the run's, or that of a comparison
+   * @param {ChartView} view
+   */
   constructor(parts, plot, store, view) {
-    Object.assign(this, { parts, plot, store, view });
+    this.parts = parts;
+    this.plot = plot;
+    this.store = store;
+    this.view = view;
+    /** @type {Set<string>} */
     this.hidden = new Set();
     this.isSeen = false;
     this.needs = "build";
+    /** @type {uPlot | null} */
     this.uplot = null;
     this.drawing = 0;
     parts.body.chart = this;
@@ -149,7 +208,11 @@ export class Chart {
     this.#tellValue(null);
   }
 
-  /** Gather the columns of all lines, with what each line looks like. */
+  /**
+   * Gather the columns of all lines, with what each line looks like.
+   *
+   * @returns {Shown}
+   */
   #collect() {
     const { plot, view, store } = this;
     const lines = [];
@@ -218,6 +281,7 @@ export class Chart {
       ...series.columns(smoothing, zoom),
     }));
     const { clean, dead } = (this.store.branches ?? EVERYTHING).split(parts);
+    /** @type {Column} */
     const column = { x: [], y: [], smooth: [], n: 0, of: 0, latest: null };
     for (const { series: part, count, isCut } of clean) {
       if (!column.x.length && count === part.x.length) {
@@ -270,8 +334,10 @@ export class Chart {
     );
   }
 
+  /** @returns {uPlot.Options} */
   #options(shown, width, height) {
     const { plot, view } = this;
+    const { xTick } = plot;
     const isTime = plot.isTime || view.axis === "time";
     const axis = {
       stroke: () => color("--text-3"),
@@ -309,7 +375,7 @@ export class Chart {
           values: isTime
             ? (u, splits, _at, _space, step) =>
                 splits.map((value) => (u.valToPos(value, "x") < TICK_ROOM ? "" : numbers.timeTick(value, step)))
-            : plot.xTick && ((_u, splits) => splits.map(plot.xTick)),
+            : xTick && ((_u, splits) => splits.map((value) => xTick(value))),
         },
         {
           ...axis,
@@ -360,6 +426,7 @@ export class Chart {
     return Math.max(34, longest * 6.2 + 10);
   }
 
+  /** @returns {[number, number]} */
   #xRange() {
     const { zoom, end } = this.view;
     const xs = this.shown?.data[0] ?? this.uplot?.data?.[0] ?? [];
@@ -370,7 +437,12 @@ export class Chart {
     return [0, Math.max(end, last, 1)];
   }
 
-  /** All charts on the clock share one range: that of the timeline, or of their own points before it is read. */
+  /**
+   * All charts on the clock share one range: that of the timeline, or of their own points before it is read.
+   *
+   * @param {number[]} xs
+   * @returns {[number, number]}
+   */
   #clockRange(xs) {
     const { lanes } = this.store;
     const now = Date.now() / 1e3;
@@ -389,6 +461,7 @@ export class Chart {
       .filter((mark) => mark.x !== null);
   }
 
+  /** @returns {uPlot.Range.MinMax} */
   #yRange(low, high) {
     if (low === null || high === null) return this.plot.stacked || this.plot.unit === "share" ? [0, 1] : [0, 1];
     if (this.plot.stacked) return [0, high * 1.12 || 1];
@@ -409,7 +482,7 @@ export class Chart {
 
   #scale() {
     const [min, max] = this.#xRange();
-    this.uplot.setScale("x", { min, max });
+    this.uplot?.setScale("x", { min, max });
   }
 
   #zoomed(u) {
@@ -425,7 +498,7 @@ export class Chart {
     const n = shown.lines.reduce((sum, line) => sum + line.column.n, 0);
     const of = shown.lines.reduce((sum, line) => sum + line.column.of, 0);
     this.parts.points.textContent =
-      of > n ? this.parts.points.dataset.text.replace("%n", grouped(n)).replace("%of", grouped(of)) : "";
+      of > n ? (this.parts.points.dataset.text ?? "").replace("%n", grouped(n)).replace("%of", grouped(of)) : "";
   }
 
   /** Name the lines where there are several; a click hides one. */
@@ -497,7 +570,7 @@ export class Chart {
   }
 
   #total(index, isUnder) {
-    const top = this.shown.data[1] ?? []; // the sum of all lines, at each x; phases that the newest step lacks add nothing
+    const top = this.shown?.data[1] ?? []; // the sum of all lines, at each x; phases that the newest step lacks add nothing
     return (isUnder ? top[index] : top.at(-1)) ?? null;
   }
 

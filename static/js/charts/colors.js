@@ -23,13 +23,25 @@ new MutationObserver(() => {
   for (const listener of listeners) listener();
 }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-bs-theme"] });
 
+/**
+ * Return what draws on a canvas.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {CanvasRenderingContext2DSettings} [settings]
+ */
+export function brushOf(canvas, settings) {
+  const brush = canvas.getContext("2d", settings);
+  if (!brush) throw new Error("This browser draws on no canvas");
+  return brush;
+}
+
 /** Return a 135° hatch as a fill for waiting time. */
 export function hatch(context) {
   const tile = document.createElement("canvas");
   const ratio = window.devicePixelRatio || 1;
   const side = Math.round(6 * ratio);
   tile.width = tile.height = side;
-  const brush = tile.getContext("2d");
+  const brush = brushOf(tile);
   brush.fillStyle = color("--waiting");
   brush.fillRect(0, 0, side, side);
   brush.strokeStyle = color("--waiting-hatch");

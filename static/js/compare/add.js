@@ -1,12 +1,13 @@
 /** Adding runs: the dialog that searches, and the list of proposals where there is nothing to compare yet. */
 
+import { find } from "../dom.js";
 import { el, gettext, icon, stateBadge } from "../format.js";
 
 /** Offer runs by name or id; `ids` gives those that are here, `add(id)` takes one. */
 export function offerRuns({ ids, add }) {
-  const dialog = document.getElementById("add-run");
-  const input = dialog.querySelector("[data-add-search]");
-  const list = dialog.querySelector("[data-add-found]");
+  const dialog = find("dialog#add-run");
+  const input = find("input[data-add-search]", dialog);
+  const list = find("[data-add-found]", dialog);
   let timer = 0;
   let asked = 0;
   const search = async () => {
@@ -69,14 +70,14 @@ export function offerRuns({ ids, add }) {
 }
 
 function pickProposals() {
-  const form = document.querySelector("[data-pick]");
+  const form = document.querySelector("form[data-pick]");
   if (!form) return;
-  const hidden = form.querySelector("[data-pick-runs]");
+  const hidden = find("input[data-pick-runs]", form);
   const here = hidden.value.split(",").filter(Boolean);
   const show = () => {
-    const chosen = [...form.querySelectorAll("[data-pick-run]:checked")].map((box) => box.value);
+    const chosen = [...form.querySelectorAll("input[data-pick-run]:checked")].map((box) => box.value);
     hidden.value = [...here, ...chosen].join(",");
-    form.querySelector("[data-pick-go]").disabled = here.length + chosen.length < 2;
+    find("button[data-pick-go]", form).disabled = here.length + chosen.length < 2;
   };
   form.addEventListener("change", show);
   form.addEventListener("submit", (event) => {

@@ -2,6 +2,7 @@
 
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
 import { Tip } from "./tip.js";
@@ -11,14 +12,20 @@ const BASE_WIDTH = 2.2;
 const MAX_GHOSTS = 4; // of more runs the unsmoothed lines would hide each other
 
 export class Charts {
+  /** @type {{ name: string, chart: Chart } | null} as large as the window */
+  full = null;
+
   constructor({ page, store, view, query }) {
-    Object.assign(this, { page, store, view, query });
+    this.page = page;
+    this.store = store;
+    this.view = view;
+    this.query = query;
     this.cards = new Map(); // metric -> { card, chart }
-    this.tip = new Tip(document.querySelector("[data-tip]"));
+    this.tip = new Tip(find("[data-tip]"));
     this.place = document.querySelector("[data-compare-charts]");
-    const dialog = document.querySelector('[data-dialog="chart"]');
+    const dialog = find('dialog[data-dialog="chart"]');
     dialog.addEventListener("close", () => {
-      this.full?.destroy();
+      this.full?.chart.destroy();
       this.full = null;
       this.tip.hide();
     });
@@ -46,7 +53,8 @@ export class Charts {
     this.store.follow(page.runs.map((run) => ({ ...run, groupIndex: this.#groupOf(run) })));
     this.view.end = this.store.axis === "time" ? 0 : page.numSteps;
     this.view.marks = page.common && this.store.axis === "step" ? [{ x: page.common, type: "common" }] : [];
-    if (!this.place) return;
+    const { place } = this;
+    if (!place) return;
     const names = this.#names();
     for (const [name, { card, chart }] of this.cards) {
       if (names.includes(name)) continue;
@@ -55,10 +63,10 @@ export class Charts {
       this.cards.delete(name);
     }
     const cards = names.map((name) => this.#card(name));
-    if (this.place.children.length !== cards.length || cards.some((card, i) => this.place.children[i] !== card))
-      this.place.replaceChildren(...cards);
+    if (place.children.length !== cards.length || cards.some((card, i) => place.children[i] !== card))
+      place.replaceChildren(...cards);
     for (const [name, { chart }] of this.cards) chart.plot = this.#plot(name);
-    if (this.full) this.full.plot = this.#plot(this.full.metric);
+    if (this.full) this.full.chart.plot = this.#plot(this.full.name);
     this.#legend();
     this.view.redraw(true);
     const empty = document.querySelector("[data-charts-empty]");
@@ -69,20 +77,20 @@ export class Charts {
 
   /** Show a metric as large as the window. */
   open(name) {
-    const dialog = document.querySelector('[data-dialog="chart"]');
-    this.full?.destroy();
-    dialog.querySelector("h2").textContent = this.#info(name).label;
-    dialog.querySelector("[data-part-of]").textContent = this.#info(name).definition || name;
+    const dialog = find('dialog[data-dialog="chart"]');
+    this.full?.chart.destroy();
+    find("h2", dialog).textContent = this.#info(name).label;
+    find("[data-part-of]", dialog).textContent = this.#info(name).definition || name;
     if (!dialog.open) dialog.showModal();
     this.store.want([name]);
-    this.full = this.#chart({ body: dialog.querySelector("[data-full-body]") }, name);
+    this.full = { name, chart: this.#chart({ body: find("[data-full-body]", dialog) }, name) };
     dialog.append(this.tip.node); // a dialog is above everything else
   }
 
   /** Return the metrics that the page of this tab shows. */
   #names() {
     const { metrics, charts } = this.page;
-    const kind = this.place.dataset.compareCharts;
+    const kind = this.place?.dataset.compareCharts;
     if (kind === "timing") return metrics.filter((name) => name.startsWith("time/") || name.startsWith("throughput/"));
     if (kind === "verdict") {
       const chosen = (this.query.get("m") ?? "").split(",").filter((name) => metrics.includes(name));
@@ -111,11 +119,11 @@ export class Charts {
 
   #card(name) {
     if (this.cards.has(name)) return this.cards.get(name).card;
-    const card = document.querySelector('[data-template="chart"]').content.firstElementChild.cloneNode(true);
-    const of = (key) => card.querySelector(`[data-of="${key}"]`);
+    const card = copyOf('template[data-template="chart"]');
+    const of = (key) => find(`[data-of="${key}"]`, card);
     const info = this.#info(name);
     card.dataset.metric = name;
-    card.querySelector("h2").textContent = info.label;
+    find("h2", card).textContent = info.label;
     of("hint").textContent = [info.label === name ? "" : name, numbers.isInNumbers(info.unit) ? "" : info.unit_text]
       .filter(Boolean)
       .join(", ");
@@ -124,7 +132,7 @@ export class Charts {
       "aria-label",
       fill(gettext("Chart of %(title)s; the table has its numbers"), { title: info.label }),
     );
-    card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(name));
+    find('[data-action="full"]', card).addEventListener("click", () => this.open(name));
     const chart = this.#chart({ body: of("body"), points: of("points") }, name);
     new IntersectionObserver(
       (entries, observer) => {
@@ -152,7 +160,6 @@ export class Charts {
 
   #chart(parts, name) {
     const chart = new Chart(parts, this.#plot(name), this.store, this.view);
-    chart.metric = name;
     chart.onCursor = (index, shown) => this.#point(chart, index, shown);
     return chart;
   }
@@ -227,11 +234,11 @@ export class Charts {
       if (!names.has(name)) continue;
       chart.invalidate();
       const has = this.page.runs.some((run) => this.store.of(`${run.id}|${name}`).length);
-      const empty = card.querySelector('[data-of="empty"]');
+      const empty = find('[data-of="empty"]', card);
       empty.hidden = has;
       empty.textContent = has ? "" : gettext("None of these runs has measured it yet.");
     }
-    if (this.full && names.has(this.full.metric)) this.full.invalidate();
+    if (this.full && names.has(this.full.name)) this.full.chart.invalidate();
   }
 
   #legend() {
@@ -257,7 +264,7 @@ export class Charts {
   }
 
   #current() {
-    return document.activeElement?.closest?.("[data-metric]")?.dataset.metric;
+    return document.activeElement?.closest("[data-metric]")?.dataset.metric;
   }
 
   #move(by) {

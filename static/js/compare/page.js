@@ -10,11 +10,13 @@ export function address(href) {
   const target = new URL(href, location.href);
   const now = new URLSearchParams(location.search);
   for (const name of OURS) {
-    if (now.has(name)) target.searchParams.set(name, now.get(name));
+    const value = now.get(name);
+    if (value !== null) target.searchParams.set(name, value);
     else target.searchParams.delete(name);
   }
   const tab = target.searchParams.get("tab");
-  if (now.get("q") && tab === now.get("tab")) target.searchParams.set("q", now.get("q"));
+  const filter = now.get("q");
+  if (filter && tab === now.get("tab")) target.searchParams.set("q", filter);
   return target.pathname + plain(target.searchParams);
 }
 

@@ -19,7 +19,9 @@ export class CompareStore {
     this.means = new Map();
     this.wanted = new Set();
     this.loaded = new Set();
+    /** @type {(names: Set<string>) => void} */
     this.onRead = () => {};
+    /** @type {(error: unknown) => void} */
     this.onProblem = () => {};
     this.generation = 0;
   }
@@ -93,14 +95,14 @@ export class CompareStore {
     const query = new URLSearchParams({
       runs: this.runs.map((run) => run.id).join(","),
       metrics: names.join(","),
-      points: POINTS,
-      smooth: this.view.smoothing,
+      points: String(POINTS),
+      smooth: String(this.view.smoothing),
       x: this.axis,
     });
     const { zoom } = this.view;
     if (zoom && this.axis === "step") {
-      query.set("from", Math.floor(zoom.min));
-      query.set("to", Math.ceil(zoom.max));
+      query.set("from", String(Math.floor(zoom.min)));
+      query.set("to", String(Math.ceil(zoom.max)));
     }
     return `/api/compare/series?${query}`;
   }

@@ -4,18 +4,31 @@ import { csrfHeaders, gettext } from "../format.js";
 
 export class Unanswered extends Error {}
 
-/** POST the form and return {status, answer}. Throws Unanswered with a sentence if no JSON comes back. */
-export async function post(url, form, { signal = undefined, body = null } = {}) {
+/** Return the texts of a form as a POST carries them. */
+export const bodyOf = (/** @type {HTMLFormElement} */ form) =>
+  new URLSearchParams([...new FormData(form)].map(([name, value]) => [name, String(value)]));
+
+/** Return true for the error of a request that was cancelled. */
+export const isAbort = (/** @type {unknown} */ error) => error instanceof DOMException && error.name === "AbortError";
+
+/**
+ * POST the form and return {status, answer}. Throws Unanswered with a sentence if no JSON comes back.
+ *
+ * @param {string} url
+ * @param {HTMLFormElement} form
+ * @param {{ signal?: AbortSignal, body?: URLSearchParams }} [options] `body` instead of the form's texts
+ */
+export async function post(url, form, { signal, body = bodyOf(form) } = {}) {
   let response;
   try {
     response = await fetch(url, {
       method: "POST",
-      body: body ?? new URLSearchParams(new FormData(form)),
+      body,
       headers: { ...csrfHeaders(), Accept: "application/json" },
       signal,
     });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (isAbort(error)) throw error;
     throw new Unanswered(gettext("The console does not answer. Nothing is lost: try again in a moment."));
   }
   if (response.redirected && new URL(response.url).pathname.startsWith("/signin")) {
@@ -38,6 +51,7 @@ export class Question {
   #form;
   #wait;
   #timer = 0;
+  /** @type {AbortController | null} */
   #abort = null;
   #on;
 
@@ -76,7 +90,7 @@ export class Question {
       this.#abort = null;
       this.#on.onAnswer(answer);
     } catch (error) {
-      if (this.#abort !== abort || error.name === "AbortError") return;
+      if (this.#abort !== abort || isAbort(error)) return;
       this.#abort = null;
       if (!(error instanceof Unanswered)) throw error;
       this.#on.onFailure(error.message);

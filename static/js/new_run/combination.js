@@ -1,5 +1,6 @@
 // Trainer, version and algorithm: what can be chosen together, and the groups of knobs that each combination has.
 
+import { find } from "../dom.js";
 import { gettext } from "../format.js";
 import { post, Unanswered } from "./ask.js";
 import { inputs } from "./state.js";
@@ -17,7 +18,7 @@ export class Combination {
 
   /** `onShown()` is called when other groups stand in the page and `facts` is of them. */
   constructor(form, facts, { onShown }) {
-    Object.assign(this, { onShown });
+    this.onShown = onShown;
     this.#form = form;
     this.#facts = facts;
     this.#place = form.querySelector("[data-groups]");
@@ -142,7 +143,7 @@ export class Combination {
   }
 
   #say(selector, text) {
-    const node = this.#form.querySelector(selector);
+    const node = find(selector, this.#form);
     node.textContent = text;
     node.title = text;
   }

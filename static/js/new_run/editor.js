@@ -1,5 +1,6 @@
 // The text of a reward file: line numbers, indenting, an example, a chosen file.
 
+import { find } from "../dom.js";
 import { gettext } from "../format.js";
 
 const EXAMPLE = `import re
@@ -15,14 +16,14 @@ def reward(prompt: str, completion: str, answer: str) -> float:
 
 /** `commit(text, fileName)` puts a text into the form as one change that can be undone. */
 export function wireEditor(form, { commit }) {
-  const area = form.elements["reward.source"];
-  const gutter = form.querySelector("[data-gutter]");
+  const area = find("textarea[name='reward.source']", form);
+  const gutter = find("[data-gutter]", form);
   let isLeaving = false;
 
   function number() {
     const lines = area.value.split("\n").length;
     if (gutter.dataset.lines !== String(lines)) {
-      gutter.dataset.lines = lines;
+      gutter.dataset.lines = String(lines);
       gutter.textContent = Array.from({ length: lines }, (_, i) => i + 1).join("\n");
     }
     gutter.scrollTop = area.scrollTop;
@@ -44,15 +45,16 @@ export function wireEditor(form, { commit }) {
       insert("    ");
       event.preventDefault();
     } else if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) {
-      const line = area.value.slice(0, area.selectionStart).split("\n").at(-1);
-      insert(`\n${/^\s*/.exec(line)[0]}${/:\s*$/.test(line) ? "    " : ""}`);
+      const line = area.value.slice(0, area.selectionStart).split("\n").at(-1) ?? "";
+      insert(`\n${/^\s*/.exec(line)?.[0]}${/:\s*$/.test(line) ? "    " : ""}`);
       event.preventDefault();
     }
     if (event.key !== "Tab") isLeaving = false;
   });
-  form.querySelector("[data-reward-template]").addEventListener("click", () => commit(EXAMPLE, "reward.py"));
-  form.querySelector("[data-reward-file]").addEventListener("change", async (event) => {
-    const file = event.target.files[0];
+  find("[data-reward-template]", form).addEventListener("click", () => commit(EXAMPLE, "reward.py"));
+  const chosen = find("input[data-reward-file]", form);
+  chosen.addEventListener("change", async () => {
+    const file = chosen.files?.[0];
     if (!file) return;
     if (file.size > 64 * 1024)
       document.dispatchEvent(
@@ -64,7 +66,7 @@ export function wireEditor(form, { commit }) {
         }),
       );
     else commit(await file.text(), file.name);
-    event.target.value = "";
+    chosen.value = "";
   });
   number();
   return number;

@@ -1,5 +1,7 @@
 // What the rules find in the form, as the server says it: jump to a knob, put an error aside. Fixes are the panel's.
 
+import { around } from "../dom.js";
+
 export class Findings {
   #form;
   #place;
@@ -10,7 +12,7 @@ export class Findings {
     this.#place = form.querySelector("[data-findings-place]");
     this.blocking = [];
     this.#place.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
+      const button = around(event, "button");
       if (!button) return;
       if (button.dataset.jump !== undefined) onJump(button.dataset.jump);
       else if (button.dataset.override !== undefined) onOverride(this.#toggled(button.dataset.override));

@@ -1,10 +1,11 @@
 // What stands behind "?": meaning, range, unit, effects and source of a field, in one panel beside its button.
 
+import { around, find } from "../dom.js";
 import { el, gettext } from "../format.js";
 import { knobIndex } from "./index.js";
 
 export function wireHelp(form, facts) {
-  const panel = document.getElementById("knob-help");
+  const panel = find("#knob-help");
   let opener = null;
   let closedAt = 0;
   panel.addEventListener("toggle", (event) => {
@@ -16,8 +17,8 @@ export function wireHelp(form, facts) {
     const index = name.startsWith("knobs.") ? (await knobIndex(form)).knobs : {};
     if (opener !== button) return;
     const known = { help: "", effects: [], flags: [], ...index[name], ...facts.fields[name] };
-    panel.querySelector("h2").textContent = known.label;
-    panel.querySelector("[data-help-text]").textContent = known.help;
+    find("h2", panel).textContent = known.label;
+    find("[data-help-text]", panel).textContent = known.help;
     const start = facts.fields[name].start.value;
     const rows = [
       [gettext("Allowed"), known.allowed],
@@ -27,11 +28,9 @@ export function wireHelp(form, facts) {
       ...trainerOptions(known),
       [gettext("Source"), known.source],
     ];
-    panel
-      .querySelector("dl")
-      .replaceChildren(
-        ...rows.filter(([, text]) => text).flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]),
-      );
+    find("dl", panel).replaceChildren(
+      ...rows.filter(([, text]) => text).flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]),
+    );
     panel.showPopover();
     const at = button.getBoundingClientRect();
     const { width, height } = panel.getBoundingClientRect();
@@ -40,7 +39,7 @@ export function wireHelp(form, facts) {
   }
 
   form.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-help]");
+    const button = around(event, "[data-help]");
     if (!button) return;
     const isOpen = panel.matches(":popover-open") || Date.now() - closedAt < 250; // pressing the mouse has just closed it
     const isSame = opener === button && isOpen;
@@ -48,7 +47,7 @@ export function wireHelp(form, facts) {
     opener = button;
     if (!isSame) show(button);
   });
-  form.querySelector(".new-run-form").addEventListener("scroll", () => {
+  find(".new-run-form", form).addEventListener("scroll", () => {
     if (panel.matches(":popover-open")) panel.hidePopover();
   });
 }

@@ -1,5 +1,6 @@
 // The knobs of the form: which are shown, who chose each value, what it was, and how to get that back.
 
+import { around, find } from "../dom.js";
 import { fill, gettext, ngettext } from "../format.js";
 import { Search } from "./search.js";
 import { inputs } from "./state.js";
@@ -35,12 +36,12 @@ export class Knobs {
     this.#form = form;
     this.#facts = facts;
     this.words = words;
-    form.querySelector(".new-run-form").addEventListener("click", (event) => {
-      const was = event.target.closest("[data-restore]");
+    find(".new-run-form", form).addEventListener("click", (event) => {
+      const was = around(event, "[data-restore]");
       if (was) this.#restore(was.closest(".field"), onRestore);
-      const button = event.target.closest(".knob-group h3 button");
-      if (button) {
-        const group = button.closest(".knob-group");
+      const button = around(event, ".knob-group h3 button");
+      const group = button?.closest(".knob-group");
+      if (button && group) {
         this.#open(group, button.getAttribute("aria-expanded") !== "true");
         this.#closed.set(group.dataset.group, button.getAttribute("aria-expanded") !== "true");
       }
@@ -114,7 +115,7 @@ export class Knobs {
       this.#showOption(field);
     }
     for (const [name, n] of Object.entries(counts))
-      this.#form.querySelector(`[data-show="${name}"] .count`).textContent = n;
+      find(`[data-show="${name}"] .count`, this.#form).textContent = String(n);
     this.#showGroups(this.#search.show());
     this.#sayChanges(changed.size);
   }
@@ -161,7 +162,7 @@ export class Knobs {
         tuner: gettext("set by the tuner"),
       }[who];
     }
-    const was = field.querySelector("[data-restore]");
+    const was = find("[data-restore]", field);
     was.hidden = !isChanged;
     if (!isChanged) return;
     const node = this.#form.elements[mine[0]];
@@ -253,15 +254,15 @@ export class Knobs {
       group.hidden = shown.length === 0;
       numShown += shown.length;
       if (this.#search.query && shown.length) this.#open(group, true);
-      const isOpen = group.querySelector("h3 button").getAttribute("aria-expanded") === "true";
+      const isOpen = find("h3 button", group).getAttribute("aria-expanded") === "true";
       const said = shown.slice(0, 4).map((field) => {
-        const node = field.querySelector("input, select, textarea");
-        const value = node.tagName === "SELECT" ? node.selectedOptions[0]?.textContent : node.value;
-        return value ? `${field.querySelector("label").textContent} ${value}` : "";
+        const node = find("input, select, textarea", field);
+        const value = node instanceof HTMLSelectElement ? node.selectedOptions[0]?.textContent : node.value;
+        return value ? `${find("label", field).textContent} ${value}` : "";
       });
-      group.querySelector("[data-group-note]").textContent = isOpen ? "" : said.filter(Boolean).join(" · ");
+      find("[data-group-note]", group).textContent = isOpen ? "" : said.filter(Boolean).join(" · ");
     }
-    const none = this.#form.querySelector("[data-no-knob]");
+    const none = find("[data-no-knob]", this.#form);
     none.hidden = numShown > 0 || isElsewhere;
     none.textContent = this.#search.query
       ? fill(gettext("No knob, field or flag is named like “%(query)s”."), { query: this.#search.typed })
@@ -274,15 +275,15 @@ export class Knobs {
       recipe.textContent = this.#facts.recipe
         ? `${fill(gettext("From %(recipe)s"), { recipe: this.#facts.recipe })}, `
         : "";
-    const place = this.#form.querySelector("[data-num-changes]");
+    const place = find("[data-num-changes]", this.#form);
     place.textContent = fill(ngettext("%(n)s change", "%(n)s changes", n), { n });
   }
 
   #open(group, isOpen) {
-    const button = group.querySelector("h3 button");
+    const button = find("h3 button", group);
     if (button.getAttribute("aria-expanded") === String(isOpen)) return;
     button.setAttribute("aria-expanded", String(isOpen));
-    document.getElementById(button.getAttribute("aria-controls")).hidden = !isOpen;
+    find(`#${button.getAttribute("aria-controls")}`).hidden = !isOpen;
     if (!group.classList.contains("reward-editor")) queueMicrotask(() => this.#showGroups());
   }
 

@@ -1,7 +1,8 @@
 // The planner beside the form: verdict and bars come with the check's answer, advice after it, layouts when asked for.
 
+import { around, find } from "../dom.js";
 import { el, fill, gettext, ngettext } from "../format.js";
-import { post, Question, Unanswered } from "./ask.js";
+import { bodyOf, isAbort, post, Question, Unanswered } from "./ask.js";
 
 const HARDWARE = { accelerator: "plan.accelerator", nodes: "plan.nodes", devices_per_node: "plan.devices_per_node" };
 
@@ -29,11 +30,11 @@ export class Plan {
     this.state = "unknown";
     this.isWhatIf = false;
     this.numFixes = 0;
-    const panel = form.querySelector(".new-run-panel");
+    const panel = find(".new-run-panel", form);
     panel.addEventListener("toggle", (event) => this.#keep(event.target), { capture: true });
     panel.addEventListener("click", (event) => {
-      if (event.target.closest("[data-more]")) this.#showMore(event.target.closest("[data-more]"));
-      if (event.target.closest("[data-plan-anyway]")) this.#override();
+      if (around(event, "[data-more]")) this.#showMore(around(event, "[data-more]"));
+      if (around(event, "[data-plan-anyway]")) this.#override();
     });
     this.#advice = new Question(form.dataset.advice, form, {
       waitMs: 350,
@@ -61,8 +62,8 @@ export class Plan {
   /** Show what the hardware inputs mean, and keep them in the address. */
   paint() {
     const chosen = this.#form.elements[HARDWARE.accelerator].value;
-    this.#form.querySelector("[data-plan-size]").hidden = !chosen;
-    this.#form.querySelector("[data-plan-launches]").hidden = !chosen;
+    find("[data-plan-size]", this.#form).hidden = !chosen;
+    find("[data-plan-launches]", this.#form).hidden = !chosen;
     const address = new URL(location.href);
     for (const [key, name] of Object.entries(HARDWARE)) {
       if (chosen) address.searchParams.set(key, this.#form.elements[name].value);
@@ -101,7 +102,7 @@ export class Plan {
       plan.milliseconds === null ? "" : fill(gettext("planned in %(n)s ms"), { n: plan.milliseconds });
     this.#place("plan-busy").dataset.shownMs = String(Math.round(performance.now() - this.#since));
     this.#on.onProblems(plan.problems);
-    this.#form.querySelector("[data-open-layouts]").hidden = !plan.has_layouts;
+    find("[data-open-layouts]", this.#form).hidden = !plan.has_layouts;
     this.#isUnread = plan.is_unread;
     if (!plan.has_layouts && !plan.is_unread) {
       this.#put("advice", "");
@@ -135,7 +136,7 @@ export class Plan {
     where.classList.remove("is-stale");
     if (this.#shown[name] === html) return;
     this.#shown[name] = html;
-    const focused = where.contains(document.activeElement) ? document.activeElement.id : "";
+    const focused = where.querySelector(":focus")?.id;
     where.innerHTML = html; // escaped by the server's template
     if (focused) this.#focusOn(document.getElementById(focused));
     for (const node of where.querySelectorAll("details[data-keep]")) node.open = this.#open.has(node.dataset.keep);
@@ -155,9 +156,9 @@ export class Plan {
     }
     this.#put("advice", answer.html); // the same stays, and the focus in it
     this.numFixes = answer.num_fixes;
-    const link = this.#form.querySelector("[data-open-layouts]");
+    const link = find("[data-open-layouts]", this.#form);
     link.hidden = !answer.num_layouts;
-    link.querySelector("span").textContent = fill(gettext("All layouts (%(n)s)"), {
+    find("span", link).textContent = fill(gettext("All layouts (%(n)s)"), {
       n: answer.num_layouts.toLocaleString("en-US"),
     });
     this.#on.onVerdict();
@@ -173,22 +174,22 @@ export class Plan {
 
   #override() {
     this.#isOverridden = true;
-    this.#form.querySelector("[data-plan-refused]").hidden = true;
+    find("[data-plan-refused]", this.#form).hidden = true;
     this.#on.onVerdict();
-    this.#form.querySelector("[data-launch]").focus();
+    find("[data-launch]", this.#form).focus();
   }
 
   // ---- Narrow windows: a strip that opens ----
 
   #fold(isOpen) {
-    this.#form.querySelector("[data-plan-fold]").toggleAttribute("data-open", isOpen);
-    this.#form.querySelector("[data-plan-strip]").setAttribute("aria-expanded", String(isOpen));
+    find("[data-plan-fold]", this.#form).toggleAttribute("data-open", isOpen);
+    find("[data-plan-strip]", this.#form).setAttribute("aria-expanded", String(isOpen));
   }
 
   #wireStrip() {
-    const strip = this.#form.querySelector("[data-plan-strip]");
+    const strip = find("[data-plan-strip]", this.#form);
     strip.addEventListener("click", () => this.#fold(strip.getAttribute("aria-expanded") !== "true"));
-    this.#form.querySelector("[data-plan-fold]").addEventListener("keydown", (event) => {
+    find("[data-plan-fold]", this.#form).addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || strip.getAttribute("aria-expanded") !== "true" || !strip.checkVisibility()) return;
       this.#fold(false);
       strip.focus();
@@ -198,21 +199,21 @@ export class Plan {
   // ---- All layouts ----
 
   #wireLayouts() {
-    const dialog = document.getElementById("layouts-dialog");
-    const place = dialog.querySelector("[data-layouts-place]");
-    const goal = dialog.querySelector("[data-layouts-goal]");
-    const search = dialog.querySelector("[data-layouts-search]");
+    const dialog = find("dialog#layouts-dialog");
+    const place = find("[data-layouts-place]", dialog);
+    const goal = find("select[data-layouts-goal]", dialog);
+    const search = find("input[data-layouts-search]", dialog);
     const filter = () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       for (const row of place.querySelectorAll("[data-words]"))
-        row.hidden = !words.every((word) => row.dataset.words.includes(word));
+        row.hidden = !words.every((word) => row.dataset.words?.includes(word));
       const none = place.querySelector("[data-none]");
       if (none) none.hidden = [...place.querySelectorAll("tr[data-words]")].some((row) => !row.hidden);
     };
     const say = (text) => place.replaceChildren(el("p", { class: "empty small" }, text));
     const ask = async () => {
       say(gettext("Looking at every layout…"));
-      const body = new URLSearchParams(new FormData(this.#form));
+      const body = bodyOf(this.#form);
       body.set("goal", goal.value);
       this.#layouts?.abort();
       const abort = new AbortController();
@@ -223,34 +224,34 @@ export class Plan {
         else place.innerHTML = answer.html; // escaped by the server's template
         filter();
       } catch (error) {
-        if (error.name === "AbortError") return;
+        if (isAbort(error)) return;
         if (!(error instanceof Unanswered)) throw error;
         say(error.message);
       }
     };
-    this.#form.querySelector("[data-open-layouts]").addEventListener("click", () => {
+    find("[data-open-layouts]", this.#form).addEventListener("click", () => {
       dialog.showModal();
       ask();
     });
     goal.addEventListener("change", ask);
     search.addEventListener("input", filter);
     dialog.addEventListener("click", (event) => {
-      const button = event.target.closest("[data-fix]");
+      const button = around(event, "[data-fix]");
       if (!button) return;
       dialog.close();
-      this.#on.onUse(JSON.parse(button.dataset.fix));
+      this.#on.onUse(JSON.parse(button.dataset.fix ?? ""));
     });
   }
 
   // ---- A model that is not known ----
 
   #wireConfig() {
-    const dialog = document.getElementById("config-dialog");
-    const area = dialog.querySelector("textarea");
-    const errors = dialog.querySelector(".import-errors");
+    const dialog = find("dialog#config-dialog");
+    const area = find("textarea", dialog);
+    const errors = find(".import-errors", dialog);
     const say = (sentences) => errors.replaceChildren(...sentences.map((text) => el("li", {}, text)));
     const take = async () => {
-      const body = new URLSearchParams(new FormData(this.#form));
+      const body = bodyOf(this.#form);
       body.set("text", area.value);
       try {
         const { answer } = await post(this.#form.dataset.config, this.#form, { body });
@@ -267,11 +268,12 @@ export class Plan {
         say([error.message]);
       }
     };
-    dialog.querySelector("[data-config-now]").addEventListener("click", take);
-    dialog.querySelector("[data-config-file]").addEventListener("change", async (event) => {
-      const file = event.target.files[0];
+    find("[data-config-now]", dialog).addEventListener("click", take);
+    const chosen = find("input[data-config-file]", dialog);
+    chosen.addEventListener("change", async () => {
+      const file = chosen.files?.[0];
       if (file) area.value = await file.text();
-      event.target.value = "";
+      chosen.value = "";
       area.focus();
     });
     area.addEventListener("keydown", (event) => {

@@ -1,5 +1,7 @@
 // What is wrong, beside the field it is about. Each source (the form's own check, preview, reward, launch) says its own.
 
+import { find } from "../dom.js";
+
 export class Problems {
   #form;
   #knobs;
@@ -56,11 +58,9 @@ export class Problems {
       }
     }
     const rest = problems.filter((p) => !placed.has(p));
-    const notice = this.#form.querySelector("[data-form-problems]");
+    const notice = find("[data-form-problems]", this.#form);
     notice.hidden = rest.length === 0;
-    notice.querySelector("p").textContent = rest
-      .map((p) => (p.field ? `${p.field}: ${p.message}` : p.message))
-      .join(" ");
+    find("p", notice).textContent = rest.map((p) => (p.field ? `${p.field}: ${p.message}` : p.message)).join(" ");
     this.#knobs.show();
   }
 
@@ -70,7 +70,7 @@ export class Problems {
     this.show();
     const field = [...this.#form.querySelectorAll(".field[data-problem]:not(.plan-on)")][0]; // a what-if holds no launch up
     if (!field) {
-      const notice = this.#form.querySelector("[data-form-problems]");
+      const notice = find("[data-form-problems]", this.#form);
       notice.tabIndex = -1;
       notice.focus();
       return;

@@ -1,5 +1,6 @@
 // What a search of the form finds beside its knobs: fields above them, knobs of other trainers, what no run has to say.
 
+import { around, find } from "../dom.js";
 import { el, fill, gettext, ngettext } from "../format.js";
 import { asQuery, knobIndex, optionOf, rankOf } from "./index.js";
 
@@ -18,7 +19,7 @@ export class Search {
     this.query = "";
     this.typed = "";
     const input = form.querySelector("[data-knob-search]");
-    const find = async () => {
+    const look = async () => {
       this.#take(input);
       onChange();
       if (!this.query) return;
@@ -26,16 +27,16 @@ export class Search {
       onChange();
     };
     input.addEventListener("focus", () => this.#learn(), { once: true });
-    input.addEventListener("input", find);
+    input.addEventListener("input", look);
     input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") event.preventDefault();
       if (event.key !== "Escape" || !input.value) return;
       input.value = "";
       event.preventDefault();
-      find();
+      look();
     });
-    form.querySelector("[data-above]").addEventListener("click", (event) => {
-      const name = event.target.closest("[data-go]")?.dataset.go;
+    find("[data-above]", form).addEventListener("click", (event) => {
+      const name = around(event, "[data-go]")?.dataset.go;
       if (name) onGo(this.#fields().get(name));
     });
   }
@@ -56,6 +57,7 @@ export class Search {
 
   /** Paint the lists below the knobs; true if there is anything in them. */
   show() {
+    /** @type {Record<string, [rank: number, row: HTMLElement][]>} */
     const lists = { above: [], elsewhere: [], told: [] };
     if (this.query) {
       const fields = this.#fields();
@@ -118,7 +120,7 @@ export class Search {
   }
 
   #paint(name, rows) {
-    const place = this.#form.querySelector(`[data-${name}]`);
+    const place = find(`[data-${name}]`, this.#form);
     place.hidden = rows.length === 0;
     const shown = rows
       .sort(([a], [b]) => a - b)
@@ -127,7 +129,7 @@ export class Search {
     const rest = rows.length - shown.length;
     if (rest)
       shown.push(el("li", { class: "faint" }, fill(ngettext("and %(n)s more", "and %(n)s more", rest), { n: rest })));
-    place.querySelector("ul").replaceChildren(...shown);
+    find("ul", place).replaceChildren(...shown);
   }
 
   #algorithmsText(ids) {

@@ -1,5 +1,6 @@
 // The sweep section of the form: which knobs vary, how points are chosen; what would be launched comes from the server.
 
+import { find } from "../dom.js";
 import { fill, gettext } from "../format.js";
 import { Question } from "./ask.js";
 
@@ -9,25 +10,32 @@ const FIELDS = ["id", "values", "low", "high"];
 export class Sweep {
   /** `onAnswer()` is called when what the sweep would launch has changed; `onChange(names)` when its inputs have. */
   constructor(form, facts, problems, { onAnswer, onChange }) {
-    Object.assign(this, { form, facts, problems, onAnswer, onChange, label: "", commands: null });
-    this.section = form.querySelector("[data-sweep]");
+    this.form = form;
+    this.facts = facts;
+    this.problems = problems;
+    this.onAnswer = onAnswer;
+    this.onChange = onChange;
+    this.label = "";
+    this.commands = null;
+    this.section = find("[data-sweep]", form);
     this.touched = new Set();
-    this.section.addEventListener("change", (event) => this.touched.add(event.target.name), { capture: true });
+    const touch = (event) => this.touched.add(event.target.name);
+    this.section.addEventListener("change", touch, { capture: true });
     this.question = new Question(this.section.dataset.url, form, {
       waitMs: 200,
       onAnswer: (answer) => this.#take(answer),
       onFailure: (sentence) => this.#fail(sentence),
     });
-    this.section.querySelector("[data-sweep-toggle]").addEventListener("click", () => {
+    find("[data-sweep-toggle]", this.section).addEventListener("click", () => {
       this.#input("on").value = this.isOn ? "" : "1";
-      if (this.isOn) this.section.querySelector('[name="sweep.knobs.0.id"]').focus();
+      if (this.isOn) find('[name="sweep.knobs.0.id"]', this.section).focus();
       onChange(["sweep.on"]);
     });
-    this.section.querySelector("[data-sweep-add]").addEventListener("click", () => {
+    find("[data-sweep-add]", this.section).addEventListener("click", () => {
       const row = this.#rows().find((r) => r.hidden);
       if (!row) return;
       row.hidden = false;
-      row.querySelector("input").focus();
+      find("input", row).focus();
       this.#showAdd();
     });
     for (const button of this.section.querySelectorAll("[data-sweep-remove]")) {
@@ -41,15 +49,15 @@ export class Sweep {
   }
 
   get launchUrl() {
-    return this.section.dataset.launchUrl;
+    return this.section.dataset.launchUrl ?? "";
   }
 
   /** Paint the section as its inputs stand, and ask what they would launch. */
   changed() {
     const { isOn } = this;
     this.section.toggleAttribute("data-on", isOn);
-    this.section.querySelector("[data-sweep-toggle]").setAttribute("aria-expanded", String(isOn));
-    this.section.querySelector("[data-sweep-body]").hidden = !isOn;
+    find("[data-sweep-toggle]", this.section).setAttribute("aria-expanded", String(isOn));
+    find("[data-sweep-body]", this.section).hidden = !isOn;
     this.#listKnobs();
     const isRandom = this.#input("method").value === "random";
     for (const [place, row] of this.#rows().entries()) {
@@ -60,7 +68,7 @@ export class Sweep {
       kind.closest(".field").hidden = !mayDraw;
       const takes = mayDraw ? kind.value : "values";
       for (const node of row.querySelectorAll("[data-takes]")) node.hidden = node.dataset.takes !== takes;
-      row.querySelector("[data-sweep-takes]").textContent = known
+      find("[data-sweep-takes]", row).textContent = known
         ? this.#hint(known, this.#knob(place, "id").value.trim())
         : "";
     }
@@ -83,7 +91,7 @@ export class Sweep {
       "sweep",
       answer.problems.filter((p) => p.field.startsWith("sweep") && !this.#isTooEarly(p.field)),
     );
-    const place = this.section.querySelector("[data-sweep-summary]");
+    const place = find("[data-sweep-summary]", this.section);
     place.classList.toggle("is-stale", answer.problems.length > 0);
     if (!answer.problems.length) {
       place.innerHTML = answer.summary; // escaped by the server's template
@@ -122,7 +130,7 @@ export class Sweep {
   }
 
   #listKnobs() {
-    const list = document.getElementById("sweep-knobs");
+    const list = find("#sweep-knobs");
     const { algorithm, trainer, version } = this.facts;
     const chosen = [trainer, version, algorithm].join(" ");
     if (list.dataset.chosen === chosen) return;
@@ -145,7 +153,7 @@ export class Sweep {
   }
 
   #showAdd() {
-    this.section.querySelector("[data-sweep-add]").hidden = this.#rows().every((row) => !row.hidden);
+    find("[data-sweep-add]", this.section).hidden = this.#rows().every((row) => !row.hidden);
   }
 
   #rows() {

@@ -1,5 +1,6 @@
 // Specs in and out: a file to keep, a paste or a file to fill the form with, a recipe to start from.
 
+import { around, find } from "../dom.js";
 import { el, gettext } from "../format.js";
 import { post, Unanswered } from "./ask.js";
 
@@ -12,9 +13,9 @@ export function download(text, name) {
 
 /** Wire the import dialog; `onValues` gets the texts of the inputs once the server has accepted the spec. */
 export function wireImport(form, { onValues }) {
-  const dialog = document.getElementById("import-dialog");
-  const area = dialog.querySelector("textarea");
-  const errors = dialog.querySelector(".import-errors");
+  const dialog = find("dialog#import-dialog");
+  const area = find("textarea", dialog);
+  const errors = find(".import-errors", dialog);
   const say = (problems) =>
     errors.replaceChildren(
       ...problems.map((p) => el("li", {}, p.field ? el("code", {}, p.field) : null, ` ${p.message}`)),
@@ -38,11 +39,12 @@ export function wireImport(form, { onValues }) {
     }
   }
 
-  dialog.querySelector("[data-import-now]").addEventListener("click", fillForm);
-  dialog.querySelector("[data-import-file]").addEventListener("change", async (event) => {
-    const file = event.target.files[0];
+  find("[data-import-now]", dialog).addEventListener("click", fillForm);
+  const chosen = find("input[data-import-file]", dialog);
+  chosen.addEventListener("change", async () => {
+    const file = chosen.files?.[0];
     if (file) area.value = await file.text();
-    event.target.value = "";
+    chosen.value = "";
     area.focus();
   });
   area.addEventListener("keydown", (event) => {
@@ -55,19 +57,19 @@ export function wireImport(form, { onValues }) {
 
 /** Wire the picker of recipes; `onValues` gets the texts of the inputs, base included. */
 export function wireRecipes(form, { onValues }) {
-  const dialog = document.getElementById("recipe-dialog");
-  const search = dialog.querySelector("[data-recipe-search]");
+  const dialog = find("dialog#recipe-dialog");
+  const search = find("input[data-recipe-search]", dialog);
   const rows = [...dialog.querySelectorAll("[data-recipe-words]")];
   search.addEventListener("input", () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const row of rows) row.hidden = !words.every((word) => row.dataset.recipeWords.includes(word));
-    dialog.querySelector("[data-recipe-none]").hidden = rows.some((row) => !row.hidden);
+    for (const row of rows) row.hidden = !words.every((word) => row.dataset.recipeWords?.includes(word));
+    find("[data-recipe-none]", dialog).hidden = rows.some((row) => !row.hidden);
   });
   dialog.addEventListener("click", async (event) => {
-    const button = event.target.closest("[data-recipe]");
+    const button = around(event, "[data-recipe]");
     if (!button) return;
     try {
-      const response = await fetch(`${form.dataset.recipe}?id=${encodeURIComponent(button.dataset.recipe)}`, {
+      const response = await fetch(`${form.dataset.recipe}?id=${encodeURIComponent(button.dataset.recipe ?? "")}`, {
         headers: { Accept: "application/json" },
       });
       if (!response.ok) throw new Unanswered(String(response.status));

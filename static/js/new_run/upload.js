@@ -1,16 +1,17 @@
 // A data file on its way to the console: dropped or chosen, with progress, cancelable; its id goes into the form.
 
+import { find } from "../dom.js";
 import { bytes, csrfHeaders, fill, gettext } from "../format.js";
 
 const ENDINGS = [".jsonl", ".json", ".parquet"];
 
 /** `onUploaded(id, file)` gets `upload:<sha256>`; `onProblem(sentence)` what went wrong, "" when a new try begins. */
 export function wireUpload(form, { onUploaded, onProblem }) {
-  const zone = form.querySelector("[data-drop]");
-  const text = zone.querySelector("[data-drop-text]");
-  const progress = zone.querySelector("[data-drop-progress]");
-  const cancel = zone.querySelector("[data-drop-cancel]");
-  const input = zone.querySelector("input[type=file]");
+  const zone = find("[data-drop]", form);
+  const text = find("[data-drop-text]", zone);
+  const progress = find("progress[data-drop-progress]", zone);
+  const cancel = find("[data-drop-cancel]", zone);
+  const input = find("input[type=file]", zone);
   const idle = text.textContent;
   let request = null;
 
@@ -82,7 +83,8 @@ export function wireUpload(form, { onUploaded, onProblem }) {
   }
 
   input.addEventListener("change", () => {
-    if (input.files[0]) start(input.files[0]);
+    const file = input.files?.[0];
+    if (file) start(file);
     input.value = "";
   });
   cancel.addEventListener("click", () => request?.abort());
@@ -98,7 +100,8 @@ export function wireUpload(form, { onUploaded, onProblem }) {
     });
   zone.addEventListener("drop", (event) => {
     event.preventDefault();
-    if (event.dataTransfer.files[0]) start(event.dataTransfer.files[0]);
+    const file = event.dataTransfer?.files[0];
+    if (file) start(file);
   });
   const known = form.elements["data.id.upload"].value;
   if (known) text.textContent = fill(gettext("uploaded before: %(id)s"), { id: known.slice(7, 19) });

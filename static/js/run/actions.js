@@ -1,48 +1,55 @@
 /** What people do to a run: rename, stop, cancel, checkpoint. The console answers; nothing here guesses the outcome. */
 
 import { send } from "../api.js";
-import { fill, gettext, write } from "../format.js";
+import { controls, find } from "../dom.js";
+import { fill, gettext, messageOf, write } from "../format.js";
 import { toast } from "../toast.js";
-
-const find = (selector) => document.querySelector(selector);
 
 export class Actions {
   constructor(page, header) {
-    Object.assign(this, { page, header });
-    find('[data-action="rename"]')?.addEventListener("click", () => this.#openRename());
-    find('[data-form="rename"]')?.addEventListener("submit", (event) => this.#rename(event));
-    find('[data-form="rename"]')?.addEventListener("keydown", (event) => {
+    this.page = page;
+    this.header = header;
+    document.querySelector('button[data-action="rename"]')?.addEventListener("click", () => this.#openRename());
+    document.querySelector('form[data-form="rename"]')?.addEventListener("submit", (event) => this.#rename(event));
+    document.querySelector('form[data-form="rename"]')?.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.#closeRename();
     });
-    find('[data-action="checkpoint"]')?.addEventListener("click", (event) => this.#checkpoint(event.currentTarget));
-    find('[data-action="stop"]')?.addEventListener("click", () => this.#openStop());
-    find('[data-action="stop-now"]')?.addEventListener("click", (event) => this.#stop(event.currentTarget));
-    find('[data-action="cancel-retry"]')?.addEventListener("click", (event) => this.#cancelRetry(event.currentTarget));
+    document
+      .querySelector('button[data-action="checkpoint"]')
+      ?.addEventListener("click", (event) => this.#checkpoint(event.currentTarget));
+    document.querySelector('button[data-action="stop"]')?.addEventListener("click", () => this.#openStop());
+    document
+      .querySelector('button[data-action="stop-now"]')
+      ?.addEventListener("click", (event) => this.#stop(event.currentTarget));
+    document
+      .querySelector('button[data-action="cancel-retry"]')
+      ?.addEventListener("click", (event) => this.#cancelRetry(event.currentTarget));
   }
 
   /** Offer what the state allows. */
   show({ state }) {
-    const stop = find('[data-action="stop"]');
+    const stop = document.querySelector('button[data-action="stop"]');
     if (!stop) return;
     stop.hidden = !["queued", "starting", "running"].includes(state);
     write(find('[data-field="stop-label"]'), state === "queued" ? gettext("Cancel") : gettext("Stop"));
-    find('[data-action="checkpoint"]').hidden = state !== "running" || !this.page.isNative; // no other trainer looks for commands
+    find('button[data-action="checkpoint"]').hidden = state !== "running" || !this.page.isNative; // no other trainer looks for commands
   }
 
   #openRename() {
-    const form = find('[data-form="rename"]');
+    const form = find('form[data-form="rename"]');
     form.hidden = false;
     find('[data-field="name"]').hidden = true;
-    find('[data-action="rename"]').hidden = true;
-    form.elements.name.value = this.header.header.name;
-    form.elements.name.select();
+    find('button[data-action="rename"]').hidden = true;
+    const { name } = controls(form);
+    name.value = this.header.header.name;
+    name.select();
   }
 
   #closeRename() {
-    find('[data-form="rename"]').hidden = true;
+    find('form[data-form="rename"]').hidden = true;
     find('[data-field="name"]').hidden = false;
-    find('[data-action="rename"]').hidden = false;
-    find('[data-action="rename"]').focus();
+    find('button[data-action="rename"]').hidden = false;
+    find('button[data-action="rename"]').focus();
   }
 
   async #rename(event) {
@@ -58,7 +65,7 @@ export class Actions {
         undo: () => send("PATCH", this.page.api, { name: before }).then(() => this.#named(before)),
       });
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
     }
   }
 
@@ -73,7 +80,7 @@ export class Actions {
       await send("POST", `${this.page.api}/checkpoint`);
       toast(gettext("A checkpoint is saved after this step"));
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
     } finally {
       button.disabled = false;
     }
@@ -89,9 +96,9 @@ export class Actions {
     );
     write(find('[data-field="stop-text"]'), isQueued ? this.#unqueued(header) : this.#consequence(header));
     write(find('[data-field="stop-keep"]'), isQueued ? gettext("Keep it queued") : gettext("Keep it running"));
-    write(find('[data-action="stop-now"]'), isQueued ? gettext("Cancel run") : gettext("Stop run"));
+    write(find('button[data-action="stop-now"]'), isQueued ? gettext("Cancel run") : gettext("Stop run"));
     write(find('[data-field="stop-error"]'), "");
-    find('[data-dialog="stop"]').showModal();
+    find('dialog[data-dialog="stop"]').showModal();
   }
 
   #unqueued({ attempt }) {
@@ -124,7 +131,7 @@ export class Actions {
           : gettext("There was nothing to cancel any more"),
       );
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
     } finally {
       button.disabled = false;
     }
@@ -134,12 +141,12 @@ export class Actions {
     button.disabled = true;
     try {
       await send("POST", `${this.page.api}/stop`);
-      find('[data-dialog="stop"]').close();
+      find('dialog[data-dialog="stop"]').close();
       toast(
         this.header.header.state === "queued" ? gettext("Canceled") : gettext("Stopping: it saves a checkpoint first"),
       );
     } catch (error) {
-      write(find('[data-field="stop-error"]'), error.message);
+      write(find('[data-field="stop-error"]'), messageOf(error));
     } finally {
       button.disabled = false;
     }

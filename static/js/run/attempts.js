@@ -1,13 +1,14 @@
 /** The run's attempts: a word in the head, and behind it what became of each. */
 
 import * as numbers from "../charts/numbers.js";
+import { find } from "../dom.js";
 import { el, fill, gettext, grouped, stateBadge, write } from "../format.js";
 import { causePlace } from "./header.js";
 
 export class Attempts {
   constructor() {
-    this.button = document.querySelector('[data-action="attempts"]');
-    this.dialog = document.querySelector('[data-dialog="attempts"]');
+    this.button = find('button[data-action="attempts"]');
+    this.dialog = find('dialog[data-dialog="attempts"]');
     this.button.addEventListener("click", () => {
       this.#draw();
       this.dialog.showModal();
@@ -24,7 +25,7 @@ export class Attempts {
 
   #draw() {
     const rows = [...this.header.attempts].reverse().map((one) => this.#row(one));
-    document.querySelector("[data-attempts]").replaceChildren(...rows);
+    find("[data-attempts]").replaceChildren(...rows);
   }
 
   #row(one) {
@@ -44,7 +45,7 @@ export class Attempts {
     const from = one.resume_attempt === null ? 0 : one.resume_step;
     const steps = one.step > from ? `${grouped(from + 1)}–${grouped(one.step)}` : "—";
     const took = one.started_at
-      ? ((one.ended_at ? new Date(one.ended_at) : new Date()) - new Date(one.started_at)) / 1000
+      ? ((one.ended_at ? Date.parse(one.ended_at) : Date.now()) - Date.parse(one.started_at)) / 1000
       : null;
     return el(
       "tr",

@@ -9,7 +9,8 @@ const ENDED = ["finished", "failed", "stopped"];
 export class Captures extends EventTarget {
   constructor({ page, store }) {
     super();
-    Object.assign(this, { page, store });
+    this.page = page;
+    this.store = store;
     this.list = [];
     this.total = 0;
     this.states = []; // in order; a capture that has failed or was withdrawn is in none of them

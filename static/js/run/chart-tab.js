@@ -2,24 +2,29 @@
 
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { copyOf, field, find } from "../dom.js";
 import { el, fill, gettext, write } from "../format.js";
 import { onKeys } from "../keys.js";
 
-const field = (name) => document.querySelector(`[data-field="${name}"]`);
-
 export class ChartTab {
   constructor({ page, store, feed, view, query }) {
-    Object.assign(this, { page, store, feed, view, query });
+    this.page = page;
+    this.store = store;
+    this.feed = feed;
+    this.view = view;
+    this.query = query;
+    /** @type {Chart | null} as large as the window */
+    this.full = null;
     this.cards = new Map(); // name -> { card, chart }
     this.groups = new Map();
     this.isShown = false;
-    this.search = document.querySelector("[data-chart-search]");
+    this.search = find("input[data-chart-search]");
     this.search.value = query.get("q") ?? "";
     this.search.addEventListener("input", () => this.filter(this.search.value));
     store.on("names", () => {
       if (this.isShown) this.#build();
     });
-    const dialog = document.querySelector('[data-dialog="chart"]');
+    const dialog = find('dialog[data-dialog="chart"]');
     dialog.addEventListener("close", () => {
       this.full?.destroy();
       this.full = null;
@@ -37,7 +42,7 @@ export class ChartTab {
   }
 
   isActive() {
-    return !document.querySelector('[data-panel="charts"]').hidden;
+    return !find('[data-panel="charts"]').hidden;
   }
 
   show() {
@@ -78,7 +83,7 @@ export class ChartTab {
       card.remove();
       this.cards.delete(name);
     }
-    const place = document.querySelector("[data-chart-groups]");
+    const place = find("[data-chart-groups]");
     const sections = [...byGroup].map(([group, metrics]) => this.#group(group, metrics));
     if (place.children.length !== sections.length || sections.some((section, i) => place.children[i] !== section))
       place.replaceChildren(...sections);
@@ -94,9 +99,9 @@ export class ChartTab {
       empty.firstElementChild,
       needle
         ? fill(gettext("No metric matches “%(text)s”."), { text: needle })
-        : (this.emptyText ?? gettext("No metric yet. The first comes with the first step.")),
+        : gettext("No metric yet. The first comes with the first step."),
     );
-    const count = document.querySelector('[data-count="charts"]');
+    const count = find('[data-count="charts"]');
     write(count, names.length ? String(names.length) : "");
   }
 
@@ -125,10 +130,10 @@ export class ChartTab {
 
   #card(metric) {
     if (this.cards.has(metric.name)) return this.cards.get(metric.name).card;
-    const card = document.querySelector('[data-template="chart"]').content.firstElementChild.cloneNode(true);
+    const card = copyOf('template[data-template="chart"]');
     const info = this.#info(metric.name);
-    const part = (name) => card.querySelector(`[data-part="${name}"]`);
-    card.querySelector("h2").textContent = info.label;
+    const part = (/** @type {string} */ name) => find(`[data-part="${name}"]`, card);
+    find("h2", card).textContent = info.label;
     card.dataset.metric = metric.name;
     const name = info.label === metric.name ? "" : metric.name;
     part("hint").textContent = [name, numbers.isInNumbers(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
@@ -137,7 +142,7 @@ export class ChartTab {
       "aria-label",
       fill(gettext("Chart of %(title)s; the newest value is in its head"), { title: info.label }),
     );
-    card.querySelector('[data-action="full"]').addEventListener("click", () => this.open(metric.name));
+    find('button[data-action="full"]', card).addEventListener("click", () => this.open(metric.name));
     const parts = { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") };
     const chart = new Chart(parts, this.#plot(metric, info), this.store, this.view);
     new IntersectionObserver(
@@ -167,13 +172,13 @@ export class ChartTab {
 
   /** Show one chart as large as the window. */
   open(name) {
-    const dialog = document.querySelector('[data-dialog="chart"]');
+    const dialog = find('dialog[data-dialog="chart"]');
     const metric = this.store.names.get(name);
-    if (!metric || !dialog) return;
+    if (!metric) return;
     this.full?.destroy();
     const info = this.#info(name);
-    const part = (key) => dialog.querySelector(`[data-part="${key}"]`);
-    dialog.querySelector("h2").textContent = info.label;
+    const part = (/** @type {string} */ key) => find(`[data-part="${key}"]`, dialog);
+    find("h2", dialog).textContent = info.label;
     part("hint").textContent = info.definition || name;
     if (!dialog.open) dialog.showModal();
     this.feed.want([name]);
@@ -186,7 +191,7 @@ export class ChartTab {
   }
 
   #current() {
-    return document.activeElement?.closest?.("[data-metric]")?.dataset.metric;
+    return document.activeElement?.closest("[data-metric]")?.dataset.metric;
   }
 
   #move(by) {

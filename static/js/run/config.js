@@ -1,13 +1,14 @@
 /** The effective configuration: filter, changed only, and the texts that launch the run again. */
 
+import { around, find } from "../dom.js";
 import { gettext } from "../format.js";
 import { toast } from "../toast.js";
 
 export class ConfigTab {
   constructor({ query }) {
     this.rows = [...document.querySelectorAll("[data-config-rows] tr")];
-    this.search = document.querySelector("[data-config-search]");
-    this.changed = document.querySelector("[data-config-changed]");
+    this.search = find("input[data-config-search]");
+    this.changed = find("input[data-config-changed]");
     this.changed.checked = query.get("changed") === "1";
     this.search.addEventListener("input", () => this.filter());
     this.changed.addEventListener("change", () => {
@@ -16,8 +17,8 @@ export class ConfigTab {
     });
     this.filter();
     document.addEventListener("click", (event) => {
-      const button = event.target.closest("[data-copy-text]");
-      if (button) copyText(document.querySelector(`[data-text="${button.dataset.copyText}"]`).textContent);
+      const button = around(event, "[data-copy-text]");
+      if (button) copyText(find(`[data-text="${button.dataset.copyText}"]`).textContent);
     });
   }
 
@@ -32,7 +33,7 @@ export class ConfigTab {
       row.hidden = !fits;
       shown += Number(fits);
     }
-    document.querySelector('[data-field="config-empty"]').hidden = shown > 0;
+    find('[data-field="config-empty"]').hidden = shown > 0;
   }
 }
 

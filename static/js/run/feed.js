@@ -13,7 +13,9 @@ const LONGEST_RETRY_MS = 30_000;
 
 export class Feed {
   constructor(store, page, view) {
-    Object.assign(this, { store, page, view });
+    this.store = store;
+    this.page = page;
+    this.view = view;
     this.wanted = new Set();
     this.wantsSpans = false;
     this.inFlight = new Set();
@@ -21,7 +23,9 @@ export class Feed {
     this.ready = null; // while nothing follows yet
     this.retryTimer = 0;
     this.retryMs = FIRST_RETRY_MS;
+    /** @type {(error: unknown) => void} */
     this.onProblem = () => {};
+    /** @type {(header: any) => void} */
     this.onRun = () => {};
     this.onReset = () => {};
     store.on("names", () => this.#loadMissing());
@@ -146,7 +150,11 @@ export class Feed {
   }
 
   #seriesUrl(names) {
-    const query = new URLSearchParams({ metrics: names.join(","), points: POINTS, smooth: this.view.smoothing });
+    const query = new URLSearchParams({
+      metrics: names.join(","),
+      points: String(POINTS),
+      smooth: String(this.view.smoothing),
+    });
     return `${this.page.api}/series?${query}`;
   }
 
@@ -156,7 +164,7 @@ export class Feed {
     const query = new URLSearchParams({
       from_ns: lanes.nanoseconds(from),
       to_ns: lanes.nanoseconds(to),
-      limit: MAX_SPANS,
+      limit: String(MAX_SPANS),
     });
     try {
       const answer = await get(`${this.page.api}/spans?${query}`);

@@ -1,15 +1,16 @@
 /** What the run left: models, checkpoints, TensorBoard events, logs; each with its state, and a download once it is here. */
 
 import { get } from "../api.js";
-import { bytes, el, fill, gettext, grouped, icon, renew, write } from "../format.js";
+import { field, find } from "../dom.js";
+import { bytes, el, fill, gettext, grouped, icon, messageOf, renew, write } from "../format.js";
 
-const field = (name) => document.querySelector(`[data-field="${name}"]`);
 const QUICK_MS = 2000; // while bytes arrive
 const SLOW_MS = 15000;
 
 export class FileTab {
   constructor({ page, store }) {
-    Object.assign(this, { page, store });
+    this.page = page;
+    this.store = store;
     this.artifacts = [];
     this.listeners = [];
     store.on("artifacts", () => this.soon());
@@ -64,7 +65,7 @@ export class FileTab {
   }
 
   #draw() {
-    const body = document.querySelector("[data-files]");
+    const body = find("[data-files]");
     renew(
       body,
       this.artifacts.map((one) => this.#row(one)),
@@ -85,7 +86,7 @@ export class FileTab {
     const empty = field("files-empty");
     empty.hidden = false;
     empty.replaceChildren(
-      el("p", {}, error.message),
+      el("p", {}, messageOf(error)),
       el(
         "button",
         {

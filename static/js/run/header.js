@@ -1,10 +1,10 @@
 /** The head of the page: state, phase, progress, time left, speed, why it waits or failed, and how fresh all this is. */
 
 import * as numbers from "../charts/numbers.js";
+import { field, find } from "../dom.js";
 import { ago, fill, gettext, grouped, interval, shownState, stateBadge, write } from "../format.js";
 
 const ENDED = ["finished", "failed", "stopped"];
-const field = (name) => document.querySelector(`[data-field="${name}"]`);
 
 export class Header {
   constructor(page, phases) {
@@ -33,7 +33,7 @@ export class Header {
     const { state } = header;
     const shown = shownState(state, header.is_lost_contact);
     const badge = field("state");
-    if (badge.firstElementChild?.dataset.state !== shown)
+    if (badge.querySelector(".state")?.dataset.state !== shown)
       badge.replaceChildren(stateBadge(state, header.is_lost_contact));
     write(field("name"), header.name);
     document.title = `${header.name} · ${badge.textContent.trim()} · Pitwall`;
@@ -57,7 +57,7 @@ export class Header {
   }
 
   #progress(header) {
-    const meter = field("meter");
+    const meter = find('progress[data-field="meter"]');
     meter.max = Math.max(header.num_steps, 1);
     meter.value = header.step;
     meter.dataset.state = header.state;
@@ -116,7 +116,7 @@ export class Header {
   /** Say whether the policy starts a failed run again, and how long that still takes. */
   #retry() {
     const { state, retry } = this.header ?? {};
-    const left = retry?.at ? Math.ceil((new Date(retry.at) - Date.now()) / 1000) : 0;
+    const left = retry?.at ? Math.ceil((Date.parse(retry.at) - Date.now()) / 1000) : 0;
     const countdown = left > 0 ? fill(gettext("in %(count)s s"), { count: grouped(left) }) : "";
     let text = "";
     if (state === "failed" && retry?.at) {
@@ -131,7 +131,7 @@ export class Header {
     }
     write(field("retry"), text);
     write(field("retry-left"), state === "queued" && retry?.at ? countdown : "");
-    const cancel = document.querySelector('[data-action="cancel-retry"]');
+    const cancel = document.querySelector('button[data-action="cancel-retry"]');
     if (cancel) cancel.hidden = !(state === "failed" && retry?.at);
   }
 

@@ -8,17 +8,25 @@ import { EVERYTHING } from "../charts/branches.js";
 const ORDER = ["driver", "policy", "critic", "reference", "reward", "vllm", "runner"];
 const place = (role) => ORDER.indexOf(role) + 1 || ORDER.length + 1;
 
+/** @typedef {{ role: string, rank: number, rows: Row[] }} Lane rows by depth; one without spans may be missing, never the first */
+/** @typedef {Map<number, [start: number, end: number]>} Steps over all lanes, in seconds */
+
 /** Columns of one depth of a lane. */
 class Row {
-  constructor() {
-    this.start = [];
-    this.end = [];
-    this.phase = [];
-    this.step = [];
-    this.name = [];
-    this.attempt = [];
-    this.isDead = []; // in a branch that was resumed past
-  }
+  /** @type {number[]} */
+  start = [];
+  /** @type {number[]} */
+  end = [];
+  /** @type {string[]} */
+  phase = [];
+  /** @type {number[]} */
+  step = [];
+  /** @type {string[]} */
+  name = [];
+  /** @type {number[]} */
+  attempt = [];
+  /** @type {boolean[]} */
+  isDead = []; // in a branch that was resumed past
 
   get length() {
     return this.start.length;
@@ -62,10 +70,22 @@ class Row {
 
 /** Every lane of a run. */
 export class Lanes {
+  /** @type {bigint | null} */
+  origin = null;
+  /** @type {Map<string, Lane>} */
+  byKey = new Map();
+  /** @type {Lane[]} */
+  sorted = [];
+  start = Infinity;
+  end = -Infinity;
+  numSpans = 0;
+  /** @type {Steps} of the history */
+  steps = new Map();
+  /** @type {Map<number, Steps>} of each attempt's dead branch */
+  deadSteps = new Map();
+
   constructor(branches = EVERYTHING) {
-    this.origin = null;
     this.branches = branches;
-    this.clear();
   }
 
   /** Judge all spans anew: an attempt has begun, or was resumed past. */
@@ -91,8 +111,8 @@ export class Lanes {
     this.start = Infinity;
     this.end = -Infinity;
     this.numSpans = 0;
-    this.steps = new Map(); // step of the history -> [start, end] over all lanes, in seconds
-    this.deadSteps = new Map(); // attempt -> the same of its dead branch
+    this.steps = new Map();
+    this.deadSteps = new Map();
   }
 
   /** Return Unix ns (a decimal string) as seconds since the origin, which the first call sets. */
@@ -139,16 +159,17 @@ export class Lanes {
   /** Return the lane of a role and rank, made if it is new. */
   lane(role, rank) {
     const key = `${role}|${rank}`;
-    if (!this.byKey.has(key)) {
-      this.byKey.set(key, { role, rank, rows: [new Row()] });
-      this.sorted = [...this.byKey.values()].sort((a, b) => place(a.role) - place(b.role) || a.rank - b.rank);
-    }
-    return this.byKey.get(key);
+    const known = this.byKey.get(key);
+    if (known) return known;
+    const lane = { role, rank, rows: [new Row()] };
+    this.byKey.set(key, lane);
+    this.sorted = [...this.byKey.values()].sort((a, b) => place(a.role) - place(b.role) || a.rank - b.rank);
+    return lane;
   }
 
   #widenStep(attempt, isDead, step, start, end) {
-    if (isDead && !this.deadSteps.has(attempt)) this.deadSteps.set(attempt, new Map());
-    const steps = isDead ? this.deadSteps.get(attempt) : this.steps;
+    const steps = isDead ? (this.deadSteps.get(attempt) ?? new Map()) : this.steps;
+    if (isDead) this.deadSteps.set(attempt, steps);
     const known = steps.get(step);
     if (known) {
       known[0] = Math.min(known[0], start);

@@ -1,6 +1,7 @@
 /** A window on very many lines: only those in sight are in the page. Lines are one row high; the scroll bar is the browser's. */
 
 import { clock } from "../charts/numbers.js";
+import { find } from "../dom.js";
 import { el, gettext } from "../format.js";
 
 const ROW = 18; // pixels, as in run.css
@@ -11,19 +12,18 @@ export class LogView {
   /** `url` is the run's page; `onEdge("top" | "bottom")` asks for more lines, `onLink(line)` is a click on a line's number, `onScroll(isAtEnd)`. */
   constructor(node, { url, onEdge, onLink, onScroll }) {
     this.node = node;
-    this.space = node.querySelector("[data-log-space]");
-    Object.assign(this, {
-      url,
-      onEdge,
-      onLink,
-      onScroll,
-      lines: [],
-      needle: "",
-      target: "",
-      hit: "",
-      hasSource: true,
-      hasAttempt: false,
-    });
+    this.space = find("[data-log-space]", node);
+    this.url = url;
+    this.onEdge = onEdge;
+    this.onLink = onLink;
+    this.onScroll = onScroll;
+    /** @type {any[]} */
+    this.lines = [];
+    this.needle = "";
+    this.target = "";
+    this.hit = "";
+    this.hasSource = true;
+    this.hasAttempt = false;
     this.rows = new Map();
     node.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     new ResizeObserver(() => this.draw()).observe(node);

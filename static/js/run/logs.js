@@ -1,20 +1,22 @@
 /** Logs by role and rank: the newest lines first, older ones as people scroll up, search over all, links to a line. */
 
 import { get } from "../api.js";
-import { el, fill, gettext, grouped, laneName, ngettext, write } from "../format.js";
+import { field, find } from "../dom.js";
+import { el, fill, gettext, grouped, laneName, messageOf, ngettext, write } from "../format.js";
 import { LogView } from "./log-view.js";
 
 const PAGE = 2000;
 const AROUND = 400; // lines on each side of one that is jumped to
 const MAX_HITS = 2000;
 const LIVE_MS = 400;
-const field = (name) => document.querySelector(`[data-field="${name}"]`);
-const button = (name) => document.querySelector(`[data-log="${name}"]`);
+const button = (/** @type {string} */ name) => find(`button[data-log="${name}"]`);
 
 export class LogTab {
   constructor({ page, store, query }) {
-    Object.assign(this, { page, store, query });
-    this.view = new LogView(document.querySelector("[data-log-view]"), {
+    this.page = page;
+    this.store = store;
+    this.query = query;
+    this.view = new LogView(find("[data-log-view]"), {
       url: page.url,
       onEdge: (side) => this.#more(side),
       onLink: (line) => this.#link(line),
@@ -24,12 +26,12 @@ export class LogTab {
     this.hits = [];
     this.hitAt = -1;
     this.isFollowing = !query.get("line") && !query.get("at");
-    this.select = document.querySelector("[data-log-stream]");
+    this.select = find("select[data-log-stream]");
     this.select.addEventListener("change", () => this.#choose(this.select.value));
     this.attempt = query.get("attempt") ?? "";
-    this.attempts = document.querySelector("[data-log-attempt]");
+    this.attempts = find("select[data-log-attempt]");
     this.attempts.addEventListener("change", () => this.#chooseAttempt(this.attempts.value));
-    this.search = document.querySelector("[data-log-search]");
+    this.search = find("input[data-log-search]");
     this.search.value = query.get("find") ?? "";
     this.search.addEventListener("input", () => {
       clearTimeout(this.typing);
@@ -80,7 +82,7 @@ export class LogTab {
     const signature = attempts.map((one) => one.number).join();
     if (this.attempts.dataset.shown === signature) return;
     this.attempts.dataset.shown = signature;
-    document.querySelector("[data-log-attempts]").hidden = attempts.length < 2;
+    find("[data-log-attempts]").hidden = attempts.length < 2;
     this.view.hasAttempt = attempts.length > 1;
     const numbers = attempts.map((one) => String(one.number)).reverse();
     this.attempts.replaceChildren(
@@ -98,7 +100,7 @@ export class LogTab {
   }
 
   #isActive() {
-    return !document.querySelector('[data-panel="logs"]').hidden;
+    return !find('[data-panel="logs"]').hidden;
   }
 
   #url(params) {
@@ -184,7 +186,7 @@ export class LogTab {
   #setDownload() {
     const [role, rank] = this.lane.split("-");
     const asked = new URLSearchParams({ ...(role && { role, rank }), ...(this.attempt && { attempt: this.attempt }) });
-    button("download").href = `${this.page.url}/log.txt${asked.size ? `?${asked}` : ""}`;
+    find('a[data-log="download"]').href = `${this.page.url}/log.txt${asked.size ? `?${asked}` : ""}`;
   }
 
   #lanes(lanes) {
@@ -209,7 +211,7 @@ export class LogTab {
     write(field("log-count"), lines.length ? fill(text, { n: grouped(lines.length) }) : "");
     const empty = field("log-empty");
     empty.hidden = lines.length > 0;
-    document.querySelector("[data-log-view]").hidden = lines.length === 0;
+    find("[data-log-view]").hidden = lines.length === 0;
     const waits = this.state === "queued" || this.state === "starting";
     empty.replaceChildren(
       el(
@@ -226,7 +228,7 @@ export class LogTab {
     const empty = field("log-empty");
     empty.hidden = false;
     empty.replaceChildren(
-      el("p", {}, error.message),
+      el("p", {}, messageOf(error)),
       el("button", { class: "btn", type: "button", onclick: () => this.#newest() }, gettext("Try again")),
     );
   }
@@ -296,7 +298,7 @@ export class LogTab {
         this.hits = answer.lines;
         this.hasMoreHits = answer.has_older;
       } catch (error) {
-        write(field("log-hits"), error.message);
+        write(field("log-hits"), messageOf(error));
         return;
       }
     }

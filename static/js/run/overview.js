@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { field, find } from "../dom.js";
 import { el, fill, gettext, grouped, icon, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
 import { finalWord, mark, oneLine, reward } from "./sample.js";
@@ -12,16 +13,19 @@ const MAX_LANES = 4;
 const STEPS = 3;
 const EVENTS = 6;
 const ROWS = 8;
-const field = (name) => document.querySelector(`[data-field="${name}"]`);
 
 export class Overview {
   constructor({ page, store, feed, view, phases }) {
-    Object.assign(this, { page, store, feed, view, phases });
+    this.page = page;
+    this.store = store;
+    this.feed = feed;
+    this.view = view;
+    this.phases = phases;
     this.isShown = false;
     this.turn = 0; // of reading samples
     this.names = page.charts.flatMap((plan) => plan.lines.map((line) => line.name));
     this.#charts();
-    this.timeline = new Timeline(document.querySelector('[data-canvas="steps"]'), {
+    this.timeline = new Timeline(find('canvas[data-canvas="steps"]'), {
       lanes: store.lanes,
       phases,
       isInteractive: false,
@@ -63,8 +67,8 @@ export class Overview {
 
   #charts() {
     for (const plan of this.page.charts) {
-      const body = document.querySelector(`[data-plan="${plan.key}"]`);
-      const head = body.previousElementSibling;
+      const body = find(`[data-plan="${plan.key}"]`);
+      const head = body.previousElementSibling ?? body;
       const lines = plan.lines.map((line) => ({
         ...line,
         dash: line.is_dashed,
@@ -94,7 +98,7 @@ export class Overview {
   }
 
   #chip(chip, raw) {
-    const node = document.querySelector(`[data-chip="${chip.name}"]`);
+    const node = find(`[data-chip="${chip.name}"]`);
     const value = typeof raw === "string" ? Number(raw) : raw;
     const isMissing = value === null || value === undefined;
     const isOdd = !isMissing && !Number.isFinite(value);
@@ -105,7 +109,7 @@ export class Overview {
       node.dataset.level = level;
       node.dataset.drawn = "1";
       const names = { missing: "help-circle", fires: "alert-triangle", clear: "check" };
-      node.querySelector('[data-part="icon"]').replaceChildren(...(names[level] ? [icon(names[level])] : []));
+      find('[data-part="icon"]', node).replaceChildren(...(names[level] ? [icon(names[level])] : []));
     }
     write(node.querySelector('[data-part="value"]'), isMissing ? "—" : numbers.metric(value, chip.unit));
     const sign = fires ? (chip.side === "above" ? ">" : "<") : chip.side === "above" ? "≤" : "≥";
@@ -143,19 +147,15 @@ export class Overview {
           })
         : title,
     );
-    phaseLegend(
-      document.querySelector("[data-legend]"),
-      this.phases,
-      new Set(this.store.lanes.totals(from, to, lanes).keys()),
-    );
+    phaseLegend(find("[data-legend]"), this.phases, new Set(this.store.lanes.totals(from, to, lanes).keys()));
   }
 
   async #events() {
     if (!this.isShown || document.hidden) return;
     try {
       const { events } = await get(`${this.page.api}/events`);
-      const newest = [...events].sort((a, b) => new Date(b.at) - new Date(a.at)).slice(0, EVENTS);
-      document.querySelector("[data-events]").replaceChildren(...newest.map((event) => this.#event(event)));
+      const newest = [...events].sort((a, b) => Date.parse(b.at) - Date.parse(a.at)).slice(0, EVENTS);
+      find("[data-events]").replaceChildren(...newest.map((event) => this.#event(event)));
     } catch {
       // The list stays as it was; the offline notice says why.
     }
@@ -231,9 +231,9 @@ export class Overview {
       const groups = new Map();
       for (const row of latest) groups.set(row.group, [...(groups.get(row.group) ?? []), row]);
       const spread = latest.toSorted((a, b) => a.index - b.index || a.group - b.group); // one of each prompt first
-      document
-        .querySelector("[data-latest]")
-        .replaceChildren(...spread.slice(0, ROWS).map((row) => this.#sample(row, groups.get(row.group))));
+      find("[data-latest]").replaceChildren(
+        ...spread.slice(0, ROWS).map((row) => this.#sample(row, groups.get(row.group))),
+      );
     } catch {
       // What is there stays; the offline notice says why.
     }

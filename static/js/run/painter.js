@@ -7,6 +7,9 @@ import { color, hatch } from "../charts/colors.js";
 import * as numbers from "../charts/numbers.js";
 import { laneName } from "../format.js";
 
+/** @import { Lane } from "./lanes.js" */
+/** @import { Stretch } from "./timeline.js" */
+
 const LABEL_FONT = "500 11px Inter, system-ui, sans-serif";
 const AXIS_FONT = "10.5px Inter, system-ui, sans-serif";
 const MIN_LABEL = 26; // pixels; narrower bars carry no word
@@ -66,7 +69,17 @@ export class Painter {
     return window.from + ((x - labelWidth) / (this.width - labelWidth)) * (window.to - window.from);
   }
 
-  /** Paint `lanes` in `window` { from, to }. `extent` is what has happened { from, to }; after its end there is nothing yet. */
+  /**
+   * Paint lanes.
+   *
+   * @param {object} shown
+   * @param {Lane[]} shown.lanes
+   * @param {Stretch} shown.window
+   * @param {Stretch} shown.extent what has happened; after its end there is nothing yet
+   * @param {number | null} [shown.now]
+   * @param {Stretch | null} [shown.selection]
+   * @param {number} [shown.zero] of the axis
+   */
   paint({ lanes, window, extent, now = null, selection = null, zero = 0 }) {
     const { context, width, height } = this;
     const { labelWidth, laneHeight, detailHeight } = this.look;
@@ -222,7 +235,7 @@ function niceStep(least) {
   }
   if (least > 30) return Math.ceil(least / 86400) * 86400;
   const power = 10 ** Math.floor(Math.log10(least));
-  return [1, 2, 5, 10].find((factor) => factor * power >= least * 0.999) * power;
+  return ([1, 2, 5].find((factor) => factor * power >= least * 0.999) ?? 10) * power;
 }
 
 function axisText(at, step) {

@@ -1,35 +1,38 @@
 /** Asking for a capture: the buttons in the head (key p), and the dialog behind the arrow. */
 
 import { send } from "../api.js";
-import { el, fill, gettext, icon, write } from "../format.js";
+import { field, find } from "../dom.js";
+import { el, fill, gettext, icon, messageOf, write } from "../format.js";
 import { onKeys } from "../keys.js";
 import { toast } from "../toast.js";
 import { nextText, stepsTitle } from "./captures.js";
 import { ProfileDialog } from "./profile-dialog.js";
 
-const find = (selector) => document.querySelector(selector);
-const field = (name) => find(`[data-field="${name}"]`);
 const DEFAULT_STEPS = 2;
 const RECORD_SECONDS = 60; // of the Record button: it ends by itself if it is forgotten
 
 export class ProfileAsk extends EventTarget {
   constructor({ page, captures }) {
     super();
-    Object.assign(this, { page, captures });
-    this.buttons = find("[data-profile-buttons]");
+    this.page = page;
+    this.captures = captures;
+    this.buttons = document.querySelector("[data-profile-buttons]");
+    /** @type {ProfileDialog | null} */
+    this.dialog = null;
     if (!this.buttons) return; // viewers look on
-    find('[data-action="profile"]').addEventListener("click", () => this.quick());
-    this.dialog = new ProfileDialog({ page, captures, ask: (asked) => this.#ask(asked) });
-    find('[data-action="profile-more"]').addEventListener("click", () => this.dialog.open(this.#quickSteps()));
+    find('button[data-action="profile"]').addEventListener("click", () => this.quick());
+    const dialog = new ProfileDialog({ page, captures, ask: (asked) => this.#ask(asked) });
+    this.dialog = dialog;
+    find('button[data-action="profile-more"]').addEventListener("click", () => dialog.open(this.#quickSteps()));
     onKeys({ p: () => this.#press() });
-    find('[data-action="record"]').addEventListener("click", () => this.#record());
+    find('button[data-action="record"]').addEventListener("click", () => this.#record());
     captures.addEventListener("change", () => this.#showRecord());
   }
 
   /** Offer what the state allows; filled on the Profile tab, where it is the thing to do. */
   update(header) {
     this.header = header;
-    if (!this.dialog) return;
+    if (!this.buttons) return;
     const isLast = this.#left() === 0; // the last step has begun
     this.buttons.hidden = header.state !== "running" || isLast;
     write(field("profile-label"), nextText(this.#quickSteps()));
@@ -43,7 +46,7 @@ export class ProfileAsk extends EventTarget {
 
   /** Record at once, or end what records. It is one button, so that the hand is where it has to be. */
   #showRecord() {
-    const button = find('[data-action="record"]');
+    const button = find('button[data-action="record"]');
     button.hidden = this.header?.state !== "running";
     const now = this.#recording();
     button.classList.toggle("is-recording", now?.state === "recording");
@@ -56,7 +59,7 @@ export class ProfileAsk extends EventTarget {
   }
 
   async #record() {
-    const button = find('[data-action="record"]');
+    const button = find('button[data-action="record"]');
     if (button.disabled) return;
     button.disabled = true;
     try {
@@ -66,7 +69,7 @@ export class ProfileAsk extends EventTarget {
         await this.captures.load();
       } else await this.#ask({ seconds: RECORD_SECONDS });
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
     } finally {
       button.disabled = false;
     }
@@ -99,20 +102,20 @@ export class ProfileAsk extends EventTarget {
   }
 
   #press() {
-    if (this.buttons.hidden) return false;
+    if (this.buttons?.hidden) return false;
     this.quick();
     return true;
   }
 
   /** Record the next steps on all workers, what the console takes where nobody says. */
   async quick() {
-    const button = find('[data-action="profile"]');
+    const button = find('button[data-action="profile"]');
     if (button.disabled) return;
     button.disabled = true;
     try {
       await this.#ask({ num_steps: this.#quickSteps() });
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
     } finally {
       button.disabled = false;
     }

@@ -1,18 +1,18 @@
 /** The dialog that asks for a capture: what is to be seen, of which steps and workers. The console picks the tool, and says why; who knows better names one. */
 
 import { get } from "../api.js";
-import { el, fill, gettext, write } from "../format.js";
+import { controls, field, find } from "../dom.js";
+import { el, fill, gettext, messageOf, write } from "../format.js";
 import { costOf } from "./capture-cost.js";
 import { nextText, roleName, workersText } from "./captures.js";
-
-const find = (selector) => document.querySelector(selector);
-const field = (name) => find(`[data-field="${name}"]`);
 
 export class ProfileDialog {
   /** `ask` sends a request; it throws the refusal. */
   constructor({ page, captures, ask }) {
-    Object.assign(this, { page, captures, ask });
-    this.form = find('[data-form="profile"]');
+    this.page = page;
+    this.captures = captures;
+    this.ask = ask;
+    this.form = find('form[data-form="profile"]');
     this.form.addEventListener("submit", (event) => this.#submit(event));
     this.form.addEventListener("input", () => {
       write(field("ask-problem"), "");
@@ -26,24 +26,24 @@ export class ProfileDialog {
   }
 
   get isOpen() {
-    return find('[data-dialog="profile"]').open;
+    return find('dialog[data-dialog="profile"]').open;
   }
 
   async open(steps) {
-    const { elements } = this.form;
+    const fields = controls(this.form);
     await this.captures.load();
     this.#workerBoxes();
-    elements.num_steps.value = steps;
-    elements.first_step.value = "";
-    elements.seconds.value = "";
+    fields.num_steps.value = steps;
+    fields.first_step.value = "";
+    fields.seconds.value = "";
     write(field("ask-problem"), "");
-    for (const name of ["ask-install", "ask-tools"]) field(name).open = false;
-    const picked = find('[data-ask-tools] [value=""]');
+    for (const name of ["ask-install", "ask-tools"]) find(`details[data-field="${name}"]`).open = false;
+    const picked = document.querySelector('[data-ask-tools] input[value=""]');
     if (picked) picked.checked = true; // who named a tool for one capture did not name it for all
     this.key = null;
     await this.#choose();
-    find('[data-dialog="profile"]').showModal();
-    this.form.querySelector('[name="what"]:checked').focus();
+    find('dialog[data-dialog="profile"]').showModal();
+    find('[name="what"]:checked', this.form).focus();
   }
 
   #workerBoxes() {
@@ -61,14 +61,14 @@ export class ProfileDialog {
 
   /** What the form says; roles and ranks are [] for all. */
   #asked() {
-    const { elements } = this.form;
-    const boxes = (name) => [...this.form.querySelectorAll(`[name="${name}"]`)];
+    const fields = controls(this.form);
+    const boxes = (name) => [...this.form.querySelectorAll(`input[name="${name}"]`)];
     const some = (name, as) => {
       const all = boxes(name);
       const chosen = all.filter((box) => box.checked);
       return chosen.length === all.length ? [] : chosen.map((box) => as(box.value));
     };
-    const seconds = Number(elements.seconds.value || 0);
+    const seconds = Number(fields.seconds.value || 0);
     const [roles, ranks] = [some("roles", String), some("ranks", Number)];
     const isNobody = ["roles", "ranks"].some(
       (name) => boxes(name).length > 0 && boxes(name).every((box) => !box.checked),
@@ -80,14 +80,14 @@ export class ProfileDialog {
           ({ role, rank }) => (!roles.length || roles.includes(role)) && (!ranks.length || ranks.includes(rank)),
         );
     return {
-      what: elements.what.value,
-      tool: this.form.querySelector('[name="tool"]:checked')?.value ?? "",
+      what: fields.what.value,
+      tool: this.form.querySelector('input[name="tool"]:checked')?.value ?? "",
       seconds,
       roles,
       ranks,
       chosen,
-      num_steps: Number(elements.num_steps.value),
-      first_step: seconds ? 0 : Number(elements.first_step.value || 0),
+      num_steps: Number(fields.num_steps.value),
+      first_step: seconds ? 0 : Number(fields.first_step.value || 0),
       isEmpty: isNobody || (workers.length > 0 && chosen.length === 0), // there is vLLM, and rank 1, but no vLLM 1
     };
   }
@@ -113,14 +113,14 @@ export class ProfileDialog {
       this.#show();
     } catch (error) {
       this.key = null;
-      write(field("ask-problem"), error.message);
-      if (!this.choices) this.#submitText(this.#asked(), { isUnable: true });
+      write(field("ask-problem"), messageOf(error));
+      if (!this.choices) this.#submitText(this.#asked(), { isUnable: true, isTooLarge: false, isByTime: false });
     }
   }
 
   #show() {
     if (!this.choices) return;
-    const choice = this.choices.choices.find(({ what }) => what === this.form.elements.what.value);
+    const choice = this.choices.choices.find(({ what }) => what === controls(this.form).what.value);
     this.#tools(choice);
     const asked = this.#asked();
     const tool = choice.tools.find(({ name }) => name === (asked.tool || choice.tool)) ?? null;
@@ -133,7 +133,7 @@ export class ProfileDialog {
     write(field("ask-tool-problem"), problem);
     write(field("ask-shows"), tool && !problem ? shownText(tool) : "");
     this.#lacking(choice, tool, asked.chosen);
-    for (const name of ["num_steps", "first_step"]) this.form.elements[name].disabled = asked.seconds > 0;
+    for (const name of ["num_steps", "first_step"]) controls(this.form)[name].disabled = asked.seconds > 0;
     const { text, isTooLarge } = costOf({
       ...this.captures,
       tool: tool?.name ?? "",
@@ -155,8 +155,8 @@ export class ProfileDialog {
     const place = find("[data-ask-tools]");
     if (place.dataset.shown === signature) return;
     place.dataset.shown = signature;
-    const named = this.form.querySelector('[name="tool"]:checked')?.value ?? "";
-    const focused = place.contains(document.activeElement) ? document.activeElement.value : null;
+    const named = this.form.querySelector('input[name="tool"]:checked')?.value ?? "";
+    const focused = place.querySelector("input:focus")?.value;
     const { num_workers: total } = this.choices;
     const row = (value, text, about, isReady, note) =>
       el(
@@ -182,10 +182,9 @@ export class ProfileDialog {
         ),
       ),
     );
-    const checked = this.form.querySelector('[name="tool"]:checked');
-    if (!checked || checked.disabled) place.querySelector('[value=""]').checked = true;
-    if (focused !== null)
-      (place.querySelector(`[value="${focused}"]:enabled`) ?? place.querySelector(":checked")).focus();
+    const checked = this.form.querySelector('input[name="tool"]:checked');
+    if (!checked || checked.disabled) find('input[value=""]', place).checked = true;
+    if (focused !== undefined) (place.querySelector(`[value="${focused}"]:enabled`) ?? find(":checked", place)).focus();
   }
 
   /** Say on which workers and nodes the tool is missing, or one that would have come before it, and why; beside every other tool that nobody has, why. */
@@ -200,7 +199,8 @@ export class ProfileDialog {
       missing?.name !== "nsys" || !lacking.some(({ problems }) => !problems.nsys.includes("nsys_ready"));
     write(find('[data-text="install-nsys"]'), this.captures.install);
     for (const one of document.querySelectorAll("[data-why]")) {
-      const said = one.dataset.why === missing?.name ? [] : chosen.map(({ problems }) => problems[one.dataset.why]);
+      const { why = "" } = one.dataset;
+      const said = why === missing?.name ? [] : chosen.map(({ problems }) => problems[why]);
       write(one, [...new Set(said.filter(Boolean))].join(" "));
     }
     if (place.hidden) return;
@@ -213,11 +213,11 @@ export class ProfileDialog {
       const where = nodes.length ? ` (${fill(gettext("node %(name)s"), { name: nodes.join(", ") })})` : "";
       return el("li", {}, el("b", {}, `${workersText(who)}${where}`), `: ${why}`);
     });
-    place.lastElementChild.replaceChildren(...items);
+    find("ul", place).replaceChildren(...items);
   }
 
   #submitText({ num_steps: count, first_step: first, seconds, isEmpty }, { isUnable, isTooLarge, isByTime }) {
-    const submit = field("ask-submit");
+    const submit = find('button[data-field="ask-submit"]');
     submit.disabled = isEmpty || isUnable || isTooLarge || isByTime;
     const steps = { first, last: first + count - 1, count };
     if (isEmpty) write(submit, gettext("Choose a role and a rank"));
@@ -241,13 +241,13 @@ export class ProfileDialog {
     event.preventDefault();
     const { isEmpty, chosen, ...asked } = this.#asked();
     if (isEmpty) return;
-    const submit = field("ask-submit");
+    const submit = find('button[data-field="ask-submit"]');
     submit.disabled = true;
     try {
       await this.ask(asked);
-      find('[data-dialog="profile"]').close();
+      find('dialog[data-dialog="profile"]').close();
     } catch (error) {
-      write(field("ask-problem"), error.message);
+      write(field("ask-problem"), messageOf(error));
     } finally {
       submit.disabled = false;
     }

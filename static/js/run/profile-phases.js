@@ -1,22 +1,24 @@
 /** The phases of a capture's steps, as the run's own spans tell them: there at once, before any file has arrived. */
 
 import { onTheme } from "../charts/colors.js";
+import { find } from "../dom.js";
 import { el, fill, gettext, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
 import { Painter } from "./painter.js";
 
 const MOST_STEPS = 6; // columns of the table; more steps are summed up
-const find = (selector) => document.querySelector(selector);
 
 export class CapturePhases {
   constructor({ store, feed, phases }) {
-    Object.assign(this, { store, feed, phases });
-    this.canvas = find('[data-canvas="capture"]');
+    this.store = store;
+    this.feed = feed;
+    this.phases = phases;
+    this.canvas = find('canvas[data-canvas="capture"]');
     this.painter = new Painter(this.canvas, phases, { laneHeight: 25, detailHeight: 16, gap: 6, labelWidth: 92 });
     this.lanes = store.lanes;
     store.on("spans", () => this.#draw());
     onTheme(() => this.#draw());
-    new ResizeObserver(() => this.#draw()).observe(this.canvas.parentElement);
+    new ResizeObserver(() => this.#draw()).observe(this.canvas.parentElement ?? this.canvas);
   }
 
   /** Have the run's spans. */

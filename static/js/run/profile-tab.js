@@ -2,14 +2,14 @@
 
 import { send } from "../api.js";
 import * as numbers from "../charts/numbers.js";
-import { bytes, el, fill, gettext, icon, ngettext, renew, write } from "../format.js";
+import { around, field, find } from "../dom.js";
+import { bytes, el, fill, gettext, icon, messageOf, ngettext, renew, write } from "../format.js";
 import { toast } from "../toast.js";
 import { roleName, stepsTitle, toolText, whoText } from "./captures.js";
 import { CapturePhases } from "./profile-phases.js";
 
-const find = (selector) => document.querySelector(selector);
-const field = (name) => find(`[data-field="${name}"]`);
-const action = (name) => find(`[data-action="${name}"]`);
+const action = (/** @type {string} */ name) => document.querySelector(`button[data-action="${name}"]`); // viewers have none
+const link = (/** @type {string} */ name) => find(`a[data-action="${name}"]`);
 const BADGES = {
   armed: ["queued", "clock"],
   recording: ["running", "player-play"],
@@ -43,7 +43,10 @@ function badge(state) {
 
 export class ProfileTab {
   constructor({ page, store, feed, phases, query, captures }, ask) {
-    Object.assign(this, { page, query, captures, ask });
+    this.page = page;
+    this.query = query;
+    this.captures = captures;
+    this.ask = ask;
     this.phases = new CapturePhases({ store, feed, phases });
     this.chosen = query.get("capture") ?? "";
     captures.addEventListener("change", () => this.#draw());
@@ -95,7 +98,7 @@ export class ProfileTab {
     const size = list.reduce((sum, one) => sum + one.size, 0);
     write(field("captures-note"), size ? `${this.captures.total}, ${bytes(size)}` : String(this.captures.total));
     const held = find("[data-captures]");
-    const focused = held.contains(document.activeElement) ? document.activeElement.dataset.capture : "";
+    const focused = held.querySelector(":focus")?.dataset.capture;
     renew(
       held,
       list.map((one) => this.#row(one, one === capture)),
@@ -130,12 +133,17 @@ export class ProfileTab {
     if (empty.dataset.shown === signature) return;
     empty.dataset.shown = signature;
     write(empty.firstElementChild, text);
-    empty.lastElementChild.replaceChildren(...verbs.filter(Boolean));
+    find(".row-flex", empty).replaceChildren(...verbs.filter(Boolean));
   }
 
   #cloneLink() {
     return this.page.canEdit
-      ? el("a", { class: "btn", href: action("clone")?.href ?? "" }, icon("copy"), gettext("Clone"))
+      ? el(
+          "a",
+          { class: "btn", href: document.querySelector('a[data-action="clone"]')?.href ?? "" },
+          icon("copy"),
+          gettext("Clone"),
+        )
       : null;
   }
 
@@ -175,7 +183,7 @@ export class ProfileTab {
   }
 
   #click(event) {
-    const row = event.target.closest("[data-capture]");
+    const row = around(event, "[data-capture]");
     if (row) this.choose(row.dataset.capture);
   }
 
@@ -215,7 +223,7 @@ export class ProfileTab {
         );
       }),
     );
-    const meter = field("capture-state-meter");
+    const meter = find('progress[data-field="capture-state-meter"]');
     const received = capture.files.reduce((sum, one) => sum + (one.is_ready ? one.size : one.received), 0);
     meter.hidden = capture.state !== "importing";
     meter.max = Math.max(capture.size, 1);
@@ -279,17 +287,17 @@ export class ProfileTab {
         .filter(Boolean)
         .join(" · "),
     );
-    const zip = action("capture-zip");
+    const zip = link("capture-zip");
     zip.hidden = !capture.zip_url;
     if (capture.zip_url) zip.href = capture.zip_url;
-    const timeline = action("capture-trace");
+    const timeline = link("capture-trace");
     timeline.hidden = !capture.trace_url;
     if (capture.trace_url) timeline.href = capture.trace_url;
-    const stacks = action("capture-stacks");
+    const stacks = link("capture-stacks");
     stacks.hidden = !capture.stacks_url;
     if (capture.stacks_url) stacks.href = capture.stacks_url;
     const trace = capture.files.find((one) => one.perfetto_url);
-    const perfetto = action("capture-perfetto");
+    const perfetto = link("capture-perfetto");
     perfetto.hidden = !trace;
     if (trace) perfetto.href = trace.perfetto_url;
     const withdraw = action("capture-withdraw");
@@ -387,12 +395,12 @@ export class ProfileTab {
         state === "withdrawn" ? gettext("Capture withdrawn; nothing is recorded") : gettext("Withdrawal asked for"),
       );
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
     } finally {
       button.disabled = false;
     }
     await this.captures.load();
-    if (button.hidden) find(`[data-capture="${capture.id}"]`)?.focus({ preventScroll: true });
+    if (button.hidden) document.querySelector(`[data-capture="${capture.id}"]`)?.focus({ preventScroll: true });
   }
 
   #openDelete() {
@@ -417,20 +425,20 @@ export class ProfileTab {
     );
     write(field("capture-delete-problem"), "");
     this.doomed = capture.id;
-    find('[data-dialog="capture-delete"]').showModal();
+    find('dialog[data-dialog="capture-delete"]').showModal();
   }
 
   async #delete(button) {
     button.disabled = true;
     try {
       await send("DELETE", `${this.page.api}/captures/${this.doomed}`);
-      find('[data-dialog="capture-delete"]').close();
+      find('dialog[data-dialog="capture-delete"]').close();
       toast(gettext("Capture deleted"));
       this.chosen = "";
       this.query.set("capture", "");
       await this.captures.load();
     } catch (error) {
-      write(field("capture-delete-problem"), error.message);
+      write(field("capture-delete-problem"), messageOf(error));
     } finally {
       button.disabled = false;
     }
@@ -441,8 +449,8 @@ export class ProfileTab {
     const empty = field("profile-empty");
     empty.hidden = false;
     empty.dataset.shown = "";
-    write(empty.firstElementChild, error.message);
-    empty.lastElementChild.replaceChildren(
+    write(empty.firstElementChild, messageOf(error));
+    find(".row-flex", empty).replaceChildren(
       el("button", { class: "btn", type: "button", onclick: () => this.captures.load() }, gettext("Try again")),
     );
   }

@@ -2,30 +2,35 @@
 
 import { get, send } from "../api.js";
 import * as numbers from "../charts/numbers.js";
-import { bytes, el, fill, gettext, grouped, write } from "../format.js";
+import { controls, field, find } from "../dom.js";
+import { bytes, el, fill, gettext, grouped, messageOf, write } from "../format.js";
 import { toast } from "../toast.js";
 
 const ENDED = ["finished", "failed", "stopped"];
-const find = (selector) => document.querySelector(selector);
-const field = (name) => find(`[data-field="${name}"]`);
 
 export class Resume {
+  /** @type {Record<string, Control>} */
+  fields = {};
+  before = { policy_ranks: 0, num_steps: 0 };
+
   constructor({ page, query }) {
-    Object.assign(this, { page, query });
-    this.button = find('[data-action="resume"]');
-    this.form = find('[data-form="resume"]');
-    if (!this.form) return; // viewers look on
+    this.page = page;
+    this.query = query;
+    this.button = document.querySelector('button[data-action="resume"]');
+    const form = document.querySelector('form[data-form="resume"]');
+    if (!this.button || !form) return; // viewers look on
+    this.fields = controls(form);
     this.button.addEventListener("click", () => this.open());
-    this.form.addEventListener("submit", (event) => this.#submit(event));
-    this.form.addEventListener("input", () => write(field("resume-problem"), ""));
+    form.addEventListener("submit", (event) => this.#submit(event));
+    form.addEventListener("input", () => write(field("resume-problem"), ""));
   }
 
   /** Offer it once the run has ended, as the thing to do where it failed and does not start again by itself. */
   show(header) {
     this.header = header;
     for (const name of ["resume-note", "resume-refusal"])
-      field(name)?.toggleAttribute("hidden", !ENDED.includes(header.state));
-    if (!this.form) return;
+      document.querySelector(`[data-field="${name}"]`)?.toggleAttribute("hidden", !ENDED.includes(header.state));
+    if (!this.button) return;
     this.button.hidden = !ENDED.includes(header.state);
     this.button.classList.toggle("btn-primary", header.state === "failed" && !header.retry?.at);
     if (this.query.get("resume") && !this.button.hidden) {
@@ -35,20 +40,22 @@ export class Resume {
   }
 
   async open() {
-    this.button.disabled = true;
+    const { button } = this;
+    if (!button) return;
+    button.disabled = true;
     try {
       const answer = await get(`${this.page.api}/checkpoints`);
       this.#fill(answer);
-      find('[data-dialog="resume"]').showModal();
+      find('dialog[data-dialog="resume"]').showModal();
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
     } finally {
-      this.button.disabled = false;
+      button.disabled = false;
     }
   }
 
   #fill({ checkpoints, hardware, num_steps: numSteps }) {
-    const { elements } = this.form;
+    const { fields } = this;
     const title = this.page.isNative ? gettext("Resume %(name)s") : gettext("Start %(name)s again");
     write(field("resume-title"), fill(title, { name: this.header.name }));
     write(field("resume-problem"), "");
@@ -58,10 +65,10 @@ export class Resume {
     for (const part of ["resume-head", "resume-how"]) field(part).hidden = checkpoints.length === 0;
     field("resume-none").hidden = checkpoints.length > 0;
     this.before = { policy_ranks: hardware.policy_ranks, num_steps: numSteps };
-    elements.policy_ranks.value = hardware.policy_ranks ?? 1;
-    elements.num_steps.value = numSteps;
+    fields.policy_ranks.value = String(hardware.policy_ranks ?? 1);
+    fields.num_steps.value = String(numSteps);
     field("resume-size").hidden = !this.page.isNative; // knobs of other trainers say both
-    for (const input of [elements.policy_ranks, elements.num_steps]) input.disabled = !this.page.isNative;
+    for (const input of [fields.policy_ranks, fields.num_steps]) input.disabled = !this.page.isNative;
     const whole = checkpoints.filter((one) => !one.problem); // a lost one can still be chosen: its node may be back
     const usable = whole.find((one) => one.is_visible) ?? whole[0];
     const rows = checkpoints.map((one) => this.#row(one, one === usable));
@@ -102,12 +109,13 @@ export class Resume {
   }
 
   #asked() {
-    const { elements } = this.form;
-    const [attempt, step] = elements.checkpoint.value.split("|").map(Number);
-    const asked = elements.checkpoint.value ? { step, attempt } : { step: null };
+    const { fields } = this;
+    const [attempt, step] = fields.checkpoint.value.split("|").map(Number);
+    /** @type {{ step: number | null, attempt?: number, hardware?: { policy_ranks: number }, num_steps?: number }} */
+    const asked = fields.checkpoint.value ? { step, attempt } : { step: null };
     if (!this.page.isNative) return asked;
-    const ranks = Number(elements.policy_ranks.value);
-    const steps = Number(elements.num_steps.value);
+    const ranks = Number(fields.policy_ranks.value);
+    const steps = Number(fields.num_steps.value);
     if (ranks !== this.before.policy_ranks) asked.hardware = { policy_ranks: ranks };
     if (steps !== this.before.num_steps) asked.num_steps = steps;
     return asked;
@@ -115,15 +123,15 @@ export class Resume {
 
   async #submit(event) {
     event.preventDefault();
-    const button = field("resume-submit");
+    const button = find('button[data-field="resume-submit"]');
     if (button.disabled) return;
     button.disabled = true;
     try {
       const { attempt } = await send("POST", `${this.page.api}/resume`, this.#asked());
-      find('[data-dialog="resume"]').close();
+      find('dialog[data-dialog="resume"]').close();
       toast(fill(gettext("Queued again as attempt %(number)s"), { number: attempt }));
     } catch (error) {
-      write(field("resume-problem"), error.message);
+      write(field("resume-problem"), messageOf(error));
     } finally {
       button.disabled = false;
     }

@@ -2,19 +2,22 @@
 
 import { get } from "../api.js";
 import * as numbers from "../charts/numbers.js";
-import { el, fill, gettext, grouped, ngettext, write } from "../format.js";
+import { controls, field, find } from "../dom.js";
+import { el, fill, gettext, grouped, messageOf, ngettext, write } from "../format.js";
 import { mark, oneLine, reward as shown } from "./sample.js";
 
-const field = (name) => document.querySelector(`[data-field="${name}"]`);
 const COLUMNS = 7;
 
 export class SampleTab {
   constructor({ page, store, query }) {
-    Object.assign(this, { page, store, query });
-    this.form = document.querySelector("[data-sample-filter]");
+    this.page = page;
+    this.store = store;
+    this.query = query;
+    this.form = find("form[data-sample-filter]");
     this.number = 1;
     this.numNew = 0;
-    const { q, step, groups } = this.form.elements;
+    const { q, step } = controls(this.form);
+    const groups = find("input[name=groups]", this.form);
     q.value = query.get("sq") ?? "";
     step.value = query.get("step") ?? "";
     groups.checked = query.get("groups") === "1";
@@ -42,7 +45,7 @@ export class SampleTab {
         this.load();
       });
     }
-    document.querySelector('[data-action="new-samples"]').addEventListener("click", () => this.#again());
+    find('button[data-action="new-samples"]').addEventListener("click", () => this.#again());
     store.on("samples", (items) => this.#arrived([...items]));
   }
 
@@ -61,7 +64,7 @@ export class SampleTab {
   #arrived(items) {
     const fits = items.filter((item) => this.isEval === "" || String(item.is_eval) === this.isEval);
     const count = fits.reduce((sum, item) => sum + item.count, 0);
-    const total = document.querySelector('[data-count="samples"]');
+    const total = find('[data-count="samples"]');
     this.total =
       (this.total ?? Number(total.textContent.replace(/\D/g, ""))) + items.reduce((sum, item) => sum + item.count, 0);
     write(total, grouped(this.total));
@@ -71,7 +74,7 @@ export class SampleTab {
       return;
     }
     this.numNew += count;
-    const button = document.querySelector('[data-action="new-samples"]');
+    const button = find('button[data-action="new-samples"]');
     button.hidden = false;
     write(button, fill(ngettext("Show %(n)s new", "Show %(n)s new", this.numNew), { n: grouped(this.numNew) }));
   }
@@ -82,7 +85,7 @@ export class SampleTab {
   }
 
   #move(by) {
-    const { step } = this.form.elements;
+    const { step } = controls(this.form);
     const steps = this.steps ?? []; // newest first
     const from = step.value === "" ? -1 : steps.findIndex((one) => one <= Number(step.value));
     const to = Math.min(Math.max(from - by, 0), steps.length - 1);
@@ -92,10 +95,11 @@ export class SampleTab {
   }
 
   async load() {
-    const { q, step, groups } = this.form.elements;
+    const { q, step } = controls(this.form);
+    const groups = find("input[name=groups]", this.form);
     this.isLoaded = true;
     this.numNew = 0;
-    document.querySelector('[data-action="new-samples"]').hidden = true;
+    find('button[data-action="new-samples"]').hidden = true;
     for (const button of this.form.querySelectorAll("[data-eval]"))
       button.setAttribute("aria-pressed", String(button.dataset.eval === this.isEval));
     const asked = { sq: q.value.trim(), step: step.value, eval: this.isEval, groups: groups.checked ? "1" : "" };
@@ -110,7 +114,7 @@ export class SampleTab {
       const answer = await get(`${this.page.api}/samples?${params}`);
       if (turn === this.turn) this.#draw(answer, groups.checked, asked);
     } catch (error) {
-      if (turn === this.turn) this.#empty(error.message, true);
+      if (turn === this.turn) this.#empty(messageOf(error), true);
     }
   }
 
@@ -127,7 +131,7 @@ export class SampleTab {
     const lines = byGroup
       ? [...groups.values()].flatMap((group) => [this.#groupRow(group), ...group.map((row) => this.#row(row, group))])
       : rows.map((row) => this.#row(row, groups.get(groupKey(row))));
-    document.querySelector("[data-samples]").replaceChildren(...lines);
+    find("[data-samples]").replaceChildren(...lines);
     const pages = answer.num_pages;
     write(
       field("sample-count"),
@@ -137,8 +141,8 @@ export class SampleTab {
       field("sample-page"),
       fill(gettext("page %(page)s of %(pages)s"), { page: grouped(this.number), pages: grouped(pages) }),
     );
-    document.querySelector('.run-pages [data-page="-1"]').disabled = this.number <= 1;
-    document.querySelector('.run-pages [data-page="1"]').disabled = this.number >= pages;
+    find('.run-pages button[data-page="-1"]').disabled = this.number <= 1;
+    find('.run-pages button[data-page="1"]').disabled = this.number >= pages;
     const isFiltered = asked.sq || asked.step !== "" || asked.eval;
     const waits = this.state === "queued" || this.state === "starting";
     const text = isFiltered
@@ -208,7 +212,7 @@ export class SampleTab {
     );
     const toggle = () => this.#toggle(line, row);
     line.addEventListener("click", () => {
-      if (!getSelection().toString()) toggle();
+      if (!getSelection()?.toString()) toggle();
     });
     line.addEventListener("keydown", (event) => {
       if (event.key === "Enter") toggle();
@@ -228,7 +232,7 @@ export class SampleTab {
 
   #toggle(line, row) {
     if (line.getAttribute("aria-expanded") === "true") {
-      line.nextElementSibling.remove();
+      line.nextElementSibling?.remove();
       line.setAttribute("aria-expanded", "false");
       return;
     }

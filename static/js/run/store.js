@@ -100,6 +100,9 @@ export class RunStore extends EventTarget {
   /**
    * Take the answer of /spans; returns false if it must be read again. Of a long run it holds only the longest spans: then
    * `recent` is an answer with all of them from `cut` (seconds of the lanes) on.
+   *
+   * @param {any} answer
+   * @param {any} [recent]
    */
   takeSpans(answer, recent = null, cut = Infinity) {
     const last = recent ?? answer;

@@ -1,23 +1,28 @@
 /** The timeline of phases: lanes by role and rank, the strip above them, a summary at the right, and the same as a table. */
 
 import * as numbers from "../charts/numbers.js";
+import { field, find } from "../dom.js";
 import { el, fill, gettext, grouped, laneName, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
 import { Strip, Timeline } from "./timeline.js";
 
 const TABLE_ROWS = 200;
 const STEPS = 5; // on the screen when the tab opens
-const field = (name) => document.querySelector(`[data-field="${name}"]`);
-const button = (name) => document.querySelector(`[data-timeline="${name}"]`);
+const button = (/** @type {string} */ name) => find(`button[data-timeline="${name}"]`);
 
 export class TimelineTab {
   constructor({ page, store, feed, phases, query, captures }) {
-    Object.assign(this, { page, store, feed, phases, query, captures });
+    this.page = page;
+    this.store = store;
+    this.feed = feed;
+    this.phases = phases;
+    this.query = query;
+    this.captures = captures;
     const look = { laneHeight: 22, detailHeight: 16, gap: 5, labelWidth: 92 };
-    this.canvas = document.querySelector('[data-canvas="lanes"]');
+    this.canvas = find('canvas[data-canvas="lanes"]');
     const pick = (lanes) => lanes.filter(({ rows }) => rows.some((row) => row.length));
     this.timeline = new Timeline(this.canvas, { lanes: store.lanes, phases, look, pick });
-    this.strip = new Strip(document.querySelector('[data-canvas="strip"]'), this.timeline, phases, {
+    this.strip = new Strip(find('canvas[data-canvas="strip"]'), this.timeline, phases, {
       labelWidth: look.labelWidth,
     });
     this.pick = pick;
@@ -36,8 +41,8 @@ export class TimelineTab {
     button("follow").addEventListener("click", () =>
       this.#follow(button("follow").getAttribute("aria-pressed") !== "true"),
     );
-    document.querySelector("[data-selection-lane]").addEventListener("change", () => this.#summary());
-    document.querySelector(".run-span-table").addEventListener("toggle", () => this.#table());
+    find("select[data-selection-lane]").addEventListener("change", () => this.#summary());
+    find("details.run-span-table").addEventListener("toggle", () => this.#table());
     this.isFollowing = true;
   }
 
@@ -62,7 +67,7 @@ export class TimelineTab {
   }
 
   #isActive() {
-    return !document.querySelector('[data-panel="timeline"]').hidden;
+    return !find('[data-panel="timeline"]').hidden;
   }
 
   #restore() {
@@ -97,7 +102,7 @@ export class TimelineTab {
     const lanes = this.pick(this.store.lanes.sorted);
     const isEmpty = lanes.length === 0;
     field("timeline-empty").hidden = !isEmpty;
-    document.querySelector(".run-timeline-body").hidden = isEmpty;
+    find(".run-timeline-body").hidden = isEmpty;
     if (isEmpty) return;
     this.timeline.painter.look.laneHeight = lanes.length <= 8 ? 30 : 22;
     const height = this.timeline.painter.needed(lanes);
@@ -169,11 +174,7 @@ export class TimelineTab {
       this.#table();
       const { from, to } = this.timeline.view;
       this.#recorded();
-      phaseLegend(
-        document.querySelector("[data-timeline-legend]"),
-        this.phases,
-        new Set(this.store.lanes.totals(from, to).keys()),
-      );
+      phaseLegend(find("[data-timeline-legend]"), this.phases, new Set(this.store.lanes.totals(from, to).keys()));
     }, 120);
   }
 
@@ -186,7 +187,7 @@ export class TimelineTab {
       return begin < to && end > from;
     };
     const found = this.captures.list.find(overlaps);
-    const link = button("trace");
+    const link = find('a[data-timeline="trace"]');
     link.hidden = !found;
     if (!found) return;
     link.href = this.timeline.selection
@@ -195,7 +196,7 @@ export class TimelineTab {
   }
 
   #lanes(lanes) {
-    const select = document.querySelector("[data-selection-lane]");
+    const select = find("select[data-selection-lane]");
     const names = lanes.map(laneName);
     const signature = names.join();
     if (select.dataset.shown === signature) return;
@@ -219,7 +220,7 @@ export class TimelineTab {
       field("selection-note"),
       `${numbers.duration(Math.max(from - zero, 0))} – ${numbers.duration(Math.max(to - zero, 0))}`,
     );
-    const chosen = document.querySelector("[data-selection-lane]").value;
+    const chosen = find("select[data-selection-lane]").value;
     const lanes = this.pick(this.timeline.source.sorted).filter((lane) => !chosen || laneName(lane) === chosen);
     const all = Math.max(to - from, 0) * lanes.length;
     const totals = this.store.lanes.totals(from, to, lanes);
@@ -245,7 +246,7 @@ export class TimelineTab {
         all,
       ),
     );
-    document.querySelector("[data-selection-rows]").replaceChildren(...rows);
+    find("[data-selection-rows]").replaceChildren(...rows);
   }
 
   #tip(found) {
@@ -285,14 +286,14 @@ export class TimelineTab {
       );
     }
     tip.replaceChildren(el("span", { class: "faint" }, laneName(lane)), ...parts);
-    const box = tip.parentElement.getBoundingClientRect();
+    const box = (tip.parentElement ?? tip).getBoundingClientRect();
     const canvas = this.canvas.getBoundingClientRect();
     tip.style.left = `${Math.min(found.x + canvas.left - box.left + 12, box.width - tip.offsetWidth - 4)}px`;
     tip.style.top = `${found.y + canvas.top - box.top + 16}px`;
   }
 
   #table() {
-    if (!document.querySelector(".run-span-table").open) return;
+    if (!find("details.run-span-table").open) return;
     const { from, to } = this.timeline.view;
     const rows = [];
     for (const lane of this.pick(this.timeline.source.sorted)) {
@@ -318,6 +319,6 @@ export class TimelineTab {
         }
       }
     }
-    document.querySelector("[data-span-rows]").replaceChildren(...rows);
+    find("[data-span-rows]").replaceChildren(...rows);
   }
 }

@@ -3,18 +3,30 @@
 import { onTheme } from "../charts/colors.js";
 import { Painter } from "./painter.js";
 
+/** @import { Lanes } from "./lanes.js" */
+/** @typedef {{ from: number, to: number }} Stretch of time, in seconds of the lanes */
+
 const NARROWEST = 1e-4; // seconds
 
 export class Timeline extends EventTarget {
+  /** @type {Stretch | null} */
+  window = null; // null: follow everything
+  /** @type {Stretch | null} */
+  selection = null;
+  /** @type {(Stretch & { lanes: Lanes }) | null} */
+  detail = null; // finer lanes of a window
+  /** @type {number | null} */
+  zero = null; // of the axis; null: the first span
+  isLive = false;
+  frame = 0; // asked for
+
   /** `lanes` is the store's Lanes. `look` goes to the Painter. `pick` returns the lanes to show. */
   constructor(canvas, { lanes, phases, look, pick = (all) => all, isInteractive = true }) {
     super();
-    Object.assign(this, { canvas, lanes, pick });
+    this.canvas = canvas;
+    this.lanes = lanes;
+    this.pick = pick;
     this.painter = new Painter(canvas, phases, look);
-    this.window = null; // null: follow everything
-    this.selection = null;
-    this.isLive = false;
-    this.frame = 0;
     this.canvas.timeline = this;
     new ResizeObserver(() => this.draw()).observe(canvas);
     onTheme(() => this.draw());
@@ -175,6 +187,8 @@ export class Timeline extends EventTarget {
 
 /** The strip above a timeline: everything, with the window on it; drag moves the window, a drag on an edge changes it. */
 export class Strip {
+  frame = 0; // asked for
+
   constructor(canvas, timeline, phases, look) {
     this.canvas = canvas;
     this.timeline = timeline;

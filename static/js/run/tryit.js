@@ -2,7 +2,8 @@
 
 import { get, send } from "../api.js";
 import * as numbers from "../charts/numbers.js";
-import { el, fill, gettext, write } from "../format.js";
+import { find } from "../dom.js";
+import { el, fill, gettext, messageOf, write } from "../format.js";
 
 const POLL_MS = 1000;
 
@@ -10,7 +11,7 @@ export class TryIt {
   constructor({ page }) {
     this.page = page;
     this.model = null;
-    this.forms = [...document.querySelectorAll("[data-tryit]")];
+    this.forms = [...document.querySelectorAll("form[data-tryit]")];
     for (const form of this.forms) form.addEventListener("submit", (event) => this.#ask(event));
   }
 
@@ -21,7 +22,7 @@ export class TryIt {
       form.hidden = !model || !this.page.canEdit;
       if (model) write(part(form, "model"), model.name);
     }
-    document.querySelector("[data-tryit-card]").hidden = !model || !this.page.canEdit;
+    find("[data-tryit-card]").hidden = !model || !this.page.canEdit;
     document.body.classList.toggle("has-model", Boolean(model) && this.page.canEdit);
     if (model && !this.isLoaded) {
       this.isLoaded = true;
@@ -35,7 +36,7 @@ export class TryIt {
     const prompt = form.elements.prompt.value.trim();
     if (!prompt || form.dataset.busy) return;
     form.dataset.busy = "1";
-    form.querySelector("button").disabled = true;
+    find("button", form).disabled = true;
     write(part(form, "state"), gettext("Asking…"));
     write(part(form, "answer"), "");
     part(form, "answer").classList.remove("bad");
@@ -45,10 +46,10 @@ export class TryIt {
       this.#history();
     } catch (error) {
       write(part(form, "state"), "");
-      this.#problem(form, error.message);
+      this.#problem(form, messageOf(error));
     } finally {
       delete form.dataset.busy;
-      form.querySelector("button").disabled = false;
+      find("button", form).disabled = false;
     }
   }
 
@@ -79,7 +80,7 @@ export class TryIt {
   }
 
   async #history() {
-    const place = document.querySelector("[data-answers]");
+    const place = find("[data-answers]");
     try {
       const found = await get(`${this.page.api}/answers`);
       const answers = found.answers ?? found;
@@ -109,5 +110,5 @@ export class TryIt {
 const part = (form, name) => form.querySelector(`[data-part="${name}"]`);
 
 function took({ created_at: from, ended_at: to }) {
-  return from && to ? numbers.duration((new Date(to) - new Date(from)) / 1000) : "—";
+  return from && to ? numbers.duration((Date.parse(to) - Date.parse(from)) / 1000) : "—";
 }

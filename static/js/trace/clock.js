@@ -1,5 +1,7 @@
 /** Moments of a trace: Unix ns travel as decimal strings and are kept as ns after the trace's first moment, exact in a double. */
 
+/** @typedef {{ from: number, to: number }} Stretch of time, in ns after the origin */
+
 /** @type {[string, number][]} */
 const SCALES = [
   ["ns", 1],

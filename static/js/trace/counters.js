@@ -4,6 +4,7 @@ import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { get } from "../api.js";
 import { color, faded, onTheme } from "../charts/colors.js";
 import * as numbers from "../charts/numbers.js";
+import { find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
 
 const USUAL = 6; // shown until people choose
@@ -16,8 +17,11 @@ const POINTS = 2000;
 export class Counters extends EventTarget {
   constructor({ page, view, clock, query }) {
     super();
-    Object.assign(this, { page, view, clock, query });
-    this.held = document.querySelector("[data-counters]");
+    this.page = page;
+    this.view = view;
+    this.clock = clock;
+    this.query = query;
+    this.held = find("[data-counters]");
     this.known = new Map(); // "layer.series" -> { key, layer, series, title }, in the order in which they came
     this.strips = [];
     const chosen = query.get("counters");
@@ -163,7 +167,7 @@ export class Counters extends EventTarget {
             width: 1,
             fill: faded(line, 0.18),
             points: { show: false },
-            paths: uPlot.paths.stepped({ align: 1 }),
+            paths: uPlot.paths.stepped?.({ align: 1 }),
           },
         ],
       },

@@ -1,26 +1,27 @@
 /** One event in detail: when, where, its arguments, and what it is linked with. */
 
 import { get } from "../api.js";
-import { bytes, el, fill, gettext, write } from "../format.js";
+import { around, field, find } from "../dom.js";
+import { bytes, el, fill, gettext, messageOf, write } from "../format.js";
 import { axisText, span } from "./clock.js";
 import { runLinks } from "./moment.js";
 import { CATEGORIES, categoryWord } from "./palette.js";
 
-const find = (selector) => document.querySelector(selector);
-
 export class Details {
   constructor({ page, view, clock }) {
-    Object.assign(this, { page, view, clock });
+    this.page = page;
+    this.view = view;
+    this.clock = clock;
     view.addEventListener("chosen", () => this.#show());
     find('[data-action="details-close"]').addEventListener("click", () => view.choose(null));
-    find("[data-details-body]").addEventListener("click", (event) => this.#jump(event.target.closest("[data-event]")));
+    find("[data-details-body]").addEventListener("click", (event) => this.#jump(around(event, "[data-event]")));
   }
 
   async #show() {
     const event = this.view.chosen;
     const card = find("[data-details]");
     card.hidden = !event;
-    find('[data-zoom="selection"]').disabled = !event && !this.view.selection;
+    find('button[data-zoom="selection"]').disabled = !event && !this.view.selection;
     if (!event) return;
     const turn = (this.turn ?? 0) + 1;
     this.turn = turn;
@@ -30,7 +31,7 @@ export class Details {
       const answer = await get(`${this.page.api}/layers/${event.layer}/events/${event.id}`);
       if (turn === this.turn) this.#write(event, answer);
     } catch (error) {
-      if (turn === this.turn) find("[data-details-body]").append(el("p", { class: "field-error" }, error.message));
+      if (turn === this.turn) find("[data-details-body]").append(el("p", { class: "field-error" }, messageOf(error)));
     }
   }
 
@@ -39,7 +40,7 @@ export class Details {
       ? (this.view.painter.palette.phases.get(event.about.phase)?.label ?? event.about.phase)
       : null;
     const name = answer?.name ?? (event.about ? event.about.name || phase : event.name);
-    const title = find('[data-field="details-title"]');
+    const title = field("details-title");
     write(title, name);
     title.title = name;
     const category = answer?.category ?? CATEGORIES[event.category] ?? "other";
@@ -79,12 +80,9 @@ export class Details {
     );
     const elsewhere = runLinks(this, event.begin, Math.max(event.end, event.begin + 1));
     find("[data-details-body]").replaceChildren(
-      ...[
-        table,
-        elsewhere.length && el("div", { class: "trace-links" }, ...elsewhere),
-        linked.length && el("h3", {}, gettext("Linked with")),
-        linked.length && el("ul", { class: "trace-linked" }, ...linked),
-      ].filter(Boolean),
+      table,
+      ...(elsewhere.length ? [el("div", { class: "trace-links" }, ...elsewhere)] : []),
+      ...(linked.length ? [el("h3", {}, gettext("Linked with")), el("ul", { class: "trace-linked" }, ...linked)] : []),
     );
   }
 

@@ -1,7 +1,8 @@
 /** The layers of a trace: their states as they come by websocket, without a reload; each one is shown as soon as it is ready. */
 
 import { get, send } from "../api.js";
-import { el, fill, gettext, grouped, icon, laneName, renew } from "../format.js";
+import { around, find } from "../dom.js";
+import { el, fill, gettext, grouped, icon, laneName, messageOf, renew } from "../format.js";
 import { openFeed } from "../socket.js";
 import { toast } from "../toast.js";
 
@@ -22,8 +23,8 @@ export class Layers extends EventTarget {
     this.trace = page.trace;
     this.details = new Map(); // layer id -> what GET .../layers/<id> gave
     this.reading = new Set();
-    this.held = document.querySelector("[data-layers]");
-    this.held.addEventListener("click", (event) => this.#again(event.target.closest("[data-again]")));
+    this.held = find("[data-layers]");
+    this.held.addEventListener("click", (event) => this.#again(around(event, "button[data-again]")));
   }
 
   of(id) {
@@ -129,7 +130,7 @@ export class Layers extends EventTarget {
     try {
       await send("POST", `${this.page.api}/layers/${button.dataset.again}/import`);
     } catch (error) {
-      toast(error.message, { isError: true });
+      toast(messageOf(error), { isError: true });
       button.disabled = false;
     }
   }

@@ -1,5 +1,17 @@
 /** Which lanes are where: groups (the run's phases, then each process of each file), lanes in them, rows by depth. Only what is in sight is drawn. */
 
+/** @import { Row } from "./rows.js" */
+/** @import { Tiles } from "./tiles.js" */
+/** @typedef {{ key: string, title: string, kind: string, depths: number }} AnyLane */
+/** @typedef {AnyLane & { rows: (Row | undefined)[], tiles?: undefined, events?: undefined, layer?: undefined }} PhaseLane all events, by depth */
+/** @typedef {AnyLane & { rows?: undefined, id: number, events: number, layer: number, tiles: Tiles, block: number }} FileLane */
+/** @typedef {PhaseLane | FileLane} Lane */
+/** @typedef {{ key: string, title: string, note: string, layer?: number, lanes: Lane[] }} Group */
+/**
+ * @typedef {{ type: "group", group: Group, lane?: undefined, y: number, height: number, isFolded: boolean }} Head
+ * @typedef {{ type: "lane", group: Group, lane: Lane, y: number, height: number, rows: number, rowHeight: number, isFolded: boolean }} Body
+ */
+
 const HEAD = 22;
 const ROW = { phase: 18, event: 14 };
 const GAP = 4;
@@ -7,16 +19,21 @@ const USUAL_DEPTHS = 8; // of a lane; one that is deeper shows all of them on re
 
 export class Layout {
   constructor() {
+    /** @type {Group[]} */
     this.groups = [];
+    /** @type {Set<string>} */
     this.folded = new Set(); // keys of groups and lanes that show one line only
+    /** @type {Set<string>} */
     this.hidden = new Set(); // keys of lanes
+    /** @type {Set<string>} */
     this.deep = new Set(); // keys of lanes with all their rows
+    /** @type {(Head | Body)[]} */
     this.items = [];
     this.height = 0;
   }
 
-  /** Take groups of { key, title, note, lanes: [{ key, title, depths, kind, ... }] } and place them. */
-  setGroups(groups) {
+  /** Take these groups and place them. */
+  setGroups(/** @type {Group[]} */ groups) {
     this.groups = groups;
     this.place();
   }
@@ -43,12 +60,17 @@ export class Layout {
   }
 
   /** Return how many rows of a lane are shown. */
-  rows(lane) {
+  rows(/** @type {Lane} */ lane) {
     if (this.folded.has(lane.key)) return 1;
     return this.deep.has(lane.key) ? lane.depths : Math.min(lane.depths, USUAL_DEPTHS);
   }
 
-  /** Return the items between two heights. */
+  /**
+   * Return the items between two heights.
+   *
+   * @param {number} top
+   * @param {number} bottom
+   */
   between(top, bottom) {
     let low = 0;
     let high = this.items.length;
@@ -63,9 +85,10 @@ export class Layout {
   }
 
   /** Fold or unfold a group or a lane; a lane that is deeper than usual opens fully before it folds. */
-  toggle(item) {
-    const { key, depths } = item.lane ?? item.group;
-    if (item.lane && depths > USUAL_DEPTHS && !this.folded.has(key) && !this.deep.has(key)) this.deep.add(key);
+  toggle(/** @type {Head | Body} */ item) {
+    const { key } = item.lane ?? item.group;
+    if (item.lane && item.lane.depths > USUAL_DEPTHS && !this.folded.has(key) && !this.deep.has(key))
+      this.deep.add(key);
     else if (this.folded.has(key)) this.folded.delete(key);
     else {
       this.deep.delete(key);
@@ -80,7 +103,12 @@ export class Layout {
     this.place();
   }
 
-  /** Return the item of a lane, unfolded so far that `depth` is in sight, or null. */
+  /**
+   * Return the item of a lane, unfolded so far that `depth` is in sight, or null.
+   *
+   * @param {string} key
+   * @returns {Body | null}
+   */
   reveal(key, depth = 0) {
     const group = this.groups.find(({ lanes }) => lanes.some((lane) => lane.key === key));
     if (!group) return null;
@@ -89,6 +117,7 @@ export class Layout {
     if (depth > 0) this.folded.delete(key);
     if (depth >= USUAL_DEPTHS) this.deep.add(key);
     this.place();
-    return this.items.find((item) => item.lane?.key === key) ?? null;
+    const found = this.items.find((item) => item.lane?.key === key);
+    return found?.type === "lane" ? found : null;
   }
 }

@@ -3,7 +3,7 @@
  * same, whatever their number; words, axis and frames are drawn on top.
  */
 
-import { color, hatch, onTheme } from "../charts/colors.js";
+import { brushOf, color, hatch, onTheme } from "../charts/colors.js";
 import { axisText, niceStep } from "./clock.js";
 import { COLUMNS } from "./tile.js";
 import { Tiles } from "./tiles.js";
@@ -15,7 +15,27 @@ const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 const LEAST_LABEL = 30;
 const MOST_LABELS = 500;
 
-/** Write the events of a row into a line of pixels; call `label(i, left, right)` for those with room for a word. */
+/** @import { Stretch } from "./clock.js" */
+/** @import { Body, Head, Layout } from "./layout.js" */
+/** @import { Palette } from "./palette.js" */
+/** @import { Row } from "./rows.js" */
+/** @import { Tile } from "./tile.js" */
+/** @typedef {{ from: number, scale: number, left: number, right: number }} Scale from when, pixels per ns, from which pixel to which */
+/** @typedef {{ item: Head | Body, laneKey?: undefined, row?: undefined, column?: undefined }} HeadHit a head, or a lane's name */
+/** @typedef {{ item: Body, laneKey: string, depth: number, time: number }} Place where in a lane */
+/** @typedef {Place & { row?: undefined, column?: ReturnType<Tile["column"]> }} LaneHit no event, or a column of a view from afar */
+/** @typedef {Place & { row: Row, i: number, column?: undefined }} EventHit the event number `i` of a row */
+/** @typedef {HeadHit | LaneHit | EventHit} Hit what is at a point */
+
+/**
+ * Write the events of a row into a line of pixels; call `label(i, left, right)` for those with room for a word.
+ *
+ * @param {Uint32Array} line
+ * @param {Row} row
+ * @param {Palette} palette
+ * @param {Scale} scale
+ * @param {((i: number, left: number, right: number) => void) | null} [label]
+ */
 export function paintRow(line, row, palette, { from, scale, left, right }, label = null) {
   const colors = palette.pixels(row.table);
   const last = from + right / scale;
@@ -34,7 +54,15 @@ export function paintRow(line, row, palette, { from, scale, left, right }, label
   }
 }
 
-/** Write columns of a tile into a line of pixels. */
+/**
+ * Write columns of a tile into a line of pixels.
+ *
+ * @param {Uint32Array} line
+ * @param {Tile} tile
+ * @param {number} row
+ * @param {Palette} palette
+ * @param {Scale} scale
+ */
 export function paintColumns(line, tile, row, palette, { from, scale, left, right }) {
   const pixels = tile.pixels(palette);
   const each = tile.width / COLUMNS;
@@ -50,11 +78,28 @@ export function paintColumns(line, tile, row, palette, { from, scale, left, righ
 }
 
 export class Painter {
+  width = 0; // of the canvas, in CSS pixels, like
+  height = 0;
+  label = 168; // for the names of lanes
+  ratio = 1;
+  /** @type {CanvasPattern | null} */
+  waiting = null;
+  /** @type {((tile: Tile) => void) | null} */
+  onUse = null;
+
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {Palette} palette
+   */
   constructor(canvas, palette) {
-    Object.assign(this, { canvas, palette });
-    this.context = canvas.getContext("2d", { alpha: false });
+    this.canvas = canvas;
+    this.palette = palette;
+    this.context = brushOf(canvas, { alpha: false });
     this.sheet = document.createElement("canvas");
-    this.brush = this.sheet.getContext("2d");
+    this.brush = brushOf(this.sheet);
+    this.image = this.brush.createImageData(1, 1);
+    this.pixels = new Uint32Array(this.image.data.buffer);
+    /** @type {Map<string, number>} */
     this.widths = new Map();
     onTheme(() => {
       this.waiting = null;
@@ -65,7 +110,10 @@ export class Painter {
     const ratio = window.devicePixelRatio || 1;
     const { clientWidth, clientHeight } = this.canvas;
     if (this.width === clientWidth && this.height === clientHeight && this.ratio === ratio) return;
-    Object.assign(this, { width: clientWidth, height: clientHeight, ratio, waiting: null });
+    this.width = clientWidth;
+    this.height = clientHeight;
+    this.ratio = ratio;
+    this.waiting = null;
     this.label = clientWidth < 600 ? 92 : 168;
     this.canvas.width = Math.round(clientWidth * ratio);
     this.canvas.height = Math.round(clientHeight * ratio);
@@ -75,16 +123,28 @@ export class Painter {
     this.pixels = new Uint32Array(this.image.data.buffer);
   }
 
+  /**
+   * Return the pixel of a moment.
+   *
+   * @param {number} time
+   * @param {Stretch} view
+   */
   x(time, { from, to }) {
     return this.label + ((time - from) / (to - from)) * (this.width - this.label);
   }
 
+  /**
+   * Return the moment at a pixel.
+   *
+   * @param {number} x
+   * @param {Stretch} view
+   */
   time(x, { from, to }) {
     return from + ((x - this.label) / (this.width - this.label)) * (to - from);
   }
 
   /** Paint what is in sight and return the tiles that are missing. */
-  paint({ layout, view, top, selection, chosen, hover, steps, isByStep, zero, hits }) {
+  paint({ layout, view, top, selection, chosen, hover, steps, isByStep, zero }) {
     const { context, width, height, ratio } = this;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = color("--surface");
@@ -97,7 +157,6 @@ export class Painter {
     context.drawImage(this.sheet, this.label, AXIS, width - this.label, height - AXIS);
     this.#lines(view, steps, isByStep, zero);
     this.#words(labels);
-    for (const each of hits ?? []) this.#outline(each, items, view, top, "--accent-text", 1);
     if (hover) this.#outline(hover, items, view, top, "--text", 1);
     if (chosen) this.#outline(chosen, items, view, top, "--text", 2);
     if (selection) this.#frame(selection, view);
@@ -356,7 +415,14 @@ export class Painter {
     context.strokeRect(left + 0.5, AXIS - 2.5, right - left - 1, height - AXIS + 2);
   }
 
-  /** Return { item, laneKey, depth, row, i, column } of what is at a point, or null beside the lanes. */
+  /**
+   * Return what is at a point, or null beside the lanes.
+   *
+   * @param {number} x
+   * @param {number} y
+   * @param {{ layout: Layout, view: Stretch, top: number }} shown
+   * @returns {Hit | null}
+   */
   hit(x, y, { layout, view, top }) {
     if (y < AXIS) return null;
     const [item] = layout.between(y - AXIS + top, y - AXIS + top + 0.01);
@@ -369,8 +435,9 @@ export class Painter {
     const slack = (2 * (view.to - view.from)) / (this.width - this.label);
     const found = { item, laneKey: lane.key, depth, time };
     if (lane.rows) {
-      const i = lane.rows[depth]?.at(time, slack) ?? -1;
-      return i < 0 ? found : { ...found, row: lane.rows[depth], i };
+      const row = lane.rows[depth];
+      const i = row?.at(time, slack) ?? -1;
+      return row && i >= 0 ? { ...found, row, i } : found;
     }
     const level = Tiles.level((view.to - view.from) / this.sheet.width);
     for (const { tile } of lane.tiles.cover(lane.block, time - slack, time + slack, level, null)) {

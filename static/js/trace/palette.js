@@ -82,9 +82,13 @@ export class Palette {
     return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
   }
 
-  /** Return the pixels of a table of names ({ names, cats }), kept with it until the theme changes. */
+  /**
+   * Return the pixels of a table of names, kept with it until the theme changes.
+   *
+   * @param {{ names: string[], cats: number[], version?: number, pixels?: Uint32Array }} table
+   */
   pixels(table) {
-    if (table.version !== this.version) {
+    if (table.version !== this.version || !table.pixels) {
       table.version = this.version;
       table.pixels = Uint32Array.from(table.names, (name, i) => this.pixel(table.cats[i], name));
     }

@@ -1,20 +1,22 @@
 /** Search: names that hold the words, by time; then from hit to hit. */
 
 import { get } from "../api.js";
-import { el, fill, gettext, grouped, write } from "../format.js";
+import { around, field, find } from "../dom.js";
+import { el, fill, gettext, grouped, messageOf, write } from "../format.js";
 import { onKeys } from "../keys.js";
 import { span } from "./clock.js";
 import { goTo } from "./details.js";
 import { categoryWord } from "./palette.js";
 
 const SOON_MS = 200;
-const find = (selector) => document.querySelector(selector);
-const field = (name) => find(`[data-field="${name}"]`);
 
 export class Search {
   constructor({ page, view, clock, query }) {
-    Object.assign(this, { page, view, clock, query });
-    this.input = find("[data-search]");
+    this.page = page;
+    this.view = view;
+    this.clock = clock;
+    this.query = query;
+    this.input = find("input[data-search]");
     this.list = find("[data-found]");
     this.input.value = query.get("q") ?? "";
     this.input.addEventListener("input", () => this.#typed());
@@ -22,12 +24,12 @@ export class Search {
       if (this.input.value) this.#typed();
     });
     this.input.addEventListener("keydown", (event) => this.#key(event));
-    this.list.addEventListener("click", (event) => this.#pick(event.target.closest("[data-index]")));
+    this.list.addEventListener("click", (event) => this.#pick(around(event, "[data-index]")));
     document.addEventListener("pointerdown", (event) => {
-      if (!event.target.closest(".trace-search")) this.list.hidden = true;
+      if (!around(event, ".trace-search")) this.list.hidden = true;
     });
-    find("[data-names]").addEventListener("click", (event) => this.#name(event.target.closest("[data-name]")));
-    for (const button of document.querySelectorAll("[data-hit]"))
+    find("[data-names]").addEventListener("click", (event) => this.#name(around(event, "[data-name]")));
+    for (const button of document.querySelectorAll("button[data-hit]"))
       button.addEventListener("click", () => this.jump(button.dataset.hit === "back"));
     onKeys({
       n: () => (this.input.value ? this.jump(false) : false),
@@ -37,7 +39,7 @@ export class Search {
   }
 
   #buttons() {
-    for (const button of document.querySelectorAll("[data-hit]")) button.disabled = !this.input.value.trim();
+    for (const button of document.querySelectorAll("button[data-hit]")) button.disabled = !this.input.value.trim();
   }
 
   #typed() {
@@ -88,7 +90,7 @@ export class Search {
           : [el("p", { class: "menu-head" }, gettext("No name holds this. Try another part of it."))]),
       );
     } catch (error) {
-      if (turn === this.turn) write(field("hits"), error.message);
+      if (turn === this.turn) write(field("hits"), messageOf(error));
     }
   }
 
@@ -137,7 +139,7 @@ export class Search {
       }
       goTo(this.view, this.clock, { ...hit, id: hit.event, category: "other" });
     } catch (error) {
-      write(field("hits"), error.message);
+      write(field("hits"), messageOf(error));
     }
   }
 }

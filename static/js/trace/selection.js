@@ -1,19 +1,21 @@
 /** What happened in the selection, or else on the screen: wall time, how busy each device was, which names took the time. */
 
 import { get } from "../api.js";
-import { el, fill, gettext, grouped, laneName, write } from "../format.js";
+import { field, find } from "../dom.js";
+import { el, fill, gettext, grouped, laneName, messageOf, write } from "../format.js";
 import { momentText, span } from "./clock.js";
 import { facts, windowOf } from "./facts.js";
 import { runLinks } from "./moment.js";
 import { categoryWord } from "./palette.js";
 
 const SOON_MS = 250;
-const find = (selector) => document.querySelector(selector);
-const field = (name) => find(`[data-field="${name}"]`);
 
 export class Selection {
   constructor({ page, view, clock, layers }) {
-    Object.assign(this, { page, view, clock, layers });
+    this.page = page;
+    this.view = view;
+    this.clock = clock;
+    this.layers = layers;
     view.addEventListener("window", () => {
       if (!view.selection) this.soon();
     });
@@ -26,7 +28,7 @@ export class Selection {
     const { view } = this;
     const has = Boolean(view.selection);
     find('[data-action="selection-close"]').hidden = !has;
-    find('[data-zoom="selection"]').disabled = !has && !view.chosen;
+    find('button[data-zoom="selection"]').disabled = !has && !view.chosen;
     write(field("selection-title"), has ? gettext("Selection") : gettext("On the screen"));
     const { from, to } = windowOf(this.view);
     const width = to - from;
@@ -56,7 +58,7 @@ export class Selection {
       );
       if (turn === this.turn) this.#show({ from, to }, answer);
     } catch (error) {
-      if (turn === this.turn) write(field("names-note"), error.message);
+      if (turn === this.turn) write(field("names-note"), messageOf(error));
     }
   }
 

@@ -1,20 +1,40 @@
 /** Everything at a glance above the timeline, with the window on it: drag moves the window or draws a new one. */
 
-import { color, hatch, onTheme } from "../charts/colors.js";
+import { brushOf, color, hatch, onTheme } from "../charts/colors.js";
 import { axisText, niceStep } from "./clock.js";
 import { paintColumns, paintRow } from "./painter.js";
 import { Tiles } from "./tiles.js";
+
+/** @import { Lane } from "./layout.js" */
+/** @import { Palette } from "./palette.js" */
+/** @import { Loader } from "./tiles.js" */
+/** @import { View } from "./view.js" */
 
 const ROW = { few: 13, many: 9 };
 const MOST = 6;
 const AXIS = 16;
 
 export class Strip {
+  row = ROW.few; // pixels high
+  loads = 0; // how often tiles have arrived
+  signature = ""; // of what is painted
+  /** @type {CanvasPattern | null} */
+  waiting = null;
+
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {View} view
+   * @param {Palette} palette
+   * @param {Loader} loader
+   */
   constructor(canvas, view, palette, loader) {
-    Object.assign(this, { canvas, view, palette, loader });
-    this.context = canvas.getContext("2d", { alpha: false });
+    this.canvas = canvas;
+    this.view = view;
+    this.palette = palette;
+    this.loader = loader;
+    this.context = brushOf(canvas, { alpha: false });
     this.sheet = document.createElement("canvas");
-    this.brush = this.sheet.getContext("2d");
+    this.brush = brushOf(this.sheet);
     onTheme(() => {
       this.waiting = null;
     });
@@ -22,14 +42,17 @@ export class Strip {
     canvas.addEventListener("pointerdown", (event) => this.#grab(event));
   }
 
-  /** Return the lanes that stand for all: the phases, or else the fullest lane of each file. */
+  /**
+   * Return the lanes that stand for all: the phases, or else the fullest lane of each file.
+   *
+   * @returns {Lane[]}
+   */
   get lanes() {
     const { groups } = this.view.layout;
     const phases = groups.find(({ key }) => key === "phases");
     if (phases) return phases.lanes.slice(0, MOST);
     return groups
-      .map(({ lanes }) => lanes.reduce((best, lane) => (!best || lane.events > best.events ? lane : best), null))
-      .filter(Boolean)
+      .map(({ lanes }) => lanes.reduce((best, lane) => ((lane.events ?? 0) > (best.events ?? 0) ? lane : best)))
       .slice(0, MOST);
   }
 
@@ -66,7 +89,7 @@ export class Strip {
 
   /** Tiles have arrived: paint anew with the next frame. */
   loaded() {
-    this.loads = (this.loads ?? 0) + 1;
+    this.loads += 1;
   }
 
   #sheet(lanes, wide, high, ratio, missing) {
@@ -108,11 +131,12 @@ export class Strip {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = color("--surface");
     context.fillRect(0, 0, width, height);
-    this.waiting ??= hatch(context);
+    const waiting = this.waiting ?? hatch(context);
+    this.waiting = waiting;
     context.font = '11px Inter, "Inter", system-ui, sans-serif';
     context.textBaseline = "middle";
     for (let i = 0; i < lanes.length; i += 1) {
-      context.fillStyle = this.waiting;
+      context.fillStyle = waiting;
       context.fillRect(label, i * (this.row + 1), width - label, this.row);
     }
     context.fillStyle = color("--text-2");
@@ -120,7 +144,7 @@ export class Strip {
     if (lanes.length < 3)
       for (const [i, title] of titles.entries())
         context.fillText(title, 0, i * (this.row + 1) + this.row / 2 + 0.5, label - 10);
-    else context.fillText(this.canvas.dataset.all, 0, (lanes.length * (this.row + 1)) / 2, label - 10);
+    else context.fillText(this.canvas.dataset.all ?? "", 0, (lanes.length * (this.row + 1)) / 2, label - 10);
     context.drawImage(this.sheet, label, 0, width - label, height);
     this.#axis(lanes.length * (this.row + 1), { width, label });
     const { from, to } = view.extent;

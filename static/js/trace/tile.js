@@ -83,7 +83,7 @@ export class Tile {
 
   /** Return the columns of all rows as pixels: colour of the longest event, the more see-through the less busy. */
   pixels(palette) {
-    if (this.painted !== palette.version) {
+    if (this.painted !== palette.version || !this.image) {
       this.painted = palette.version;
       const colors = palette.pixels(this.table);
       this.image = new Uint32Array(this.name.length);

@@ -3,22 +3,62 @@
 import { onTheme } from "../charts/colors.js";
 import { AXIS, Painter } from "./painter.js";
 
+/** @import { Stretch } from "./clock.js" */
+/** @import { Layout } from "./layout.js" */
+/** @import { EventHit } from "./painter.js" */
+/** @import { Palette } from "./palette.js" */
+/** @import { Loader } from "./tiles.js" */
+/**
+ * @typedef {object} TraceEvent an event of the timeline
+ * @property {string} laneKey
+ * @property {number} depth
+ * @property {number} begin
+ * @property {number} end
+ * @property {number | null} layer
+ * @property {number} id in its layer; below 0 where it has none
+ * @property {string} name
+ * @property {number} category
+ * @property {{ phase: string, step: number, name: string } | null} about of a phase
+ * @property {string} lane
+ * @property {string} group
+ */
+
 const NARROWEST = 100; // ns
 const REST_MS = 60; // without a move, before what is missing is fetched
 
 export class View extends EventTarget {
+  frame = 0; // asked for
+  resting = 0;
+  /** @type {Stretch | null} */
+  window = null; // null: everything
+  extent = { from: 0, to: 1e9 };
+  /** @type {Stretch | null} */
+  selection = null;
+  /** @type {TraceEvent | null} */
+  chosen = null;
+  /** @type {TraceEvent | null} */
+  hover = null;
+  /** @type {{ number: number, begin: number, end: number }[]} */
+  steps = [];
+
+  /**
+   * @param {object} parts
+   * @param {HTMLCanvasElement} parts.canvas
+   * @param {HTMLElement} parts.scroll
+   * @param {HTMLElement} parts.space
+   * @param {Palette} parts.palette
+   * @param {Layout} parts.layout
+   * @param {Loader} parts.loader
+   */
   constructor({ canvas, scroll, space, palette, layout, loader }) {
     super();
-    Object.assign(this, { canvas, scroll, space, layout, loader });
+    this.canvas = canvas;
+    this.scroll = scroll;
+    this.space = space;
+    this.layout = layout;
+    this.loader = loader;
     this.painter = new Painter(canvas, palette);
     this.painter.onUse = (tile) => loader.touch(tile);
-    this.window = null; // null: everything
-    this.extent = { from: 0, to: 1e9 };
-    this.selection = null;
-    this.chosen = null;
-    this.hover = null;
-    this.hits = [];
-    this.steps = [];
     this.isByStep = false;
     this.zero = 0;
     this.movedAt = 0;
@@ -54,8 +94,8 @@ export class View extends EventTarget {
     this.space.style.height = `${this.layout.height + AXIS}px`;
     this.canvas.style.height = `${height}px`;
     this.painter.resize();
-    const { layout, view, top, selection, chosen, hover, steps, isByStep, zero, hits } = this;
-    const missing = this.painter.paint({ layout, view, top, selection, chosen, hover, steps, isByStep, zero, hits });
+    const { layout, view, top, selection, chosen, hover, steps, isByStep, zero } = this;
+    const missing = this.painter.paint({ layout, view, top, selection, chosen, hover, steps, isByStep, zero });
     this.frames += 1;
     this.#fetch(missing);
     this.dispatchEvent(new Event("drawn"));
@@ -269,7 +309,12 @@ export class View extends EventTarget {
   }
 }
 
-/** Return the event of a hit. */
+/**
+ * Return the event of a hit.
+ *
+ * @param {EventHit} hit
+ * @returns {TraceEvent}
+ */
 function eventOf({ laneKey, depth, row, i, item }) {
   return {
     laneKey,

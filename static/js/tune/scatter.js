@@ -11,7 +11,13 @@ const FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
 export class Scatter {
   constructor(place, caption) {
-    Object.assign(this, { place, caption, axis: "", value: "best", points: null, uplot: null, drawn: "" });
+    this.place = place;
+    this.caption = caption;
+    this.axis = "";
+    this.value = "best";
+    this.points = null;
+    this.uplot = null;
+    this.drawn = "";
     new ResizeObserver(() => {
       if (this.uplot && place.clientWidth) this.uplot.setSize({ width: place.clientWidth, height: HEIGHT });
     }).observe(place);
@@ -46,6 +52,7 @@ export class Scatter {
     this.uplot = new uPlot(this.#options(dots, axis), [dots.map((dot) => dot.x), dots.map((dot) => dot.y)], this.place);
   }
 
+  /** @returns {uPlot.Options} */
   #options(dots, axis) {
     const xs = dots.map((dot) => dot.x);
     const [low, high] = [Math.min(...xs), Math.max(...xs)];
