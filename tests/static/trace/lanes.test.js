@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Clock } from "../../../static/js/trace/clock.js";
+import { layerGroups, phaseGroup } from "../../../static/js/trace/lanes.js";
+
+const clock = new Clock("1700000000000000000");
+const at = (ns) => String(1700000000000000000n + BigInt(ns));
+
+test("phases are lanes by role and rank, with the steps that they make up", () => {
+  const column = (role, rank, start, duration, step) => ({
+    role,
+    rank,
+    start: start.map(at),
+    duration: duration.map(String),
+    depth: start.map(() => 0),
+    phase: start.map((_none, i) => i),
+    name: start.map(() => ""),
+    step,
+  });
+  const { group, steps } = phaseGroup(
+    {
+      phases: ["rollout", "update"],
+      lanes: [column("vllm", 0, [0], [50], [1]), column("policy", 0, [60, 200], [40, 10], [1, 2])],
+    },
+    clock,
+  );
+  assert.deepEqual(
+    group.lanes.map(({ key, title }) => [key, title]),
+    [
+      ["phase-policy-0", "policy 0"],
+      ["phase-vllm-0", "vLLM 0"],
+    ],
+  );
+  const [row] = group.lanes[0].rows;
+  assert.deepEqual([...row.start], [60, 200]);
+  assert.deepEqual([...row.end], [100, 210]);
+  assert.equal(row.text(1), "update");
+  assert.deepEqual(steps, [
+    { number: 1, begin: 0, end: 100 },
+    { number: 2, begin: 200, end: 210 },
+  ]);
+});
+
+test("there is no group without a phase", () => {
+  assert.deepEqual(phaseGroup({ phases: [], lanes: [] }, clock), { group: null, steps: [] });
+});
+
+test("a file's lanes are grouped by process: streams of a device before threads, none without events", () => {
+  const lane = (id, more) => ({
+    id,
+    process: "python",
+    pid: 7,
+    device: -1,
+    stream: -1,
+    depths: 1,
+    events: 5,
+    title: "",
+    thread: "",
+    tid: 0,
+    ...more,
+  });
+  const layer = {
+    id: 3,
+    role: "policy",
+    rank: 1,
+    kind: "torch",
+    file_name: "a.json",
+    made: 1,
+    origin: at(0),
+    lanes: [
+      lane(0, { kind: "thread", thread: "main" }),
+      lane(1, { kind: "stream", device: 0, stream: 7, events: 20 }),
+      lane(2, { kind: "thread", events: 0 }),
+    ],
+  };
+  const [group, ...more] = layerGroups(layer, clock, "/api/traces/t");
+  assert.equal(more.length, 0);
+  assert.equal(group.title, "policy 1");
+  assert.equal(group.note, "torch · 25 events");
+  assert.deepEqual(
+    group.lanes.map(({ key, title, events }) => [key, title, events]),
+    [
+      ["3.1", "GPU 0, stream 7", 20],
+      ["3.0", "main", 5],
+    ],
+  );
+});
