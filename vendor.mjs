@@ -6,7 +6,6 @@ import { dirname, join } from "node:path";
 
 const FILES = {
   "@tabler/core/dist/css/tabler.min.css": "tabler/tabler.min.css",
-  "@tabler/core/dist/js/tabler.min.js": "tabler/tabler.min.js",
   "htmx.org/dist/htmx.min.js": "htmx/htmx.min.js",
   "uplot/dist/uPlot.esm.js": "uplot/uPlot.esm.js",
   "uplot/dist/uPlot.min.css": "uplot/uPlot.min.css",
@@ -19,7 +18,6 @@ const FILES = {
   "htmx.org/LICENSE": "LICENSES/htmx.txt",
   "uplot/LICENSE": "LICENSES/uplot.txt",
   "@tabler/icons/LICENSE": "LICENSES/tabler-icons.txt",
-  "@popperjs/core/LICENSE.md": "LICENSES/popper.txt",
   "@fontsource-variable/inter/LICENSE": "LICENSES/inter.txt",
   "@fontsource-variable/jetbrains-mono/LICENSE": "LICENSES/jetbrains-mono.txt",
 };

@@ -50,4 +50,4 @@ export function copyOf(selector) {
 export const controls = (form) => /** @type {any} */ (form.elements);
 
 /** Return the JSON that the page carries in the script element `id`. */
-export const carried = (/** @type {string} */ id) => JSON.parse(find(`#${id}`).textContent);
+export const jsonOf = (/** @type {string} */ id) => JSON.parse(find(`#${id}`).textContent);

@@ -1,6 +1,6 @@
 // The New run page: the form, what the server says of it while it is filled, and the launch.
 
-import { around, carried, controls, find } from "./dom.js";
+import { around, controls, find, jsonOf } from "./dom.js";
 import { fill, gettext, icon, ngettext } from "./format.js";
 import { bodyOf, post, Question, Unanswered } from "./new_run/ask.js";
 import { Combination } from "./new_run/combination.js";
@@ -17,7 +17,7 @@ import { wireUpload } from "./new_run/upload.js";
 import { toast } from "./toast.js";
 
 const form = find("form#new-run");
-const facts = carried("new-run-facts");
+const facts = jsonOf("new-run-facts");
 const draft = new Draft();
 const fields = controls(form);
 const place = (/** @type {string} */ name) => find(`[data-${name}]`, form);

@@ -3,7 +3,7 @@
  * answers a PING with a PONG; nothing leaves the console.
  */
 
-import { carried, field, find } from "./dom.js";
+import { field, find, jsonOf } from "./dom.js";
 import { bytes, fill, gettext, messageOf } from "./format.js";
 
 const PING_MS = 50;
@@ -11,7 +11,7 @@ const UNFOLD_MS = 30000;
 const MOST_GROUPS = 12;
 const PATIENCE_MS = 60000; // its bundles are 16 MB; a slow line takes a while
 
-const page = carried("perfetto-page");
+const page = jsonOf("perfetto-page");
 
 function say(text) {
   field("perfetto-state").textContent = text;

@@ -1,7 +1,7 @@
 /** The page of one run: one store, one feed, eight tabs. */
 
 import { ChartView } from "./charts/chart.js";
-import { carried, find } from "./dom.js";
+import { find, jsonOf } from "./dom.js";
 import { el, fill, gettext, messageOf, write } from "./format.js";
 import { Query } from "./query.js";
 import { Actions } from "./run/actions.js";
@@ -27,7 +27,7 @@ const DEFAULT_SMOOTHING = 0.6;
 const RETRY_MS = 3000;
 const ENDED = ["finished", "failed", "stopped"];
 
-const page = carried("run-page");
+const page = jsonOf("run-page");
 const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
 const query = new Query();
 const store = new RunStore();

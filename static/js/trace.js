@@ -1,7 +1,7 @@
 /** The page of one trace: a timeline of the run's phases and of every file, with what is chosen and selected beside it. */
 
 import { send } from "./api.js";
-import { around, carried, field, find } from "./dom.js";
+import { around, field, find, jsonOf } from "./dom.js";
 import { el, fill, gettext, grouped, laneName, messageOf, write } from "./format.js";
 import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
@@ -19,7 +19,7 @@ import { Strip } from "./trace/strip.js";
 import { Loader } from "./trace/tiles.js";
 import { View } from "./trace/view.js";
 
-const page = carried("trace-page");
+const page = jsonOf("trace-page");
 const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
 const query = new Query();
 

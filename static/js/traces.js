@@ -1,11 +1,11 @@
 /** The list of traces, and uploads: several files at once as one trace, each sent in pieces, so that a broken connection costs a piece. */
 
 import { send } from "./api.js";
-import { carried, find } from "./dom.js";
+import { find, jsonOf } from "./dom.js";
 import { bytes, csrfHeaders, el, fill, gettext, messageOf } from "./format.js";
 
 const RETRIES = 6;
-const page = carried("traces-page");
+const page = jsonOf("traces-page");
 
 class Upload {
   constructor(files) {

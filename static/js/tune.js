@@ -1,14 +1,14 @@
 // The page of one sweep: its runs and chart follow what happens; stop all; how many run at once.
 
 import { send } from "./api.js";
-import { carried, controls, find } from "./dom.js";
+import { controls, find, jsonOf } from "./dom.js";
 import { fill, gettext, messageOf, ngettext } from "./format.js";
 import { atMostEvery, refreshParts } from "./refresh.js";
 import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 import { Scatter } from "./tune/scatter.js";
 
-const page = carried("tune-page");
+const page = jsonOf("tune-page");
 const scatter = new Scatter(document.querySelector("[data-chart]"), document.querySelector("[data-caption]"));
 
 async function renew() {
@@ -17,7 +17,7 @@ async function renew() {
 }
 
 function draw() {
-  scatter.show(carried("tune-points"));
+  scatter.show(jsonOf("tune-points"));
 }
 
 const refresh = atMostEvery(1500, renew);
