@@ -1,11 +1,13 @@
 // Texts, numbers and small pieces of DOM, written the same way as console/templatetags/pitwall.py writes them.
 // Strings of a module go through gettext/ngettext, so that makemessages finds them.
 
+/** @type {(text: string) => string} */
 export const gettext = globalThis.gettext ?? ((text) => text);
+/** @type {(one: string, many: string, n: number) => string} */
 export const ngettext = globalThis.ngettext ?? ((one, many, n) => (n === 1 ? one : many));
 
 /** Fill %(name)s of a translated text. */
-export function fill(text, values) {
+export function fill(/** @type {string} */ text, /** @type {Record<string, any>} */ values) {
   return text.replace(/%\((\w+)\)s/g, (_, name) => String(values[name] ?? ""));
 }
 
@@ -13,7 +15,7 @@ export function fill(text, values) {
 export const messageOf = (/** @type {unknown} */ error) => (error instanceof Error ? error.message : String(error));
 
 /** Write text only where it changed, so that nothing is laid out again for nothing. */
-export function write(node, text) {
+export function write(/** @type {Node | null} */ node, /** @type {string} */ text) {
   if (node && node.textContent !== text) node.textContent = text;
 }
 
@@ -38,19 +40,25 @@ export function el(tag, attributes = {}, ...children) {
 }
 
 /** Let `node` hold these rows, and leave those that are there already: one that is being pressed stays under the pointer. */
-export function renew(node, rows) {
+export function renew(/** @type {Element} */ node, /** @type {Element[]} */ rows) {
   rows.forEach((row, i) => {
     const old = node.children[i];
     if (!old) node.append(row);
     else if (!old.isEqualNode(row)) old.replaceWith(row);
   });
-  while (node.children.length > rows.length) node.lastElementChild.remove();
+  while (node.children.length > rows.length) node.lastElementChild?.remove();
 }
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Build an SVG element. */
-function svg(tag, attributes = {}, ...children) {
+/**
+ * Build an SVG element.
+ *
+ * @param {string} tag
+ * @param {Record<string, string>} attributes
+ * @param {...Node} children
+ */
+function svg(tag, attributes, ...children) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...children);
@@ -58,11 +66,12 @@ function svg(tag, attributes = {}, ...children) {
 }
 
 /** An icon of the sprite; decoration only, so a word or an aria-label must stand beside it. */
-export function icon(name) {
+export function icon(/** @type {string} */ name) {
   const use = svg("use", { href: `${document.documentElement.dataset.icons}#${name}` });
   return svg("svg", { class: "icon", "aria-hidden": "true" }, use);
 }
 
+/** @type {Record<string, string>} */
 const STATE_ICONS = {
   queued: "clock",
   starting: "circle-half-2",
@@ -76,11 +85,12 @@ const STATE_ICONS = {
 const LIVE = ["starting", "running", "stopping"];
 
 /** The state that is shown: lost contact stands in front of a live state. */
-export function shownState(state, isLostContact = false) {
+export function shownState(/** @type {string} */ state, isLostContact = false) {
   return isLostContact && LIVE.includes(state) ? "lost" : state;
 }
 
-function stateWord(shown) {
+function stateWord(/** @type {string} */ shown) {
+  /** @type {Record<string, string>} */
   const words = {
     queued: gettext("queued"),
     starting: gettext("starting"),
@@ -95,7 +105,7 @@ function stateWord(shown) {
 }
 
 /** The badge of a run's state: icon, word and tint. */
-export function stateBadge(state, isLostContact = false) {
+export function stateBadge(/** @type {string} */ state, isLostContact = false) {
   const shown = shownState(state, isLostContact);
   return el(
     "span",
@@ -106,12 +116,12 @@ export function stateBadge(state, isLostContact = false) {
 }
 
 /** 12,480 */
-export function grouped(value) {
+export function grouped(/** @type {number | null | undefined} */ value) {
   return value === null || value === undefined ? "—" : Math.trunc(value).toLocaleString("en-US");
 }
 
 /** A measured number with four significant digits: 0.9382, 38.9k, 3.00e-4; missing is a dash, minus a true minus. */
-export function figure(value) {
+export function figure(/** @type {number | string | null | undefined} */ value) {
   if (typeof value === "string" && value) return value.replace("-", "−"); // NaN and infinities travel as words
   if (typeof value !== "number") return "—";
   if (Number.isNaN(value)) return "NaN";
@@ -128,7 +138,7 @@ export function figure(value) {
 }
 
 /** 42 s · 12 min · 3 h 05 min · 2 d 4 h */
-function duration(seconds) {
+function duration(/** @type {number | null | undefined} */ seconds) {
   if (seconds === null || seconds === undefined) return "—";
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
@@ -139,9 +149,10 @@ function duration(seconds) {
 }
 
 /** An estimate as the interval it is: [1320, 1500] seconds are 22–25 min. */
-export function interval(estimate) {
+export function interval(/** @type {[low: number, high: number] | null} */ estimate) {
   if (!estimate) return "—";
   const [low, high] = estimate;
+  /** @type {[string, number, number]} */
   const [unit, size, digits] = high < 90 ? ["s", 1, 0] : high < 5400 ? ["min", 60, 0] : ["h", 3600, 1];
   const from = (Math.max(0, low) / size).toFixed(digits);
   const to = (high / size).toFixed(digits);
@@ -149,12 +160,12 @@ export function interval(estimate) {
 }
 
 /** "4 s ago", for an age that is shown beside live data */
-export function ago(milliseconds) {
+export function ago(/** @type {number} */ milliseconds) {
   return fill(gettext("%(age)s ago"), { age: duration(milliseconds / 1000) });
 }
 
 /** 118.2 GiB */
-export function bytes(value) {
+export function bytes(/** @type {number | null | undefined} */ value) {
   if (value === null || value === undefined) return "—";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let index = 0;
@@ -172,7 +183,7 @@ export function csrfHeaders() {
 }
 
 /** Return the name of a lane: "policy 0", "vLLM 1", "driver". */
-export function laneName({ role, rank }) {
+export function laneName(/** @type {{ role: string, rank: number }} */ { role, rank }) {
   const name = role === "vllm" ? "vLLM" : role;
   return role === "driver" || role === "runner" ? name : `${name} ${rank}`;
 }

@@ -252,7 +252,7 @@ function showVerdict(failure = "") {
   else if (unknown.length) {
     const said =
       unknown.length === 1
-        ? unknown[0].lastElementChild?.textContent
+        ? (unknown[0].lastElementChild?.textContent ?? "")
         : gettext("Some checks cannot be made from here; see below.");
     [state, mark, word, sentence] = ["missing", "help-circle", gettext("not all checked"), said];
   }

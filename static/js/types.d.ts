@@ -58,3 +58,7 @@ interface EventTarget {
 }
 
 declare const htmx: typeof import("htmx.org").default;
+
+// Django's catalog of translated texts, where the page loads it.
+declare var gettext: ((text: string) => string) | undefined;
+declare var ngettext: ((one: string, many: string, n: number) => string) | undefined;

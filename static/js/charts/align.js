@@ -1,25 +1,39 @@
 /** Columns of several series on one x axis, as uPlot wants them. */
 
-/** Return [xs, ...ys] over the union of all x; a series has null where it has no point. `columns` is a list of { x, y }. */
+/** @typedef {number[] | Float64Array} Xs ascending */
+/** @typedef {(number | null)[]} Ys */
+
+/**
+ * Return [xs, ...ys] over the union of all x; a series has null where it has no point.
+ *
+ * @param {{ x: Xs, y: Ys }[]} columns
+ * @returns {[Xs, ...Ys[]]}
+ */
 export function align(columns) {
   if (columns.length === 1) return [columns[0].x, columns[0].y];
   const xs = union(columns.map((column) => column.x));
   return [xs, ...columns.map(({ x, y }) => spread(xs, x, y))];
 }
 
-function union(lists) {
+function union(/** @type {Xs[]} */ lists) {
   const first = lists[0];
   if (lists.every((list) => list === first || same(list, first))) return first;
   return Float64Array.from(new Set(lists.flatMap((list) => Array.from(list)))).sort();
 }
 
-function same(a, b) {
+function same(/** @type {Xs} */ a, /** @type {Xs} */ b) {
   if (a.length !== b.length) return false;
   for (let i = 0; i < a.length; i += 1) if (a[i] !== b[i]) return false;
   return true;
 }
 
-/** Return y at each of xs, null where the series has no point; every x is in xs. */
+/**
+ * Return y at each of xs, null where the series has no point; every x is in xs.
+ *
+ * @param {Xs} xs
+ * @param {Xs} x
+ * @param {Ys} y
+ */
 export function spread(xs, x, y) {
   if (x.length === xs.length) return y;
   const out = new Array(xs.length).fill(null);
@@ -32,7 +46,7 @@ export function spread(xs, x, y) {
 }
 
 /** Return cumulative sums of the columns, first at the bottom; missing values count as nothing. */
-export function stack(ys) {
+export function stack(/** @type {Ys[]} */ ys) {
   const total = new Array(ys[0]?.length ?? 0).fill(0);
   return ys.map((column) =>
     column.map((y, i) => {
@@ -42,8 +56,14 @@ export function stack(ys) {
   );
 }
 
-/** Split values into what a line can show (others null) and where they are not finite: [line, [[index, value]…]]. */
+/**
+ * Split values into what a line can show (others null) and where they are not finite.
+ *
+ * @param {ArrayLike<number | null | undefined>} ys
+ * @returns {[line: Ys, odd: [index: number, value: number][]]}
+ */
 export function finite(ys) {
+  /** @type {[index: number, value: number][]} */
   const odd = [];
   const line = Array.from(ys, (y, i) => {
     if (y === null || y === undefined || Number.isFinite(y)) return y ?? null;

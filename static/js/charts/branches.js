@@ -1,20 +1,29 @@
 /** Which steps of which attempt belong to the run's one history, as the header's attempts say; the rest are dead branches. */
 
+/**
+ * @typedef {object} Attempt as the run's header has it
+ * @property {number} number
+ * @property {number | null} visible_through null: all of it, -1: nothing
+ * @property {number | null} resume_attempt
+ * @property {number} resume_step where there is one to resume
+ * @property {number} step
+ */
+/** @typedef {{ attempt: number, kind?: string, x: ArrayLike<number> }} Part of a series, by one attempt */
+
 export class Branches {
-  /** `attempts` are those of the run's header: number, visible_through (null: all, -1: nothing), resume_attempt, resume_step. */
-  constructor(attempts = []) {
+  constructor(/** @type {Attempt[]} */ attempts = []) {
     this.attempts = attempts;
     this.limits = new Map(attempts.map((one) => [one.number, one.visible_through ?? Infinity]));
     this.signature = attempts.map((one) => `${one.number}:${one.visible_through}`).join();
   }
 
   /** Return the last step of an attempt that counts: Infinity for all, -1 for none. */
-  through(attempt) {
+  through(/** @type {number} */ attempt) {
     return this.limits.get(attempt) ?? Infinity;
   }
 
   /** Return true if this step of this attempt was resumed past. */
-  isDead(attempt, step) {
+  isDead(/** @type {number} */ attempt, /** @type {number} */ step) {
     const through = this.through(attempt);
     return through < 0 || step > through;
   }
@@ -38,10 +47,15 @@ export class Branches {
    * series, from }] }. The first `count` points of a clean one belong to the history (`isCut`: it may have more elsewhere). A dead
    * one begins at `from`, with the point that it left the history at. Where two attempts have a point at one step, the later one's
    * counts. Time is never cut.
+   *
+   * @template {Part} P
+   * @param {P[]} found
    */
   split(found) {
     const sorted = [...found].sort((a, b) => b.attempt - a.attempt);
+    /** @type {{ series: P, count: number, isCut: boolean }[]} */
     const clean = [];
+    /** @type {{ series: P, from: number }[]} */
     const dead = [];
     const later = new Set(); // x of later attempts
     for (const series of sorted) {

@@ -20,43 +20,9 @@ const BINARY = Array.from({ length: 60 }, (_none, power) => 2 ** power); // betw
 const TICK_ROOM = 28; // pixels from the corner in which a time would stand on the lowest number of the y axis
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
-/** @typedef {{ min: number, max: number, isTime: boolean }} Zoom steps, or seconds */
-/**
- * @typedef {object} Line one line of a plot
- * @property {string} name
- * @property {string} label
- * @property {string} color a CSS variable
- * @property {boolean | number[] | null} [dash]
- * @property {boolean} [isPoints]
- * @property {boolean} [isPlain] no ghost under it
- * @property {boolean} [isGhost] nothing but a ghost
- * @property {boolean} [fixed] lanes share its color
- * @property {number} [width] CSS pixels
- * @property {string} [role] of one lane only
- * @property {number} [rank]
- */
-/**
- * @typedef {object} Plot what a chart shows
- * @property {Line[]} lines
- * @property {string} unit
- * @property {boolean} [stacked]
- * @property {{ value: number, label: string }[]} [limits]
- * @property {boolean} [isTime]
- * @property {(x: number) => string} [xTick] writes x where it is no step
- */
-/** @typedef {{ body: HTMLElement, value?: HTMLElement | null, points?: HTMLElement | null, legend?: HTMLElement | null }} Parts of a card */
-/** @typedef {{ x: number, to?: number, type: string }} Mark a step, or steps, with what stands there */
-/** @typedef {{ x: number[], y: (number | null)[], smooth: (number | null)[], n: number, of: number, latest: number | null }} Column */
-/** @typedef {Line & { id: string, column: Column, look?: string, isDead?: boolean }} DrawnLine */
-/**
- * @typedef {object} Shown what a chart has drawn
- * @property {any} data columns, as uPlot wants them
- * @property {DrawnLine[]} drawn for each column after the first
- * @property {[x: number, value: number, line: DrawnLine][]} odd values that are not finite
- * @property {string} layout of another one, the chart is built anew
- * @property {DrawnLine[]} lines without dead branches
- * @property {number} numDead
- */
+/** @import { Xs } from "./align.js" */
+/** @import { AttemptPart, Column, DrawnLine, Line, Mark, Parts, Plot, Shown, StepClock, Store, Zoom } from "./plot" */
+/** @import { Series } from "./series.js" */
 
 /** What all charts of the page share: smoothing, x axis, zoom, y scale, marks, dead branches or not. Charts redraw when it changes. */
 export class ChartView {
@@ -97,11 +63,18 @@ function widened({ min, max, isTime }) {
   return missing > 0 ? { min: min - missing / 2, max: max + missing / 2, isTime } : { min, max, isTime };
 }
 
-/** Return the line of a dead branch, from the point at which it left the history. */
-function deadLine(id, label, { series: part, from }, smoothing) {
+/**
+ * Return a line of a dead branch, from the point at which it left the history.
+ *
+ * @param {Omit<DrawnLine, "column">} line
+ * @param {{ series: AttemptPart, from: number }} branch
+ * @param {number} smoothing
+ * @returns {DrawnLine}
+ */
+function deadLine({ id, name, label, color }, { series: part, from }, smoothing) {
   const y = smoothing > 0 && part.x.length > 2 ? part.smooth : part.y;
-  const column = { x: part.x.slice(from), y: y.slice(from) };
-  return { id: `${id}@${part.attempt}`, label, attempt: part.attempt, isDead: true, column };
+  const column = { x: part.x.slice(from), y: y.slice(from), smooth: [], n: 0, of: 0, latest: null };
+  return { id: `${id}@${part.attempt}`, name, label, color, attempt: part.attempt, isDead: true, column };
 }
 
 const seen = new IntersectionObserver(
@@ -125,7 +98,7 @@ export class Chart {
   /**
    * @param {Parts} parts
    * @param {Plot} plot
-   * @param {any} store the run's, or that of a comparison
+   * @param {Store} store
    * @param {ChartView} view
    */
   constructor(parts, plot, store, view) {
@@ -157,7 +130,7 @@ export class Chart {
     delete this.parts.body.chart;
   }
 
-  setSeen(isSeen) {
+  setSeen(/** @type {boolean} */ isSeen) {
     this.isSeen = isSeen;
     if (isSeen && this.needs) this.#schedule();
   }
@@ -215,8 +188,10 @@ export class Chart {
    */
   #collect() {
     const { plot, view, store } = this;
+    /** @type {(DrawnLine & { dead: DrawnLine[] })[]} */
     const lines = [];
     for (const line of plot.lines) {
+      /** @type {Map<string, Series[]>} */
       const byLane = new Map();
       for (const series of store.of(line.name)) {
         if (line.role && (series.role !== line.role || series.rank !== line.rank)) continue;
@@ -234,7 +209,9 @@ export class Chart {
     const behind = dead.filter((line) => line.column.x.length > 1);
     const kept = [...behind, ...lines.filter((line) => line.column.x.length)];
     const weight = plot.stacked ? 0 : view.smoothing;
+    /** @type {Shown["data"]} */
     const aligned = kept.length ? align(kept.map((line) => ({ x: line.column.x, y: line.column.y }))) : [[]];
+    /** @type {Shown["odd"]} */
     const odd = [];
     let ys = aligned.slice(1).map((column, i) => {
       const [line, marks] = finite(column);
@@ -242,7 +219,9 @@ export class Chart {
       return line;
     });
     if (plot.stacked) ys = stack(ys).reverse();
+    /** @type {Shown["data"]} */
     const data = [aligned[0]];
+    /** @type {DrawnLine[]} */
     const drawn = [];
     kept.forEach((line, i) => {
       if (plot.stacked) {
@@ -272,8 +251,19 @@ export class Chart {
     return { data: this.#logSafe(data), drawn, odd, layout, lines: kept.slice(behind.length), numDead: behind.length };
   }
 
+  /**
+   * Return one lane's line: what belongs to the history, and its dead branches.
+   *
+   * @param {Line} line
+   * @param {string} lane "role|rank"
+   * @param {Series[]} attempts of the lane
+   * @param {boolean} many lanes have a label and a color each
+   * @param {number} place
+   * @returns {DrawnLine & { dead: DrawnLine[] }}
+   */
   #line(line, lane, attempts, many, place) {
     const { smoothing, zoom } = this.view;
+    /** @type {AttemptPart[]} */
     const parts = attempts.map((series) => ({
       kind: series.kind,
       attempt: series.attempt,
@@ -299,42 +289,53 @@ export class Chart {
     if (clean.length > 1 && smoothing > 0 && parts.every((part) => part.n === part.of))
       column.smooth = smooth(column.y, smoothing);
     const [role, rank] = lane.split("|");
-    const label = many ? laneName({ role, rank }) : line.label;
-    const stroke = many && !line.fixed ? `--run-${place % 10}` : line.color;
-    const id = `${line.name}@${lane}`;
-    return {
+    const own = {
       ...line,
-      id,
-      label,
-      color: stroke,
-      column,
-      dead: dead.map((branch) => deadLine(id, label, branch, smoothing)),
+      id: `${line.name}@${lane}`,
+      label: many ? laneName({ role, rank: Number(rank) }) : line.label,
+      color: many && !line.fixed ? `--run-${place % 10}` : line.color,
     };
+    return { ...own, column, dead: dead.map((branch) => deadLine(own, branch, smoothing)) };
   }
 
   /** Put steps on the clock: each at the end of its work, as the timeline's spans say. */
-  #onClock(lines) {
+  #onClock(/** @type {DrawnLine[]} */ lines) {
+    /** @type {Map<number | null, StepClock>} */
     const clocks = new Map();
     for (const { column, attempt = null } of lines) {
-      if (!clocks.has(attempt)) clocks.set(attempt, this.store.lanes.clockOfSteps(attempt));
-      const clock = clocks.get(attempt);
+      const clock = clocks.get(attempt) ?? this.#clock(attempt);
+      clocks.set(attempt, clock);
       let last = -Infinity;
       column.x = Array.from(column.x, (step) => (last = Math.max(clock(step) ?? NaN, last + 1e-6)));
       if (!Number.isFinite(column.x[0])) column.x = [];
     }
   }
 
-  /** Leave out what a log axis cannot show: zero and less, and a smoothed tail of zeros, which would stretch it endlessly. */
+  /** @returns {StepClock} */
+  #clock(/** @type {number | null} */ attempt = null) {
+    return this.store.lanes?.clockOfSteps(attempt) ?? (() => null);
+  }
+
+  /**
+   * Leave out what a log axis cannot show: zero and less, and a smoothed tail of zeros, which would stretch it endlessly.
+   *
+   * @param {Shown["data"]} data
+   * @returns {Shown["data"]}
+   */
   #logSafe(data) {
     if (!this.view.isLog || this.plot.stacked) return data;
     let floor = SMALLEST_LOG;
-    for (const column of data.slice(1)) for (const y of column) if (y * LOG_DECADES > floor) floor = y * LOG_DECADES;
-    return data.map((column, i) =>
-      i === 0 ? column : Array.from(column, (y) => (y !== null && y >= floor ? y : null)),
-    );
+    const [xs, ...ys] = data;
+    for (const column of ys) for (const y of column) if (y !== null && y * LOG_DECADES > floor) floor = y * LOG_DECADES;
+    return [xs, ...ys.map((column) => column.map((y) => (y !== null && y >= floor ? y : null)))];
   }
 
-  /** @returns {uPlot.Options} */
+  /**
+   * @param {Shown} shown
+   * @param {number} width
+   * @param {number} height
+   * @returns {uPlot.Options}
+   */
   #options(shown, width, height) {
     const { plot, view } = this;
     const { xTick } = plot;
@@ -396,7 +397,7 @@ export class Chart {
     };
   }
 
-  #series(line) {
+  #series(/** @type {DrawnLine} */ line) {
     const stroke = () => color(line.color);
     const shared = { label: line.label, spanGaps: true, show: !this.hidden.has(line.id), points: { show: false } };
     if (line.look === "area") return { ...shared, width: 0, stroke, fill: stroke };
@@ -421,7 +422,7 @@ export class Chart {
     };
   }
 
-  #axisSize(values) {
+  #axisSize(/** @type {string[] | null} */ values) {
     const longest = (values ?? []).reduce((most, text) => Math.max(most, (text ?? "").length), 3);
     return Math.max(34, longest * 6.2 + 10);
   }
@@ -429,7 +430,7 @@ export class Chart {
   /** @returns {[number, number]} */
   #xRange() {
     const { zoom, end } = this.view;
-    const xs = this.shown?.data[0] ?? this.uplot?.data?.[0] ?? [];
+    const xs = this.shown?.data[0] ?? [];
     const isTime = this.plot.isTime || this.view.axis === "time";
     if (zoom && zoom.isTime === isTime) return [zoom.min, zoom.max];
     const last = xs.length ? xs[xs.length - 1] : 1;
@@ -440,30 +441,35 @@ export class Chart {
   /**
    * All charts on the clock share one range: that of the timeline, or of their own points before it is read.
    *
-   * @param {number[]} xs
+   * @param {Xs} xs
    * @returns {[number, number]}
    */
   #clockRange(xs) {
     const { lanes } = this.store;
     const now = Date.now() / 1e3;
     const own = xs.length ? [xs[0], xs[xs.length - 1]] : [now - 60, now];
-    const [from, to] = lanes.numSpans
-      ? [lanes.date(lanes.start), lanes.date(lanes.end)].map((date) => date / 1e3)
+    const [from, to] = lanes?.numSpans
+      ? [lanes.date(lanes.start), lanes.date(lanes.end)].map((date) => date.getTime() / 1e3)
       : own;
     return [from, Math.max(to, from + 10)];
   }
 
-  #marks(isTime) {
+  #marks(/** @type {boolean} */ isTime) {
     if (!isTime) return this.view.marks;
-    const clock = this.store.lanes.clockOfSteps();
-    return this.view.marks
-      .map((mark) => ({ ...mark, x: clock(mark.x), to: mark.to === undefined ? undefined : clock(mark.to) }))
-      .filter((mark) => mark.x !== null);
+    const clock = this.#clock();
+    return this.view.marks.flatMap((mark) => {
+      const x = clock(mark.x);
+      return x === null ? [] : [{ ...mark, x, to: mark.to === undefined ? undefined : (clock(mark.to) ?? x) }];
+    });
   }
 
-  /** @returns {uPlot.Range.MinMax} */
+  /**
+   * @param {number | null} low
+   * @param {number | null} high
+   * @returns {uPlot.Range.MinMax}
+   */
   #yRange(low, high) {
-    if (low === null || high === null) return this.plot.stacked || this.plot.unit === "share" ? [0, 1] : [0, 1];
+    if (low === null || high === null) return [0, 1];
     if (this.plot.stacked) return [0, high * 1.12 || 1];
     if (["bytes", "%"].includes(this.plot.unit)) return [0, high * 1.1 || 1];
     const limits = (this.plot.limits ?? [])
@@ -485,7 +491,7 @@ export class Chart {
     this.uplot?.setScale("x", { min, max });
   }
 
-  #zoomed(u) {
+  #zoomed(/** @type {uPlot} */ u) {
     if (u.select.width < 4) return;
     const min = u.posToVal(u.select.left, "x");
     const max = u.posToVal(u.select.left + u.select.width, "x");
@@ -493,7 +499,7 @@ export class Chart {
     this.view.setZoom({ min, max, isTime: this.plot.isTime || this.view.axis === "time" });
   }
 
-  #tellPoints(shown) {
+  #tellPoints(/** @type {Shown} */ shown) {
     if (!this.parts.points) return;
     const n = shown.lines.reduce((sum, line) => sum + line.column.n, 0);
     const of = shown.lines.reduce((sum, line) => sum + line.column.of, 0);
@@ -502,7 +508,7 @@ export class Chart {
   }
 
   /** Name the lines where there are several; a click hides one. */
-  #tellLegend(shown) {
+  #tellLegend(/** @type {Shown} */ shown) {
     const { legend } = this.parts;
     if (!legend) return;
     const lines = shown.lines.length > 1 ? shown.lines : [];
@@ -525,7 +531,7 @@ export class Chart {
   }
 
   /** Show the value at the crosshair, or the latest one. */
-  #tellValue(index) {
+  #tellValue(/** @type {number | null | undefined} */ index) {
     const { value } = this.parts;
     const shown = this.shown;
     this.onCursor?.(index ?? null, shown);
@@ -534,13 +540,13 @@ export class Chart {
     const isUnder = index !== null && index !== undefined && lines.length > 0;
     const at = isUnder ? shown.data[0][index] : null;
     let text = this.plot.lines.length === 1 && lines.length > 1 ? this.#spread(lines, at) : this.#list(lines, at);
-    if (this.plot.stacked && lines.length) text = numbers.metric(this.#total(index, isUnder), this.plot.unit);
+    if (this.plot.stacked && lines.length) text = numbers.metric(this.#total(isUnder ? index : null), this.plot.unit);
     if (isUnder && !(this.plot.isTime || this.view.axis === "time")) text = `${shown.data[0][index]}: ${text}`;
     if (value.textContent !== text) value.textContent = text;
     value.classList.toggle("is-under-cursor", isUnder);
   }
 
-  #list(lines, x) {
+  #list(/** @type {DrawnLine[]} */ lines, /** @type {number | null} */ x) {
     return (
       lines
         .map((line) => this.#valueOf(line, x))
@@ -550,11 +556,16 @@ export class Chart {
     );
   }
 
-  /** Return the smallest and largest value of many lanes. */
+  /**
+   * Return the smallest and largest value of many lanes.
+   *
+   * @param {DrawnLine[]} lines
+   * @param {number | null} x
+   */
   #spread(lines, x) {
     const values = lines
       .map(({ column }) => (x === null ? column.latest : column.y[column.x.indexOf(x)]))
-      .filter(Number.isFinite);
+      .flatMap((value) => (value !== null && Number.isFinite(value) ? [value] : []));
     if (!values.length) return "—";
     const [low, high] = [Math.min(...values), Math.max(...values)].map((value) =>
       numbers.metric(value, this.plot.unit),
@@ -562,20 +573,21 @@ export class Chart {
     return low === high ? low : `${low} – ${high}`;
   }
 
-  #valueOf(line, x) {
+  #valueOf(/** @type {DrawnLine} */ line, /** @type {number | null} */ x) {
     const { x: xs, y, latest } = line.column;
     if (x === null) return line.isPoints && this.plot.lines.length > 1 ? "" : numbers.metric(latest, this.plot.unit);
     const at = xs.indexOf(x);
     return at < 0 ? "" : numbers.metric(y[at], this.plot.unit);
   }
 
-  #total(index, isUnder) {
-    const top = this.shown?.data[1] ?? []; // the sum of all lines, at each x; phases that the newest step lacks add nothing
-    return (isUnder ? top[index] : top.at(-1)) ?? null;
+  /** The sum of all lines at a place, or at the newest x: phases that the newest step lacks add nothing. */
+  #total(/** @type {number | null} */ index) {
+    const top = this.shown?.data[1] ?? [];
+    return top[index ?? top.length - 1] ?? null;
   }
 
   /** Show or hide one line (a click on its legend). */
-  toggle(id) {
+  toggle(/** @type {string} */ id) {
     if (!this.hidden.delete(id)) this.hidden.add(id);
     this.invalidate(true);
   }

@@ -1,22 +1,27 @@
 /** Colors for canvases: read from the CSS variables, again after each change of theme. */
 
+/** @type {Set<() => void>} */
 const listeners = new Set();
+/** @type {Map<string, string>} */
 let values = new Map();
 
 /** Return the value of a CSS variable, e.g. color("--text-3"). */
-export function color(name) {
-  if (!values.has(name)) values.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
-  return values.get(name);
+export function color(/** @type {string} */ name) {
+  const known = values.get(name);
+  if (known !== undefined) return known;
+  const value = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  values.set(name, value);
+  return value;
 }
 
 /** Return `hex` (#rrggbb) with an opacity. */
-export function faded(hex, alpha) {
-  const part = (at) => Number.parseInt(hex.slice(at, at + 2), 16);
+export function faded(/** @type {string} */ hex, /** @type {number} */ alpha) {
+  const part = (/** @type {number} */ at) => Number.parseInt(hex.slice(at, at + 2), 16);
   return hex.length === 7 ? `rgba(${part(1)}, ${part(3)}, ${part(5)}, ${alpha})` : hex;
 }
 
 /** Call `listener` after each change of theme. */
-export const onTheme = (listener) => listeners.add(listener);
+export const onTheme = (/** @type {() => void} */ listener) => listeners.add(listener);
 
 new MutationObserver(() => {
   values = new Map();
@@ -36,7 +41,7 @@ export function brushOf(canvas, settings) {
 }
 
 /** Return a 135° hatch as a fill for waiting time. */
-export function hatch(context) {
+export function hatch(/** @type {CanvasRenderingContext2D} */ context) {
   const tile = document.createElement("canvas");
   const ratio = window.devicePixelRatio || 1;
   const side = Math.round(6 * ratio);
@@ -52,7 +57,7 @@ export function hatch(context) {
     brush.lineTo(shift + side, 0);
   }
   brush.stroke();
-  const pattern = context.createPattern(tile, "repeat");
+  const pattern = /** @type {CanvasPattern} */ (context.createPattern(tile, "repeat")); // null only of an image that has not loaded
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));
   return pattern;
 }

@@ -2,7 +2,15 @@
 
 import { color } from "./colors.js";
 
-/** Draw the dashed line of each hard limit with its number, behind the data. */
+/** @import uPlot from "uplot" */
+/** @import { Mark, Plot, Shown } from "./plot" */
+
+/**
+ * Draw the dashed line of each hard limit with its number, behind the data.
+ *
+ * @param {uPlot} u
+ * @param {NonNullable<Plot["limits"]>} limits
+ */
 export function drawLimits(u, limits) {
   for (const { value, label } of limits) {
     const { ctx } = u;
@@ -26,7 +34,13 @@ export function drawLimits(u, limits) {
   }
 }
 
-/** Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, and a bar along the top over captured steps. `marks` is a list of { x, to, type }. */
+/**
+ * Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, and a bar along the top over
+ * captured steps.
+ *
+ * @param {uPlot} u
+ * @param {Mark[]} marks
+ */
 export function drawMarks(u, marks) {
   const { ctx } = u;
   const ratio = devicePixelRatio;
@@ -36,7 +50,7 @@ export function drawMarks(u, marks) {
     const at = u.valToPos(x, "x", true);
     if (type === "capture") {
       const begin = Math.max(at - 3 * ratio, left);
-      const end = Math.min(u.valToPos(to, "x", true) + 3 * ratio, left + width);
+      const end = Math.min(u.valToPos(to ?? x, "x", true) + 3 * ratio, left + width);
       ctx.fillStyle = color("--accent-text");
       if (end > begin) ctx.fillRect(begin, top, end - begin, 3 * ratio);
       continue;
@@ -64,7 +78,12 @@ export function drawMarks(u, marks) {
   ctx.restore();
 }
 
-/** Draw a cross where a value was NaN or infinite: at the top, or at the bottom for -Infinity. */
+/**
+ * Draw a cross where a value was NaN or infinite: at the top, or at the bottom for -Infinity.
+ *
+ * @param {uPlot} u
+ * @param {Shown["odd"]} odd
+ */
 export function drawOdd(u, odd) {
   const { ctx } = u;
   const ratio = devicePixelRatio;

@@ -3,18 +3,20 @@
 import { bytes } from "../format.js";
 
 const lang = globalThis.document?.documentElement.lang || "en";
-const minus = (text) => text.replace("-", "−");
+const minus = (/** @type {string} */ text) => text.replace("-", "−");
+/** @typedef {number | null | undefined} Value */
+/** @type {Map<number, Intl.NumberFormat>} by the number of digits */
 const fixed = new Map();
 
-function grouped(value, digits) {
-  if (!fixed.has(digits)) {
-    fixed.set(digits, new Intl.NumberFormat(lang, { minimumFractionDigits: digits, maximumFractionDigits: digits }));
-  }
-  return minus(fixed.get(digits).format(value));
+function grouped(/** @type {number} */ value, /** @type {number} */ digits) {
+  const format =
+    fixed.get(digits) ?? new Intl.NumberFormat(lang, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  fixed.set(digits, format);
+  return minus(format.format(value));
 }
 
 /** Return `value` with about three digits that mean something: 0.938, 15.6, 1,024, 3.0e-4. */
-export function number(value) {
+export function number(/** @type {Value} */ value) {
   if (value === null || value === undefined) return "—";
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
@@ -28,7 +30,7 @@ export function number(value) {
 }
 
 /** Return tokens, points: 38.9k, 1.2M. */
-export function short(value) {
+export function short(/** @type {number} */ value) {
   if (!Number.isFinite(value)) return "—";
   if (Math.abs(value) >= 1e6) return `${grouped(value / 1e6, 1)}M`;
   if (Math.abs(value) >= 1e4) return `${grouped(value / 1e3, 1)}k`;
@@ -36,7 +38,7 @@ export function short(value) {
 }
 
 /** Return seconds as one readable stretch: 240 µs, 15.6 s, 22 min, 4 h 40 min. */
-export function duration(seconds) {
+export function duration(/** @type {number} */ seconds) {
   if (!Number.isFinite(seconds)) return "—";
   if (seconds === 0) return "0 s";
   if (seconds < 1e-3) return `${grouped(seconds * 1e6, 0)} µs`;
@@ -49,18 +51,18 @@ export function duration(seconds) {
 }
 
 /** Return seconds as seconds up to a thousand, for columns that are compared: 0.45 s, 22.5 s, 227 s. */
-export function seconds(value) {
+export function seconds(/** @type {number} */ value) {
   return value >= 100 && value < 1000 ? `${grouped(value, 0)} s` : duration(value);
 }
 
 /** Return a time of day on an axis whose ticks are `step` seconds apart. */
-export function timeTick(value, step) {
+export function timeTick(/** @type {number} */ value, /** @type {number} */ step) {
   const date = new Date(value * 1000);
   return step < 60 ? clock(date) : step < 86400 ? minute(date) : dayFormat.format(date);
 }
 
 /** Return a metric's value with its unit, as the dictionary of metrics names it. */
-export function metric(value, unit) {
+export function metric(/** @type {Value} */ value, /** @type {string} */ unit) {
   if (value === null || value === undefined) return "—";
   if (!Number.isFinite(value)) return number(value);
   if (unit === "share") return `${percent(value * 100)} %`;
@@ -71,14 +73,14 @@ export function metric(value, unit) {
   return number(value);
 }
 
-function percent(value) {
+function percent(/** @type {number} */ value) {
   return Math.abs(value) < 0.01 && value !== 0
     ? number(value)
     : minus(String(Number(value.toPrecision(Math.abs(value) < 1 ? 2 : 3))));
 }
 
 /** Return the unit of a series that no dictionary names: readings end in theirs. */
-export function unitOf(name) {
+export function unitOf(/** @type {string} */ name) {
   if (name.endsWith("_bytes")) return "bytes";
   if (name.endsWith("_percent")) return "%";
   if (name.endsWith("_seconds")) return "s";
@@ -86,10 +88,10 @@ export function unitOf(name) {
 }
 
 /** Return true if `metric` writes the unit into every number, so that a title need not. */
-export const isInNumbers = (unit) => ["share", "%", "bytes", "s", "tok/s"].includes(unit);
+export const isInNumbers = (/** @type {string} */ unit) => ["share", "%", "bytes", "s", "tok/s"].includes(unit);
 
 /** Return the label of a tick on a y axis, short. */
-export function tick(value, unit) {
+export function tick(/** @type {number | null} */ value, /** @type {string} */ unit) {
   if (value === null) return "";
   if (unit === "share") return `${trim(value * 100)}%`;
   if (unit === "%") return `${trim(value)}%`;
@@ -98,7 +100,7 @@ export function tick(value, unit) {
   return Math.abs(value) >= 1e4 ? short(value).replace(".0", "") : trim(value);
 }
 
-function trim(value) {
+function trim(/** @type {number} */ value) {
   if (value === 0) return "0";
   if (Math.abs(value) < 1e-3) return minus(Number(value.toPrecision(2)).toExponential());
   return minus(String(Number(value.toPrecision(6))));
@@ -115,8 +117,8 @@ const dayFormat = new Intl.DateTimeFormat(lang, { day: "numeric", month: "short"
 const dateFormat = new Intl.DateTimeFormat(lang, { dateStyle: "medium", timeStyle: "medium" });
 
 /** Return the time of day of a Date. */
-export const clock = (date) => clockFormat.format(date);
+export const clock = (/** @type {Date} */ date) => clockFormat.format(date);
 /** Return hours and minutes of a Date. */
-export const minute = (date) => minuteFormat.format(date);
+export const minute = (/** @type {Date} */ date) => minuteFormat.format(date);
 /** Return date and time of a Date, for titles. */
-export const moment = (date) => dateFormat.format(date);
+export const moment = (/** @type {Date} */ date) => dateFormat.format(date);

@@ -15,7 +15,7 @@ import { advance, smooth } from "./smooth.js";
  */
 
 /** Return the number that travelled: null stays null, "NaN" and "Infinity" become what they name. */
-export function decode(value) {
+export function decode(/** @type {Travelled} */ value) {
   return value === null || typeof value === "number" ? value : Number(value);
 }
 
@@ -35,6 +35,7 @@ export class Series {
   /** @type {{ weight: number, state: { sum: number, mass: number }, values: (number | null)[] } | null} */
   #cache = null;
 
+  /** @param {{ kind?: string, name: string, role?: string, rank?: number, attempt?: number }} whose */
   constructor({ kind = "metric", name, role = "driver", rank = 0, attempt = 1 }) {
     this.kind = kind;
     this.name = name;
@@ -70,7 +71,13 @@ export class Series {
     return this.of > this.x.length;
   }
 
-  /** Append one point that a frame brought. A point before the last one is put where it belongs. */
+  /**
+   * Append one point that a frame brought. A point before the last one is put where it belongs.
+   *
+   * @param {number} x
+   * @param {number | null} y
+   * @param {number} [seq] of the frame
+   */
   push(x, y, seq = Infinity) {
     this.of += 1;
     const last = this.x.length - 1;
@@ -90,7 +97,12 @@ export class Series {
     if (seq > (this.detail?.through ?? Infinity)) this.pushDetail(x, y);
   }
 
-  /** Append one point to the finer columns of a zoomed window, if it lies in it. */
+  /**
+   * Append one point to the finer columns of a zoomed window, if it lies in it.
+   *
+   * @param {number} x
+   * @param {number | null} y
+   */
   pushDetail(x, y) {
     const detail = this.detail;
     if (!detail || x < detail.from || x > detail.to) return;
@@ -115,7 +127,12 @@ export class Series {
     return values;
   }
 
-  /** Return the columns to draw: the finer ones of a zoomed window where they were loaded. */
+  /**
+   * Return the columns to draw: the finer ones of a zoomed window where they were loaded.
+   *
+   * @param {number} weight
+   * @param {{ min: number, max: number } | null} zoom
+   */
   columns(weight, zoom) {
     const detail = this.detail;
     if (detail && zoom && detail.from <= zoom.min && detail.to >= zoom.max) {
@@ -132,7 +149,7 @@ export class Series {
 
   /** Return the newest value, or null. */
   get latest() {
-    return this.y.length ? this.y.at(-1) : null;
+    return this.y.at(-1) ?? null;
   }
 }
 

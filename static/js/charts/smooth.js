@@ -1,6 +1,11 @@
 /** Exponential moving average whose start is not pulled to zero (debiased). Values that are not finite are left as they are. */
 
-/** Return the smoothed values of `ys`; `weight` in [0, 1) is the share of the past. Source: Adam's bias correction. */
+/**
+ * Return the smoothed values of `ys`; `weight` in [0, 1) is the share of the past. Source: Adam's bias correction.
+ *
+ * @param {(number | null)[]} ys
+ * @param {number} weight
+ */
 export function smooth(ys, weight) {
   if (weight <= 0) return ys;
   const state = { sum: 0, mass: 0 };

@@ -1,0 +1,88 @@
+// What a chart is made of: what it is asked to show (Plot), where it finds it (Store), what it has drawn (Shown).
+
+import type { Xs, Ys } from "./align.js";
+import type { Branches } from "./branches.js";
+import type { Series } from "./series.js";
+
+/** Steps, or seconds. */
+export type Zoom = { min: number; max: number; isTime: boolean };
+
+export interface Plot {
+  lines: Line[];
+  unit: string;
+  stacked?: boolean;
+  limits?: { value: number; label: string }[];
+  isTime?: boolean;
+  xTick?: (x: number) => string; // writes x where it is no step
+}
+
+export interface Line {
+  name: string;
+  label: string;
+  color: string; // a CSS variable
+  dash?: boolean | number[] | null;
+  isPoints?: boolean;
+  isPlain?: boolean; // no ghost under it
+  isGhost?: boolean; // nothing but a ghost
+  fixed?: boolean; // lanes share its color
+  width?: number; // CSS pixels
+  role?: string; // of one lane only
+  rank?: number;
+}
+
+/** The elements of a card. */
+export interface Parts {
+  body: HTMLElement;
+  value?: HTMLElement | null;
+  points?: HTMLElement | null;
+  legend?: HTMLElement | null;
+}
+
+/** A step, or steps, with what stands there. */
+export type Mark = { x: number; to?: number; type: string };
+
+export interface Store {
+  of(name: string): Series[];
+  branches?: Branches; // which steps belong to the history
+  lanes?: Spans; // the timeline's, for charts over time
+}
+
+/** Gives the Unix time, in seconds, at which a step ended. */
+export type StepClock = (step: number) => number | null;
+
+interface Spans {
+  numSpans: number;
+  start: number;
+  end: number;
+  date(seconds: number): Date;
+  clockOfSteps(attempt?: number | null): StepClock;
+}
+
+/** What one attempt has of a line. */
+export type AttemptPart = { kind: string; attempt: number; latest: number | null } & ReturnType<Series["columns"]>;
+
+export interface Column {
+  x: number[];
+  y: (number | null)[];
+  smooth: (number | null)[];
+  n: number;
+  of: number;
+  latest: number | null;
+}
+
+export interface DrawnLine extends Line {
+  id: string;
+  column: Column;
+  look?: string;
+  isDead?: boolean;
+  attempt?: number;
+}
+
+export interface Shown {
+  data: [xs: Xs, ...ys: Ys[]]; // as uPlot wants them
+  drawn: DrawnLine[]; // for each column after the first
+  odd: [x: number, value: number, line: DrawnLine][]; // values that are not finite
+  layout: string; // of another one, the chart is built anew
+  lines: DrawnLine[]; // without dead branches
+  numDead: number;
+}
