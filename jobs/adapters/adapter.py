@@ -14,6 +14,7 @@ from jobs.adapters.captures import Captures, NoCaptures
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import part
+from profiling.events import Event
 
 ONLY_SHELL = "Only the shell that it was written for knows this value."
 NO_ENVIRONMENT = "A run's spec holds no environment; the cluster's Ray runtime has it."
@@ -129,7 +130,7 @@ class OptionNames(Protocol):
 class LogReader(Protocol):
     """Turns what a trainer writes into events, as `docs/develop/protocol.md` has them, while it runs."""
 
-    def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:
+    def poll(self, *, now_ns: int) -> Sequence[Event]:
         """Return the events of what was written since the last call. What cannot be read is left out, never raised."""
         ...
 

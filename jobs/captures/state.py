@@ -23,6 +23,7 @@ from jobs.telemetry.notify import run_changed
 from jobs.traces.imports import add_file, trace_of
 from profiling.captures.state import OPEN, Event, event_of, next_state
 from profiling.config import TOOLS
+from profiling.events import CaptureEvent
 
 CUT_OFF = "cut_off"  # in Capture.meta: the state when the attempt ended, or what it has come to since by clean-up
 
@@ -36,14 +37,13 @@ def held(*, run_id: str) -> QuerySet[Capture]:
     return Capture.objects.select_for_update(of=("self",)).filter(run_id=run_id)
 
 
-def hear(*, run_id: str, attempt: int, events: Sequence[Mapping[str, Any]], now: datetime) -> None:
-    """Take the trainer's `capture` events of one attempt, in order. Those of an unknown capture change nothing."""
-    said = [event for event in events if event["kind"] == "capture"]
-    if not said:
+def hear(*, run_id: str, attempt: int, events: Sequence[CaptureEvent], now: datetime) -> None:
+    """Take what the trainer said of captures in one attempt, in order. That of an unknown capture changes nothing."""
+    if not events:
         return
     mine = held(run_id=run_id).filter(attempt=attempt)
-    rows = {row.pk: row for row in mine.filter(pk__in={event["capture"] for event in said})}
-    for event in said:
+    rows = {row.pk: row for row in mine.filter(pk__in={event["capture"] for event in events})}
+    for event in events:
         row = rows.get(event["capture"])
         if row is not None:
             _hear_one(row, event, now)
@@ -51,7 +51,7 @@ def hear(*, run_id: str, attempt: int, events: Sequence[Mapping[str, Any]], now:
         settle(row, now=now)
 
 
-def _hear_one(row: Capture, event: Mapping[str, Any], now: datetime) -> None:
+def _hear_one(row: Capture, event: CaptureEvent, now: datetime) -> None:
     state, at = event["state"], _moment(event["t"], now)
     reached = _reached(row)
     picked = event.get("meta", {}).get("tool")

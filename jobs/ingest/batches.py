@@ -5,23 +5,32 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from profiling.captures.state import REPORTED
-from profiling.events import KINDS
-from profiling.phases import BY_KEY
+from profiling.events import (
+    EVENTS,
+    FILE_NAME_CHARACTERS,
+    KINDS,
+    MAX_INT64,
+    Event,
+    LogEvent,
+    StateEvent,
+    is_file_name,
+)
 
 MAX_EVENTS = 2000
 MAX_BODY_BYTES = 2 << 20  # the runner cuts at 1 MiB of events; the envelope and one overlong event come on top
 MAX_LINE_CHARS = 16_384
 MAX_DEPTH = 100
-MAX_INT32 = 2**31 - 1
-MAX_INT64 = 2**63 - 1
+ENDS = ("finished", "failed", "stopped")  # of an attempt, as its runner tells it
 
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
-_NUMBER_NAMES = ("NaN", "Infinity", "-Infinity")
+_CONTAINERS = {"dict_type": "a JSON object", "list_type": "a list"}
 
 
 class BatchInvalid(ValueError):
@@ -38,7 +47,7 @@ class AnsweredCommand:
     """A command that the runner has dealt with."""
 
     number: int
-    answer: dict[str, Any]
+    answer: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +77,17 @@ def parse_batch(body: bytes, *, attempt: int) -> Batch:
         raise BatchInvalid([f"events: must be a list of at most {MAX_EVENTS} events."])
     if number == 0 and events:
         raise BatchInvalid(["batch: a heartbeat (batch 0) carries no events; number this batch."])
-    problems = {i: p for i, event in enumerate(events) if (p := _event_problem(event, attempt))}
-    if problems:
-        sentences = [f"events[{i}].{text}" for i, text in list(problems.items())[:5]]
-        raise BatchInvalid(sentences, tuple(problems))
-    return Batch(number=number, num_events=len(events), events=_encoded(events), answered=_answered(raw))
+    _check(events, attempt=attempt)
+    for event in events:
+        if event["kind"] == "log":
+            _cut_lines(event)
+        elif event["kind"] == "state":
+            _tidy_cause(event)
+    answered = _answered(raw.get("answered", []))
+    return Batch(number=number, num_events=len(events), events=_encoded(events), answered=answered)
 
 
-def _encoded(events: list[Any]) -> bytes:
+def _encoded(events: list[Event]) -> bytes:
     """Return the events' JSON. What is nested deeper than orjson writes (it reads four times as deep) is named."""
     try:
         return orjson.dumps(events)
@@ -115,8 +127,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(name)
 
 
-def _answered(raw: dict[str, Any]) -> tuple[AnsweredCommand, ...]:
-    items = raw.get("answered", [])
+def _answered(items: object) -> tuple[AnsweredCommand, ...]:
     if not isinstance(items, list):
         raise BatchInvalid(["answered: must be a list of {number, answer}."])
     found = []
@@ -132,112 +143,75 @@ def _answered(raw: dict[str, Any]) -> tuple[AnsweredCommand, ...]:
     return tuple(found)
 
 
-def _event_problem(event: Any, attempt: int) -> str:
-    """Return what is wrong with the event ("field: sentence"), "" if nothing."""
-    if not isinstance(event, dict):
-        return "kind: an event must be a JSON object."
-    kind = event.get("kind")
-    if kind not in _CHECKS:
-        return f"kind: {_shown(kind)} is not one of {', '.join(KINDS)}."
+def _check(events: list[Event], *, attempt: int) -> None:
+    """Raise BatchInvalid unless these are events of the attempt: first by their schema, then by what no schema says.
+
+    What the schema returns is left alone: it holds 3.0 for 3, and what passes is to pass unchanged.
+    """
+    problems: dict[int, Callable[[], str]] = {}
+    try:
+        EVENTS.validate_python(events)
+    except ValidationError as refused:
+        for error in refused.errors(include_url=False, include_context=False):
+            problems.setdefault(int(error["loc"][0]), partial(_sentence, error))
+    for i, event in enumerate(events):
+        if i not in problems and (conflict := _conflict(event, attempt)):
+            problems[i] = partial(str, conflict)
+    if problems:
+        indices = sorted(problems)
+        raise BatchInvalid([f"events[{i}].{problems[i]()}" for i in indices[:5]], tuple(indices))
+
+
+def _sentence(error: ErrorDetails) -> str:
+    """Return what is wrong with an event ("field: sentence")."""
+    (_, *place), shown = error["loc"], _shown(error["input"])
+    if not place:
+        event = error["input"]
+        if not isinstance(event, dict):
+            return f"kind: an event must be a JSON object, not {shown}."
+        return f"kind: {_shown(event.get('kind'))} is not one of {', '.join(KINDS)}."
+    field = ".".join(map(str, place[1:]))
+    if error["type"] == "missing":
+        return f"{field}: is missing; it must be {_allowed_at(error)}."
+    allowed = _CONTAINERS.get(error["type"], error["msg"])
+    if place[-1] == "[key]":
+        return f"{place[1]}: the name {shown} is not {allowed}."
+    return f"{field}: {shown} is not {allowed}."
+
+
+def _allowed_at(missing: ErrorDetails) -> str:
+    """Return what a field must be that is missing: what the schema says against null in its place."""
+    try:
+        EVENTS.validate_python([{**missing["input"], missing["loc"][-1]: None}])
+    except ValidationError as refused:
+        found = (error for error in refused.errors(include_url=False) if error["loc"][1:] == missing["loc"][1:])
+        return next(_CONTAINERS.get(error["type"], error["msg"]) for error in found)
+    return "there"
+
+
+def _conflict(event: Event, attempt: int) -> str:
+    """Return which of an event's fields does not go with another, or with the token ("field: sentence"), "" if none."""
     if event.get("attempt", attempt) != attempt:
-        return f"attempt: {_shown(event['attempt'])} is not {attempt}, the attempt this token belongs to."
-    if not _is_int(event.get("step"), -MAX_INT32, MAX_INT32):
-        return f"step: {_shown(event.get('step'))} is not a whole number."
-    if not _is_text(event.get("role"), 1, 20):
-        return f"role: {_shown(event.get('role'))} must be a text of 1 to 20 characters."
-    if not _is_int(event.get("rank"), 0, MAX_INT32):
-        return f"rank: {_shown(event.get('rank'))} is not a whole number from 0."
-    if not _is_int(event.get("t"), 1, MAX_INT64):
-        return f"t: {_shown(event.get('t'))} is not a time in Unix nanoseconds."
-    return _CHECKS[kind](event)
-
-
-def _values(event: dict[str, Any]) -> str:
-    values = event.get("values")
-    if not isinstance(values, dict):
-        return "values: must map names to numbers."
-    for name, value in values.items():
-        if not 1 <= len(name) <= 120 or "," in name:
-            return f"values: the name {_shown(name)} must have 1 to 120 characters and no comma."
-        if isinstance(value, bool) or not (isinstance(value, int | float) or value in _NUMBER_NAMES):
-            return f"values.{name}: {_shown(value)} is not a number; use one, or {', '.join(map(repr, _NUMBER_NAMES))}."
-        if isinstance(value, int) and abs(value) > 2**1023:
-            return f"values.{name}: the number is too large."
-    return ""
-
-
-def _span(event: dict[str, Any]) -> str:
-    if event.get("phase") not in BY_KEY:
-        return f"phase: {_shown(event.get('phase'))} is not one of {', '.join(BY_KEY)}."
-    if not _is_int(event.get("start"), 0, MAX_INT64):
-        return f"start: {_shown(event.get('start'))} is not a time in Unix nanoseconds."
-    if not _is_int(event.get("duration"), 0, MAX_INT64 - event["start"]):
-        return f"duration: {_shown(event.get('duration'))} is not a number of nanoseconds from 0."
-    if not _is_int(event.get("depth", 0), 0, 255):
-        return f"depth: {_shown(event.get('depth'))} is not a whole number from 0 to 255."
-    return "" if _is_text(event.get("name", ""), 0, 200) else "name: must be a text of at most 200 characters."
-
-
-def _log(event: dict[str, Any]) -> str:
-    if event.get("stream") not in ("stdout", "stderr"):
-        return f"stream: {_shown(event.get('stream'))} is not one of stdout, stderr."
-    lines = event.get("lines")
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        return "lines: must be a list of texts."
-    whole = [part for line in lines for part in (line.split("\n") if "\n" in line else (line,))]
-    event["lines"] = [x if len(x) <= MAX_LINE_CHARS else x[:MAX_LINE_CHARS] + " [line cut here]" for x in whole]
-    return ""
-
-
-def _sample(event: dict[str, Any]) -> str:
-    for name in ("prompt", "completion"):
-        if not isinstance(event.get(name), str):
-            return f"{name}: must be a text."
-    if not isinstance(event.get("expected", ""), str):
-        return "expected: must be a text."
-    for name in ("group", "index", "tokens"):
-        if not _is_int(event.get(name, 0), 0, MAX_INT32):
-            return f"{name}: {_shown(event.get(name))} is not a whole number from 0."
-    reward = event.get("reward")
-    if reward is not None and (problem := _values({"values": {"reward": reward}})):
-        return problem.replace("values.", "", 1)
-    if not isinstance(event.get("is_eval", False), bool):
-        return "is_eval: must be true or false."
-    return _values({"values": event.get("rewards", {})}).replace("values", "rewards")
-
-
-def _artifact(event: dict[str, Any]) -> str:
-    if (problem := name_problem(event.get("name"))) or not _is_text(event.get("artifact"), 1, 20):
+        return f"attempt: {event['attempt']} is not {attempt}, the attempt this token belongs to."
+    if event["kind"] == "span" and event["duration"] > MAX_INT64 - event["start"]:
         return (
-            f"name: {problem}" if problem else f"artifact: {_shown(event.get('artifact'))} is not a type of artifact."
+            f"duration: {event['duration']} is too long; it must end by {MAX_INT64} ns, and starts at {event['start']}."
         )
-    path = event.get("path")
-    if not _is_text(path, 1, 500) or str(path).startswith("/") or ".." in str(path).split("/"):
-        return f"path: {_shown(path)} must lie inside the run directory."
-    if not _is_int(event.get("size", 0), 0, MAX_INT64) or not _is_text(event.get("sha256", ""), 0, 64):
-        return "size: must be a number of bytes, and sha256 a text of 64 hexadecimal digits."
-    return "" if isinstance(event.get("meta", {}), dict) else "meta: must be a JSON object."
-
-
-def _capture(event: dict[str, Any]) -> str:
-    if not _is_text(event.get("capture"), 1, 16):
-        return f"capture: {_shown(event.get('capture'))} is not the id of a capture."
-    if event.get("state") not in REPORTED:
-        return f"state: {_shown(event.get('state'))} is not one of {', '.join(REPORTED)}."
-    if not isinstance(event.get("text", ""), str):
-        return "text: must be a text."
-    return "" if isinstance(event.get("meta", {}), dict) else "meta: must be a JSON object."
-
-
-def _state(event: dict[str, Any]) -> str:
-    if not _is_text(event.get("state"), 1, 20):
-        return f"state: {_shown(event.get('state'))} is not a state."
-    if event["role"] == "runner" and event["state"] not in ("finished", "failed", "stopped"):
+    if event["kind"] == "state" and event["role"] == "runner" and event["state"] not in ENDS:
         return f"state: {_shown(event['state'])} does not end an attempt; use finished, failed or stopped."
-    for name in ("cause", "meta"):
-        if not isinstance(event.get(name, {}), dict):
-            return f"{name}: must be a JSON object."
-    # Pages show these. A terminal event is too dear to be refused for them: other things become text, other numbers go.
+    return ""
+
+
+def _cut_lines(event: LogEvent) -> None:
+    whole = [part for line in event["lines"] for part in (line.split("\n") if "\n" in line else (line,))]
+    event["lines"] = [x if len(x) <= MAX_LINE_CHARS else x[:MAX_LINE_CHARS] + " [line cut here]" for x in whole]
+
+
+def _tidy_cause(event: StateEvent) -> None:
+    """Make what pages show of a state what they expect: other things become text, other numbers go.
+
+    A terminal event is too dear to be refused for them.
+    """
     cause, meta = event.get("cause", {}), event.get("meta", {})
     for name in ("side", "text", "role", "log_line"):
         if not isinstance(cause.get(name, ""), str):
@@ -247,50 +221,24 @@ def _state(event: dict[str, Any]) -> str:
             del where[name]
     if not isinstance(meta.get("nodes_unchecked", []), list):
         del meta["nodes_unchecked"]
-    return "" if isinstance(event.get("text", ""), str) else "text: must be a text."
 
 
-def _note(event: dict[str, Any]) -> str:
-    if not isinstance(event.get("text"), str):
-        return "text: must be a text."
-    return "" if isinstance(event.get("meta", {}), dict) else "meta: must be a JSON object."
-
-
-_CHECKS: dict[object, Callable[[dict[str, Any]], str]] = {
-    "metric": _values,
-    "system": _values,
-    "span": _span,
-    "log": _log,
-    "sample": _sample,
-    "artifact": _artifact,
-    "capture": _capture,
-    "state": _state,
-    "note": _note,
-}
-
-_NAME = re.compile(r"[A-Za-z0-9_+=@-][A-Za-z0-9._+=@-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9._+=@-]*)*")
-
-
-def name_problem(name: object) -> str:
+def name_problem(name: str) -> str:
     """Return why `name` cannot name a file of a run, "" if it can."""
-    if isinstance(name, str) and len(name) <= 255 and _NAME.fullmatch(name) and not f"/{name}".endswith("/content"):
+    if is_file_name(name):
         return ""
-    allowed = (
-        "letters, digits and . _ + = @ -, in parts divided by /, no part beginning with a dot, at most 255 characters"
-    )
-    return f"{_shown(name)} cannot name a file; use {allowed}."
+    return f"{_shown(name)} cannot name a file; use {FILE_NAME_CHARACTERS}, at most 255 characters."
 
 
 def _is_int(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _is_text(value: object, low: int, high: int) -> bool:
-    return isinstance(value, str) and low <= len(value) <= high
-
-
 def _shown(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:  # orjson reads deeper than json writes
+        return "a value nested too deep"
     return text if len(text) <= 60 else text[:57] + "..."

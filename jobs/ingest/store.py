@@ -4,10 +4,9 @@ Exactly once: only batch `durable_batch` + 1 is taken, and the number moves in t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 from django.db import transaction
@@ -18,13 +17,14 @@ from jobs.runs import lifecycle
 from jobs.telemetry.columns import SeriesKey
 from jobs.telemetry.frames import LogBlock, encode_frame
 from jobs.telemetry.progress import Progress
+from profiling.events import ArtifactEvent, Event, Number
 
 MAX_SERIES = 20_000  # names a run may have; the design is for 5,000
 LOG_CHUNK_LINES = 500
 LOG_CHUNK_CHARS = 64 * 1024
 SHOWN_STATES = {"ready": "The trainer is ready", "done": "The trainer is done", "failed": "The trainer failed"}
 
-Events = list[dict[str, Any]]
+Events = list[Event]
 LogKey = tuple[str, int, str]  # role, rank, stream
 
 
@@ -95,7 +95,7 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
         if not taken:
             return StoreResult(has_gap=has_gap)
         memory.refresh(attempt)
-        batches = [orjson.loads(delivery.events) for delivery in taken]
+        batches: list[Events] = [orjson.loads(delivery.events) for delivery in taken]
         events = [event for batch in batches for event in batch]
         _name_series(run, number, batches, memory, now)
         frames = []
@@ -110,7 +110,8 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
         LogChunk.objects.bulk_create(log_chunks)
         _store_samples(run, number, events)
         _announce_artifacts(run, number, events)
-        captures.hear(run_id=run_id, attempt=number, events=events, now=now)
+        said = [event for event in events if event["kind"] == "capture"]
+        captures.hear(run_id=run_id, attempt=number, events=said, now=now)
         _tell_history(run, number, events)
         Attempt.objects.filter(pk=attempt.pk).update(durable_batch=taken[-1].batch)
         _move_run(run, attempt, events, memory, now)
@@ -146,7 +147,7 @@ def _move_run(run: Run, attempt: Attempt, events: Events, memory: Memory, now: d
     for event in events:
         progress.see(event)
     memory.previous_phase = progress.previous_phase
-    values: dict[str, Any] = {"seq": run.seq, "step": progress.step, "latest_values": progress.latest_values}
+    values: dict[str, object] = {"seq": run.seq, "step": progress.step, "latest_values": progress.latest_values}
     if progress.num_steps:
         values["num_steps"] = progress.num_steps
     if run.state not in ENDED:
@@ -170,22 +171,22 @@ def _name_series(run: Run, attempt: int, batches: list[Events], memory: Memory, 
     """Make a Metric row for each new name; past the limit, take the new names out of the events."""
     fresh: dict[SeriesKey, None] = {}
     for event in (event for batch in batches for event in batch):
-        kind = event["kind"]
-        if kind == "span":
+        values: dict[str, Number] = {}
+        if event["kind"] == "span":
             names = [""]
-        elif kind in ("metric", "system"):
-            names = list(event["values"])
+        elif event["kind"] == "metric" or event["kind"] == "system":
+            values = event["values"]
+            names = list(values)
         else:
             continue
         for name in names:
-            key = (kind, name, event["role"], event["rank"])
+            key = (event["kind"], name, event["role"], event["rank"])
             if key in memory.series or key in fresh:
                 continue
             if len(memory.series) + len(fresh) < MAX_SERIES:
                 fresh[key] = None
                 continue
-            if kind != "span":
-                del event["values"][name]
+            values.pop(name, None)
             if not memory.is_full:
                 memory.is_full = True
                 text = f"The run has {MAX_SERIES} series; {name!r} and further new ones are not kept."
@@ -262,7 +263,7 @@ def _store_samples(run: Run, attempt: int, events: Events) -> None:
 
 def _announce_artifacts(run: Run, attempt: int, events: Events) -> None:
     """Remember what the trainer made; size and checksum of what is transferred are the upload's own affair."""
-    for event in (e for e in events if e["kind"] == "artifact"):
+    for event in [e for e in events if e["kind"] == "artifact"]:
         meta = event.get("meta", {})
         capture = captures.capture_of(run_id=run.pk, attempt=attempt, meta=meta)
         about = {"type": event["artifact"], "step": event["step"], "path": event["path"], "meta": meta}
@@ -276,12 +277,12 @@ def _announce_artifacts(run: Run, attempt: int, events: Events) -> None:
             Artifact.objects.filter(pk=found.pk).update(capture_id=capture)
 
 
-def _arrives_as(event: Mapping[str, Any]) -> str:
+def _arrives_as(event: ArtifactEvent) -> str:
     """Return the name under which the runner hands it over: folders come as a zip, checkpoints do not come.
 
     A capture's files come one by one and as they are.
     """
-    name: str = event["name"]
+    name = event["name"]
     is_as_it_is = event["artifact"] == "checkpoint" or bool(event.get("meta", {}).get("capture"))
     return name if is_as_it_is or name.endswith(".zip") else f"{name}.zip"
 
@@ -293,12 +294,12 @@ def _tell_history(run: Run, attempt: int, events: Events) -> None:
             verb, text, data = "note", event["text"], event.get("meta", {})
         elif event["kind"] == "state" and event["role"] == "driver" and event["state"] in SHOWN_STATES:
             verb, data = f"trainer_{event['state']}", event.get("cause", {})
-            text = event.get("text") or data.get("text") or SHOWN_STATES[event["state"]]
+            text = event.get("text") or str(data.get("text") or SHOWN_STATES[event["state"]])
         else:
             continue
         step = event["step"] if event["step"] >= 0 else None
         at = _moment(event["t"])
-        rows.append(RunEvent(run=run, attempt=attempt, at=at, verb=verb, text=str(text)[:500], step=step, data=data))
+        rows.append(RunEvent(run=run, attempt=attempt, at=at, verb=verb, text=text[:500], step=step, data=data))
     RunEvent.objects.bulk_create(rows)
 
 

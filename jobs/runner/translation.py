@@ -105,7 +105,9 @@ class Translation:
             self._reader = None
             return 0
         new = [event for event in found if not self._is_old(event)]
-        data = b"".join(to_line({**event, "attempt": self._attempt}) for event in new)  # type: ignore[typeddict-item]
+        for event in new:
+            event["attempt"] = self._attempt
+        data = b"".join(map(to_line, new))
         if not self._is_training and any(event["kind"] == "metric" for event in new):
             self._is_training = True
             data = to_line(events.state("training", attempt=self._attempt)) + data

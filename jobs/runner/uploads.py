@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import (
@@ -29,7 +28,7 @@ from jobs.runner.console_client.console import (
 from jobs.runner.console_client.zip_image import FilesChanged, ZipImage, zip_image
 from jobs.runner.reporting.progress import Progress
 from jobs.runner.reporting.report import Report
-from profiling.events import Event
+from profiling.events import ArtifactEvent
 
 LOOK_SECONDS = 0.5
 PIECE_BYTES = 1 << 20  # of a capture's file, and at most so many of them a second
@@ -74,7 +73,7 @@ class Upload:
     type: str
     path: str  # relative to the run directory
     step: int = -1
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, object] = field(default_factory=dict)
     extra: Mapping[str, Path] = field(default_factory=dict)
     is_plain: bool = False
 
@@ -87,7 +86,7 @@ class UploadFailed(Exception):
     """The file is not with the console; the sentence says why, and that it is still in the run directory."""
 
 
-def planned(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
+def planned(run_dir: Path, artifacts: Mapping[str, ArtifactEvent]) -> Iterator[Upload]:
     """Yield what is to be handed over: announced models and traces, TensorBoard's files, and the logs."""
     yield from planned_captures(run_dir, artifacts)
     for name, event in sorted(artifacts.items()):
@@ -106,7 +105,7 @@ def planned(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
         yield Upload(name="logs.zip", folder=run_dir / "log", type="log", path="log")
 
 
-def planned_captures(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[Upload]:
+def planned_captures(run_dir: Path, artifacts: Mapping[str, ArtifactEvent]) -> Iterator[Upload]:
     """Yield the announced files of captures, which go one by one and as they are, in the order of announcement."""
     for name, event in list(artifacts.items()):
         path = run_dir / event.get("path", "")
@@ -115,7 +114,7 @@ def planned_captures(run_dir: Path, artifacts: Mapping[str, Event]) -> Iterator[
             yield Upload(name=name, folder=path, type="trace", path=event["path"], step=step, meta=meta, is_plain=True)
 
 
-def capture_of(about: Mapping[str, Any]) -> str:
+def capture_of(about: Mapping[str, object]) -> str:
     """Return the capture that an announcement or an upload belongs to, "" if none."""
     meta = about.get("meta")
     return str(meta.get("capture") or "") if isinstance(meta, Mapping) else ""

@@ -3,10 +3,9 @@
 from collections import OrderedDict
 from statistics import quantiles
 from threading import Lock
-from typing import Any
 
 from jobs.models import Frame, Run
-from jobs.telemetry.frames import decode_frame
+from jobs.telemetry.frames import FrameMessage, decode_frame
 
 STEP_TIME = "time/step_seconds"
 _FRAMES_READ = 60
@@ -55,6 +54,6 @@ def recent_times(run: Run) -> list[float]:
     return times
 
 
-def _step_times(frame: dict[str, Any]) -> list[float]:
-    columns = [lane["values"].get(STEP_TIME, ()) for lane in frame.get("metrics", ()) if lane["role"] == "driver"]
+def _step_times(frame: FrameMessage) -> list[float]:
+    columns = [lane["values"].get(STEP_TIME, ()) for lane in frame["metrics"] if lane["role"] == "driver"]
     return [v for column in reversed(columns) for v in reversed(column) if isinstance(v, (int, float)) and v > 0]

@@ -1,8 +1,8 @@
 """How far a run is: step, phase, activity and newest values, read off its events. No database."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from profiling.events import Event, Number, StateEvent
 
 MAX_LATEST_VALUES = 300  # names that a run's row carries; every series is on the charts anyway
 
@@ -22,36 +22,35 @@ class Progress:
     step: int
     phase: str
     activity: str
-    latest_values: dict[str, Any]
+    latest_values: dict[str, Number]
     next_phase: dict[str, str]
     previous_phase: str = ""
     is_training: bool = False  # the events show that the trainer works
     num_steps: int = 0  # told by a trainer whose spec leaves it to the data; 0: not told
 
-    def see(self, event: Mapping[str, Any]) -> None:
+    def see(self, event: Event) -> None:
         """Take in one event of the trainer's driver; those of others say nothing about the whole run."""
         if event["role"] != "driver":
             return
-        kind = event["kind"]
-        if kind == "state":
+        if event["kind"] == "state":
             self._see_state(event)
-        elif kind == "metric":
+        elif event["kind"] == "metric":
             self.is_training = True
             self.step = max(self.step, event["step"])
             values = {**self.latest_values, **event["values"]}
             self.latest_values = dict(list(values.items())[:MAX_LATEST_VALUES])
-        elif kind == "note":
+        elif event["kind"] == "note":
             told = event.get("meta", {}).get("num_steps")
             if isinstance(told, int) and 0 < told < MAX_STEPS:
                 self.num_steps = told
-        elif kind == "span" and event.get("depth", 0) == 0:
+        elif event["kind"] == "span" and event.get("depth", 0) == 0:
             ended = event["phase"]
             if self.previous_phase:
                 self.next_phase[self.previous_phase] = ended
             self.previous_phase = ended
             self.phase = self.next_phase.get(ended, "")
 
-    def _see_state(self, event: Mapping[str, Any]) -> None:
+    def _see_state(self, event: StateEvent) -> None:
         state = event["state"]
         self.activity = event.get("text", "")[:200]
         self.is_training = self.is_training or state in ("training", "evaluating")

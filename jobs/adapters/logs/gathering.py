@@ -8,10 +8,9 @@ the dictionary does not know keeps its name, too.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from jobs.catalog.metric import metrics
-from profiling.events import metric
+from profiling.events import Event, metric
 
 Step = tuple[int, dict[str, float]]
 """A step's number, and its values under the trainer's names."""
@@ -38,7 +37,7 @@ class Steps:
             self._newest = max(self._newest, step)
             self._is_new = True
 
-    def events(self) -> Iterator[Mapping[str, Any]]:
+    def events(self) -> Iterator[Event]:
         """Yield the steps that are over, in their order."""
         for step in sorted(self._values):
             if step < self._newest or not self._is_new:

@@ -1,13 +1,12 @@
 """How many steps a trainer will do, from the progress bars that it draws: where data decide, the spec does not say."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from jobs.adapters.logs.gathering import NOBODY
 from jobs.catalog.spec.runspec import RunSpec
-from profiling.events import note
+from profiling.events import Event, note
 
 STDERR = "log/driver-0.stderr"
 HEAD_BYTES = 1 << 20  # bars are drawn from the first step on; what comes later is not waited for
@@ -27,7 +26,7 @@ class StepCount:
     def __post_init__(self) -> None:
         self._is_over = self.spec.num_steps > 0
 
-    def events(self) -> Iterator[Mapping[str, Any]]:
+    def events(self) -> Iterator[Event]:
         """Yield the note that says how many steps are planned. Raises: OSError."""
         if self._is_over:
             return

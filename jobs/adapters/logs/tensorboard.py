@@ -1,14 +1,14 @@
 """Metrics from the TensorBoard files of a run directory, as they grow."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jobs.adapters.logs.gathering import Steps
 from jobs.adapters.logs.tfevents import EventFile, Scalar
+from profiling.events import Event
 
 FOLDER = "tb"
 PATTERN = "events.out.tfevents.*"
@@ -35,7 +35,7 @@ class TensorBoardReader:
     def __post_init__(self) -> None:
         self._steps = Steps(trainer=self.trainer, algorithm=self.algorithm)
 
-    def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002
+    def poll(self, *, now_ns: int) -> Sequence[Event]:  # noqa: ARG002
         """Return the events of what was written since the last call."""
         for scalar in self._new():
             if self.is_wanted(scalar.tag):

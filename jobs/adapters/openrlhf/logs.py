@@ -9,9 +9,8 @@ import ast
 import contextlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jobs.adapters.logs.gathering import Step, Steps
 from jobs.adapters.logs.lines import GrowingFile
@@ -21,6 +20,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.log_line import uncolored
 from jobs.catalog.spec.placement import group_size
 from jobs.catalog.spec.runspec import RunSpec
+from profiling.events import Event
 
 TRAINER = "openrlhf"
 STDOUT = "log/driver-0.stdout"
@@ -47,7 +47,7 @@ class OpenRLHFLogs:
             is_wanted=(lambda tag: tag.startswith("eval/")) if self._is_rl else (lambda _: True),
         )
 
-    def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:
+    def poll(self, *, now_ns: int) -> Sequence[Event]:
         """Return the events of what was written since the last call."""
         if self._is_rl:
             with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.verl.settings import METRICS
 from jobs.catalog.log_line import uncolored
 from jobs.catalog.spec.runspec import RunSpec
+from profiling.events import Event
 
 TRAINER = "verl"
 STDOUT = "log/driver-0.stdout"
@@ -39,11 +40,11 @@ class VerlLogs:
         self._has_file = False
         self._is_printed_only = False
 
-    def poll(self, *, now_ns: int) -> Sequence[Mapping[str, Any]]:
+    def poll(self, *, now_ns: int) -> Sequence[Event]:
         """Return the events of what was written since the last call."""
         return [*self._planned.events(), *self._values(now_ns)]
 
-    def _values(self, now_ns: int) -> Iterator[Mapping[str, Any]]:
+    def _values(self, now_ns: int) -> Iterator[Event]:
         self._has_file = self._has_file or (not self._is_printed_only and self._file.path.exists())
         if self._has_file:
             self._printed.clear()

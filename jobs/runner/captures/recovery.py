@@ -26,6 +26,7 @@ from profiling.captures.files import (
     sha256_of,
 )
 from profiling.captures.state import UNFINISHED
+from profiling.events import ArtifactEvent
 from profiling.recorders.recorder import load_tool, tool_names
 from profiling.redaction import own_secrets
 
@@ -73,7 +74,7 @@ class CaptureRecovery:
             for half in recordings(self._run_dir).glob(pattern):
                 half.unlink(missing_ok=True)
 
-    def _open(self) -> dict[str, dict[str, Any]]:
+    def _open(self) -> dict[str, Mapping[str, Any]]:
         known = self._progress.captures.items()
         return {
             capture: told
@@ -113,7 +114,11 @@ class CaptureRecovery:
         if not num_files:
             _fail(report, capture, f"{(cut or why).rstrip('.')}. {missing_text(missing)}")
             return
-        meta: dict[str, Any] = {"first_step": window.first_step, "num_steps": window.num_steps, "num_files": num_files}
+        meta: dict[str, object] = {
+            "first_step": window.first_step,
+            "num_steps": window.num_steps,
+            "num_files": num_files,
+        }
         meta |= {"missing": missing} | ({"truncated": cut} if cut else {})
         text = f"Not recorded: {missing_text(missing)}" if missing else ""
         report.say(f"capture {capture}: kept after the end of the trainer. {text}".rstrip())
@@ -132,7 +137,7 @@ class CaptureRecovery:
         target.parent.mkdir(parents=True, exist_ok=True)
         return (recordings(self._run_dir) / name).replace(target)
 
-    def _put_before(self, capture: str, worker: str, brought: list[Any]) -> list[Path]:
+    def _put_before(self, capture: str, worker: str, brought: list[ArtifactEvent]) -> list[Path]:
         """Return files that were put into place, and not told of any more."""
         known = {self._run_dir / event["path"] for event in brought}
         folder = final_path(self._run_dir, capture, "")

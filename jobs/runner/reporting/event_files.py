@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from profiling.events import KINDS, Event
+from profiling.events import KINDS, Head, LogEvent
 
 MAX_EVENT_BYTES = 512 * 1024  # one event; what is larger stays in the file and a line says so
 MAX_LINE_BYTES = 16 * 1024  # of a log; a longer line is shown as several
@@ -132,5 +132,6 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _log(lines: list[str], *, attempt: int, role: str, stream: str, t: int, rank: int = 0) -> bytes:
-    event = Event(kind="log", attempt=attempt, step=-1, role=role, rank=rank, t=t, stream=stream, lines=lines)
+    head: Head = {"attempt": attempt, "step": -1, "role": role, "rank": rank, "t": t}
+    event: LogEvent = {"kind": "log", **head, "stream": stream, "lines": lines}
     return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()

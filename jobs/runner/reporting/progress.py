@@ -5,12 +5,21 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from profiling.events import Event
+from profiling.events import ArtifactEvent, Event
 
 MAX_KEPT_LINES = 500
 READ_BYTES = 4 << 20
+
+
+class OtherNode(TypedDict):
+    """A node besides the driver's where the trainer has workers; `node` is Ray's id."""
+
+    index: int
+    node: str
+    name: str
+    address: str
 
 
 @dataclass(slots=True)
@@ -20,10 +29,10 @@ class Progress:
     path: Path
     step: int = 0
     state: str = ""  # newest state of the driver
-    cause: dict[str, Any] = field(default_factory=dict)  # of a `failed` state
-    artifacts: dict[str, Event] = field(default_factory=dict)  # newest announcement by name
+    cause: Mapping[str, object] = field(default_factory=dict)  # of a `failed` state
+    artifacts: dict[str, ArtifactEvent] = field(default_factory=dict)  # newest announcement by name
     captures: dict[str, dict[str, Any]] = field(default_factory=dict)  # newest state by id, with all `meta` told of it
-    other_nodes: list[dict[str, Any]] = field(default_factory=list)  # where the trainer has workers besides here
+    other_nodes: list[OtherNode] = field(default_factory=list)  # where the trainer has workers besides here
     actor_lines: deque[tuple[str, int, str]] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_LINES))
     _position: int = 0
 
@@ -71,37 +80,38 @@ class Progress:
     def _take(self, line: bytes) -> None:
         try:
             event: Event = json.loads(line)
-            kind = event["kind"]
-            if kind == "metric":
+            if event["kind"] == "metric":
                 self.step = max(self.step, int(event["step"]))
-            elif kind == "artifact":
+            elif event["kind"] == "artifact":
                 if _can_be_planned(event):
                     self.artifacts[event["name"]] = event
-            elif kind == "capture":
+            elif event["kind"] == "capture":
                 told = self.captures.setdefault(event["capture"], {})
                 told |= {**event.get("meta", {}), "state": event["state"]}
-            elif kind == "state" and event.get("role") == "driver":
+            elif event["kind"] == "state" and event.get("role") == "driver":
                 self.state = event["state"]
                 self.cause = event.get("cause") or self.cause
-            elif kind == "note" and (nodes := event.get("meta", {}).get("nodes")):
-                self.other_nodes = [
-                    {"index": int(n["index"]), **{key: str(n[key]) for key in ("node", "name", "address")}}
-                    for n in nodes
-                    if int(n["index"]) > 0
-                ]
-            elif kind == "log":
+            elif event["kind"] == "note":
+                if isinstance(nodes := event.get("meta", {}).get("nodes"), list) and nodes:
+                    self.other_nodes = [_node(n) for n in nodes if int(n["index"]) > 0]
+            elif event["kind"] == "log":
                 self.actor_lines += [(event["role"], int(event["rank"]), text) for text in event["lines"]]
         except (ValueError, KeyError, TypeError, AttributeError):
             return
 
 
-def _can_be_planned(event: Event) -> bool:
+def _can_be_planned(event: ArtifactEvent) -> bool:
     """Return True if whoever hands files over can use an announcement: what a trainer writes may be anything."""
     path, meta = event.get("path", ""), event.get("meta", {})
     int(event.get("step", -1))
     return isinstance(event["name"], str) and isinstance(path, str) and "\0" not in path and isinstance(meta, dict)
 
 
-def node_name(node: Mapping[str, Any]) -> str:
+def _node(told: Mapping[str, object]) -> OtherNode:
+    index, node, name, address = (str(told[key]) for key in ("index", "node", "name", "address"))
+    return {"index": int(index), "node": node, "name": name, "address": address}
+
+
+def node_name(node: OtherNode) -> str:
     """Return what people call a node of `Progress.other_nodes`: its name, and its address where that is another."""
-    return str(node["name"]) if node["name"] == node["address"] else f"{node['name']} ({node['address']})"
+    return node["name"] if node["name"] == node["address"] else f"{node['name']} ({node['address']})"

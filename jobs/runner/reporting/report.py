@@ -5,7 +5,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from jobs.runner.console_client.console import Console
 from jobs.runner.console_client.job import Job
@@ -14,7 +13,7 @@ from jobs.runner.reporting.commands import Commands
 from jobs.runner.reporting.event_files import EventSource, Source, TextSource
 from jobs.runner.reporting.outbox import Outbox
 from jobs.runner.reporting.shipper import LAST_SOURCE, Shipper
-from profiling.events import Event, capture, log, system, to_line
+from profiling.events import ArtifactEvent, Event, StateEvent, capture, log, system, to_line
 from profiling.events import artifact as announced
 
 
@@ -61,21 +60,27 @@ class Report:
         self.say(text)
         self.capture(name, "failed", text=text)
 
-    def capture(self, name: str, state: str, *, step: int = -1, text: str = "", **meta: Any) -> None:
+    def capture(self, name: str, state: str, *, step: int = -1, text: str = "", **meta: object) -> None:
         """Report that a capture has moved on, after the trainer's last report of it."""
         self._write(capture(name, state, attempt=self._attempt, step=step, text=text, meta=meta))
 
-    def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> Event:
+    def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: object) -> ArtifactEvent:
         """Report that a file of the run directory is ready, and return the event."""
         event = announced(name, artifact=artifact, path=path, attempt=self._attempt, step=step, size=size, meta=meta)
         self._write(event)
         return event
 
-    def terminal_event(self, state: str, *, cause: Mapping[str, Any], cleanup: Mapping[str, Any], step: int) -> None:
+    def terminal_event(
+        self, state: str, *, cause: Mapping[str, object], cleanup: Mapping[str, object], step: int
+    ) -> None:
         """Write down how it ended; everything else has been written before, and nothing comes after."""
-        head = Event(kind="state", attempt=self._attempt, step=step, role="runner", rank=0, t=time.time_ns())
-        word: Event = {
-            **head,
+        word: StateEvent = {
+            "kind": "state",
+            "attempt": self._attempt,
+            "step": step,
+            "role": "runner",
+            "rank": 0,
+            "t": time.time_ns(),
             "state": state,
             "cause": dict(cause),
             "text": str(cause.get("text", "")),
