@@ -1,7 +1,7 @@
 """One JSON object a line: the progress of a run, the same for every trainer.
 
 Every event has `kind`, `attempt`, `step`, `role`, `rank` and `t` (wall clock, Unix ns). What else it carries stands
-with the function that makes it. docs/develop/protocol.md is the written form. Numbers that are not finite travel as the
+with the class of its kind. docs/develop/protocol.md is the written form. Numbers that are not finite travel as the
 strings "NaN", "Infinity" and "-Infinity", because JSON has no word for them and a diverged loss must stay visible.
 """
 
@@ -99,7 +99,7 @@ InsidePath = Annotated[
 class Head(TypedDict):
     """What every event carries beside its `kind`."""
 
-    attempt: NotRequired[Annotated[int, Allowed("the number of an attempt")]]
+    attempt: NotRequired[SkipValidation[int]]  # the console compares it with the one that the token belongs to
     step: Annotated[int, Field(ge=-MAX_INT32, le=MAX_INT32), Allowed("a whole number")]
     role: Word
     rank: Count
@@ -187,6 +187,19 @@ class StateEvent(Head):
     cause: NotRequired[Object]  # the fields of Cause, as far as they are known
     meta: NotRequired[Object]
     text: NotRequired[Text]
+
+
+class Cause(TypedDict, total=False):
+    """Why an attempt ended, in `cause` of its terminal event."""
+
+    side: str  # who has to do something about it: trainer | cluster | pitwall | user
+    role: str
+    rank: int
+    step: int
+    text: str
+    log_line: str
+    exit_code: int | None
+    field: str  # what of the spec is to blame
 
 
 class NoteEvent(Head):

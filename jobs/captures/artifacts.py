@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -53,7 +52,7 @@ class Piece:
     type: str
     step: int
     path: str
-    meta: dict[str, Any]
+    meta: dict[str, object]
     data: bytes
 
 

@@ -80,7 +80,7 @@ def request_capture(
         found = chosen(known=known, roles=sorted(set(roles)), ranks=sorted(set(ranks)))
         device = device_for(attempt.run, attempt=attempt.number, workers=known)
         what, tool = _resolved(as_what(what), tool, run=attempt.run, device=device, workers=found, seconds=seconds)
-        asked: dict[str, Any] = {
+        asked: dict[str, object] = {
             "what": what,
             "tool": tool,
             "first_step": first_step,
@@ -93,7 +93,7 @@ def request_capture(
         for row in waiting:
             if row.state == "armed" and asked == {name: getattr(row, name) for name in asked}:
                 return row
-        check_tool(tool=tool, workers=found, roles=asked["roles"])
+        check_tool(tool=tool, workers=found, roles=sorted(set(roles)))
         if seconds:
             check_by_time(waiting=waiting)
         else:

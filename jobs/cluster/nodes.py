@@ -8,8 +8,8 @@ Nodes of one kind are one entry, with the least memory of them; their `ids` are 
 have GPUs. {} stands for an attempt that was not handed over, or that is older than this column.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TypedDict
 
 from jobs.catalog.algorithm import is_in
 from jobs.cluster.ray_api import ClusterState, Node
@@ -38,6 +38,17 @@ def keep_node(attempt: Attempt, node: str) -> None:
         return
     attempt.ran_on = {**attempt.ran_on, "node": node}
     Attempt.objects.filter(pk=attempt.pk).update(ran_on=attempt.ran_on)
+
+
+class NodeKind(TypedDict):
+    """Nodes alike, as an attempt keeps them: what each has at least, how many, and Ray's ids where kinds are mixed."""
+
+    accelerator: str
+    gpus: float
+    cpus: float
+    memory_bytes: float
+    count: int
+    ids: list[str]
 
 
 def devices_text(attempt: Attempt) -> str:
@@ -72,7 +83,7 @@ def cluster_of(attempt: Attempt) -> ClusterState | None:
     )
 
 
-def _by_kind(nodes: Iterable[Node]) -> list[dict[str, Any]]:
+def _by_kind(nodes: Iterable[Node]) -> list[NodeKind]:
     """Return the nodes, those of one kind as one entry."""
     alike: dict[tuple[str, float], list[Node]] = {}
     for node in nodes:
@@ -91,7 +102,7 @@ def _by_kind(nodes: Iterable[Node]) -> list[dict[str, Any]]:
     ]
 
 
-def _nodes(row: Mapping[str, Any]) -> Iterable[Node]:
+def _nodes(row: NodeKind) -> Iterable[Node]:
     for number in range(int(row["count"])):
         yield Node(
             id=f"{row['accelerator'] or 'node'}-{number}",
@@ -104,10 +115,10 @@ def _nodes(row: Mapping[str, Any]) -> Iterable[Node]:
         )
 
 
-def _where_it_was(attempt: Attempt, kinds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _where_it_was(attempt: Attempt, kinds: list[NodeKind]) -> list[NodeKind]:
     """Return the nodes that the attempt's workers were on, by kind. Raises: PlaceUnknown."""
     own = _own_nodes(attempt)
-    found = [{**row, "count": len(own & set(row["ids"]))} for row in kinds if own & set(row["ids"])]
+    found: list[NodeKind] = [{**row, "count": len(own & set(row["ids"]))} for row in kinds if own & set(row["ids"])]
     if not found:
         raise PlaceUnknown(row["accelerator"] or "?" for row in kinds)
     return found

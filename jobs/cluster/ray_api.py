@@ -153,7 +153,7 @@ def submit_job(
         code = package()
         _upload(code)
         more["working_dir"] = code.uri
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "submission_id": submission_id,
         "entrypoint": shlex.join([python, "-m", module]),
         "runtime_env": {

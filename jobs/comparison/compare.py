@@ -6,7 +6,6 @@ live runs report is in the next answer.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jobs.accounts.access import User, projects_of
 from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows
@@ -59,7 +58,7 @@ def visible_runs(*, user: User, ids: Sequence[str]) -> list[Run]:
     return [found[run_id] for run_id in ids if run_id in found]
 
 
-def current_specs(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def current_specs(runs: Sequence[Run]) -> list[dict[str, object]]:
     """Return what each run is by now: its spec with what its latest attempt changed of it."""
     rows = Attempt.objects.filter(run__in=runs).values_list("run_id", "number", "overrides")
     overrides = {(run_id, number): changed for run_id, number, changed in rows}

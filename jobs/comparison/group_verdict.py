@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def _contrast(sides: Sequence[Floats]) -> Interval | None:
 
 def _of(row: MeasureRow, run_ids: Sequence[str], group: Group) -> Floats:
     """Return the measure's finite values in the group's runs. [n]"""
-    cells: dict[str, Any] = dict(zip(run_ids, row.cells, strict=True))
+    cells = dict(zip(run_ids, row.cells, strict=True))
     values = [cells[run_id].value for run_id in group.run_ids if run_id in cells]
     return np.array([value for value in values if value is not None and math.isfinite(value)], float)
 

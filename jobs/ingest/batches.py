@@ -192,7 +192,7 @@ def _allowed_at(missing: ErrorDetails) -> str:
 def _conflict(event: Event, attempt: int) -> str:
     """Return which of an event's fields does not go with another, or with the token ("field: sentence"), "" if none."""
     if event.get("attempt", attempt) != attempt:
-        return f"attempt: {event['attempt']} is not {attempt}, the attempt this token belongs to."
+        return f"attempt: {_shown(event['attempt'])} is not {attempt}, the attempt this token belongs to."
     if event["kind"] == "span" and event["duration"] > MAX_INT64 - event["start"]:
         return (
             f"duration: {event['duration']} is too long; it must end by {MAX_INT64} ns, and starts at {event['start']}."

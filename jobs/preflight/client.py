@@ -48,7 +48,7 @@ class TrialUnavailable(TrialFailed):
 
 
 def run_trial(
-    op: Mapping[str, Any],
+    op: Mapping[str, object],
     *,
     timeout_seconds: float,
     command: Sequence[str] | None = None,
@@ -70,7 +70,12 @@ def run_trial(
 
 
 def _run(
-    op: Mapping[str, Any], field: str, timeout_seconds: float, command: Sequence[str], env: dict[str, str], folder: Path
+    op: Mapping[str, object],
+    field: str,
+    timeout_seconds: float,
+    command: Sequence[str],
+    env: dict[str, str],
+    folder: Path,
 ) -> dict[str, Any]:
     # Output goes to files, so that the limit on file size bounds it and a flood cannot fill this process's memory.
     with (folder / "in").open("w+b") as stdin, (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:

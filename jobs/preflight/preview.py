@@ -107,7 +107,7 @@ def known_data(spec: RunSpec, *, project: Project) -> DataPreview | None:
         _require_upload(spec, project)
     except TrialFailed:
         return None
-    answer: dict[str, Any] | None = cache.get(_key("preview", _data_depends_on(spec)))
+    answer = cache.get(_key("preview", _data_depends_on(spec)))
     return None if answer is None else _data_preview(answer)
 
 
@@ -143,7 +143,7 @@ def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
     depends_on = [model.model_dump(), _stamps(model.id)]
     if (before := cache.get(_key("config-refused", depends_on))) is not None:
         raise TrialFailed("model.id", before)
-    answer: dict[str, Any] | None = cache.get(_key("config", depends_on))
+    answer = cache.get(_key("config", depends_on))
     if answer is None:
         return None
     config: Mapping[str, Any] = answer["config"]
@@ -206,9 +206,9 @@ def _stamps(*ids: str) -> list[Any]:
     return stamps
 
 
-def _kept(name: str, depends_on: list[Any], op: dict[str, Any], timeout_seconds: float) -> dict[str, Any]:
+def _kept(name: str, depends_on: list[Any], op: Mapping[str, object], timeout_seconds: float) -> dict[str, Any]:
     key = _key(name, depends_on)
-    answer: dict[str, Any] | None = cache.get(key)
+    answer = cache.get(key)
     if answer is None:
         answer = run_trial(op, timeout_seconds=timeout_seconds)
         cache.set(key, answer, KEPT_SECONDS)

@@ -23,6 +23,7 @@ from jobs.runs.exit_cause import exit_cause_of
 from jobs.telemetry.eta import STEP_TIME
 from jobs.telemetry.notify import run_changed
 from jobs.traces import imports as layers
+from profiling.events import Cause
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ def _bury(attempt: Attempt, job: JobInfo | None, now: datetime) -> None:
         text = (
             _("stopped before it started") if attempt.submitted_at is None else _("ended by Ray, no checkpoint saved")
         )
-        cause: dict[str, Any] = {"side": "user", "text": text}
+        cause: Cause = {"side": "user", "text": text}
     elif job is None:
         text = _("cluster lost: Ray no longer knows its job %(job)s. The head was restarted; resume the run.")
         cause = {"side": "cluster", "text": text % {"job": attempt.submission_id}}

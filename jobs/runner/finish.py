@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from jobs.runner.console_client.console import Console, ConsoleError
 from jobs.runner.reporting.progress import Progress
@@ -16,9 +15,9 @@ def outcome(
     *,
     escalation: Escalation,
     progress: Progress,
-    find_cause: Callable[[], Mapping[str, Any]],
+    find_cause: Callable[[], Mapping[str, object]],
     other_trainer: str = "",
-) -> tuple[str, Mapping[str, Any]]:
+) -> tuple[str, Mapping[str, object]]:
     """Return the state that the attempt ends in, and its cause.
 
     `other_trainer` is what people call a trainer that knows nothing of stops: it is ended, and saves nothing for that.

@@ -4,16 +4,23 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jobs.adapters.adapter import Launch, adapter
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.runner.console_client.backoff import Backoff
-from jobs.runner.console_client.console import ChecksumWrong, Console, ConsoleAway, RequestRejected
+from jobs.runner.console_client.console import (
+    ChecksumWrong,
+    Console,
+    ConsoleAway,
+    InputFile,
+    LaunchAnswer,
+    RequestRejected,
+    Resume,
+)
 from jobs.runner.console_client.job import Job
 from jobs.runner.environment import TrainerMissing, interpreter
 from jobs.runner.inputs import InputsFailed, materialize_inputs
@@ -38,7 +45,7 @@ class PreparedRun:
     launch: Launch
 
 
-def fetch_launch(console: Console, *, wait: Callable[[float], bool], say: Callable[[str], None]) -> dict[str, Any]:
+def fetch_launch(console: Console, *, wait: Callable[[float], bool], say: Callable[[str], None]) -> LaunchAnswer:
     """Return the console's answer to `GET launch`, waiting for it while the console is away.
 
     `wait(seconds)` pauses and returns True to give up, which raises ConsoleAway. Raises: Fenced, RequestRejected.
@@ -63,7 +70,7 @@ def make_run_dir(run_dir: Path) -> None:
 
 
 def prepare(
-    job: Job, console: Console, answer: Mapping[str, Any], *, python: str, wait: Callable[[float], bool]
+    job: Job, console: Console, answer: LaunchAnswer, *, python: str, wait: Callable[[float], bool]
 ) -> PreparedRun:
     """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
 
@@ -98,7 +105,7 @@ def prepare(
     return PreparedRun(spec=spec, launch=launch)
 
 
-def _checkpoint(job: Job, resume: Mapping[str, Any]) -> dict[str, Any]:
+def _checkpoint(job: Job, resume: Resume) -> dict[str, int | str]:
     """Return what `resume.json` says: the checkpoint to go on from, in the run directory of its attempt on this node.
 
     Raises: NotPrepared if it is not there.
@@ -126,7 +133,7 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(part, path)  # noqa: PTH105 (both names are in one folder; one call)
 
 
-def _fetch(console: Console, item: Mapping[str, Any], folder: Path, wait: Callable[[float], bool]) -> None:
+def _fetch(console: Console, item: InputFile, folder: Path, wait: Callable[[float], bool]) -> None:
     sha256, name = str(item["sha256"]), str(item.get("file_name", "input"))
     if not _SHA256.fullmatch(sha256):
         raise NotPrepared("pitwall", f"the console announces {name!r} with {sha256!r}, which is no SHA-256")
@@ -149,7 +156,7 @@ def _fetch(console: Console, item: Mapping[str, Any], folder: Path, wait: Callab
             raise NotPrepared("pitwall", text) from error
 
 
-def _described(job: Job, spec: RunSpec, launch: Launch) -> dict[str, Any]:
+def _described(job: Job, spec: RunSpec, launch: Launch) -> dict[str, object]:
     """What `launch.json` says. The runner's own environment, where the token is, stays out of it."""
     return {
         "run": job.run,

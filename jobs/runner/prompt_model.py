@@ -12,7 +12,7 @@ import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError, RequestRejected
@@ -22,6 +22,14 @@ from jobs.runner.uploads import SPEC_NAME
 
 MAX_NEW_TOKENS = 256
 GIVE_UP_SECONDS = 240.0  # the console gives up after 300
+
+
+class ModelAnswer(TypedDict, total=False):
+    """What the model said, or why it said nothing."""
+
+    text: str
+    token_ids: list[int]
+    problem: str
 
 
 class NotAnswered(Exception):
@@ -43,7 +51,7 @@ def main() -> int:
         console.close()
 
 
-def _try(job: Job, console: Console, artifact: str, prompt: str) -> dict[str, Any]:
+def _try(job: Job, console: Console, artifact: str, prompt: str) -> ModelAnswer:
     try:
         with tempfile.TemporaryDirectory(prefix="pitwall-answer-") as folder:
             return _answer(job, console, artifact, prompt, Path(folder))
@@ -60,7 +68,7 @@ def _try(job: Job, console: Console, artifact: str, prompt: str) -> dict[str, An
         return {"problem": f"The model in {artifact} could not answer: {type(error).__name__}: {first}"[:500]}
 
 
-def _answer(job: Job, console: Console, artifact: str, prompt: str, folder: Path) -> dict[str, Any]:
+def _answer(job: Job, console: Console, artifact: str, prompt: str, folder: Path) -> ModelAnswer:
     model = local_folder(job, artifact) or _fetch(console, artifact, folder)
     if not (model / "config.json").is_file():
         raise NotAnswered(f"{artifact} holds no config.json, so it is no model that transformers can load.")
@@ -86,7 +94,7 @@ def local_folder(job: Job, artifact: str) -> Path | None:
     progress = Progress(path=job.run_dir / "events.jsonl")
     progress.read()
     made = progress.artifacts
-    event: Mapping[str, Any] = made.get(artifact) or made.get(artifact.removesuffix(".zip")) or {}
+    event: Mapping[str, object] = made.get(artifact) or made.get(artifact.removesuffix(".zip")) or {}
     folder = job.run_dir / str(event.get("path", ""))
     is_ours = bool(event) and folder.resolve().is_relative_to(job.run_dir.resolve())
     return folder if is_ours and (folder / "config.json").is_file() else None
@@ -109,7 +117,7 @@ def _fetch(console: Console, artifact: str, folder: Path) -> Path:
     return target
 
 
-def _hand_over(console: Console, answer_id: str, body: Mapping[str, Any]) -> int:
+def _hand_over(console: Console, answer_id: str, body: ModelAnswer) -> int:
     print(body.get("problem") or f"Answered with {len(body['token_ids'])} tokens.", flush=True)
     backoff = Backoff()
     deadline = time.monotonic() + GIVE_UP_SECONDS

@@ -9,18 +9,17 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
-from typing import Any
 
 from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
 from jobs.runner.captures.recovery import CaptureRecovery
-from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError
+from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError, LaunchAnswer
 from jobs.runner.console_client.job import Job
 from jobs.runner.environment import environment_for
 from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.nodes.node import NodeSampler
-from jobs.runner.nodes.orphans import kill_orphans
+from jobs.runner.nodes.orphans import Cleanup, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.progress import Progress
@@ -60,16 +59,16 @@ class AttemptSupervisor:
             return EXIT_FENCED
         is_restarted = (self.job.run_dir / "launch.json").exists()
         make_run_dir(self.job.run_dir)
-        cleanup = self.kill_orphans_of_killed_runner() if is_restarted else {}
+        cleanup = self.kill_orphans_of_killed_runner() if is_restarted else None
         report = Report(self.job, self.console)
         try:
-            if is_restarted:
+            if cleanup is not None:
                 return self.close_killed(report, cleanup)
             return self._train(answer, report)
         finally:
             report.close()
 
-    def kill_orphans_of_killed_runner(self) -> dict[str, Any]:
+    def kill_orphans_of_killed_runner(self) -> Cleanup:
         """End what a killed runner left behind, before its files are opened; return the clean-up report."""
         self.progress.read()
         return kill_orphans(
@@ -80,7 +79,7 @@ class AttemptSupervisor:
             recordings=recordings(self.job.run_dir),
         )
 
-    def close_killed(self, report: Report, cleanup: Mapping[str, Any]) -> int:
+    def close_killed(self, report: Report, cleanup: Cleanup) -> int:
         """Send the terminal event of an attempt whose runner is gone, after the rest of what it had to ship."""
         self.progress.read()
         rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
@@ -107,7 +106,7 @@ class AttemptSupervisor:
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, cleanup)
         return self._wait(report)
 
-    def _train(self, answer: Mapping[str, Any], report: Report) -> int:
+    def _train(self, answer: LaunchAnswer, report: Report) -> int:
         try:
             prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
             report.commands.refused = _refused(prepared)
@@ -213,7 +212,7 @@ class AttemptSupervisor:
             escalation.hasten(time.monotonic())
         return ended
 
-    def _clean_up(self, trainer: Trainer, report: Report, remote_nodes: RemoteNodes, why: str) -> dict[str, Any]:
+    def _clean_up(self, trainer: Trainer, report: Report, remote_nodes: RemoteNodes, why: str) -> Cleanup:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
         leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
         self.progress.read()
@@ -253,7 +252,7 @@ class AttemptSupervisor:
         self._finish(report, state, cause, cleanup)
         return self._wait(report)
 
-    def _finish(self, report: Report, state: str, cause: Mapping[str, Any], cleanup: Mapping[str, Any]) -> None:
+    def _finish(self, report: Report, state: str, cause: Mapping[str, object], cleanup: Cleanup) -> None:
         hurry_until = float("inf")
 
         def wait(seconds: float) -> bool:

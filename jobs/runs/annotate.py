@@ -37,8 +37,8 @@ def annotate_run(*, run_id: str, changes: Mapping[str, Any], user: AbstractBaseU
     """
     with transaction.atomic():
         run = Run.objects.select_for_update(of=("self",)).select_related("project", "created_by").get(pk=run_id)
-        before: dict[str, Any] = {}
-        after: dict[str, Any] = {}
+        before: dict[str, object] = {}
+        after: dict[str, object] = {}
         for field, given in changes.items():
             held, value = _checked(run, field, given, now)
             if held != value:

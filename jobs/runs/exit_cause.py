@@ -1,12 +1,12 @@
 """Name the cause when a job ended without its runner's terminal event, from what Ray kept of it."""
 
 import re
-from typing import Any
 
 from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.cluster.ray_api import JobInfo
+from profiling.events import Cause
 
 _KILLED = (137, -9)
 _NOT_FOUND = 127  # a shell's word for a program that is not there
@@ -17,7 +17,7 @@ _LOG_START = "last available logs"
 _NOISE = ("job_manager.py", "Running entrypoint for job")
 
 
-def exit_cause_of(job: JobInfo) -> dict[str, Any]:
+def exit_cause_of(job: JobInfo) -> Cause:
     """Return the cause of a job's end: side, a sentence, and the last line of its log where Ray has one."""
     head, _sep, tail = job.message.partition(_LOG_START)
     line = _last_line(tail)

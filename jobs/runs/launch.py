@@ -239,6 +239,6 @@ def default_name(spec: RunSpec) -> str:
     return f"{spec.algorithm.upper()} {short[0]} on {data}"[:120]
 
 
-def demo_spec(knobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def demo_spec(knobs: Mapping[str, object] | None = None) -> dict[str, object]:
     """Return the raw spec of the demo, GRPO on the bundled tiny model and word problems, with these knobs changed."""
     return {"name": DEMO_NAME, "algorithm": "grpo", "knobs": dict(knobs or {})}

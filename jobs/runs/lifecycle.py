@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
@@ -44,9 +44,9 @@ class NewAttempt:
 
     after: int
     resume: tuple[int, int] | None
-    overrides: Mapping[str, Any]
+    overrides: Mapping[str, object]
     num_steps: int
-    latest_values: Mapping[str, Any]
+    latest_values: Mapping[str, object]
     submission_id: str
     num_cpus: float
     num_gpus: float
@@ -77,8 +77,8 @@ def finish(
     run_id: str,
     attempt: int,
     state: str,
-    cause: Mapping[str, Any],
-    cleanup: Mapping[str, Any],
+    cause: Mapping[str, object],
+    cleanup: Mapping[str, object],
     now: datetime,
 ) -> bool:
     """End the attempt as `finished`, `failed` or `stopped`; the first word that comes holds.
@@ -232,7 +232,7 @@ def cancel_retry(
     return True
 
 
-def record_cleanup(*, run_id: str, attempt: int, cleanup: Mapping[str, Any], now: datetime) -> bool:
+def record_cleanup(*, run_id: str, attempt: int, cleanup: Mapping[str, object], now: datetime) -> bool:
     """Keep the clean-up report that came after the attempt ended; the first one holds."""
     with transaction.atomic():
         ended = Attempt.objects.filter(run_id=run_id, number=attempt, state__in=ENDED, cleanup={})
@@ -252,7 +252,7 @@ def _change(
     *,
     text: str,
     user: AbstractBaseUser | None = None,
-    fields: Mapping[str, Any] | None = None,
+    fields: Mapping[str, object] | None = None,
     only_from: set[str] | None = None,
 ) -> bool:
     """Move the latest attempt to `to` if the machine allows it from where it is; True if this call did it."""
@@ -283,12 +283,12 @@ def _apply(
     now: datetime,
     text: str,
     user: AbstractBaseUser | None,
-    fields: dict[str, Any],
+    fields: dict[str, object],
 ) -> None:
     mine = Attempt.objects.filter(pk=pk, state=state, version=version)
     if mine.update(state=to, version=F("version") + 1, **fields) != 1:
         raise _LostRaceError
-    mirror: dict[str, Any] = {"state": to, "wait_reason": ""}
+    mirror: dict[str, object] = {"state": to, "wait_reason": ""}
     if to == "stopping" or (to == "stopped" and state == "queued"):
         mirror["is_stop_requested"] = True
     if to in ENDED:

@@ -216,7 +216,7 @@ def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
         order = OrderBy(_IN_SQL[key], descending=sort.startswith("-"), nulls_last=True)
         return list(rows.order_by(order, "-created_at", "-pk").values_list("pk", flat=True))
     fields = ("pk", "name", "note", "tags", "state", "step", "created_at", "started_at", "ended_at")
-    wanted: dict[str, Any] = {f"value_{i}": _json_value(name) for i, name in enumerate(names)}
+    wanted: dict[str, object] = {f"value_{i}": _json_value(name) for i, name in enumerate(names)}
     wanted |= {"model": KeyTransform("id", KeyTransform("model", "spec")), "author": F("created_by__username")}
     wanted |= {"algorithm": KeyTransform("algorithm", "spec"), "data": KeyTransform("id", KeyTransform("data", "spec"))}
     passing = []

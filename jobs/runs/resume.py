@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
@@ -19,10 +18,10 @@ from jobs.runs.admission import CLEANUP_TIME, demand
 from jobs.runs.checkpoints import Checkpoint, list_checkpoints
 from jobs.runs.launch import submission_id
 from jobs.telemetry import history
-from jobs.telemetry.attempt_spec import difference, merged
+from jobs.telemetry.attempt_spec import Overrides, difference, merged
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.series import Window
-from profiling.events import encode_number
+from profiling.events import Number, encode_number
 
 _LOOK_BACK_STEPS = 10_000  # how far before the restored step a metric's newest value is looked for
 
@@ -42,7 +41,7 @@ def resume_run(
     *,
     run_id: str,
     step: int | None,
-    hardware: Mapping[str, Any],
+    hardware: Mapping[str, object],
     user: AbstractBaseUser | None,
     now: datetime,
     attempt: int | None = None,
@@ -73,7 +72,7 @@ def resume_run(
     return found
 
 
-def resumed_spec(*, run_id: str, hardware: Mapping[str, Any], num_steps: int | None = None) -> RunSpec:
+def resumed_spec(*, run_id: str, hardware: Mapping[str, object], num_steps: int | None = None) -> RunSpec:
     """Return the spec that an attempt resumed like this would run. Raises: ResumeRefused; Run.DoesNotExist."""
     run = Run.objects.get(pk=run_id)
     latest = Attempt.objects.get(run=run, number=run.latest_attempt)
@@ -84,7 +83,7 @@ def begin(
     run: Run,
     latest: Attempt,
     origin: Checkpoint | None,
-    overrides: Mapping[str, Any],
+    overrides: Overrides,
     spec: RunSpec,
     *,
     text: str,
@@ -168,9 +167,11 @@ def _chosen(run: Run, step: int, attempt: int | None) -> Checkpoint:
     raise ResumeRefused("step", text % {"step": step, "listed": listed})
 
 
-def _overrides(run: Run, latest: Attempt, hardware: Mapping[str, Any], num_steps: int | None) -> dict[str, Any]:
+def _overrides(
+    run: Run, latest: Attempt, hardware: Mapping[str, object], num_steps: int | None
+) -> dict[str, dict[str, object]]:
     """Return what the attempt changes of the run's spec: what the latest one did, and what is asked for now."""
-    wanted: dict[str, Any] = {section: dict(fields) for section, fields in latest.overrides.items()}
+    wanted: dict[str, dict[str, object]] = {section: dict(fields) for section, fields in latest.overrides.items()}
     if hardware:
         wanted["hardware"] = {**wanted.get("hardware", {}), **hardware}
     if num_steps is not None:
@@ -180,7 +181,7 @@ def _overrides(run: Run, latest: Attempt, hardware: Mapping[str, Any], num_steps
     return difference(run.spec, wanted)
 
 
-def _checked(run: Run, overrides: Mapping[str, Any]) -> tuple[RunSpec, dict[str, Any]]:
+def _checked(run: Run, overrides: Overrides) -> tuple[RunSpec, dict[str, dict[str, object]]]:
     """Return the spec that comes of the overrides, and these with the values that the validator made of theirs.
 
     A capture asked for at launch that fits no more (its rank is gone) is not asked for again.
@@ -212,7 +213,7 @@ def _nothing_left(spec: RunSpec, origin: Checkpoint) -> str:
     return text % {"step": origin.step, "num": spec.num_steps}
 
 
-def _values_at(run: Run, origin: Checkpoint | None) -> dict[str, Any]:
+def _values_at(run: Run, origin: Checkpoint | None) -> dict[str, Number]:
     """Return what the metrics of the run's row were at the checkpoint, so that no value of the dead branch stays."""
     if origin is None or not run.latest_values:
         return {}

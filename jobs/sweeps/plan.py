@@ -63,7 +63,7 @@ class SweepPlan:
     max_concurrent: int
     seed: int
 
-    def knobs_json(self) -> list[dict[str, Any]]:
+    def knobs_json(self) -> list[dict[str, object]]:
         """Return the knobs as plain JSON values, as a Study keeps them."""
         return [
             {"id": k.id, "low": k.low, "high": k.high, "scale": k.scale}

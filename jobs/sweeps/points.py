@@ -4,7 +4,6 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -52,7 +51,7 @@ def point_specs(base: RunSpec, found: Sequence[Point], *, name: str) -> list[Run
     problems: list[Problem] = []
     for point in found:
         chosen = {knob_id: {"value": value, "origin": "you"} for knob_id, value in point.items()}
-        asked: dict[str, Any] = {**raw, "name": point_name(name, point), "knobs": {**raw["knobs"], **chosen}}
+        asked: dict[str, object] = {**raw, "name": point_name(name, point), "knobs": {**raw["knobs"], **chosen}}
         try:
             specs.append(parse_spec(asked))
         except SpecInvalid as error:

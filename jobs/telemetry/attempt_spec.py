@@ -5,13 +5,15 @@ from typing import Any
 
 from jobs.models import Attempt, Run
 
+Overrides = Mapping[str, Mapping[str, object]]  # section -> field -> value
 
-def merged(spec: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+
+def merged(spec: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
     """Return the spec with these fields of its sections (hardware, knobs) replaced, the rest as it is."""
     return {**spec, **{section: {**spec.get(section, {}), **fields} for section, fields in overrides.items()}}
 
 
-def spec_json(attempt: Attempt) -> dict[str, Any]:
+def spec_json(attempt: Attempt) -> dict[str, object]:
     """Return the complete spec of the attempt as JSON values."""
     return merged(attempt.run.spec, attempt.overrides)
 
@@ -22,7 +24,7 @@ def latest_spec_json(run: Run) -> dict[str, Any]:
     return merged(run.spec, found or {})
 
 
-def difference(spec: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def difference(spec: Mapping[str, Any], wanted: Overrides) -> dict[str, dict[str, object]]:
     """Return the overrides among `wanted` that say something else than the spec."""
     found = {
         section: {name: value for name, value in fields.items() if spec.get(section, {}).get(name) != value}

@@ -5,10 +5,10 @@ Nothing is missing and nothing comes twice, and no transaction is held.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from jobs.models import Frame, Run
-from jobs.telemetry.frames import decode_frame
+from jobs.telemetry.frames import FrameMessage, decode_frame
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class WithTail(Generic[T]):
     """What chunks hold, and the frames above them; together the run through `through_seq`."""
 
     chunks: T
-    frames: list[dict[str, Any]]
+    frames: list[FrameMessage]
     through_seq: int
 
 

@@ -212,14 +212,14 @@ def _beat(layer: Layer, progress: float) -> bool:
     return is_ours
 
 
-def _end(layer: Layer, facts: dict[str, Any], problem: str, *, made: Path) -> None:
+def _end(layer: Layer, facts: dict[str, object], problem: str, *, made: Path) -> None:
     """Put the store in its place and say what became of the layer, if it is still ours."""
     failed = _without_import(layer, problem) if problem else {}
     with transaction.atomic():
         held = Layer.objects.select_for_update().filter(pk=layer.pk, state="importing", claim=layer.claim)
         if not held.exists():
             return
-        values: dict[str, Any] = {"claim": "", "ended_at": timezone.now()}
+        values: dict[str, object] = {"claim": "", "ended_at": timezone.now()}
         if problem:
             held.update(**failed, **values)
         else:
@@ -230,7 +230,7 @@ def _end(layer: Layer, facts: dict[str, Any], problem: str, *, made: Path) -> No
     _notify(layer)
 
 
-def _without_import(layer: Layer, problem: str) -> dict[str, Any]:
+def _without_import(layer: Layer, problem: str) -> dict[str, object]:
     """Return what a layer is whose import has failed: what its store is, if there is one from before that opens."""
     path = store_path(layer)
     try:
@@ -269,7 +269,7 @@ def _workplace(layer: Layer) -> Iterator[Path]:
             folder.parent.rmdir()  # the trace was deleted meanwhile
 
 
-def _import(layer: Layer, folder: Path) -> tuple[dict[str, Any], str]:
+def _import(layer: Layer, folder: Path) -> tuple[dict[str, object], str]:
     """Return the facts of the store that was made in `folder`, or why there is none, in a sentence."""
     source = source_path(layer)
     if not source.is_file():
@@ -308,7 +308,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**kept, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
 
 
-def _follow(layer: Layer, process: subprocess.Popen[bytes]) -> tuple[dict[str, Any], str]:
+def _follow(layer: Layer, process: subprocess.Popen[bytes]) -> tuple[dict[str, object], str]:
     """Read what the importer says, a JSON object a line, until it has said how it ended."""
     assert process.stdout is not None
     end = time.monotonic() + settings.TRACE_IMPORT_SECONDS

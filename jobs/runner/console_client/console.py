@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -66,13 +66,54 @@ class ChecksumWrong(ConsoleError):
     """What arrived is not what was announced."""
 
 
+class CommandSent(TypedDict):
+    """A command as the console sends it (docs/develop/protocol.md, 3)."""
+
+    number: int
+    verb: str
+    payload: Mapping[str, object]
+
+
+class CommandAnswer(TypedDict):
+    """What became of a command, as the console is told it."""
+
+    number: int
+    answer: Mapping[str, object]
+
+
+class InputFile(TypedDict):
+    """An uploaded file that a spec needs; `size` in bytes."""
+
+    sha256: str
+    file_name: str
+    size: int
+
+
+class Resume(TypedDict):
+    """Whose checkpoint an attempt starts from."""
+
+    attempt: int
+    step: int
+
+
+class LaunchAnswer(TypedDict):
+    """What to run; `resume` is None from the start."""
+
+    run: str
+    attempt: int
+    spec: Mapping[str, object]
+    inputs: NotRequired[list[InputFile]]
+    resume: NotRequired[Resume | None]
+    commands: NotRequired[list[CommandSent]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
     """The answer to a batch or a heartbeat."""
 
     durable_through: int
     expect: int
-    commands: tuple[Mapping[str, Any], ...]
+    commands: tuple[CommandSent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +138,9 @@ class Console:
             trust_env=not is_near,  # a proxy of the node is not on the way to the node itself
         )
 
-    def launch(self) -> dict[str, Any]:
+    def launch(self) -> LaunchAnswer:
         """Return what to run: run, attempt, spec and inputs."""
-        return self._json(self._send("GET", "launch"))
+        return cast(LaunchAnswer, self._json(self._send("GET", "launch")))
 
     def fetch_input(self, sha256: str, target: Path) -> None:
         """Download an uploaded file of the spec. Raises: ChecksumWrong if it arrives changed."""
@@ -109,9 +150,7 @@ class Console:
         """Download a ready artifact of this attempt."""
         self._download(f"files/{quote(name, safe='')}/content", target, "")
 
-    def post_events(
-        self, number: int, events: Sequence[bytes], answered: Sequence[Mapping[str, Any]]
-    ) -> Acknowledgement:
+    def post_events(self, number: int, events: Sequence[bytes], answered: Sequence[CommandAnswer]) -> Acknowledgement:
         """Ship a batch, or with number 0 a heartbeat."""
         head = b'{"batch":%d,"events":[' % number
         body = head + b",".join(events) + b'],"answered":' + json.dumps(answered).encode() + b"}"
@@ -143,7 +182,7 @@ class Console:
             raise ChecksumWrong("what arrived has another checksum.")
         return self._file_state(answer)
 
-    def answer(self, answer_id: str, body: Mapping[str, Any]) -> None:
+    def answer(self, answer_id: str, body: Mapping[str, object]) -> None:
         """Hand over what the model said, or the problem."""
         self._send("POST", f"answers/{quote(answer_id)}", json=dict(body))
 

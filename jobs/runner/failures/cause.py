@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jobs.catalog.log_line import LOST_GLOO, LOST_NCCL, read_line, uncolored
 from jobs.catalog.trainer import trainers
@@ -142,7 +141,7 @@ class _Line:
 
 def exit_cause_of(
     *, ended: Exit, progress: Progress, run_dir: Path, oom_kills: int, disk_free_bytes: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return side, role, rank, step, text and log_line (protocol, section 2) of a trainer that failed.
 
     `oom_kills` is how many processes the kernel ended on this node for want of memory while the trainer ran. What the
@@ -152,7 +151,7 @@ def exit_cause_of(
     who, side, text, line = _recognize(ended, lines, oom_kills, f" {progress.moment}")
     if disk_free_bytes < FULL_BYTES and "disk full" not in text:  # then not even the traceback was written
         side, text = "cluster", f"the trainer {_DISK_FULL.format(step=f' {progress.moment}')}"
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "side": side,
         "role": who.role,
         "rank": who.rank,

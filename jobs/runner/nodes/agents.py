@@ -26,6 +26,7 @@ from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs.runner.nodes.node_agent import NodeAgent
+from jobs.runner.nodes.orphans import Cleanup
 from jobs.runner.reporting.progress import node_name
 from jobs.runner.trainer import end_with_parent
 from profiling.captures.files import recordings
@@ -55,9 +56,7 @@ class Agents:
         """Return the readings of the nodes that answer within two seconds."""
         return self._ask("readings", seconds=PERIOD_SECONDS)
 
-    def kill_orphans(
-        self, leave_seconds: float, write_seconds: float
-    ) -> tuple[dict[int, Mapping[str, Any]], list[str]]:
+    def kill_orphans(self, leave_seconds: float, write_seconds: float) -> tuple[dict[int, Cleanup], list[str]]:
         """End what is left on each node; return the clean-up reports, and the names of the nodes that gave none."""
         seconds = leave_seconds + write_seconds + START_SECONDS
         cleanups = self._ask("kill_orphans", leave_seconds, write_seconds, seconds=seconds)

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from jobs.runner.nodes.node import NodeReader
-from jobs.runner.nodes.orphans import kill_orphans
+from jobs.runner.nodes.orphans import Cleanup, kill_orphans
 from profiling.captures.files import LeftFile, left, recordings
 from profiling.redaction import own_secrets
 
@@ -24,7 +23,7 @@ class NodeAgent:
         """Return the readings of this node since the last call."""
         return self._reader.read()
 
-    def kill_orphans(self, leave_seconds: float, write_seconds: float) -> dict[str, Any]:
+    def kill_orphans(self, leave_seconds: float, write_seconds: float) -> Cleanup:
         """End what is left of the attempt here, and return the clean-up report (`jobs.runner.nodes.orphans`)."""
         return kill_orphans(
             run=self._run,

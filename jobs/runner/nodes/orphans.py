@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import psutil
 
@@ -20,6 +20,17 @@ from profiling.captures.files import leaving_sign
 
 TERM_SECONDS = 3.0
 KILL_SECONDS = 5.0
+
+
+class Cleanup(TypedDict):
+    """The clean-up report, `meta` of a terminal event: what is left of an attempt, and where it was looked for."""
+
+    processes_left: int
+    device_bytes_left: int | None  # None: a node has devices that cannot be read
+    ended: list[str]  # what had to be ended
+    nodes: list[str]
+    checked_at: str  # ISO 8601
+    nodes_unchecked: NotRequired[list[str]]
 
 
 def find(*, run: str, attempt: int, session: int | None, helper: int | None = None) -> list[psutil.Process]:
@@ -51,14 +62,12 @@ def kill_orphans(
     write_seconds: float = 0.0,
     recordings: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> dict[str, Any]:
+) -> Cleanup:
     """Wait for the attempt's processes to leave, end those that do not, and return the clean-up report.
 
     Those of nsys get `write_seconds` more once the others are gone: they write the report of what was recorded then.
     So do workers that write their trace on the way out, as signs in the folder `recordings` say.
-    `session` is that of the trainer, `helper` as in `find`. The clean-up report says `processes_left`,
-    `device_bytes_left` (None if this node has devices that cannot be read), `ended` (what had to be ended), `nodes`
-    (where it was looked for) and `checked_at`.
+    `session` is that of the trainer, `helper` as in `find`.
     """
     known: dict[int, psutil.Process] = {}
     ended: list[str] = []

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.runner.console_client.job import Job
+from jobs.runner.nodes.orphans import Cleanup
 from jobs.runner.reporting.progress import Progress, node_name
 from jobs.runner.reporting.report import Report
 from jobs.runner.trainer import HIDDEN
@@ -67,12 +68,12 @@ class RemoteNodes:
             self._end_seconds += write_seconds + LEFT_SECONDS
         self._order({"end": leave_seconds, "write": write_seconds, "captures": dict(captures or {})})
 
-    def finish_end(self, cleanup: Mapping[str, Any], *, is_hurried: bool) -> dict[str, Any]:
+    def finish_end(self, cleanup: Cleanup, *, is_hurried: bool) -> Cleanup:
         """Return the clean-up report of this node with what was found on the others; `nodes_unchecked` names those
         without."""
         nodes = self._progress.other_nodes
         if not nodes:
-            return dict(cleanup)
+            return cleanup
         self._is_done.wait(HURRIED_SECONDS if is_hurried else self._end_seconds)
         self.close()
         answer = self._answer or {"cleanups": {}, "unchecked": [node_name(node) for node in nodes]}
@@ -112,7 +113,7 @@ class RemoteNodes:
         self._order({"run_dir": str(self._job.run_dir), "nodes": self._progress.other_nodes})
         threading.Thread(target=self._listen, name="agents", daemon=True).start()
 
-    def _order(self, order: Mapping[str, Any]) -> None:
+    def _order(self, order: Mapping[str, object]) -> None:
         if self._process is None or self._process.stdin is None:
             return
         with contextlib.suppress(OSError):  # it has died; `_listen` sees the end of its output
@@ -143,20 +144,21 @@ class RemoteNodes:
             self._is_done.set()
 
 
-def merge(
-    cleanup: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], unchecked: Sequence[str]
-) -> dict[str, Any]:
+def merge(cleanup: Cleanup, others: Mapping[str, Cleanup], unchecked: Sequence[str]) -> Cleanup:
     """Return one clean-up report for all nodes: `others` by the name of their node, `unchecked` those that gave
     none."""
     held = [cleanup["device_bytes_left"], *(other["device_bytes_left"] for other in others.values())]
+    known = [found for found in held if found is not None]
     ended = list(cleanup["ended"])
     for name, other in others.items():
         ended += [f"{name}: {process}" for process in other["ended"]]
-    merged = {
+    merged: Cleanup = {
         **cleanup,
         "processes_left": cleanup["processes_left"] + sum(other["processes_left"] for other in others.values()),
-        "device_bytes_left": None if None in held else sum(held),
+        "device_bytes_left": sum(known) if len(known) == len(held) else None,
         "ended": ended[:50],
         "nodes": [*cleanup["nodes"], *others],
     }
-    return merged | ({"nodes_unchecked": list(unchecked)} if unchecked else {})
+    if unchecked:
+        merged["nodes_unchecked"] = list(unchecked)
+    return merged

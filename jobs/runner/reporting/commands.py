@@ -4,8 +4,8 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from jobs.runner.console_client.console import CommandAnswer, CommandSent
 from jobs.runner.reporting.append_only import AppendFile, Reserve
 
 VERBS = ("stop", "checkpoint", "profile", "withdraw", "finish")
@@ -20,13 +20,13 @@ class Commands:
         self._file = AppendFile(path, reserve=reserve)
         self._lock = threading.Lock()
         self._taken = {int(json.loads(line)["number"]) for line in path.read_bytes().splitlines()}
-        self._answers: dict[int, Mapping[str, Any]] = {}
+        self._answers: dict[int, Mapping[str, object]] = {}
         self._is_closed = False
-        self._fresh: list[tuple[str, Mapping[str, Any]]] = []
+        self._fresh: list[tuple[str, Mapping[str, object]]] = []
         self.refused: Mapping[str, str] = {}  # verb -> why the run's trainer cannot be asked for it
         self.stop_wanted = threading.Event()
 
-    def take(self, commands: Sequence[Mapping[str, Any]]) -> None:
+    def take(self, commands: Sequence[CommandSent]) -> None:
         """Hand new commands to the trainer. One that comes again is answered again, not done again."""
         with self._lock:
             for command in commands:
@@ -43,24 +43,24 @@ class Commands:
         with self._lock:
             self._is_closed = True
 
-    def fresh(self) -> list[tuple[str, Mapping[str, Any]]]:
+    def fresh(self) -> list[tuple[str, Mapping[str, object]]]:
         """Return verb and payload of what was taken since the last call, for a trainer that reads no commands."""
         with self._lock:
             found, self._fresh = self._fresh, []
         return found
 
-    def answers(self) -> list[dict[str, Any]]:
+    def answers(self) -> list[CommandAnswer]:
         """Return what to put into the next POST."""
         with self._lock:
             return [{"number": number, "answer": dict(answer)} for number, answer in self._answers.items()]
 
-    def delivered(self, answers: Sequence[Mapping[str, Any]]) -> None:
+    def delivered(self, answers: Sequence[CommandAnswer]) -> None:
         """Forget the answers that the console has."""
         with self._lock:
             for answer in answers:
                 self._answers.pop(int(answer["number"]), None)
 
-    def _do(self, number: int, verb: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _do(self, number: int, verb: str, payload: Mapping[str, object]) -> Mapping[str, object]:
         if verb not in VERBS:
             return {"error": "unknown verb"}
         if why := self.refused.get(verb):

@@ -221,7 +221,7 @@ def _read(path: Path, start: int, size: int) -> bytes:
 
 
 def _encode(cut: BatchContent) -> bytes:
-    raw: dict[str, Any] = {"batch": cut.number, "t": cut.t, "ranges": cut.ranges}
+    raw: dict[str, object] = {"batch": cut.number, "t": cut.t, "ranges": cut.ranges}
     if cut.refused:
         raw |= {"left_out": cut.left_out, "refused": cut.refused}
     return json.dumps(raw, separators=(",", ":")).encode() + b"\n"

@@ -107,9 +107,13 @@ def _can_be_planned(event: ArtifactEvent) -> bool:
     return isinstance(event["name"], str) and isinstance(path, str) and "\0" not in path and isinstance(meta, dict)
 
 
-def _node(told: Mapping[str, object]) -> OtherNode:
-    index, node, name, address = (str(told[key]) for key in ("index", "node", "name", "address"))
-    return {"index": int(index), "node": node, "name": name, "address": address}
+def _node(told: Mapping[str, Any]) -> OtherNode:
+    return {
+        "index": int(told["index"]),
+        "node": str(told["node"]),
+        "name": str(told["name"]),
+        "address": str(told["address"]),
+    }
 
 
 def node_name(node: OtherNode) -> str:
