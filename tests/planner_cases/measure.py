@@ -14,6 +14,8 @@ from jobs.planner.memory.phases import counted
 from jobs.planner.memory.storage import node_bytes
 from jobs.planner.result import TIGHT_FROM, Estimate, Interval, JobInvalid
 from jobs.planner.serving.engine_memory import engine_memory
+from jobs.planner.serving.kv_cache import layer_token_bytes
+from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.time.decoding import decode_step_seconds
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
 from tests.planner_cases.load import Case
@@ -79,6 +81,11 @@ def _readings(case: Case, k: Constants) -> Iterator[Reading]:
     yield from _fewest(case, k)
 
 
+def kv_bytes_of(model: ModelShape) -> int:
+    """Return bytes of bf16 keys and values of one token on an engine of one device."""
+    return model.cache_layers * layer_token_bytes(model, 1, 2.0)
+
+
 def _counts(case: Case) -> Iterator[Reading]:
     keys = ("parameters", "active_parameters", "kv_bytes_per_token")
     for key in (key for key in keys if key in case.truth.numbers):
@@ -86,7 +93,7 @@ def _counts(case: Case) -> Iterator[Reading]:
         if case.model is None:
             yield _unknown(case, "count", key, truth, case.problem or "the case names no model")
             continue
-        value = case.model.kv_bytes_per_token() if key == "kv_bytes_per_token" else getattr(case.model, key)
+        value = kv_bytes_of(case.model) if key == "kv_bytes_per_token" else getattr(case.model, key)
         yield Reading(
             case=case,
             quantity="count",

@@ -147,11 +147,6 @@ class ModelShape:
         """Layers that keep keys and values per token: all but those of linear attention."""
         return sum(layer.has_cache for layer in self.layers)
 
-    def kv_bytes_per_token(self, element_bytes: float = 2.0) -> int:
-        """Bytes of keys and values of one token over all layers: 2*L*g*d elements, of MLA L*latent."""
-        elements = self.latent if self.attention_kind == "mla" else 2 * self.kv_heads * self.head_size
-        return round(self.cache_layers * elements * element_bytes)
-
     def checkpoint_bytes(self) -> int:
         """Bytes of the weights as the checkpoint holds them, without multi-token prediction.
 

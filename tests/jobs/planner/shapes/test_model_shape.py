@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jobs.catalog.model import models
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
+from tests.planner_cases.measure import kv_bytes_of
 
 # Model, parameters, active ones, bytes of keys and values per token in bf16.
 _COUNTS = [
@@ -54,7 +55,7 @@ _COUNTS = [
 @pytest.mark.parametrize(("model", "parameters", "active", "kv_bytes"), _COUNTS, ids=[row[0] for row in _COUNTS])
 def test_a_known_model_is_counted_exactly(model: str, parameters: int, active: int, kv_bytes: int) -> None:
     shape = shape_of(model)
-    assert (shape.parameters, shape.active_parameters, shape.kv_bytes_per_token()) == (parameters, active, kv_bytes)
+    assert (shape.parameters, shape.active_parameters, kv_bytes_of(shape)) == (parameters, active, kv_bytes)
 
 
 # What the checkpoints on the hub hold, as it counts their safetensors itself.
@@ -139,7 +140,7 @@ def test_windows_stand_where_the_family_has_them(model: str, windows: list[int])
 def test_linear_attention_keeps_a_state_and_no_cache() -> None:
     shape = shape_of("qwen3.5-35b-a3b")
     assert [layer.has_cache for layer in shape.layers] == [False, False, False, True] * 10
-    assert shape.kv_bytes_per_token() == 10 * 2 * 2 * 256 * 2
+    assert kv_bytes_of(shape) == 10 * 2 * 2 * 256 * 2
     # Per head a matrix of key size times value size, and what the convolution still needs of three tokens.
     assert shape.layers[0].state == 32 * 128 * 128 + (2 * 16 * 128 + 32 * 128) * 3
 
@@ -321,7 +322,7 @@ def _is_sound(read: ModelShape | ShapeUnreadable) -> bool:
     """Return True for a refusal that says why, and for a shape whose numbers can be numbers of a model."""
     if isinstance(read, ShapeUnreadable):
         return bool(read.key) and len(str(read)) < 400
-    counts = (read.parameters, read.active_parameters, read.checkpoint_bytes(), read.kv_bytes_per_token())
+    counts = (read.parameters, read.active_parameters, read.checkpoint_bytes(), kv_bytes_of(read))
     return all(isinstance(count, int) for count in counts) and 0 < counts[1] <= counts[0] and min(counts) >= 0
 
 
