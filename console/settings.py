@@ -9,7 +9,7 @@ import environ
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
-from jobs.catalog.trainer_place import TrainersMisread, read_places
+from jobs.catalog.trainer_environment import TrainersMisread, read_environments
 from jobs.cluster.loopback import host_of, is_loopback
 
 env = environ.FileAwareEnv()
@@ -45,7 +45,7 @@ def _secret_key() -> str:
 def _trainers(text: str) -> str:
     """Return PITWALL_TRAINERS. Raises: ImproperlyConfigured with a sentence if it makes no sense."""
     try:
-        read_places(text)
+        read_environments(text)
     except TrainersMisread as error:
         raise ImproperlyConfigured(str(error)) from error
     return text

@@ -1,7 +1,7 @@
 """The exact command, files and environment that a run's trainer is started with, as people read and copy them.
 
 What `jobs.runner` starts comes from the same function of the same arguments, so it is the same byte for byte; only the
-interpreter of the runner itself is not known here where no place is declared for the trainer.
+interpreter of the runner itself is not known here where no environment is declared for the trainer.
 """
 
 import shlex
@@ -13,9 +13,9 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from jobs.adapters.adapter import Launch, adapter
-from jobs.catalog.sentence import in_words, told
+from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.catalog.trainer_place import how_to_make, place_of, read_places
+from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
 from jobs.models import Attempt
 
 RUN_TO_BE = "r-new"
@@ -76,19 +76,19 @@ def option_lines(argv: Sequence[str]) -> list[str]:
 
 
 def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
-    place = place_of(spec.trainer.name, spec.trainer.version, read_places(settings.TRAINERS))
-    python = place.at if place is not None and place.kind == "python" else "python"
+    environment = environment_of(spec.trainer.name, spec.trainer.version, read_environments(settings.TRAINERS))
+    python = environment.at if environment is not None and environment.kind == "python" else "python"
     note = ""
     if python == "python":
         note = _("python is the interpreter of the runner on the cluster.")
-        if place is None and not spec.is_native:
+        if environment is None and not spec.is_native:
             what = f"{spec.trainer.name} {spec.trainer.version}"
             how = how_to_make(spec.trainer.name, spec.trainer.version)
-            note = _("No place is declared for %(what)s: %(how)s.") % {"what": what, "how": how}
+            note = _("No environment is declared for %(what)s: %(how)s.") % {"what": what, "how": how}
     try:
         launch = adapter(spec.trainer.name).command(spec=spec, run_dir=run_dir, python=python, device=device)
     except ValueError as error:
-        return TrainerCommand(argv=(), shell="", shown="", problem=in_words(told(error), _))
+        return TrainerCommand(argv=(), shell="", shown="", problem=in_words(sentence_of(error), _))
     head = f"# {note}\n" if note else ""
     shell, shown = (head + as_shell(launch, run_dir, files_first=first) for first in (True, False))
     return TrainerCommand(argv=launch.argv, shell=shell, shown=shown)

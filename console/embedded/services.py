@@ -12,13 +12,13 @@ from typing import Any
 from console.embedded.ray_head import new_token, ray_service
 from console.embedded.redis_server import redis_service
 from console.embedded.service import Service
-from jobs.catalog.trainer_place import (
+from jobs.catalog.trainer_environment import (
     FOLDER,
     VARIABLE,
     TrainersMisread,
+    environment_of,
     found_below,
-    place_of,
-    read_places,
+    read_environments,
     to_text,
 )
 from jobs.cluster.loopback import is_loopback
@@ -98,11 +98,13 @@ def embedded(
 def _trainers(declared: str) -> str:
     """Return where other trainers are: what is declared, then what `make trainer-env` made beside this code."""
     try:
-        places = read_places(declared)
+        environments = read_environments(declared)
     except TrainersMisread:
         return declared  # every process says what is wrong with it
     made = found_below(Path(MANAGE).parent / FOLDER)
-    return to_text([*places, *(each for each in made if place_of(each.trainer, each.version, places) is None)])
+    return to_text(
+        [*environments, *(each for each in made if environment_of(each.trainer, each.version, environments) is None)]
+    )
 
 
 def _command(name: str, env: Mapping[str, str], *arguments: str, **more: Any) -> Service:

@@ -25,7 +25,7 @@ from jobs.catalog.recipe import recipes
 from jobs.catalog.rules import condition
 from jobs.catalog.rules.rule import KINDS, LEVELS, rules
 from jobs.catalog.rules.symptom import symptoms
-from jobs.catalog.sentence import in_words, told
+from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import SECTIONS
 from jobs.catalog.trainer import trainers
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST
@@ -60,7 +60,7 @@ def knob_allowed(knob: Knob) -> str:
 
 def error_text(error: Exception) -> str:
     """Say what an error says."""
-    return in_words(told(error), _)
+    return in_words(sentence_of(error), _)
 
 
 def metric_label(name: str) -> str:

@@ -43,7 +43,7 @@ def in_words(text: str, say: Say) -> str:
     return template.format(**words)
 
 
-def told(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
     """Return what an error says as the sentence that it was raised with, which str(error) would lose."""
     first = error.args[0] if len(error.args) == 1 else None
     return first if isinstance(first, str) else str(error)

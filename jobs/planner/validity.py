@@ -8,7 +8,7 @@ and the trainers' own validators.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.planner.job import Engine, Job, Layout, Training
 from jobs.planner.result import JobInvalid
 from jobs.planner.serving.engine_memory import validate_engine
@@ -85,7 +85,7 @@ def engine_misfit(job: Job) -> Misfit | None:
 
 
 def _from(invalid: JobInvalid) -> Misfit:
-    return Misfit(reason=_BY_FIELD.get(invalid.field.rpartition(".")[2], "invalid"), says=told(invalid))
+    return Misfit(reason=_BY_FIELD.get(invalid.field.rpartition(".")[2], "invalid"), says=sentence_of(invalid))
 
 
 def _training_misfits(job: Job, trained: Training) -> Iterator[Misfit]:

@@ -22,7 +22,7 @@ from django.utils.translation import ngettext
 from jobs.accounts.access import User, allows, role
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.sentence import told
+from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource, RunSpec
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Project
@@ -131,7 +131,7 @@ def estimate_of(asked: Question) -> Estimate:
     try:
         found = estimate(asked.job, asked.constants)
     except JobInvalid as invalid:
-        raise PlanRefused("", told(invalid)) from invalid
+        raise PlanRefused("", sentence_of(invalid)) from invalid
     return replace(found, notes=(*asked.notes, *found.notes))
 
 
@@ -140,7 +140,7 @@ def advice(asked: Question) -> Advice:
     try:
         return advise(asked.spec, asked.models, asked.fleet, workload=asked.workload, constants=asked.constants)
     except JobInvalid as invalid:
-        raise PlanRefused("", told(invalid)) from invalid
+        raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
 def sensitivities_of(asked: Question) -> tuple[Sensitivity, ...]:
@@ -148,7 +148,7 @@ def sensitivities_of(asked: Question) -> tuple[Sensitivity, ...]:
     try:
         return sensitivities(asked.job, asked.constants)
     except JobInvalid as invalid:
-        raise PlanRefused("", told(invalid)) from invalid
+        raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
 def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchResult:
@@ -172,7 +172,7 @@ def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchRe
             constants=asked.constants,
         )
     except JobInvalid as invalid:
-        raise PlanRefused("", told(invalid)) from invalid
+        raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
 def what_if_of(texts: Mapping[str, str]) -> WhatIf | None:
@@ -207,7 +207,7 @@ def policy_shape(
         try:
             return shape_of(model.id), ""
         except LookupError as unknown:
-            problem = told(unknown)
+            problem = sentence_of(unknown)
     else:
         problem = _("The folder of the model is not read for viewers. Give its config.json beside the spec.")
     if may_read:
@@ -235,7 +235,7 @@ def shape_of_config(config: Any, *, name: str) -> ModelShape:
     try:
         return read_shape(config, name=name)
     except ShapeUnreadable as unreadable:
-        raise PlanRefused("config", told(unreadable)) from unreadable
+        raise PlanRefused("config", sentence_of(unreadable)) from unreadable
 
 
 def hypothetical_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
@@ -244,9 +244,9 @@ def hypothetical_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
         kind = find_accelerator(what_if.accelerator)
         fleet = fleet_of(kind, nodes=what_if.nodes, devices_per_node=what_if.devices_per_node)
     except LookupError as unknown:
-        raise PlanRefused("what_if.accelerator", told(unknown)) from unknown
+        raise PlanRefused("what_if.accelerator", sentence_of(unknown)) from unknown
     except FleetInvalid as invalid:
-        raise PlanRefused(f"what_if.{invalid.field}", told(invalid)) from invalid
+        raise PlanRefused(f"what_if.{invalid.field}", sentence_of(invalid)) from invalid
     return _priced(fleet, project)
 
 
@@ -272,7 +272,7 @@ def cluster_fleet(state: ClusterState, project: Project | None) -> tuple[Fleet, 
     try:
         kind = find_accelerator(name)
     except LookupError as unknown:
-        raise PlanRefused("what_if", told(unknown)) from unknown
+        raise PlanRefused("what_if", sentence_of(unknown)) from unknown
     least = min(int(node.memory_bytes) for node in alike)
     fleet = fleet_of(kind, nodes=len(alike), devices_per_node=per_node, host_bytes=least)
     return _priced(fleet, project), _of_several(len(counts), len(alike), per_node, kind)

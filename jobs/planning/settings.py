@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.sentence import told
+from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.parse import Problem
 from jobs.models import Project
 from jobs.planner.constant import ConstantInvalid, Constants, shipped_constants
@@ -118,7 +118,9 @@ def keep_calibration(
     try:
         shipped_constants().measured({name: entry["value"] for name, entry in found.items()}, "")
     except ConstantInvalid as invalid:
-        raise PlanSettingsRefused([Problem(field=f"constants.{invalid.name}", message=told(invalid))]) from invalid
+        raise PlanSettingsRefused(
+            [Problem(field=f"constants.{invalid.name}", message=sentence_of(invalid))]
+        ) from invalid
 
     def changed(kept: StoredCalibration | None) -> StoredCalibration:
         return {
@@ -180,7 +182,7 @@ def outdated(own: Mapping[str, float]) -> dict[str, str]:
         try:
             shipped_constants().with_values({name: value})
         except ConstantInvalid as invalid:
-            found[name] = told(invalid)
+            found[name] = sentence_of(invalid)
     return found
 
 
@@ -269,7 +271,7 @@ def _prices(
         try:
             accelerator = find_accelerator(name)
         except LookupError as unknown:
-            problems.append(Problem(field=f"prices.{name}", message=told(unknown)))
+            problems.append(Problem(field=f"prices.{name}", message=sentence_of(unknown)))
             continue
         value = None if price is None else _number(price)
         if price is not None and (value is None or not 0 <= value <= MAX_PRICE):
@@ -297,7 +299,7 @@ def _constants(given: Mapping[str, object], project: Project, problems: list[Pro
             text = _("There is no constant %(name)s.") % {"name": repr(name)[:80]}
             problems.append(Problem(field=f"constants.{name}", message=text))
         except ConstantInvalid as invalid:
-            problems.append(Problem(field=f"constants.{name}", message=told(invalid)))
+            problems.append(Problem(field=f"constants.{name}", message=sentence_of(invalid)))
     return found
 
 

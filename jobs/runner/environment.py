@@ -7,7 +7,14 @@ from pathlib import Path
 
 from jobs.catalog.spec.runspec import RunSpec, Trainer
 from jobs.catalog.trainer import TrainerInfo, trainers
-from jobs.catalog.trainer_place import VARIABLE, TrainerPlace, TrainersMisread, how_to_make, place_of, read_places
+from jobs.catalog.trainer_environment import (
+    VARIABLE,
+    TrainerEnvironment,
+    TrainersMisread,
+    environment_of,
+    how_to_make,
+    read_environments,
+)
 from jobs.runner.captures.attachable import attach_environment
 
 CHECK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
@@ -41,14 +48,14 @@ def interpreter(trainer: Trainer, *, declared: str, own_python: str) -> str:
     if not info.package:
         return own_python
     try:
-        places = read_places(declared)
+        environments = read_environments(declared)
     except TrainersMisread as error:
         raise TrainerMissing(str(error)) from error
-    place = place_of(trainer.name, trainer.version, places)
-    python = place.at if place is not None and place.kind == "python" else own_python
+    environment = environment_of(trainer.name, trainer.version, environments)
+    python = environment.at if environment is not None and environment.kind == "python" else own_python
     found = _installed(python, info, trainer.version)
     if not _is_asked(found, trainer.version):
-        raise TrainerMissing(_sentence(info, trainer.version, found, python, place, places))
+        raise TrainerMissing(_sentence(info, trainer.version, found, python, environment, environments))
     return python
 
 
@@ -95,17 +102,17 @@ def _sentence(
     version: str,
     found: str,
     python: str,
-    place: TrainerPlace | None,
-    places: Sequence[TrainerPlace],
+    environment: TrainerEnvironment | None,
+    environments: Sequence[TrainerEnvironment],
 ) -> str:
     has = f"has {info.package} {found}" if found else f"has no {info.package}"
     asks = f"this run asks for {info.label} {version}"
-    if place is not None and place.kind == "python":
+    if environment is not None and environment.kind == "python":
         return f"{asks}, and {python}, where {VARIABLE} declares it, {has}. {_do(info, version)}"
-    if place is not None:
-        what = "The image" if place.kind == "image" else "The runner's own environment"
-        return f"{asks}. {what}, where {VARIABLE} declares it ({place}), {has}. {_do(info, version)}"
-    named = ", ".join(each.name for each in places) or "nothing"
+    if environment is not None:
+        what = "The image" if environment.kind == "image" else "The runner's own environment"
+        return f"{asks}. {what}, where {VARIABLE} declares it ({environment}), {has}. {_do(info, version)}"
+    named = ", ".join(each.name for each in environments) or "nothing"
     return (
         f"{asks}, which this cluster does not have: {VARIABLE} declares {named}, and the runner's own environment "
         f"{has}. {_do(info, version)}"

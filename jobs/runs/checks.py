@@ -20,11 +20,11 @@ from jobs.adapters.adapter import adapter
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import KnobValueInvalid, applicable
 from jobs.catalog.rules.rule import refused
-from jobs.catalog.sentence import in_words, told
+from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.parse import Problem
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from jobs.catalog.trainer_place import how_to_make, place_of, read_places
+from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
 from jobs.models import Project
@@ -91,16 +91,17 @@ def check_trainer(spec: RunSpec) -> list[Check]:
     try:
         adapter(spec.trainer.name).command(spec=spec, run_dir=Path("/run"), python="python", device="cuda")
     except ValueError as error:  # what this trainer cannot be told
-        return [Check(state="failed", text=in_words(told(error), _), field="trainer.name")]
+        return [Check(state="failed", text=in_words(sentence_of(error), _), field="trainer.name")]
     values = {"label": info.label, "version": version, "how": how_to_make(info.id, version)}
-    place = place_of(info.id, version, read_places(settings.TRAINERS))
-    if place is None:
+    environment = environment_of(info.id, version, read_environments(settings.TRAINERS))
+    if environment is None:
         text = (
-            _("No place of %(label)s %(version)s is declared. If the cluster's nodes do not have it, %(how)s.") % values
+            _("No environment of %(label)s %(version)s is declared. If the cluster's nodes do not have it, %(how)s.")
+            % values
         )
         return [Check(state="unknown", text=text, field="trainer.version")]
-    values["at"] = place.at or place.kind
-    if place.kind == "python" and is_local() and not Path(place.at).exists():
+    values["at"] = environment.at or environment.kind
+    if environment.kind == "python" and is_local() and not Path(environment.at).exists():
         text = _("%(label)s %(version)s is declared at %(at)s, and there is no such file: %(how)s.") % values
         return [Check(state="failed", text=text, field="trainer.version")]
     text = _("%(label)s %(version)s is declared: %(at)s") % values

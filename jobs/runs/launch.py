@@ -17,7 +17,7 @@ from jobs.captures import request as captures
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
-from jobs.catalog.trainer_place import VARIABLE, place_of, read_places
+from jobs.catalog.trainer_environment import VARIABLE, environment_of, read_environments
 from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
 from jobs.models import Attempt, Project, Run, RunEvent, new_run_id
@@ -139,18 +139,20 @@ def environment(attempt: Attempt) -> dict[str, str]:
 
 
 def _runtime(attempt: Attempt) -> dict[str, str]:
-    """Return what Ray has to know of the place where another trainer is declared.
+    """Return what Ray has to know of the environment where another trainer is declared.
 
     A container image holds the whole job. The Ray workers of reinforcement learning run the interpreter that has the
     trainer; other algorithms start no Ray workers.
     """
     trainer = attempt.run.spec.get("trainer", {})
-    place = place_of(trainer.get("name", ""), trainer.get("version", ""), read_places(settings.TRAINERS))
-    if place is None or place.kind == "installed":
+    environment = environment_of(
+        trainer.get("name", ""), trainer.get("version", ""), read_environments(settings.TRAINERS)
+    )
+    if environment is None or environment.kind == "installed":
         return {}
-    if place.kind == "image":
-        return {"image_uri": place.at}
-    return {"py_executable": place.at} if is_in(attempt.run.spec["algorithm"], "rl") else {}
+    if environment.kind == "image":
+        return {"image_uri": environment.at}
+    return {"py_executable": environment.at} if is_in(attempt.run.spec["algorithm"], "rl") else {}
 
 
 def _gpus_of_the_runner(attempt: Attempt) -> float:

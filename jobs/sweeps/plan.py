@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, get_args
 from django.utils.translation import gettext as _
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
-from jobs.catalog.sentence import in_words, told
+from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.parse import Problem, SpecInvalid, strangers
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value, value_text
@@ -189,7 +189,7 @@ def _parse_values(field: str, knob: Knob, raw: object, problems: list[Problem]) 
         try:
             value = knob.check(item)
         except KnobValueInvalid as error:
-            problems.append(Problem(field=f"{field}.values", message=told(error)))
+            problems.append(Problem(field=f"{field}.values", message=sentence_of(error)))
             continue
         if value in values:
             text = _("%(value)s stands twice among the values of %(knob)s. Take one away.")
@@ -211,7 +211,7 @@ def _parse_range(field: str, knob: Knob, raw: Mapping[str, Any], problems: list[
         try:
             ends[name] = float(knob.check_set(raw.get(name)))
         except KnobValueInvalid as error:
-            problems.append(Problem(field=f"{field}.{name}", message=told(error)))
+            problems.append(Problem(field=f"{field}.{name}", message=sentence_of(error)))
     scale = raw.get("scale", "linear")
     if scale not in get_args(Scale):
         text = _("%(given)r is no scale. Use linear or log.") % {"given": scale}

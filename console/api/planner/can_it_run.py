@@ -10,7 +10,7 @@ from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.accounts.access import allows, role
 from jobs.catalog.accelerator import find_accelerator
-from jobs.catalog.sentence import told
+from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource
 from jobs.planner.can_it_run.answer import DeviceNeed, Option, PublishedRun, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
@@ -170,7 +170,7 @@ def can_it_run(request: HttpRequest, project: str, asked: CanItRunIn) -> CanItRu
     try:
         on = list({each.id: each for each in map(find_accelerator, asked.on)}.values())
     except LookupError as unknown:
-        raise RequestProblem(422, told(unknown), field="on") from unknown
+        raise RequestProblem(422, sentence_of(unknown), field="on") from unknown
     try:
         if asked.config is not None:
             shape, note = shape_of_config(asked.config, name=asked.model or "config"), ""

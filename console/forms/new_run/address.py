@@ -12,7 +12,7 @@ from console.forms.new_run.form import combination_of, show
 from console.labels.catalog import knob_label
 from jobs.catalog.knob import KnobValueInvalid, knobs
 from jobs.catalog.model import find_model
-from jobs.catalog.sentence import in_words, told
+from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import RunSpec
 
 
@@ -36,7 +36,7 @@ def set_texts(asked: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]
             try:
                 texts[f"knobs.{knob_id}"] = show(here[knob_id].check(text))
             except KnobValueInvalid as error:
-                refused.append(in_words(told(error), _))
+                refused.append(in_words(sentence_of(error), _))
     return texts, " ".join(refused)
 
 

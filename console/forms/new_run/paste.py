@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobs.adapters.adapter import Omission, OptionRename, ReadBack, adapter
-from jobs.catalog.sentence import in_words, told
+from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
@@ -53,7 +53,7 @@ def read_paste(text: str) -> ImportedSpec:
         except ValueError as error:  # its own sentence; one that it read and that is wrong goes on
             if isinstance(error, SpecInvalid):
                 raise
-            refusals.append(in_words(told(error), _))
+            refusals.append(in_words(sentence_of(error), _))
     raise NotRead(" ".join(dict.fromkeys(refusals)))
 
 

@@ -54,7 +54,7 @@ from console.views.plan.findings import findings_panel
 from jobs.accounts.access import NotAllowed, require
 from jobs.accounts.privilege import check_privileged
 from jobs.catalog.recipe import UnknownRecipe, recipe
-from jobs.catalog.sentence import in_words, told
+from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.parse import Problem, SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import cluster_state
@@ -211,7 +211,7 @@ def read_import(request: HttpRequest) -> JsonResponse:
     except SpecInvalid as error:
         return JsonResponse({"problems": _plain(error.problems)}, status=422)
     except NotRead as error:
-        return JsonResponse({"problems": [{"field": "", "message": in_words(told(error), _)}]}, status=422)
+        return JsonResponse({"problems": [{"field": "", "message": in_words(sentence_of(error), _)}]}, status=422)
     report = render_to_string("new_run/pasted.html", {"pasted": pasted}, request) if pasted.trainer else ""
     return JsonResponse({"values": spec_to_form(pasted.spec), "report": report})
 

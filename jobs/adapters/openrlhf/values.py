@@ -15,7 +15,7 @@ from jobs.adapters.openrlhf.sections import CommandSections
 from jobs.adapters.openrlhf.units import ANSWER, whole
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
-from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value, value_text
 
@@ -140,7 +140,7 @@ class Values:
         try:
             value = self._value(knob, flag, given.values)
         except ValueError as error:
-            self.sections.refuse(given, told(error))
+            self.sections.refuse(given, sentence_of(error))
             return
         if given.name in flag.names[1:] and knob.id in self.read and self.read[knob.id] != value:
             self.sections.refuse(given, f"{knob.label} is one knob here, and {flag.name} already says otherwise.")
@@ -182,7 +182,7 @@ class Values:
                 self.read[knob_id] = knob.check(given.values[0] if given else known.default)
         except KnobValueInvalid as error:
             assert given is not None
-            self.sections.refuse(given, told(error))
+            self.sections.refuse(given, sentence_of(error))
             return
         if given is not None:
             _, flag = _entries_of(self.algorithm, self.target)[CLIP[0]]
@@ -230,7 +230,7 @@ class Values:
             self.read[knob.id] = knob.check(text)
             self.written[knob.id] = given
         except KnobValueInvalid as error:
-            self.sections.refuse(given, told(error))
+            self.sections.refuse(given, sentence_of(error))
 
     def _set_default(self, knob: Knob, flag: Flag) -> None:
         try:

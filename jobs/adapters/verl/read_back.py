@@ -17,7 +17,7 @@ from jobs.adapters.verl.units import TOGETHER, VERL_CONVERSIONS, options_text
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
-from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value, value_text
 
@@ -262,7 +262,7 @@ class _Values:
                 try:
                     self.read[knob_id] = knob.check(value)
                 except KnobValueInvalid as error:
-                    self.sections.unread.append(Omission(option=knob_id, value=str(value), why=told(error)))
+                    self.sections.unread.append(Omission(option=knob_id, value=str(value), why=sentence_of(error)))
 
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults for this algorithm and version."""
@@ -285,7 +285,7 @@ class _Values:
         try:
             value = self._value(knob, flag, given.value)
         except ValueError as error:
-            self.sections.refuse(given, told(error))
+            self.sections.refuse(given, sentence_of(error))
             return
         if knob.id in self.read and self.read[knob.id] != value and flag.form in FORMS:
             why = f"{knob.label} is one knob here, and another key of it already says {value_text(self.read[knob.id])}."

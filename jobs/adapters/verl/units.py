@@ -15,7 +15,7 @@
 
 from jobs.adapters.command_line.hydra import Plain, read_value, write
 from jobs.adapters.command_line.options import Conversion, Conversions, Values
-from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.value import Scalar, Value, value_text
 
 PROMPTS = "rollout.prompts_per_step"
@@ -99,7 +99,7 @@ def options_of(text: str) -> dict[str, Plain]:
         found = read_value("{" + text + "}")
     except ValueError as error:
         text = "Engine options are written as key: value, key: value. {why}"
-        raise ValueError(Sentence(text, why=told(error))) from error
+        raise ValueError(Sentence(text, why=sentence_of(error))) from error
     assert isinstance(found, dict)
     return {str(key): value for key, value in found.items()}
 

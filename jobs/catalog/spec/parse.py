@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs, number_from
-from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.spec.contradictions import contradictions
 from jobs.catalog.spec.runspec import (
     RANGES,
@@ -204,7 +204,7 @@ def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]
     try:
         return KnobValue(value=knob.check(value), origin=cast(Origin, given_origin))
     except KnobValueInvalid as error:
-        problems.append(Problem(field=name, message=told(error)))
+        problems.append(Problem(field=name, message=sentence_of(error)))
         return KnobValue(value=knob.default)
 
 

@@ -11,7 +11,7 @@ from itertools import islice, product
 from typing import Literal
 
 from jobs.catalog.rules.rule import changed, refused
-from jobs.catalog.sentence import Sentence, told
+from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.value import Value
@@ -290,7 +290,7 @@ class _Hunt:
                 return None
             found = self._estimator.answer(fit)
         except JobInvalid as invalid:
-            self._rejections.add("invalid", changes, told(invalid))
+            self._rejections.add("invalid", changes, sentence_of(invalid))
             return None
         ranked = _ranked(changes, job, found)
         self._found.append(ranked)

@@ -21,7 +21,7 @@ class Job:
     attempt: int
     run_root: Path
     device: str = "auto"
-    trainers: str = ""  # where other trainers are, as jobs.catalog.trainer_place reads it
+    trainers: str = ""  # where other trainers are, as jobs.catalog.trainer_environment reads it
     stop_grace_seconds: float = 300.0  # from the stop command to SIGTERM: one step and one checkpoint
     term_grace_seconds: float = 15.0  # from SIGTERM to SIGKILL
     leave_seconds: float = 8.0  # Ray ends the workers of a job by itself once its driver is gone

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from jobs.catalog.sentence import Sentence, in_words, told
+from jobs.catalog.sentence import Sentence, in_words, sentence_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 
 GERMAN = {
@@ -54,8 +54,8 @@ def test_nothing_is_said_as_nothing() -> None:
 def test_an_error_still_has_the_sentence_it_was_raised_with() -> None:
     made = Sentence("{value} is no number.", value="x")
 
-    assert told(ValueError(made)) is made
-    assert told(KeyError("a", "b")) == "('a', 'b')"
+    assert sentence_of(ValueError(made)) is made
+    assert sentence_of(KeyError("a", "b")) == "('a', 'b')"
 
 
 def test_the_validator_s_sentences_can_be_said_whole() -> None:

@@ -4,33 +4,33 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.trainer_place import TrainersMisread, found_below, place_of, read_places, to_text
+from jobs.catalog.trainer_environment import TrainersMisread, environment_of, found_below, read_environments, to_text
 
 DECLARED = "openrlhf-0.11.2=/srv/o/bin/python; openrlhf=installed;\nverl-0.9.1=image:some/verl:0.9.1"
 
 
 def test_places_are_read_and_written() -> None:
-    places = read_places(DECLARED)
+    environments = read_environments(DECLARED)
 
-    assert [(p.name, p.kind, p.at) for p in places] == [
+    assert [(p.name, p.kind, p.at) for p in environments] == [
         ("openrlhf-0.11.2", "python", "/srv/o/bin/python"),
         ("openrlhf", "installed", ""),
         ("verl-0.9.1", "image", "some/verl:0.9.1"),
     ]
-    assert read_places(to_text(places)) == places
-    assert read_places("") == ()
+    assert read_environments(to_text(environments)) == environments
+    assert read_environments("") == ()
 
 
 def test_the_version_itself_wins_over_every_version() -> None:
-    places = read_places(DECLARED)
+    environments = read_environments(DECLARED)
 
-    exact, other = place_of("openrlhf", "0.11.2", places), place_of("openrlhf", "0.8.6", places)
+    exact, other = environment_of("openrlhf", "0.11.2", environments), environment_of("openrlhf", "0.8.6", environments)
 
     assert exact is not None
     assert exact.kind == "python"
     assert other is not None
     assert other.kind == "installed"
-    assert place_of("native", "", places) is None
+    assert environment_of("native", "", environments) is None
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_version_itself_wins_over_every_version() -> None:
 )
 def test_what_makes_no_sense_is_named(text: str, sentence: str) -> None:
     with pytest.raises(TrainersMisread, match="PITWALL_TRAINERS") as refused:
-        read_places(text)
+        read_environments(text)
 
     assert sentence in str(refused.value)
 

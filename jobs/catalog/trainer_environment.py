@@ -1,9 +1,9 @@
-"""Where the cluster has a trainer: what PITWALL_TRAINERS says, read by the console and by the runner.
+"""The environment that has a trainer on the cluster: what PITWALL_TRAINERS says, read by the console and by the runner.
 
     trainer-0.11.2=/srv/trainer/bin/python; other-0.9.1=image:registry.example/other:0.9.1; trainer-0.10.2=installed
 
 Entries are divided by semicolons or line ends. `<trainer>-<version>` is one version, `<trainer>` alone every version of
-it. A place is `installed` (the environment of the runner itself), the absolute path of a Python interpreter on every
+it. An environment is `installed` (the runner's own), the absolute path of a Python interpreter on every
 node, or `image:` and a container image that Ray starts the whole job in. Standard library only.
 """
 
@@ -19,7 +19,7 @@ VARIABLE = "PITWALL_TRAINERS"
 FOLDER = ".trainers"
 """Where `make trainer-env` puts environments, below the checkout."""
 
-PlaceKind = Literal["installed", "python", "image"]
+EnvironmentKind = Literal["installed", "python", "image"]
 
 
 class TrainersMisread(ValueError):
@@ -27,12 +27,12 @@ class TrainersMisread(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerPlace:
-    """Where one trainer is. `version` is "" for every version; `at` is the interpreter's path or the image's name."""
+class TrainerEnvironment:
+    """An environment that has a trainer: `version` "" is every version; `at` is an interpreter's path or an image's name."""
 
     trainer: str
     version: str
-    kind: PlaceKind
+    kind: EnvironmentKind
     at: str = ""
 
     @property
@@ -46,47 +46,47 @@ class TrainerPlace:
         return f"{self.name}={where}"
 
 
-def read_places(text: str) -> tuple[TrainerPlace, ...]:
+def read_environments(text: str) -> tuple[TrainerEnvironment, ...]:
     """Return what PITWALL_TRAINERS declares, in its order.
 
     Raises: TrainersMisread naming the entry that makes no sense.
     """
     entries = [entry.strip() for entry in re.split(r"[;\n]", text)]
-    return tuple(_place(entry) for entry in entries if entry)
+    return tuple(_environment(entry) for entry in entries if entry)
 
 
-def place_of(trainer: str, version: str, places: Sequence[TrainerPlace]) -> TrainerPlace | None:
-    """Return the place declared for this version of the trainer, else the one for all its versions, else None."""
-    here = [place for place in places if place.trainer == trainer]
-    exact = [place for place in here if place.version == version]
-    return next(iter(exact or [place for place in here if not place.version]), None)
+def environment_of(trainer: str, version: str, environments: Sequence[TrainerEnvironment]) -> TrainerEnvironment | None:
+    """Return the environment declared for this version of the trainer, else the one for all its versions, else None."""
+    here = [environment for environment in environments if environment.trainer == trainer]
+    exact = [environment for environment in here if environment.version == version]
+    return next(iter(exact or [environment for environment in here if not environment.version]), None)
 
 
-def to_text(places: Sequence[TrainerPlace]) -> str:
-    """Return places as `read_places` takes them."""
-    return "; ".join(str(place) for place in places)
+def to_text(environments: Sequence[TrainerEnvironment]) -> str:
+    """Return environments as `read_environments` takes them."""
+    return "; ".join(str(environment) for environment in environments)
 
 
-def found_below(folder: Path) -> tuple[TrainerPlace, ...]:
+def found_below(folder: Path) -> tuple[TrainerEnvironment, ...]:
     """Return the environments that `make trainer-env` finished in `folder`, by the names of their folders."""
     found = []
     for stamp in sorted(folder.glob("*/pitwall.json")):
         trainer, _, version = stamp.parent.name.partition("-")
         python = stamp.parent / "bin" / "python"
         if trainer in trainers() and version in trainers()[trainer].versions and python.exists():
-            found.append(TrainerPlace(trainer=trainer, version=version, kind="python", at=str(python)))
+            found.append(TrainerEnvironment(trainer=trainer, version=version, kind="python", at=str(python)))
     return tuple(found)
 
 
 def how_to_make(trainer: str, version: str) -> str:
-    """Return what to do where no place has it, as the end of a sentence."""
+    """Return what to do where no environment has it, as the end of a sentence."""
     return (
         f"make an environment with `make trainer-env TRAINER={trainer} VERSION={version}`, or name the interpreter "
         f"that has it: {VARIABLE}='{trainer}-{version}=/srv/{trainer}/bin/python'"
     )
 
 
-def _place(entry: str) -> TrainerPlace:
+def _environment(entry: str) -> TrainerEnvironment:
     name, sign, where = (part.strip() for part in entry.partition("="))
     trainer, _, version = name.partition("-")
     others = [key for key, info in trainers().items() if info.package]
@@ -98,15 +98,15 @@ def _place(entry: str) -> TrainerPlace:
     if version and version not in known:
         raise TrainersMisread(f"{VARIABLE} names {name!r}; versions of {trainer} that are known: {', '.join(known)}.")
     if where == "installed":
-        return TrainerPlace(trainer=trainer, version=version, kind="installed")
+        return TrainerEnvironment(trainer=trainer, version=version, kind="installed")
     if where.startswith("image:"):
         image = where.removeprefix("image:").strip()
         if not image or any(c.isspace() for c in image):
             raise TrainersMisread(f"{VARIABLE} names no image for {name}: {where!r}. Write image:<name>:<tag>.")
-        return TrainerPlace(trainer=trainer, version=version, kind="image", at=image)
+        return TrainerEnvironment(trainer=trainer, version=version, kind="image", at=image)
     if not PurePosixPath(where).is_absolute():
         raise TrainersMisread(
             f"{VARIABLE} says that {name} is at {where!r}. Give the absolute path of a Python interpreter, "
             "installed, or image:<name>."
         )
-    return TrainerPlace(trainer=trainer, version=version, kind="python", at=where)
+    return TrainerEnvironment(trainer=trainer, version=version, kind="python", at=where)
