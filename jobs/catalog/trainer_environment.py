@@ -28,7 +28,7 @@ class TrainersMisread(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerEnvironment:
-    """An environment that has a trainer: `version` "" is every version; `at` is an interpreter's path or an image's name."""
+    """An environment with a trainer: `version` "" is every version; `at` is a path of an interpreter or an image."""
 
     trainer: str
     version: str

@@ -30,7 +30,7 @@ from jobs.engine.failures.cause import NAMED, RunStopped, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.report import Report
 from jobs.engine.rollouts.reward import open_reward
-from jobs.engine.workers.node_placement import Place, told
+from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
@@ -56,7 +56,7 @@ def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[st
         report.fetch_lines()
         error = session.behind(error)
         if isinstance(error, WorkerFailed):
-            report.fetch_last_lines(error.role, error.rank, place=session.place_of(error.role, error.rank))
+            report.fetch_last_lines(error.role, error.rank, node=session.node_of(error.role, error.rank))
         if not isinstance(error, (RunProblem, KeyboardInterrupt)):
             traceback.print_exc()
         cause = cause_of(error, step=session.step, log_tail=report.log_tail)
@@ -108,9 +108,9 @@ class Session:
             return error
         return self._workers.first_failure(step=self.step) or error
 
-    def place_of(self, role: str, rank: int) -> Place | None:
+    def node_of(self, role: str, rank: int) -> RunNode | None:
         """Return where a worker sits; None while there are none."""
-        return self._workers.place_of(role, rank) if self._workers is not None else None
+        return self._workers.node_of(role, rank) if self._workers is not None else None
 
     def run(self) -> int:
         """Load, train, and return the exit code."""
@@ -130,9 +130,9 @@ class Session:
             workers = self._workers = WorkerGroup(
                 spec, device, log_dir=str(self._run_dir / "log"), on_answer=report.answer, check=self._check_stop
             )
-            who_sits_where, nodes = told([(worker.role, worker.rank, worker.place) for worker in workers.all()])
+            who_runs_where, nodes = placement_note([(w.role, w.rank, w.node) for w in workers.all()])
             if nodes:
-                report.note(who_sits_where, step=0, nodes=nodes)
+                report.note(who_runs_where, step=0, nodes=nodes)
             report.follow(workers.log_queue)
             report.state("loading", f"Starting {len(workers.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False))

@@ -55,7 +55,7 @@ class EngineCaptures:
                 self._tools[name] = dict.fromkeys(TOOLS, f"{name} did not answer: {type(error).__name__}.")
         ready = {tool: sum(problems.get(tool) == "" for problems in self._tools.values()) for tool in TOOLS}
         text = f"Ready to record: torch on {ready['torch']} of {len(references)} workers, nsys on {ready['nsys']}"
-        places = {w.name: w.place.name for w in self._workers.all()}
+        places = {w.name: w.node.name for w in self._workers.all()}
         self._report.note(text, step=0, profilers=self._tools, places=places)
 
     def watch(self) -> None:

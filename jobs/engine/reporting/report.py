@@ -13,7 +13,7 @@ import ray
 from jobs.catalog.metric import PEAKS, peak_name
 from jobs.engine.reporting.tensorboard_log import TensorboardLog
 from jobs.engine.workers.actor import Answer
-from jobs.engine.workers.node_placement import Place, read_there
+from jobs.engine.workers.node_placement import RunNode, read_there
 from jobs.engine.workers.worker import Worker
 from profiling import events, profile
 
@@ -182,16 +182,16 @@ class Report:
             self.log_tail[role, rank] = next((line for line in reversed(lines) if line.strip()), "")
             self._write(events.log(lines, attempt=self._attempt, role=role, rank=rank, stream=stream))
 
-    def fetch_last_lines(self, role: str, rank: int, *, place: Place | None = None) -> None:
-        """Tell what a dead process wrote after its last hand-over, from its log files, which are at `place`."""
+    def fetch_last_lines(self, role: str, rank: int, *, node: RunNode | None = None) -> None:
+        """Tell what a dead process wrote after its last hand-over, from its log files on `node`."""
         for stream in ("stdout", "stderr"):
             file = self._run_dir / "log" / f"{role}-{rank}.{stream}"
             num_told = self._num_lines.get((role, rank, stream), 0)
             if file.is_file():
                 lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
                 self.lines(role, rank, stream, lines[num_told:])
-            elif place is not None and place.index:
-                self.lines(role, rank, stream, read_there(place, file, skip_lines=num_told))
+            elif node is not None and node.index:
+                self.lines(role, rank, stream, read_there(node, file, skip_lines=num_told))
 
     def follow(self, queue: Any) -> None:
         """Fetch log lines from the queue actor once a second until `unfollow`."""

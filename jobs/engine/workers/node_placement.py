@@ -1,4 +1,4 @@
-"""On which node each worker sits, and what is read there: nodes share no file system with the driver's."""
+"""On which node each worker runs, and what is read there: nodes share no file system with the driver's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ _READ_SECONDS = 20.0  # a fresh process has to start there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A node of the run: `node` is Ray's id of it, `index` 0 that of the driver, the others count from 1."""
+class RunNode:
+    """A node of the run: `ray_id` is Ray's id of it, `index` 0 that of the driver, the others count from 1."""
 
-    node: str
+    ray_id: str
     index: int
     address: str
     name: str
@@ -25,8 +25,8 @@ class Place:
         return self.name if self.name == self.address else f"{self.name} ({self.address})"
 
 
-def places_of(group: PlacementGroup) -> list[Place]:
-    """Return where each bundle of a placed group is, in their order."""
+def nodes_of(group: PlacementGroup) -> list[RunNode]:
+    """Return the node of each bundle of a placed group, in their order."""
     here = ray.get_runtime_context().get_node_id()
     known = {row["NodeID"]: row for row in ray.nodes()}
     by_bundle: Mapping[int, str] = placement_group_table(group)["bundles_to_node_id"]
@@ -38,12 +38,12 @@ def places_of(group: PlacementGroup) -> list[Place]:
         address = str(row.get("NodeManagerAddress", ""))
         name = str(row.get("NodeManagerHostname") or address)
         index = indices.setdefault(node, len(indices))
-        found.append(Place(node=node, index=index, address=address, name=name))
+        found.append(RunNode(ray_id=node, index=index, address=address, name=name))
     return found
 
 
 class NodeWorkers(TypedDict):
-    """A node, as in Place, and the workers on it: "policy-0"."""
+    """A node, as in RunNode, and the workers on it: "policy-0"."""
 
     node: str
     index: int
@@ -52,30 +52,30 @@ class NodeWorkers(TypedDict):
     workers: list[str]
 
 
-def told(workers: Sequence[tuple[str, int, Place]]) -> tuple[str, list[NodeWorkers]]:
-    """Return a sentence on who sits where, and the same for programs; nothing if all sit with the driver.
+def placement_note(workers: Sequence[tuple[str, int, RunNode]]) -> tuple[str, list[NodeWorkers]]:
+    """Return a sentence on which worker runs where, and the same for programs; nothing if all run on the driver's node.
 
-    `workers`: role, rank and place of each.
+    `workers`: role, rank and node of each.
     """
-    by_place: dict[Place, list[str]] = {}
-    for role, rank, place in workers:
-        by_place.setdefault(place, []).append(f"{role}-{rank}")
-    places = sorted(by_place, key=lambda place: place.index)
-    if all(place.index == 0 for place in places):
+    by_node: dict[RunNode, list[str]] = {}
+    for role, rank, node in workers:
+        by_node.setdefault(node, []).append(f"{role}-{rank}")
+    nodes = sorted(by_node, key=lambda node: node.index)
+    if all(node.index == 0 for node in nodes):
         return "", []
     parts = []
-    for place in places:
-        label = "the driver's node" if place.index == 0 else f"node {place.index}"
-        parts.append(f"{', '.join(by_place[place]).replace('-', ' ')} on {label}, {place}")
-    nodes: list[NodeWorkers] = [
-        {"node": p.node, "index": p.index, "address": p.address, "name": p.name, "workers": by_place[p]} for p in places
+    for node in nodes:
+        label = "the driver's node" if node.index == 0 else f"node {node.index}"
+        parts.append(f"{', '.join(by_node[node]).replace('-', ' ')} on {label}, {node}")
+    listed: list[NodeWorkers] = [
+        {"node": n.ray_id, "index": n.index, "address": n.address, "name": n.name, "workers": by_node[n]} for n in nodes
     ]
-    return f"Workers: {'; '.join(parts)}", nodes
+    return f"Workers: {'; '.join(parts)}", listed
 
 
-def read_there(place: Place, path: Path, *, skip_lines: int) -> list[str]:
+def read_there(node: RunNode, path: Path, *, skip_lines: int) -> list[str]:
     """Return the lines of a text file on another node after the first `skip_lines`; none if it cannot be had."""
-    strategy = NodeAffinitySchedulingStrategy(place.node, soft=False)
+    strategy = NodeAffinitySchedulingStrategy(node.ray_id, soft=False)
     reader = ray.remote(_lines).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
     try:
         return list(ray.get(reader.remote(str(path), skip_lines), timeout=_READ_SECONDS))

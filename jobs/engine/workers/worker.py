@@ -18,7 +18,7 @@ from ray.exceptions import (
 
 from jobs.engine.problem import RunProblem
 from jobs.engine.workers.actor import Answer, RoleError
-from jobs.engine.workers.node_placement import Place
+from jobs.engine.workers.node_placement import RunNode
 
 DEAD_ACTOR_ERRORS = (
     RayActorError,
@@ -57,8 +57,8 @@ class Pending:
 class Worker:
     """The driver's hand on one actor."""
 
-    def __init__(self, actor: Any, *, role: str, rank: int, place: Place) -> None:
-        self.actor, self.role, self.rank, self.place = actor, role, rank, place
+    def __init__(self, actor: Any, *, role: str, rank: int, node: RunNode) -> None:
+        self.actor, self.role, self.rank, self.node = actor, role, rank, node
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from jobs.engine.device import Device
 from jobs.engine.problem import RunProblem
 from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, Answer, LogQueue
 from jobs.engine.workers.first_failure import first_failure
-from jobs.engine.workers.node_placement import Place, places_of
+from jobs.engine.workers.node_placement import RunNode, nodes_of
 from jobs.engine.workers.worker import Pending, Worker, WorkerFailed, answer_of
 from profiling.captures.tool_selection import planned_tool
 from profiling.config import Device as DeviceName
@@ -44,7 +44,7 @@ class WorkerGroup:
         self.group: PlacementGroup = placement_group(bundles, strategy="PACK")
         self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
         self._wait_for_place(bundles)
-        places = places_of(self.group)
+        nodes = nodes_of(self.group)
         self.by_role: dict[str, list[Worker]] = {}
         planned = planned_tool(spec.profile.what, spec.profile.tool, device=cast(DeviceName, device.name))
         environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=planned)
@@ -65,7 +65,7 @@ class WorkerGroup:
                     )
                     .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue, marks=spec.profile.marks)
                 )
-                self.by_role[role].append(Worker(actor, role=role, rank=rank, place=places[number]))
+                self.by_role[role].append(Worker(actor, role=role, rank=rank, node=nodes[number]))
                 number += 1
 
     @staticmethod
@@ -111,9 +111,9 @@ class WorkerGroup:
         """Every worker."""
         return [worker for members in self.by_role.values() for worker in members]
 
-    def place_of(self, role: str, rank: int) -> Place:
+    def node_of(self, role: str, rank: int) -> RunNode:
         """Return where a worker sits."""
-        return self.by_role[role][rank].place
+        return self.by_role[role][rank].node
 
     def address_of(self, worker: Worker) -> tuple[str, int]:
         """Return the address of the worker's node and a port, free there until its next call has ended.

@@ -105,7 +105,7 @@ class Stage:
     def __init__(self, run_dir: Path, **actors: FakeActor) -> None:
         self.actors = {"policy_0": FakeActor("policy-0"), "policy_1": FakeActor("policy-1")} | actors
         here: Any = SimpleNamespace(name="node-a")
-        workers = [Worker(self.actors[f"policy_{i}"], role="policy", rank=i, place=here) for i in range(2)]
+        workers = [Worker(self.actors[f"policy_{i}"], role="policy", rank=i, node=here) for i in range(2)]
         self.commands: list[tuple[str, dict[str, Any]]] = []
         self.report = FakeReport()
         self.run_dir = run_dir

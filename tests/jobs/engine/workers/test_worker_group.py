@@ -104,7 +104,7 @@ def workers_of(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, *, num_ranks
     workers = object.__new__(WorkerGroup)
     workers._on_answer = lambda worker, answer: None
     workers.by_role = {
-        "policy": [Worker(scenario.actor(rank), role="policy", rank=rank, place=HERE) for rank in range(num_ranks)]
+        "policy": [Worker(scenario.actor(rank), role="policy", rank=rank, node=HERE) for rank in range(num_ranks)]
     }
     return workers
 
