@@ -1,4 +1,4 @@
-"""The demo without a person: start a console in a fresh directory, wait for the demo's end, judge what it learned."""
+"""The demo without a person: start a console in a fresh directory, wait for the end, evaluate what it learned."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from console.embedded.services import MANAGE
 MIN_REWARD = 0.85  # mean over the last steps; the demo reaches 0.93
 NUM_LAST_STEPS = 20
 MIN_ACCURACY = 0.9  # share of held-out problems; the demo reaches 0.97
-# A smoke test judges this checkout alone: it must not write to the database or the queue that somebody uses.
+# A smoke test checks this checkout alone: it must not write to the database or the queue that somebody uses.
 OUTSIDE = ("DATABASE_URL", "REDIS_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "PITWALL_PUBLIC_URL")
 START_SECONDS = 120.0
 STOP_SECONDS = 90.0
@@ -59,7 +59,7 @@ class Verdict:
         return f"{reward}, held-out accuracy {self.accuracy:.3f} (needs {MIN_ACCURACY})"
 
 
-def judge(columns: Columns) -> Verdict:
+def evaluate(columns: Columns) -> Verdict:
     """Return the verdict on a run's metrics; NaN where there are fewer than 20 steps, or no held-out evaluation."""
     rewards = [value for _, value in sorted(columns.get("reward/mean", {}).items())][-NUM_LAST_STEPS:]
     accuracies = [value for _, value in sorted(columns.get("eval/accuracy", {}).items())]

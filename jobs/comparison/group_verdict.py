@@ -12,7 +12,7 @@ from jobs.comparison.measures import Measure, MeasureRow
 from jobs.comparison.phases import STEP_METRIC
 from jobs.comparison.stats import Interval, welch_interval
 from jobs.comparison.summary import Delta, GroupValue, delta
-from jobs.comparison.verdict import OUTCOMES, Verdict, judge
+from jobs.comparison.verdict import OUTCOMES, Verdict, decide
 from jobs.telemetry.chunks import Floats
 
 
@@ -74,7 +74,7 @@ def group_verdicts(
         if STEP_METRIC in by_name:
             logs = _contrast([np.log(_positive(_of(by_name[STEP_METRIC], run_ids, side))) for side in sides])
             speed = _exp(logs) if logs else None
-        badge = judge(speed=speed, outcome=outcome, gain=gain)
+        badge = decide(speed=speed, outcome=outcome, gain=gain)
         found[i] = Verdict(run_id=str(i), badge=badge, speed=speed, times=None, outcome=outcome, gain=gain)
     return found
 

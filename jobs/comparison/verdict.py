@@ -39,7 +39,7 @@ class Verdict:
     gain: Interval | None
 
 
-def judge(*, speed: Interval | None, outcome: str, gain: Interval | None) -> Badge:
+def decide(*, speed: Interval | None, outcome: str, gain: Interval | None) -> Badge:
     """Return the badge: by the outcome if it shows a difference, else by the step time."""
     if outcome and gain is None:
         return "not_enough"
@@ -58,7 +58,7 @@ def verdict(*, run_id: str, run: Columns, base: Columns) -> Verdict:
     gain = paired_difference(run[outcome], base[outcome]) if outcome else None
     return Verdict(
         run_id=run_id,
-        badge=judge(speed=speed, outcome=outcome, gain=gain),
+        badge=decide(speed=speed, outcome=outcome, gain=gain),
         speed=speed,
         times=times,
         outcome=outcome,

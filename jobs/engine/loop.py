@@ -326,7 +326,7 @@ class Loop:
         return every > 0 and self.step % every == 0
 
     def _evaluate(self) -> None:
-        """Judge the policy on held-out data; export it as `model/best` if it is the best so far."""
+        """Evaluate the policy on held-out data; export it as `model/best` if it is the best so far."""
         if not self.material.held_out:
             return
         self.report.state("evaluating", step=self.step)
@@ -359,7 +359,7 @@ class Loop:
         self.report.state("training", step=self.step)
 
     def _finish(self, *, is_finished: bool) -> None:
-        """Judge the last policy, save it, and hand it over."""
+        """Evaluate the last policy, save it, and hand it over."""
         self.captures.finish(self.step)
         if self.step > 0:
             if self.weights is not None:

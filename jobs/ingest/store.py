@@ -135,7 +135,7 @@ def skip(delivery: Delivery, *, reason: str, now: datetime) -> None:
 
 
 def _move_run(run: Run, attempt: Attempt, events: Events, memory: Memory, now: datetime) -> None:
-    """Write the header's values, then let the lifecycle judge what the events say about the state."""
+    """Write the header's values, then let the lifecycle decide what the events say about the state."""
     progress = Progress(
         step=run.step,
         phase=run.phase,

@@ -3,7 +3,7 @@
     estimate(job) -> Estimate
 
 Verdict: what is estimated fits up to 0.92 of what is usable, and is tight up to 1.03 (result.TIGHT_FROM, TIGHT_TO).
-Every phase is judged, and the worst verdict is the job's. An engine sizes its cache by what it was given, to the byte:
+Every phase is checked, and the worst verdict is the job's. An engine sizes its cache by what it was given, to the byte:
 its own bytes count as they are, the others' with that margin. What its budget leaves out, the driver's context, is not
 known to the byte: it fits if it does at its largest. A family that was never measured widens the margin by its band.
 Host memory counts too: what is known to be too little does not fit, and what is more than a node usually has is tight,

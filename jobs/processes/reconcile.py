@@ -67,7 +67,7 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
     try:
         jobs = cluster.list_jobs() if live or unchecked or tried else {}
         for attempt in live:
-            _judge(attempt, jobs.get(attempt.submission_id), now, memory)
+            _reconcile(attempt, jobs.get(attempt.submission_id), now, memory)
         retry.queue_retries(now=now)
         admitted = admission.admit_waiting(state=state, now=now)
         _hand_over_lost(admitted, state, now, memory)
@@ -79,7 +79,7 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
         _say_away(str(error), now, memory)
 
 
-def _judge(attempt: Attempt, job: JobInfo | None, now: datetime, memory: Memory) -> None:
+def _reconcile(attempt: Attempt, job: JobInfo | None, now: datetime, memory: Memory) -> None:
     """Hold one live attempt against Ray's word on its job (None: unknown to it)."""
     if attempt.submitted_at is None and attempt.state != "stopping":
         return  # not handed over yet

@@ -75,7 +75,7 @@ def demand(spec: RunSpec, *, device: str) -> tuple[float, float]:
     return float(workers * spec.hardware.cpus_per_worker), float(workers if device == "cuda" else 0)
 
 
-def judge(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState) -> list[Verdict]:
+def decide(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState) -> list[Verdict]:
     """Return a verdict for each waiting run, in the order of the queue."""
     free_cpus = state.cpus_total - sum(h.cpus for h in holders)
     free_gpus = state.gpus_total - sum(h.gpus for h in holders)
@@ -134,7 +134,7 @@ def room_for_answer(state: ClusterState, *, now: datetime) -> str:
     """Return why a trained model cannot be tried right now; "" if there is room for it."""
     held = holders(device=state.device, now=now)
     ask = Ask(run_id="", attempt=0, cpus=ANSWER_CPUS, gpus=1.0 if state.device == "cuda" else 0.0)
-    verdict = judge([ask], held, state)[0]
+    verdict = decide([ask], held, state)[0]
     return "" if verdict.is_admitted else verdict.reason
 
 
@@ -149,7 +149,7 @@ def waiting(*, device: str, now: datetime | None = None) -> list[Ask]:
 def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]]:
     """Take out of the queue what has room, in order, and tell the others why they wait; return (run, attempt) admitted.
 
-    One process at a time judges, so that two never give away the same room.
+    One process at a time decides, so that two never give away the same room.
     """
     if not Attempt.objects.filter(state="queued").exists():
         return []
@@ -162,7 +162,7 @@ def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]
                 _fail_unreadable(run_id, number, problem, now)
         asks = [ask for _key, ask in queue if isinstance(ask, Ask)]
         told = dict(Run.objects.filter(state="queued").values_list("pk", "wait_reason"))  # a long queue mostly stays so
-        for verdict in judge(asks, holders(device=state.device, now=now), state):
+        for verdict in decide(asks, holders(device=state.device, now=now), state):
             ask = verdict.ask
             if not verdict.is_admitted:
                 if told.get(ask.run_id) != verdict.reason[:300]:
@@ -215,7 +215,7 @@ def _why_held(run_id: str, number: int) -> str:
 
 @lru_cache(maxsize=2048)
 def _asked(spec_text: str, device: str) -> tuple[float, float, float]:
-    """Return CPUs, GPUs and CPUs of one worker; kept, because a queue is judged each second and specs never change."""
+    """Return CPUs, GPUs and CPUs of one worker; cached: a queue is evaluated each second, specs never change."""
     spec = parse_spec(json.loads(spec_text))
     cpus, gpus = demand(spec, device=device if spec.hardware.device == "auto" else spec.hardware.device)
     return cpus, gpus, float(spec.hardware.cpus_per_worker)
@@ -229,7 +229,7 @@ def _fail_unreadable(run_id: str, number: int, error: SpecInvalid, now: datetime
 
 
 def _take_lock() -> None:
-    """Let one process judge at a time, until its transaction ends; on SQLite an immediate transaction is that lock."""
+    """Let one process decide at a time, until its transaction ends; on SQLite an immediate transaction is that lock."""
     with connection.cursor() if connection.vendor == "postgresql" else nullcontext() as cursor:
         if cursor is not None:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])

@@ -13,7 +13,7 @@ from jobs.telemetry.history import is_visible, limits, origins
 from jobs.telemetry.series import MAX_POINTS, Window, read_series
 
 EVAL_SCORES = ("eval/accuracy", "eval/reward", "eval/loss")
-"""What judges the model at a step, the first that the run has; else the main metric of its algorithm."""
+"""What scores the model at a step, the first that the run has; else the main metric of its algorithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preflight.client import TrialFailed, TrialUnavailable
 from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
-from jobs.runs.admission import Ask, Verdict, demand, holders, judge, waiting
+from jobs.runs.admission import Ask, Verdict, decide, demand, holders, waiting
 
 CheckState = Literal["passed", "failed", "unknown"]
 
@@ -240,7 +240,7 @@ def place(spec: RunSpec, state: ClusterState) -> Verdict:
     device = state.device if spec.hardware.device == "auto" else spec.hardware.device
     cpus, gpus = demand(spec, device=device)
     ask = Ask(run_id="", attempt=0, cpus=cpus, gpus=gpus, cpus_per_worker=float(spec.hardware.cpus_per_worker))
-    return judge([*waiting(device=state.device), ask], holders(device=state.device), state)[-1]
+    return decide([*waiting(device=state.device), ask], holders(device=state.device), state)[-1]
 
 
 def _refusal(failed: TrialFailed, *, is_remote: bool) -> Check:

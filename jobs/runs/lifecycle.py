@@ -55,7 +55,7 @@ class NewAttempt:
     not_before: datetime | None = None
 
 
-_TRIES = 8  # a lost compare-and-set is read and judged again; each loss means that somebody else made progress
+_TRIES = 8  # a lost compare-and-set is read and decided again; each loss means that somebody else made progress
 
 
 class _LostRaceError(Exception):

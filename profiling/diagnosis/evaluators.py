@@ -28,7 +28,7 @@ def evaluate_share(phase: str, *, missing: str = "") -> Callable[[Evidence], Obs
     return evaluate
 
 
-def judge_pauses(phase: str, *, missing: str) -> Callable[[Evidence], Observation | InsufficientData]:
+def evaluate_pauses(phase: str, *, missing: str) -> Callable[[Evidence], Observation | InsufficientData]:
     """Return an evaluator of the share of the newest steps' wall time that a phase takes which not every step has."""
 
     def evaluate(evidence: Evidence) -> Observation | InsufficientData:

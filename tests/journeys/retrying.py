@@ -50,7 +50,7 @@ class RetriedRun:
         *_, self.origin, self.lost = self._saved()
         shutil.rmtree(self.scene.run_dir / "checkpoints" / f"step-{self.lost}")
 
-    def judge(self) -> None:
+    def evaluate(self) -> None:
         """Wait for its end and hold against it all that must be so."""
         stack, run = self.scene.stack, self.scene.run
         until(lambda: stack.header(run).get("state") == "finished", seconds=180, what=f"{run} finished", every=0.2)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.journeys.retrying import END_SECONDS, RetriedRun
 from tests.proofs.faults import trainer
-from tests.proofs.faults.case import SLOW, Outcome, judge, strike
+from tests.proofs.faults.case import SLOW, Outcome, evaluate, strike
 from tests.proofs.faults.stack import CAN_MOUNT, Stack, mount, running_stack, until
 from tests.proofs.faults.target import BY_NAME, Scene, Target
 from tests.proofs.faults.viewer import Viewer
@@ -72,9 +72,9 @@ class Act:
             return trainer.steps_done(self.scene.run_dir) > 0
         return trainer.worker(self.scene.run, self.scene.run_dir, self.target.name) is not None
 
-    def judge(self, *, hit_at: float | None = None) -> list[str]:
+    def evaluate(self, *, hit_at: float | None = None) -> list[str]:
         """Return what is not as it must be once the run has ended; `hit_at`: that was to be soon after this."""
-        judge(self.scene, self.target, self.outcome, self.viewer)
+        evaluate(self.scene, self.target, self.outcome, self.viewer)
         self.viewer.close()
         if hit_at is not None:
             ended_at = datetime.fromisoformat(self.scene.stack.header(self.scene.run)["ended_at"]).timestamp()
@@ -98,8 +98,8 @@ def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(
 
     until(hit_who_is_ready, seconds=400, what="everything was there to be hit")
 
-    assert [problem for act in acts for problem in act.judge(hit_at=hit_at[act.target.name])] == []
-    retried.judge()
+    assert [problem for act in acts for problem in act.evaluate(hit_at=hit_at[act.target.name])] == []
+    retried.evaluate()
 
 
 def test_a_run_goes_through_everything_that_happens_to_the_console(stack: Stack) -> None:
@@ -113,7 +113,7 @@ def test_a_run_goes_through_everything_that_happens_to_the_console(stack: Stack)
             short = replace(BY_NAME[name], outage=min(BY_NAME[name].outage, OUTAGE_SECONDS))
             strike(act.scene, short, act.outcome)
 
-    assert act.judge() == []
+    assert act.evaluate() == []
     assert act.viewer.num_cuts >= 2, "the page lost its line and came back"
 
 
@@ -123,4 +123,4 @@ def test_a_lost_cluster_ends_its_runs(stack: Stack) -> None:
 
     strike(act.scene, act.target, act.outcome)
 
-    assert act.judge() == []
+    assert act.evaluate() == []

@@ -168,14 +168,14 @@ def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> t
     finally:
         running.close()
     found = outcome_of(shipped, capture, tool=tool)
-    wrong = _judge(way, found, tool=tool, is_written=is_written, files=announced(shipped, capture))
+    wrong = _evaluate(way, found, tool=tool, is_written=is_written, files=announced(shipped, capture))
     left = shipped.terminal_event["meta"]["processes_left"]
     wrong = wrong or (f"{left} processes are left" if left else "")
     print(f"{name} {number}: {tool}, {'written' if is_written else 'recorded'}: {found.state} {found.problem} {wrong}")
     return found.state, wrong and f"{name} {number}, {tool}: {wrong}", found.problem
 
 
-def _judge(way: Way, found: CaptureOutcome, *, tool: str, is_written: bool, files: list[Path]) -> str:
+def _evaluate(way: Way, found: CaptureOutcome, *, tool: str, is_written: bool, files: list[Path]) -> str:
     if found.state == "ready":
         if not files or not all(map(is_usable, files)):
             return f"ready, but a file does not open: {files}"

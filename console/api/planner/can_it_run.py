@@ -30,7 +30,7 @@ _Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 class CanItRunIn(Schema):
     """What is asked. `model`: an id, a hub repository, or a folder (read for those who may launch), or the `config`.
-    `devices`: a number to judge; without it the fewest are looked for. The rest is what a step takes."""
+    `devices`: a number to plan for; without it the fewest are looked for. The rest is what a step takes."""
 
     model_config = {"extra": "forbid"}
 

@@ -14,7 +14,7 @@ class Command(PlanQuestion):
     method = "grpo"
     methods = "sft, sft-lora, grpo, ppo and more; a wrong one names all"
     numbers: ClassVar = {
-        "devices": "number of devices to judge; else the fewest are looked for",
+        "devices": "number of devices to plan for; else the fewest are looked for",
         "max-prompt": "tokens of the longest prompt",
         "max-response": "tokens of the longest answer",
         "prompts": "of a step with rollouts",

@@ -7,11 +7,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from console.embedded.smoke import SmokeFailed, in_fresh_directory, judge, read_columns, run_demo, summary, table
+from console.embedded.smoke import SmokeFailed, evaluate, in_fresh_directory, read_columns, run_demo, summary, table
 
 
 class Command(BaseCommand):
-    """Starts a console in a fresh directory, runs the demo to its end and judges it."""
+    """Starts a console in a fresh directory, runs the demo to its end and evaluates it."""
 
     help = (
         "Run the demo in a fresh data directory and exit with 0 only if reward and held-out accuracy are high enough."
@@ -41,7 +41,7 @@ class Command(BaseCommand):
         except SmokeFailed as error:
             raise CommandError(str(error)) from error
         columns = read_columns(run_id)
-        verdict = judge(columns)
+        verdict = evaluate(columns)
         self.stdout.write(table(columns))
         self.stdout.write(summary(run_id, columns))
         self.stdout.write(f"{'PASS' if verdict.is_good else 'FAIL'}: {verdict}")

@@ -84,7 +84,7 @@ def batch_of(rng: random.Random, tokenizer: Tokenizer) -> tuple[torch.Tensor, to
 
 
 def main() -> None:
-    """Train, save and judge the base model."""
+    """Train, save and evaluate the base model."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("tiny-word-problems")
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(SEED)
@@ -122,10 +122,10 @@ def main() -> None:
     model = model.bfloat16()
     model.generation_config.update(do_sample=False, eos_token_id=eos, pad_token_id=pad, bos_token_id=bos)
     model.save_pretrained(folder)
-    print("greedy accuracy", judge(model.float(), tokenizer), flush=True)
+    print("greedy accuracy", evaluate(model.float(), tokenizer), flush=True)
 
 
-def judge(model: Qwen2ForCausalLM, tokenizer: Tokenizer, num_problems: int = 200) -> float:
+def evaluate(model: Qwen2ForCausalLM, tokenizer: Tokenizer, num_problems: int = 200) -> float:
     """Return the share of fresh problems that greedy decoding ends with `#### answer`."""
     rng = random.Random(SEED + 2)
     right = 0

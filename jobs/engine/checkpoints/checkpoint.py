@@ -33,7 +33,7 @@ _STEP = re.compile(r"step-(\d+)$")
 class LoopState:
     """Where a run stands after `step`: what a resumed attempt starts from.
 
-    `evaluated_step` is the last step whose policy was judged on held-out data, -1 if none was.
+    `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was.
     """
 
     step: int

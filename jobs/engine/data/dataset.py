@@ -35,7 +35,7 @@ def load_table(data: DataSource, *, inputs_dir: Path) -> Table:
     """Return the source's rows, split the same way each time.
 
     Held-out rows are those of `eval_split` where one is named, else `eval_share` of the rows, drawn with a fixed seed,
-    so that two runs on the same data are judged on the same rows whatever their seed.
+    so that two runs on the same data are evaluated on the same rows whatever their seed.
     Raises: RunProblem naming `data.id` (missing, unreadable, empty) or `data.eval_split`.
     """
     rows = _rows(data, data.split, inputs_dir)

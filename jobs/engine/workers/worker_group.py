@@ -139,7 +139,7 @@ class WorkerGroup:
                 try:
                     answer = answer_of(call)
                 except WorkerFailed as failed:
-                    raise self._death_behind(failed) from None
+                    raise self._root_failure(failed) from None
                 self._on_answer(call.worker, answer)
                 values[reference] = answer.value
             if interruptible:
@@ -150,7 +150,7 @@ class WorkerGroup:
         """Return the failure of the worker that died first, None if nobody is known to be dead within `seconds`."""
         return first_failure(self.all(), step=step, seconds=seconds)
 
-    def _death_behind(self, failed: WorkerFailed) -> WorkerFailed:
+    def _root_failure(self, failed: WorkerFailed) -> WorkerFailed:
         """Return the first failure of a worker if one is reported soon, else `failed` itself.
 
         A rank that dies closes its connections, so its peers may raise before Ray knows of the death; where its whole

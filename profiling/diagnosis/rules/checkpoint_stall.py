@@ -1,6 +1,6 @@
 """Saving stops training for long."""
 
-from profiling.diagnosis.evaluators import judge_pauses
+from profiling.diagnosis.evaluators import evaluate_pauses
 from profiling.diagnosis.finding import KnobChange, Rule
 
 PLUGIN = Rule(
@@ -21,5 +21,5 @@ PLUGIN = Rule(
         KnobChange("checkpoint.async_save", "on"),
         KnobChange("checkpoint.save_contents", "choose"),
     ),
-    evaluate=judge_pauses("checkpoint", missing="The trainer tells no times of saving, only how long its steps took."),
+    evaluate=evaluate_pauses("checkpoint", missing="The trainer does not report when it saves, only how long steps took."),
 )

@@ -1,6 +1,6 @@
 """Evaluating stops training for long."""
 
-from profiling.diagnosis.evaluators import judge_pauses
+from profiling.diagnosis.evaluators import evaluate_pauses
 from profiling.diagnosis.finding import KnobChange, Rule
 
 PLUGIN = Rule(
@@ -22,5 +22,5 @@ PLUGIN = Rule(
         KnobChange("eval.max_samples", "lower"),
         KnobChange("eval.samples_per_prompt", "lower"),
     ),
-    evaluate=judge_pauses("eval", missing="The trainer reports only how long its steps took, not when it evaluated."),
+    evaluate=evaluate_pauses("eval", missing="The trainer does not report when it evaluates, only how long steps took."),
 )

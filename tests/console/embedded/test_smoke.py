@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from console.embedded.smoke import Verdict, judge, table
+from console.embedded.smoke import Verdict, evaluate, table
 
 
 def columns(rewards: list[float], accuracies: dict[int, float]) -> dict[str, dict[int, float]]:
@@ -12,13 +12,13 @@ def columns(rewards: list[float], accuracies: dict[int, float]) -> dict[str, dic
 
 
 def test_a_run_that_learned_passes() -> None:
-    verdict = judge(columns([0.36] * 40 + [0.93] * 20, {0: 0.41, 60: 0.97}))
+    verdict = evaluate(columns([0.36] * 40 + [0.93] * 20, {0: 0.41, 60: 0.97}))
     assert verdict == Verdict(reward=pytest.approx(0.93), accuracy=0.97)
     assert verdict.is_good
 
 
 def test_a_run_that_learned_nothing_fails() -> None:
-    verdict = judge(columns([0.36] * 60, {0: 0.41, 60: 0.41}))
+    verdict = evaluate(columns([0.36] * 60, {0: 0.41, 60: 0.41}))
     assert not verdict.is_good
     assert "0.360 (needs 0.85)" in str(verdict)
 
@@ -34,15 +34,15 @@ def test_a_run_that_learned_nothing_fails() -> None:
     ],
 )
 def test_half_a_success_fails(rewards: list[float], accuracies: dict[int, float]) -> None:
-    assert not judge(columns(rewards, accuracies)).is_good
+    assert not evaluate(columns(rewards, accuracies)).is_good
 
 
 def test_the_newest_evaluation_counts() -> None:
-    assert judge(columns([0.93] * 60, {60: 0.5, 0: 0.99})).accuracy == 0.5
+    assert evaluate(columns([0.93] * 60, {60: 0.5, 0: 0.99})).accuracy == 0.5
 
 
 def test_a_number_that_is_no_number_fails() -> None:
-    assert not judge(columns([math.nan] * 60, {60: 0.97})).is_good
+    assert not evaluate(columns([math.nan] * 60, {60: 0.97})).is_good
 
 
 def test_the_table_covers_every_step_and_shows_gaps_as_gaps() -> None:

@@ -1,4 +1,4 @@
-"""Sweeps in a browser, on a real console: set one up, launch it, watch it, judge it, stop it."""
+"""Sweeps in a browser, on a real console: set one up, launch it, watch it, compare its runs, stop it."""
 
 import re
 

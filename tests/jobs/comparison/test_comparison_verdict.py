@@ -6,7 +6,7 @@ import pytest
 from jobs.comparison.measures import measure_rows
 from jobs.comparison.read import Column, StepWindow, common_window
 from jobs.comparison.stats import Interval
-from jobs.comparison.verdict import judge, paired_difference, verdict
+from jobs.comparison.verdict import decide, paired_difference, verdict
 
 
 def interval(low: float, high: float) -> Interval:
@@ -39,7 +39,7 @@ NONE, UP, DOWN = interval(-0.1, 0.1), interval(0.1, 0.3), interval(-0.3, -0.1)
     ],
 )
 def test_the_badge(speed: Interval | None, outcome: str, gain: Interval | None, badge: str) -> None:
-    assert judge(speed=speed, outcome=outcome, gain=gain) == badge
+    assert decide(speed=speed, outcome=outcome, gain=gain) == badge
 
 
 def test_differences_are_taken_at_the_same_steps() -> None:

@@ -8,7 +8,7 @@ from jobs.catalog.spec.parse import parse_spec
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Attempt, Run
 from jobs.runs import admission
-from jobs.runs.admission import Ask, Holder, judge
+from jobs.runs.admission import Ask, Holder, decide
 from tests.rows import NOW, make_run
 
 
@@ -33,28 +33,28 @@ def ask(name: str, cpus: float, gpus: float = 0, **more: Any) -> Ask:
 
 
 def test_what_fits_is_admitted_until_the_cluster_is_full() -> None:
-    verdicts = judge([ask("r-1", 4), ask("r-2", 4), ask("r-3", 4)], [], cluster(cpus=8))
+    verdicts = decide([ask("r-1", 4), ask("r-2", 4), ask("r-3", 4)], [], cluster(cpus=8))
 
     assert [v.is_admitted for v in verdicts] == [True, True, False]
     assert verdicts[2].reason == "Needs 4 CPUs, 0 of 8 are free; r-2 holds 4, r-1 holds 4"
 
 
 def test_a_waiting_run_is_told_who_holds_what() -> None:
-    (verdict,) = judge([ask("r-2", 4)], [Holder(label="r-12ab", cpus=6, gpus=0)], cluster(cpus=8))
+    (verdict,) = decide([ask("r-2", 4)], [Holder(label="r-12ab", cpus=6, gpus=0)], cluster(cpus=8))
 
     assert not verdict.is_admitted
     assert verdict.reason == "Needs 4 CPUs, 2 of 8 are free; r-12ab holds 6"
 
 
 def test_nobody_overtakes_who_came_first() -> None:
-    verdicts = judge([ask("r-1", 6), ask("r-2", 1)], [Holder(label="r-0", cpus=4, gpus=0)], cluster(cpus=8))
+    verdicts = decide([ask("r-1", 6), ask("r-2", 1)], [Holder(label="r-0", cpus=4, gpus=0)], cluster(cpus=8))
 
     assert [v.is_admitted for v in verdicts] == [False, False]
     assert verdicts[1].reason == "Waits behind r-1, which came first"
 
 
 def test_a_run_that_never_fits_lets_others_pass() -> None:
-    verdicts = judge([ask("r-big", 16), ask("r-2", 4)], [], cluster(cpus=8))
+    verdicts = decide([ask("r-big", 16), ask("r-2", 4)], [], cluster(cpus=8))
 
     assert [v.is_admitted for v in verdicts] == [False, True]
     assert not verdicts[0].fits
@@ -62,7 +62,7 @@ def test_a_run_that_never_fits_lets_others_pass() -> None:
 
 
 def test_gpus_are_counted_like_cpus() -> None:
-    waits, never = judge(
+    waits, never = decide(
         [ask("r-1", 4, gpus=4), ask("r-2", 4, gpus=16)], [Holder(label="r-0", cpus=1, gpus=6)], cluster(cpus=64, gpus=8)
     )
 
@@ -71,7 +71,7 @@ def test_gpus_are_counted_like_cpus() -> None:
 
 
 def test_a_worker_has_to_fit_on_one_node() -> None:
-    (verdict,) = judge([ask("r-1", 12, cpus_per_worker=6)], [], cluster(cpus=16, num_nodes=4))
+    (verdict,) = decide([ask("r-1", 12, cpus_per_worker=6)], [], cluster(cpus=16, num_nodes=4))
 
     assert verdict.reason == "One worker needs 6 CPUs, the largest node has 4: lower CPUs per worker."
 

@@ -83,7 +83,7 @@ def examine(stack: Stack, target: Target, moments: Sequence[str], *, bystander: 
             at_hand.when = _wait_for(at_hand.moment, scene, target, random.Random(at_hand.seed))
             strike(scene, target, at_hand)
         for outcome in outcomes:
-            judge(scene, target, outcome, viewer)
+            evaluate(scene, target, outcome, viewer)
             _check_bystander(stack, target, outcome, bystander, before)
     except (AssertionError, httpx.HTTPError, psutil.Error) as error:
         for outcome in outcomes:
@@ -186,7 +186,7 @@ def strike(scene: Scene, target: Target, outcome: Outcome) -> None:
     outcome.settled = round(time.monotonic() - began, 1)
 
 
-def judge(scene: Scene, target: Target, outcome: Outcome, viewer: Viewer) -> None:
+def evaluate(scene: Scene, target: Target, outcome: Outcome, viewer: Viewer) -> None:
     """Wait for the run's end and hold against it all that must be so."""
     _await_end(scene, target, outcome)
     _check_what_is_stored(scene, outcome, viewer)
