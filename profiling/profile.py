@@ -128,7 +128,7 @@ def configure(marks: Marks, *, device: DeviceMemory | None = None) -> tuple[str,
     """
     from profiling.profilers import nvtx
 
-    names: tuple[str, ...] = ("timers", *(["nvtx"] if nvtx.is_heard() else [])) if marks == "auto" else (marks,)
+    names: tuple[str, ...] = ("timers", *(["nvtx"] if nvtx.has_listener() else [])) if marks == "auto" else (marks,)
     MemoryMarks.device = device
     chosen = []
     for name in names:

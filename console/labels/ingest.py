@@ -22,7 +22,7 @@ class Silence:
     since: float
     was_seen: bool = False
 
-    def hear(self, status: IngestStatus) -> IngestStatus:
+    def observe(self, status: IngestStatus) -> IngestStatus:
         """Return the status, as of the newest report known if Redis has none."""
         if status.seen_at:
             self.since, self.was_seen = status.seen_at, True
@@ -36,7 +36,7 @@ _SILENCE = Silence(since=time.time())
 def ingest_problem(*, now: float | None = None, silence: Silence = _SILENCE) -> str:
     """Return the sentence; "" while all is well. `now`, in Unix seconds, and `silence` are given by tests."""
     try:
-        status = silence.hear(ingest_status(_client(settings.REDIS_URL)))
+        status = silence.observe(ingest_status(_client(settings.REDIS_URL)))
     except redis.RedisError:
         return _(
             "Redis does not answer, so pages stand still. Training goes on: runners keep what they measure and hand it "

@@ -65,7 +65,7 @@ class Progress:
 
 
 def progress(*, run_id: str, attempt: int, name: str) -> Progress:
-    """Return how much of the file is here; 0 bytes of one never heard of."""
+    """Return how much of the file is here; 0 bytes of an unknown one."""
     row = Artifact.objects.filter(run_id=run_id, attempt=attempt, name=name).first()
     return Progress(received=row.received if row else 0, is_ready=bool(row and row.is_ready))
 

@@ -37,7 +37,7 @@ def held(*, run_id: str) -> QuerySet[Capture]:
     return Capture.objects.select_for_update(of=("self",)).filter(run_id=run_id)
 
 
-def hear(*, run_id: str, attempt: int, events: Sequence[CaptureEvent], now: datetime) -> None:
+def apply_events(*, run_id: str, attempt: int, events: Sequence[CaptureEvent], now: datetime) -> None:
     """Take what the trainer said of captures in one attempt, in order. That of an unknown capture changes nothing."""
     if not events:
         return
@@ -46,12 +46,12 @@ def hear(*, run_id: str, attempt: int, events: Sequence[CaptureEvent], now: date
     for event in events:
         row = rows.get(event["capture"])
         if row is not None:
-            _hear_one(row, event, now)
+            _apply(row, event, now)
     for row in rows.values():
         settle(row, now=now)
 
 
-def _hear_one(row: Capture, event: CaptureEvent, now: datetime) -> None:
+def _apply(row: Capture, event: CaptureEvent, now: datetime) -> None:
     state, at = event["state"], _moment(event["t"], now)
     reached = _reached(row)
     picked = event.get("meta", {}).get("tool")

@@ -111,7 +111,7 @@ def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> S
         _store_samples(run, number, events)
         _announce_artifacts(run, number, events)
         said = [event for event in events if event["kind"] == "capture"]
-        captures.hear(run_id=run_id, attempt=number, events=said, now=now)
+        captures.apply_events(run_id=run_id, attempt=number, events=said, now=now)
         _tell_history(run, number, events)
         Attempt.objects.filter(pk=attempt.pk).update(durable_batch=taken[-1].batch)
         _move_run(run, attempt, events, memory, now)

@@ -38,7 +38,7 @@ class NvtxMarks:
         return None
 
 
-def is_heard() -> bool:
+def has_listener() -> bool:
     """Return True if something has entered this process that takes NVTX ranges in, as nsys does."""
     return bool(os.environ.get("NVTX_INJECTION64_PATH"))
 

@@ -26,7 +26,7 @@ class MsprofRecorder:
         self._profile: Any = None
 
     def sees_other_threads(self) -> bool:
-        """The device's own tracing hears the whole process."""
+        """The device's own tracing covers the whole process."""
         return True
 
     def start(self, path: Path) -> None:

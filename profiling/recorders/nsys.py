@@ -55,7 +55,7 @@ class NsysRecorder:
         self._cut = ""  # why it was dropped while it recorded
 
     def sees_other_threads(self) -> bool:
-        """It hears the whole process."""
+        """It covers the whole process."""
         return True
 
     def start(self, path: Path) -> None:
@@ -223,7 +223,7 @@ class NsysTool:
     }
 
     def problem(self) -> str:
-        """It takes a process that runs under nsys, and ranges that nsys can hear."""
+        """It takes a process that runs under nsys, and ranges that nsys records."""
         if found := problem_of_process():
             return found
         try:

@@ -212,7 +212,7 @@ function sameStep(href) {
 const feeds = new Map();
 let poll = 0;
 
-/** Hear of the runs' projects while one of the runs is live. */
+/** Follow the runs' projects while one of the runs is live. */
 function follow() {
   const projects = new Set(page?.isLive ? page.runs.map((run) => run.project) : []);
   for (const [project, feed] of feeds)

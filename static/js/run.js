@@ -176,7 +176,7 @@ function listen() {
     if (view.axis === "time") view.redraw();
   });
   store.on("frame", () => {
-    header.heard();
+    header.received();
     header.showLive();
   });
   feed.onRun = showHeader;

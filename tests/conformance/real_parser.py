@@ -4,7 +4,7 @@ Standard library only. Reads {"words": [...], "processes": n} per line and answe
 first line tells the options. The real file of the wheel is executed as `__main__`, so its own checks behind the parser
 run too; whatever is not in the standard library is a stub, but for OpenRLHF's own small modules without imports. Before
 the main guard one statement is inserted, which keeps `train` from being run; for RL the original `train` runs against
-the stubs, so that its checks of the placement are heard as well. What is accepted so far goes through `real_pieces`.
+the stubs, so that its checks of the placement run as well. What is accepted so far goes through `real_pieces`.
 """
 
 import argparse

@@ -43,7 +43,7 @@ A report of nsys survives every end: its agent is a process of its own, and writ
 recorded process's death. A trace of torch survives where Python has time to write it: `exit_actor` (the worker
 writes it while it leaves), an exception in the driver (the workers live, and are asked). Where the process is
 ended at once (SIGKILL, `ray.kill`, the death of the driver, on which Ray ends its workers without a signal that
-Python could hear) the tool `torch_pieces` keeps the steps that it has put away: it does so while the next one
+Python could see) the tool `torch_pieces` keeps the steps that it has put away: it does so while the next one
 runs, so the runs here end once the first is on disk. `torch` has it in the memory of the process, and loses it
 then: the rows with `torch` alone show that the capture says so."""
 ALONE_WHY = """\

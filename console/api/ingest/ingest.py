@@ -95,7 +95,7 @@ async def events(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
 
 
 def _note_contact(attempt: Attempt, batch: Batch) -> list[dict[str, Any]]:
-    """Note that the runner was heard and what it answered; return the commands it has not answered yet."""
+    """Note that the runner reported and what it answered; return the commands it has not answered yet."""
     now = timezone.now()
     if attempt.last_contact_at is None or now - attempt.last_contact_at >= TOUCH_EVERY:
         Attempt.objects.filter(pk=attempt.pk).update(last_contact_at=now)

@@ -2,7 +2,7 @@
 
 Counters and histograms come from vLLM's metrics and are told as what was added since the last reading (names:
 vllm/v1/metrics/loggers.py). Gauges mean nothing once it has generated, so their peaks are taken while it does: the
-meter is one of the engine's own stat loggers, which hear of every scheduler step.
+meter is one of the engine's own stat loggers, which are called at every scheduler step.
 """
 
 import time

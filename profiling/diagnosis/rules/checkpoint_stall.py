@@ -21,5 +21,5 @@ PLUGIN = Rule(
         KnobChange("checkpoint.async_save", "on"),
         KnobChange("checkpoint.save_contents", "choose"),
     ),
-    evaluate=evaluate_pauses("checkpoint", missing="The trainer does not report when it saves, only how long steps took."),
+    evaluate=evaluate_pauses("checkpoint", missing="The trainer does not report saves, only how long steps took."),
 )

@@ -22,5 +22,5 @@ PLUGIN = Rule(
         KnobChange("eval.max_samples", "lower"),
         KnobChange("eval.samples_per_prompt", "lower"),
     ),
-    evaluate=evaluate_pauses("eval", missing="The trainer does not report when it evaluates, only how long steps took."),
+    evaluate=evaluate_pauses("eval", missing="The trainer does not report evaluations, only how long steps took."),
 )

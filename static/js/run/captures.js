@@ -20,10 +20,10 @@ export class Captures extends EventTarget {
     this.freeBytes = Infinity;
     this.clusterFreeBytes = null;
     this.isLoaded = false;
-    store.on("captures", (items) => this.#hear(items));
+    store.on("captures", (items) => this.#apply(items));
   }
 
-  /** Read all again; the last call wins. Listeners of "change" and "problem" hear of it. */
+  /** Read all again; the last call wins. Listeners of "change" and "problem" are called. */
   async load() {
     clearTimeout(this.waiting);
     this.waiting = 0;
@@ -68,7 +68,7 @@ export class Captures extends EventTarget {
   }
 
   /** What frames say, told at once; times, files and what only the console knows follow by HTTP. */
-  #hear(items) {
+  #apply(items) {
     for (const { capture, state, text } of items) {
       const known = this.of(capture);
       const reached = known ? this.states.indexOf(known.state) : -1;

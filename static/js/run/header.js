@@ -10,11 +10,11 @@ export class Header {
   constructor(page, phases) {
     this.page = page;
     this.phases = phases;
-    this.heardAt = Date.now(); // when anything came from the console
+    this.lastMessageAt = Date.now(); // when anything came from the console
     this.isConnected = true;
     document.addEventListener("pitwall:connection", ({ detail }) => {
       this.isConnected = detail.isConnected;
-      if (detail.isConnected) this.heardAt = Date.now();
+      if (detail.isConnected) this.lastMessageAt = Date.now();
       this.showLive();
     });
     setInterval(() => {
@@ -29,7 +29,7 @@ export class Header {
   /** Show a header as GET /api/runs/<id> and the websocket give it. */
   show(header) {
     this.header = header;
-    this.heardAt = Date.now();
+    this.lastMessageAt = Date.now();
     const { state } = header;
     const shown = shownState(state, header.is_lost_contact);
     const badge = field("state");
@@ -136,8 +136,8 @@ export class Header {
   }
 
   /** Something came from the console just now. */
-  heard() {
-    this.heardAt = Date.now();
+  received() {
+    this.lastMessageAt = Date.now();
   }
 
   /** Say how fresh the page is. */
@@ -145,13 +145,13 @@ export class Header {
     const live = field("live");
     live.dataset.live = this.isConnected ? "on" : "off";
     if (!this.isConnected) {
-      write(live, fill(gettext("Offline, last update %(ago)s"), { ago: ago(Date.now() - this.heardAt) }));
+      write(live, fill(gettext("Offline, last update %(ago)s"), { ago: ago(Date.now() - this.lastMessageAt) }));
     } else if (this.header && ENDED.includes(this.header.state)) {
       const ended = this.header.ended_at ? new Date(this.header.ended_at) : null;
       write(live, ended ? fill(gettext("Ended at %(time)s"), { time: numbers.clock(ended) }) : gettext("Ended"));
       live.title = ended ? numbers.moment(ended) : "";
     } else {
-      write(live, fill(gettext("Live, updated %(ago)s"), { ago: ago(Date.now() - this.heardAt) }));
+      write(live, fill(gettext("Live, updated %(ago)s"), { ago: ago(Date.now() - this.lastMessageAt) }));
     }
   }
 }

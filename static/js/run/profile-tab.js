@@ -385,7 +385,7 @@ export class ProfileTab {
     );
   }
 
-  /** Take back what has not begun. The trainer says whether that was in time, and the page hears of it. */
+  /** Take back what has not begun. The trainer says whether that was in time, and the page gets its answer as an event. */
   async #withdraw(button) {
     const { capture } = this;
     button.disabled = true;

@@ -41,7 +41,7 @@ export class RunStore extends EventTarget {
     this.touch("spans");
   }
 
-  /** Say that something changed; listeners of `topic` hear of it once per animation frame (never in a background tab). */
+  /** Say that something changed; listeners of `topic` are called once per animation frame (never in a background tab). */
   touch(topic, detail = "") {
     if (!this.dirty.has(topic)) this.dirty.set(topic, new Set());
     this.dirty.get(topic).add(detail);

@@ -47,12 +47,12 @@ export class Layers extends EventTarget {
   async start() {
     this.#draw();
     const reading = [this.#readPhases(), ...this.#fresh().map((layer) => this.#read(layer))];
-    openFeed({ path: `/ws/traces/${this.page.id}`, after: null, onMessage: (message) => this.#hear(message) });
+    openFeed({ path: `/ws/traces/${this.page.id}`, after: null, onMessage: (message) => this.#apply(message) });
     await Promise.all(reading);
     this.#followRun();
   }
 
-  #hear(message) {
+  #apply(message) {
     if (message.type !== "trace") return;
     if (
       message.trace.layers.some(

@@ -13,7 +13,7 @@ from console.forms.new_run.fields import groups
 from console.forms.new_run.form import combination_of, form_to_raw, spec_to_form
 from jobs.captures.choices import WORDS
 from jobs.captures.request import CaptureRefused, arm_at_launch, check_room
-from jobs.captures.state import hear
+from jobs.captures.state import apply_events
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.ingest.store import Memory, store
 from jobs.models import Attempt, Capture, Command, Run, RunEvent
@@ -194,10 +194,10 @@ def test_a_spec_may_ask_for_what_is_to_be_seen_and_the_trainer_picks(run: Run) -
     payload = Command.objects.get(attempt__run=launched).payload
     assert (capture.what, capture.tool, payload["tool"], payload["what"]) == ("kernels", "", "", "kernels")
     event = {"kind": "capture", "capture": capture.pk, "state": "armed", "t": 0, "step": 1, "meta": {"tool": "torch"}}
-    hear(run_id=launched.pk, attempt=1, events=[event], now=NOW)
+    apply_events(run_id=launched.pk, attempt=1, events=[event], now=NOW)
     capture.refresh_from_db()
     assert (capture.state, capture.tool) == ("armed", "torch")
-    hear(run_id=launched.pk, attempt=1, events=[{**event, "meta": {"tool": "nsys"}}], now=NOW)
+    apply_events(run_id=launched.pk, attempt=1, events=[{**event, "meta": {"tool": "nsys"}}], now=NOW)
     capture.refresh_from_db()
     assert capture.tool == "torch"
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 from django.utils import timezone
 
-from jobs.captures.state import hear
+from jobs.captures.state import apply_events
 from jobs.models import AuditEvent, Capture, Layer, Trace
 from jobs.traces import uploads as traces
 from jobs.traces.imports import import_layer, queue_lost, source_path, store_path, trace_folder
@@ -201,7 +201,7 @@ def test_a_capture_can_be_looked_at_as_soon_as_it_records(person: AbstractUser) 
     capture = Capture.objects.create(run=run, attempt=1, tool="torch", state="armed")
     told = events.capture(capture.pk, "recording", attempt=1, step=3)
 
-    hear(run_id=run.pk, attempt=1, events=[told], now=timezone.now())
+    apply_events(run_id=run.pk, attempt=1, events=[told], now=timezone.now())
 
     assert Trace.objects.get(capture=capture).project == project
 
