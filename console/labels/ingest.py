@@ -39,15 +39,15 @@ def ingest_problem(*, now: float | None = None, silence: Silence = _SILENCE) -> 
         status = silence.observe(ingest_status(_client(settings.REDIS_URL)))
     except redis.RedisError:
         return _(
-            "Redis does not answer, so pages stand still. Training goes on: runners keep what they measure and hand it "
-            "in when it is back."
+            "Redis does not answer, so pages do not update. Training goes on: runners keep what they measure and hand "
+            "it in when it is back."
         )
     now = time.time() if now is None else now
     if not status.is_alive(now=now):
         since = _("for %(time)s") % {"time": duration(now - status.seen_at)} if silence.was_seen else _("yet")
         return _(
-            "The ingest process has not reported %(since)s, so pages stand still. Training goes on: runners keep what "
-            "they measure. Start it again with “manage.py ingest”."
+            "The ingest process has not reported %(since)s, so pages do not update. Training goes on: runners keep "
+            "what they measure. Start it again with “manage.py ingest”."
         ) % {"since": since}
     if status.trouble:
         return _(

@@ -27,7 +27,7 @@ def set_member(*, project: Project, username: str, role: str, actor: AbstractBas
         raise MemberRefused(_("There is no role %(role)r. Use viewer, editor or admin.") % {"role": role})
     user = get_user_model().objects.filter(username=username).first() if is_storable(username) else None
     if user is None:
-        text = _("There is no account %(name)r. Whoever runs this console can make it under Settings.")
+        text = _("There is no account %(name)r. The operator of this console can create it under Settings.")
         raise MemberRefused(text % {"name": username}, is_unknown=True)
     with transaction.atomic():
         Project.objects.select_for_update().get(pk=project.pk)

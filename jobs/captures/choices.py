@@ -88,7 +88,7 @@ def cannot(tool: str, lacking: Sequence[Worker]) -> str:
     """Say which workers a tool cannot record, and why: each reason once."""
     by_reason: dict[str, list[Worker]] = {}
     for worker in lacking:
-        by_reason.setdefault(worker.problems.get(tool) or _("it has not told yet."), []).append(worker)
+        by_reason.setdefault(worker.problems.get(tool) or _("it has not reported yet."), []).append(worker)
     text = _("%(tool)s cannot record %(worker)s: %(why)s")
     return " ".join(text % {"tool": tool, "worker": names(who), "why": why} for why, who in by_reason.items())
 
@@ -214,7 +214,7 @@ def _why(found: Pick, by_name: Mapping[str, Worker]) -> str:
     if all(by_name[name].problems for name in found.able) and found.able:
         said = [_("%(tool)s, because it is ready on %(where)s and %(because)s.") % words]
     else:
-        said = [_("%(tool)s, because it %(because)s. The workers have not told yet what they have.") % words]
+        said = [_("%(tool)s, because it %(because)s. The workers have not reported yet which tools they have.") % words]
     for other in found.passed:
         text = _("%(tool)s would come first, but is not ready on %(workers)s.")
         lacking = names(by_name[name] for name in other.lacking)
@@ -236,7 +236,7 @@ def _where(found: Pick, by_name: Mapping[str, Worker]) -> str:
 
 def _problem(found: Pick, by_name: Mapping[str, Worker]) -> str:
     if not found.passed:
-        text = _("No tool shows %(what)s on %(device)s. Peaks of memory are told for each phase all the same.")
+        text = _("No tool shows %(what)s on %(device)s. Memory peaks of each phase are reported all the same.")
         if found.what != "memory":
             text = _("No tool shows %(what)s on %(device)s.")
         return text % {"what": found.what, "device": _DEVICES[found.device]}

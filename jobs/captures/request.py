@@ -328,7 +328,7 @@ def not_running(*, run_id: str) -> str:
     run = Run.objects.only("name", "state").get(pk=run_id)
     text = _("%(name)s is %(state)s. Only a running run can be profiled.")
     if run.state in ("queued", "starting"):
-        text += " " + _("Ask again once it trains.")
+        text += " " + _("Try again once it trains.")
     return text % {"name": run.name, "state": run.state}
 
 
@@ -352,7 +352,7 @@ def check_tool(*, tool: str, workers: Sequence[Worker], roles: Sequence[str]) ->
     """Refuse a tool that no chosen worker has, or that a role asked for by name lacks. Raises: CaptureRefused."""
     silent = [worker for worker in workers if tool not in worker.problems]
     if silent and load_tool(tool).must_tell:
-        text = _("%(worker)s has not told yet whether %(tool)s can record it. Ask again in a moment.")
+        text = _("%(worker)s has not reported yet whether %(tool)s is available. Try again in a few seconds.")
         raise CaptureRefused("tool", text % {"worker": silent[0].name, "tool": tool}, is_conflict=True)
     lacking = [worker for worker in workers if worker.problems.get(tool)]
     able = {worker.role for worker in workers if worker not in lacking}

@@ -143,7 +143,7 @@ def _devices(attempt: Attempt) -> Iterator[FormulaInput]:
         known = find_accelerator(kinds.pop())
     except LookupError:
         return
-    yield FormulaInput(key="accelerator", value=known.label, source=_("as Ray told of the nodes when the run started"))
+    yield FormulaInput(key="accelerator", value=known.label, source=_("as Ray reported the nodes when the run started"))
 
 
 def _precision(spec: RunSpec) -> Iterator[FormulaInput]:

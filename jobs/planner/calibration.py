@@ -154,7 +154,7 @@ def _proposal(name: str, readings: Sequence[_Reading], present: Constants) -> Pr
         num_settings=len(settings),
     )
     if not readings:
-        return _refused(known, Sentence("No finished run tells the seconds that it takes."))
+        return _refused(known, Sentence("No finished run reports how many seconds it takes."))
     fit = median(settings.values())
     known = replace(known, fitted=_value(name, fit), far=tuple(r.run for r in readings if abs(r.ratio - fit) > _FAR))
     if len(settings) < LEAST_SETTINGS:

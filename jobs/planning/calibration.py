@@ -151,7 +151,7 @@ def _told(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
         raise _SaysNothing(_("Its attempts ran on different devices."))
     measured = read_measured(run.pk)
     if measured.num_steps < LEAST_STEPS:
-        raise _SaysNothing(_("It tells the time of fewer than four steps."))
+        raise _SaysNothing(_("It reports the time of fewer than four steps."))
     try:
         unknown = question_of(run, user=user, state=state, measured=measured, workload=Workload(), reads=False)
         asked = question_of(run, user=user, state=state, measured=measured, workload=_lengths(measured), reads=False)

@@ -209,7 +209,7 @@ def policy_shape(
         except LookupError as unknown:
             problem = sentence_of(unknown)
     else:
-        problem = _("The folder of the model is not read for viewers. Give its config.json beside the spec.")
+        problem = _("The folder of the model is not read for viewers. Give its config.json with the spec.")
     if may_read:
         try:
             read = read_config(model) if reads else kept_config(model)
@@ -221,7 +221,7 @@ def policy_shape(
     if model.kind == "path":
         name = model.id.rstrip("/").rpartition("/")[2]
         try:
-            note = _("%(path)s is not seen from here; by its name it is taken for %(name)s.")
+            note = _("%(path)s cannot be read from here; by its name it is taken for %(name)s.")
             return shape_of(name), note % {"path": model.id, "name": name}
         except LookupError:
             pass

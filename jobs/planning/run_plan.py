@@ -138,8 +138,8 @@ def _cluster(attempt: Attempt, now: ClusterState, measured: RunMeasurements) -> 
         found = ran_on.cluster_of(attempt)
     except ran_on.PlaceUnknown as unknown:
         text = _(
-            "When this run started the cluster had %(kinds)s, and the run does not tell which of them it took. Choose "
-            "the hardware that it ran on."
+            "When this run started the cluster had %(kinds)s, and the run does not report which of them it used. "
+            "Choose the hardware that it ran on."
         )
         raise PlanRefused("what_if", text % {"kinds": _(" and ").join(unknown.kinds)}) from unknown
     if found is None:

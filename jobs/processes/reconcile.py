@@ -145,7 +145,7 @@ def _enforce_stop(attempt: Attempt, now: datetime, memory: Memory) -> None:
     if forced is not None and now - forced < FORCE_AGAIN:
         return
     if not RunEvent.objects.filter(run_id=attempt.run_id, attempt=attempt.number, verb="stop_forced").exists():
-        text = _("It did not stop by itself; Ray ends its processes")
+        text = _("It did not stop on its own; Ray ends its processes")
         RunEvent.objects.create(run_id=attempt.run_id, attempt=attempt.number, at=now, verb="stop_forced", text=text)
     memory.forced_at[attempt.submission_id] = now
     cluster.stop_job(attempt.submission_id)

@@ -192,7 +192,7 @@ def _parse_values(field: str, knob: Knob, raw: object, problems: list[Problem]) 
             problems.append(Problem(field=f"{field}.values", message=sentence_of(error)))
             continue
         if value in values:
-            text = _("%(value)s stands twice among the values of %(knob)s. Take one away.")
+            text = _("%(value)s occurs twice among the values of %(knob)s. Take one away.")
             text = text % {"value": value_text(value), "knob": _(knob.label)}
             problems.append(Problem(field=f"{field}.values", message=text))
         values.append(value)

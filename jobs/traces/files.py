@@ -57,7 +57,7 @@ def files_of(trace: Trace) -> tuple[File, ...]:
 
 def damaged(file_name: str) -> str:
     """Return what to say of a file whose store cannot be read."""
-    said = _("What was imported of %(file)s cannot be read. Ask again; if it stays so, import the file again.")
+    said = _("What was imported of %(file)s cannot be read. Try again; if it still fails, import the file again.")
     return said % {"file": file_name}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from profiling.diagnosis.finding import InsufficientData, Observation
 from profiling.evidence import Evidence, Readings
 
-NO_PHASE = "The run has no such phase, or its trainer does not tell how long it takes."
+NO_PHASE = "The run has no such phase, or its trainer does not report how long it takes."
 
 
 def evaluate_share(phase: str, *, missing: str = "") -> Callable[[Evidence], Observation | InsufficientData]:

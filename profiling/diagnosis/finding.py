@@ -29,10 +29,10 @@ QUESTIONS: Mapping[Question, str] = {
 
 RECORD: Mapping[Input, str] = {
     "phases": "Let the run train for four whole steps: its phases are always recorded.",
-    "readings": "Nothing told these readings. The built-in trainer tells them, with vLLM's metrics.",
+    "readings": "Nothing reported these readings. The built-in trainer reports them, with vLLM's metrics.",
     "trace": "Record two steps with the torch profiler or nsys.",
     "device_trace": "Record two steps on a GPU with nsys or the torch profiler: this capture holds no device work.",
-    "memory": "Record a memory snapshot, or let the run tell its device memory.",
+    "memory": "Record a memory snapshot, or let the run report its device memory.",
     "counters": "Collect the counters of DCGM's exporter on the nodes, with SM_ACTIVE switched on.",
     "collectives": "Record two steps on all ranks, with communication.",
     "capture": "Record some steps first.",

@@ -80,7 +80,7 @@ class StacksTool(InMemory):
     """The tool `stacks`."""
 
     name = "stacks"
-    about = "where every Python thread stands, 100 times a second"
+    about = "the stack of every Python thread, 100 times a second"
     suffix = ".stacks.txt"
     must_tell = False
     shows: Mapping[What, ToolRank] = {

@@ -177,7 +177,7 @@ class TorchPiecesTool(TorchTool):
     """The tool `torch_pieces`."""
 
     name = "torch_pieces"
-    about = "like torch, put away after each step, so that a killed worker keeps those before; takes time between steps"
+    about = "like torch, stored after each step, so that a killed worker keeps those before; takes time between steps"
     lost = "Its process was killed before a step was put away."
     is_only_named = True
     shows: Mapping[What, ToolRank] = {

@@ -244,7 +244,7 @@ def _eval_id(values: Mapping[str, str]) -> Field:
         flag="data.eval_id",
         is_essential=False,
         placeholder=_("none: hold out a share"),
-        help=_("A path on the cluster or a hub id of data for evaluation that stands elsewhere."),
+        help=_("A path on the cluster or a hub id of data for evaluation from another source."),
     )
 
 
@@ -295,7 +295,7 @@ def _policy(values: Mapping[str, str]) -> Group:
         ),
         flag="policy.retry_on",
         help=_(
-            "Whether a run that failed starts again by itself from its newest checkpoint: never, when Ray, a node or a "
+            "Whether a run that failed restarts automatically from its newest checkpoint: never, when Ray, a node or a "
             "process was lost, or also when the trainer failed after it got further than before. A run that people "
             "stopped never does."
         ),
@@ -308,7 +308,7 @@ def _policy(values: Mapping[str, str]) -> Group:
         flag="policy.retries",
         allowed=_("a whole number from %(low)s to %(high)s") % _range("policy.retries"),
         help=_(
-            "How often it starts again by itself. The first retry waits 5 seconds, each further one twice as long, two "
+            "How often it restarts automatically. The first retry waits 5 seconds, each further one twice as long, two "
             "minutes at most. Resuming the run by hand gives it all of them anew."
         ),
     )
@@ -333,8 +333,8 @@ def _profile(values: Mapping[str, str]) -> Group:
             "what",
             _("Record"),
             _(
-                "What a capture of some steps is to show, asked for at launch. While the run trains, its page can "
-                "record others. Phases are always measured, whatever stands here."
+                "What a capture of some steps shows, requested at launch. While the run trains, its page can "
+                "record others. Phases are always measured, whatever is set here."
             ),
             kind="choice",
             choices=whats,
@@ -374,7 +374,7 @@ def _profile(values: Mapping[str, str]) -> Group:
             _(
                 "What names the parts inside a phase while nothing is recorded: timers measure them for the timeline, "
                 "nvtx and torch name them for the profilers, mstx does so on Ascend. memory also measures what each "
-                "phase needs by itself, and slows training on a CPU. Automatic takes what the node has."
+                "phase needs on its own, and slows training on a CPU. Automatic takes what the node has."
             ),
             kind="choice",
             choices=marks,

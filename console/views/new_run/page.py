@@ -90,7 +90,7 @@ def _pasted_config(request: HttpRequest, values: dict[str, str]) -> tuple[dict[s
     if not (given := request.GET.get("config", "")):
         return {}, ""
     if (text := text_of(request.session, given)) is None:
-        return {}, _("The config.json is not kept any more. Paste it beside the plan.")
+        return {}, _("The config.json is not kept any more. Paste it next to the plan.")
     name = values.get(f"model.id.{values.get('model.kind', '')}", "")
     said = _("The plan uses the pasted config.json, but the run would train %(name)s.")
     return {"plan.config": text, "plan.config_of": name}, said % {"name": name}

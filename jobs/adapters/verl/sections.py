@@ -29,10 +29,10 @@ _SINKS = ("console", "file")
 
 OURS: Mapping[str, str] = {
     "trainer.logger": "Pitwall reads verl's console and JSON lines; other services are not switched on.",
-    "trainer.default_local_dir": "Checkpoints lie below the run directory.",
+    "trainer.default_local_dir": "Checkpoints are below the run directory.",
     "trainer.project_name": "The run has its name in Pitwall.",
-    "global_profiler.save_path": "Recordings lie below the run directory.",
-    "profiler.save_path": "Recordings lie below the run directory.",
+    "global_profiler.save_path": "Recordings are below the run directory.",
+    "profiler.save_path": "Recordings are below the run directory.",
     "trainer.device": "Pitwall chooses the device by what the cluster has.",
     "algorithm.use_kl_in_reward": "",
     "actor_rollout_ref.actor.use_kl_loss": "",

@@ -149,7 +149,7 @@ def _own_problem(spec: RunSpec, tool: str, called: Sentence) -> tuple[str, Sente
     chosen = [knob for knob in CHOOSING if knob in spec.knobs and spec.knobs[knob].value != _plain(spec, knob)]
     if chosen:
         text = Sentence(
-            "What is recorded is said twice: by Profile, and by the knob {knob}. Leave one of them out.", knob=chosen[0]
+            "What to record is set twice: by Profile, and by the knob {knob}. Leave one of them out.", knob=chosen[0]
         )
         return f"knobs.{chosen[0]}", text
     roles = names_of(spec.profile.roles)

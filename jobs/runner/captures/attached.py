@@ -103,7 +103,7 @@ class AttachedCapture(TrackedCapture):
                 return
         try:
             if not there:
-                text = f"No process of {self._label} on this node can be recorded yet. Ask again once it trains."
+                text = f"No process of {self._label} on this node can be recorded yet. Try again once it trains."
                 raise CaptureRefused(text)
             sizes: dict[str, int] = {}
             for worker in there.values():

@@ -1,4 +1,4 @@
-"""Ranks do not meet in a collective: one never calls it, or calls another one, and the others wait for ever."""
+"""Mismatched collectives in a collective: one never calls it, or calls another one, and the others wait for ever."""
 
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.diagnosis.flights import Parting, flights, partings
@@ -55,7 +55,7 @@ def _told(parting: Parting) -> str:
 
 
 PLUGIN = Rule(
-    title="Ranks do not meet",
+    title="Mismatched collectives",
     question="where",
     definition="Process groups with a collective that ranks call in different ways, or that some have waited in for "
     "more than 30 s (or for as long as is not known) while others have not called it.",

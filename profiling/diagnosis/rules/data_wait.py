@@ -17,5 +17,5 @@ PLUGIN = Rule(
     clear="Waiting for data takes {value} of each step.",
     advice="Load with more workers, tokenise before the run, and keep the data on a local disk.",
     changes=(KnobChange("data.num_workers", "raise"), KnobChange("data.filter_workers", "raise")),
-    evaluate=evaluate_share("data_wait", missing="The trainer told no time of waiting for data."),
+    evaluate=evaluate_share("data_wait", missing="The trainer reported no time of waiting for data."),
 )

@@ -29,14 +29,14 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         if best is None or seen.value > best.value:
             best = seen
     return best or InsufficientData(
-        what="readings", text="No node told the memory of a GPU: NVML is read where there is one."
+        what="readings", text="No node reported GPU memory: NVML is read where there is a GPU."
     )
 
 
 PLUGIN = Rule(
     title="Device memory nearly full",
     question="why",
-    definition="Most memory in use on a GPU, as NVML tells it, divided by its memory.",
+    definition="Most memory in use on a GPU, as NVML reports it, divided by its memory.",
     unit="share",
     watch=0.95,
     bad=0.99,

@@ -53,7 +53,7 @@ def _from_readings(evidence: Evidence) -> Observation | InsufficientData:
     ]
     if not found:
         return InsufficientData(
-            what="readings", text="No engine told how full its batches are; vLLM does with every rollout."
+            what="readings", text="No engine reported how full its batches are; vLLM reports it with every rollout."
         )
     value, worst = max(found, key=lambda pair: pair[0])
     most = evidence.reading("running_requests", role=worst.role, rank=worst.rank)
@@ -92,7 +92,7 @@ PLUGIN = Rule(
     fires="For {value} of its time the engine works on less than a quarter of its most sequences ({most}; "
     "mean {mean}).",
     clear="The engine works on {mean} sequences at once, of {most} at most; nearly empty for {value} of its time.",
-    advice="Send it more prompts at once, cut or carry over the longest answers, or generate beside the update.",
+    advice="Send it more prompts at once, cut or carry over the longest answers, or generate during the update.",
     changes=(
         KnobChange("rollout.prompts_per_step", "raise"),
         KnobChange("async.partial_rollout", "on"),

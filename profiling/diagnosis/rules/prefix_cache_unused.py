@@ -19,7 +19,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         return InsufficientData(what="readings", text="It is not known how many answers a prompt gets.")
     if hits is None:
         return InsufficientData(
-            what="readings", text="The engine told no use of its prefix cache: it may be switched off."
+            what="readings", text="The engine reported no use of its prefix cache: it may be switched off."
         )
     values = evidence.in_steps(hits)
     if not len(values):

@@ -19,7 +19,9 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         if step.number > 1 and (first - width <= step.number < first or last < step.number <= last + width)
     ]
     if not inside or len(around) < 2:
-        text = "There are no steps beside the recorded ones to compare with: let the run go on, or record later steps."
+        text = (
+            "There are no steps besides the recorded ones to compare with: let the run continue, or record later steps."
+        )
         return InsufficientData(what="phases", text=text)
     usual = float(np.median([step.seconds for step in around]))
     ratio = float(np.median([step.seconds for step in inside]) / usual)

@@ -15,7 +15,7 @@ PLUGIN = Rule(
     is_live=True,
     fires="The reference model takes {value} of each step (median {seconds} s).",
     clear="The reference model takes {value} of each step.",
-    advice="Score larger micro-batches, score beside the old log-probabilities, or drop the KL term if the "
+    advice="Score larger micro-batches, score together with the old log-probabilities, or drop the KL term if the "
     "recipe allows it.",
     changes=(
         KnobChange("train.score_micro_batch_size", "raise"),

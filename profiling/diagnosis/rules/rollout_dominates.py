@@ -17,7 +17,7 @@ PLUGIN = Rule(
     "trainer's devices waiting.",
     clear="Rollout takes {value} of each step.",
     advice="Give generation more engines, a smaller tensor parallel size, CUDA graphs or prefix caching; or "
-    "let it run beside the update (asynchronous).",
+    "let it run during the update (asynchronous).",
     changes=(
         KnobChange("placement.rollout_engines", "raise"),
         KnobChange("placement.rollout_tensor_parallel", "lower"),

@@ -15,7 +15,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     )
     if mean is None or high is None or not evidence.has_steps:
         return InsufficientData(
-            what="readings", text="The trainer told no lengths of answers: mean, and p95 or longest."
+            what="readings", text="The trainer reported no response lengths: mean, and p95 or longest."
         )
     typical, longest = evidence.in_steps(mean), evidence.in_steps(high)
     n = min(len(typical), len(longest))
@@ -45,7 +45,7 @@ PLUGIN = Rule(
     fires="The {which} answer is {value} times the mean of {mean} tokens; rollout, {share} of the step, ends with it.",
     clear="The {which} answer is {value} times the mean of {mean} tokens.",
     advice="Cap the length, ask for more answers than needed and drop the last, carry unfinished ones over, "
-    "or generate beside the update.",
+    "or generate during the update.",
     changes=(
         KnobChange("rollout.max_new_tokens", "lower"),
         KnobChange("async.partial_rollout", "on"),

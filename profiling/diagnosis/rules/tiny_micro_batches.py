@@ -14,7 +14,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     if not evidence.has_steps:
         return InsufficientData(what="phases")
     if not len(passes):
-        text = "The trainer told no forward passes inside the update: switch marks of details on (profile.marks)."
+        text = "The trainer reported no forward passes inside the update: switch marks of details on (profile.marks)."
         return InsufficientData(what="phases", text=text)
     workers = {(role, int(rank)) for role, rank in zip(passes.role, passes.rank, strict=True)}
     steps = len(np.unique(passes.step))

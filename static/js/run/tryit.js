@@ -67,7 +67,7 @@ export class TryIt {
     }
     if (answer.state === "failed") {
       write(part(form, "state"), "");
-      this.#problem(form, answer.problem || gettext("The model could not answer. Ask again."));
+      this.#problem(form, answer.problem || gettext("The model could not answer. Try again."));
       return;
     }
     write(part(form, "answer"), answer.text || gettext("The model ended its answer at once."));

@@ -110,7 +110,7 @@ def test_a_run_on_gpus_stands_beside_the_plan_for_other_hardware(editor: Client,
     rows = lines(text, "seconds")
     assert rows["Update"][2:] == ["+12 % longer", "inside"]
     assert rows["Step"][3] == "outside"
-    assert rows["Rollout"][1:] == ["—", "—", "The run does not tell the time of this phase."]
+    assert rows["Rollout"][1:] == ["—", "—", "The run does not report the time of this phase."]
     assert "planned for 8 × H200" in text
     assert "median of 2 steps" in text
     assert f"/runs/new?from={run.pk}&amp;accelerator=h200" in text

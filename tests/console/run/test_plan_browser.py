@@ -36,7 +36,7 @@ def test_a_run_is_held_against_the_plan_for_chosen_hardware(page: Page, live_con
 
     expect(card.locator("[data-plan-says]")).to_contain_text("than planned.")
     expect(card.locator("[data-plan-lines=seconds] tbody tr", has_text="Step")).to_contain_text("shorter")
-    expect(card.locator("[data-plan-lines=peaks]")).to_contain_text("The run tells no peaks of memory.")
+    expect(card.locator("[data-plan-lines=peaks]")).to_contain_text("The run reports no memory peaks.")
     expect(card.get_by_role("link", name="Plan in New run")).to_have_attribute(
         "href", f"/runs/new?from={run.pk}&accelerator=h200-sxm&nodes=1&devices_per_node=8"
     )

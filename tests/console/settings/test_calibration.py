@@ -110,7 +110,7 @@ def test_runs_that_were_left_out_are_said(project: Project, person: AbstractUser
     text = card(admin)
 
     assert "No finished run says anything of the planner yet." in text
-    assert "1 run says nothing: It tells the time of fewer than four steps." in text
+    assert "1 run says nothing: It reports the time of fewer than four steps." in text
 
 
 def test_a_viewer_sees_what_runs_say_and_changes_nothing(project: Project, person: AbstractUser) -> None:

@@ -118,7 +118,7 @@ def test_an_import_again_that_breaks_off_again_and_again_keeps_what_there_was(ru
 
 def test_damage_that_is_met_while_reading_is_named_and_mended(client: Client, layer: Layer) -> None:
     damage(store_path(layer))
-    said = "What was imported of rank0.json cannot be read. Ask again; if it stays so, import the file again."
+    said = "What was imported of rank0.json cannot be read. Try again; if it still fails, import the file again."
     root = f"/api/traces/{layer.trace_id}"
 
     for address in ("search?q=mm", f"summary?from={BEGIN}&to={BEGIN + 10**9}", "analysis", "diagnosis"):

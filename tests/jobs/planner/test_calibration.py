@@ -117,7 +117,7 @@ def test_runs_of_one_setting_count_once() -> None:
 @pytest.mark.parametrize(
     ("runs", "present", "says"),
     [
-        ([], {}, "No finished run tells the seconds that it takes."),
+        ([], {}, "No finished run reports how many seconds it takes."),
         (updates(2, 2), {}, "Runs of 3 different settings are needed, and there are 2."),
         (updates(2, 2, 2, 2, settings="aabb"), {}, "Runs of 3 different settings are needed, and there are 2."),
         (updates(2, 2, 2), {"speed.update_pace": 2.0}, "It would not come closer: runs that it was not fitted on"),

@@ -118,7 +118,7 @@ def test_runs_that_say_nothing_are_counted_with_the_reason(project: Project, adm
 
     assert found.kinds == ()
     assert dict(found.left_out) == {
-        "It tells the time of fewer than four steps.": 1,
+        "It reports the time of fewer than four steps.": 1,
         "On which devices this run went was not kept. Choose the hardware that it ran on.": 1,
         "Its attempts ran on different devices.": 1,
     }
