@@ -339,7 +339,7 @@ class Capture(models.Model):
     what = models.CharField(max_length=16, default="")  # is to be seen (profiling.config.What); "" in older rows
     tool = models.CharField(
         max_length=10
-    )  # a file of profiling.recorders; "" until it is picked, once workers are there
+    )  # a file of profiling.recorders; "" until it is selected, once workers are there
     first_step = models.IntegerField(default=0)  # 0: the next one
     num_steps = models.PositiveIntegerField(default=1)
     seconds = models.FloatField(default=0)  # recorded by time, from the moment it was asked for; 0: whole steps

@@ -5,7 +5,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from console.guide.parts import Asked, has_words, knob_link, pick, words_of
+from console.guide.parts import Asked, choice_filter, has_words, knob_link, words_of
 from profiling.diagnosis.finding import QUESTIONS, Rule, amount, rules
 
 _NEEDS = {
@@ -22,8 +22,8 @@ _NEEDS = {
 
 def diagnosis_page(asked: Asked) -> dict[str, Any]:
     """Return the context of the tab."""
-    question = pick(asked, "question", _("Question"), [(name, _(title)) for name, title in QUESTIONS.items()])
-    when = pick(asked, "when", _("When"), [("live", _("while the run trains")), ("files", _("of a capture"))])
+    question = choice_filter(asked, "question", _("Question"), [(name, _(title)) for name, title in QUESTIONS.items()])
+    when = choice_filter(asked, "when", _("When"), [("live", _("while the run trains")), ("files", _("of a capture"))])
     found = [
         (key, rule)
         for key, rule in rules().items()

@@ -16,10 +16,10 @@ from console.guide.parts import (
     Row,
     Section,
     algorithm_filter,
+    choice_filter,
     group_title,
     has_words,
     normal,
-    pick,
     words_of,
 )
 from jobs.catalog.knob import Knob, knobs
@@ -32,7 +32,7 @@ def knobs_page(asked: Asked, knob_id: str) -> dict[str, Any]:
     Raises: KeyError for a knob that is not there.
     """
     trainer, algorithm = _trainer_filter(asked), algorithm_filter(asked)
-    group = pick(asked, "group", _("Group"), [(name, group_title(name)) for name in _groups()])
+    group = choice_filter(asked, "group", _("Group"), [(name, group_title(name)) for name in _groups()])
     found = [knob for knob in knobs().values() if knob.id in _fitting(trainer.chosen, algorithm.chosen)]
     if group.chosen:
         found = [knob for knob in found if knob.group == group.chosen]
@@ -57,7 +57,7 @@ def _trainer_filter(asked: Asked) -> Filter:
         choices.append((info.id, _(info.label)))
         if len(info.versions) > 1:
             choices += [(f"{info.id}:{version}", f"{info.label} {version}") for version in info.versions]
-    return pick(asked, "trainer", _("Trainer"), choices)
+    return choice_filter(asked, "trainer", _("Trainer"), choices)
 
 
 def _groups() -> list[str]:

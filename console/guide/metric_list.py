@@ -4,7 +4,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from console.guide.parts import Asked, has_words, pick, said, words_of
+from console.guide.parts import Asked, choice_filter, has_words, said, words_of
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.metric import MetricInfo, metrics
 from jobs.catalog.trainer import trainers
@@ -13,9 +13,9 @@ from jobs.catalog.trainer import trainers
 def metrics_page(asked: Asked) -> dict[str, Any]:
     """Return the context of the tab."""
     kinds = dict.fromkeys(name.partition("/")[0] for name in metrics())
-    kind = pick(asked, "kind", _("Kind"), [(name, name) for name in kinds])
+    kind = choice_filter(asked, "kind", _("Kind"), [(name, name) for name in kinds])
     named = [(name, _(info.label)) for name, info in trainers().items() if name != "native"]
-    trainer = pick(asked, "trainer", _("Named by"), named)
+    trainer = choice_filter(asked, "trainer", _("Named by"), named)
     found = [
         info
         for info in metrics().values()

@@ -76,7 +76,7 @@ def said(text: str) -> str:
     return _(text) if text else ""
 
 
-def pick(asked: Asked, name: str, label: str, choices: Iterable[tuple[str, str]]) -> Filter:
+def choice_filter(asked: Asked, name: str, label: str, choices: Iterable[tuple[str, str]]) -> Filter:
     """Return a filter as the address has it; a value that is not among the choices is none."""
     offered = list(choices)
     given = asked.get(name, "")
@@ -85,12 +85,12 @@ def pick(asked: Asked, name: str, label: str, choices: Iterable[tuple[str, str]]
 
 def trainer_filter(asked: Asked) -> Filter:
     """Return the filter by trainer."""
-    return pick(asked, "trainer", _("Trainer"), [(t.id, _(t.label)) for t in trainers().values()])
+    return choice_filter(asked, "trainer", _("Trainer"), [(t.id, _(t.label)) for t in trainers().values()])
 
 
 def algorithm_filter(asked: Asked) -> Filter:
     """Return the filter by algorithm."""
-    return pick(asked, "algorithm", _("Algorithm"), [(a.id, _(a.label)) for a in algorithms().values()])
+    return choice_filter(asked, "algorithm", _("Algorithm"), [(a.id, _(a.label)) for a in algorithms().values()])
 
 
 def words_of(asked: Asked) -> tuple[str, ...]:

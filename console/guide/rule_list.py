@@ -11,11 +11,11 @@ from console.guide.parts import (
     Row,
     Section,
     algorithm_words,
+    choice_filter,
     group_title,
     has_words,
     knob_link,
     parts_of,
-    pick,
     trainer_filter,
     trainer_words,
     words_of,
@@ -33,10 +33,10 @@ _LEVELS = {
 
 def rules_page(asked: Asked, rule_id: str) -> dict[str, Any]:
     """Return the context of the tab. Raises: KeyError for a rule that is not there."""
-    level = pick(asked, "level", _("Level"), [(name, _(_LEVELS[name])) for name in LEVELS])
+    level = choice_filter(asked, "level", _("Level"), [(name, _(_LEVELS[name])) for name in LEVELS])
     trainer = trainer_filter(asked)
     groups = dict.fromkeys(_group(rule) for rule in rules().values())
-    group = pick(asked, "group", _("Group"), [(name, group_title(name)) for name in groups])
+    group = choice_filter(asked, "group", _("Group"), [(name, group_title(name)) for name in groups])
     found = [
         rule
         for rule in rules().values()

@@ -9,10 +9,10 @@ from console.guide.parts import (
     Row,
     Section,
     algorithm_words,
+    choice_filter,
     group_title,
     has_words,
     knob_link,
-    pick,
     trainer_filter,
     trainer_words,
     words_of,
@@ -27,7 +27,7 @@ def symptoms_page(asked: Asked, symptom_id: str) -> dict[str, Any]:
     """Return the context of the tab. Raises: KeyError for a symptom that is not there."""
     trainer = trainer_filter(asked)
     groups = dict.fromkeys(_group(symptom) for symptom in symptoms().values())
-    group = pick(asked, "group", _("Group"), [(name, _title(name)) for name in groups])
+    group = choice_filter(asked, "group", _("Group"), [(name, _title(name)) for name in groups])
     found = [
         symptom
         for symptom in symptoms().values()

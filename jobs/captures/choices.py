@@ -21,7 +21,15 @@ from jobs.captures.state import recorded_steps
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Attempt, Capture, Run, RunEvent
 from jobs.telemetry.series import Window, read_series
-from profiling.captures.tool_selection import Pick, candidates, device_of, lacking_of, pick, seen_in, without
+from profiling.captures.tool_selection import (
+    ToolSelection,
+    candidates,
+    device_of,
+    lacking_of,
+    seen_in,
+    select_tool,
+    without,
+)
 from profiling.config import TOOLS, WHATS, Device, What
 from profiling.recorders.recorder import load_tool
 
@@ -180,7 +188,7 @@ def choices(*, device: Device, workers: Sequence[Worker]) -> list[Choice]:
 def choice(what: What, *, device: Device, workers: Sequence[Worker]) -> Choice:
     """Return which tool records `what` on these workers, and why it is the one."""
     by_name = {worker.name: worker for worker in workers}
-    found = pick(what, device=device, workers={name: worker.problems for name, worker in by_name.items()})
+    found = select_tool(what, device=device, workers={name: worker.problems for name, worker in by_name.items()})
     tool = found.tool
     return Choice(
         what=what,
@@ -192,7 +200,7 @@ def choice(what: What, *, device: Device, workers: Sequence[Worker]) -> Choice:
     )
 
 
-def _named(tool: str, found: Pick, by_name: Mapping[str, Worker]) -> ToolChoice:
+def _named(tool: str, found: ToolSelection, by_name: Mapping[str, Worker]) -> ToolChoice:
     lacking = lacking_of(tool, {name: worker.problems for name, worker in by_name.items()})
     seen = seen_in(tool, found.recorded, device=found.device)
     is_lost = bool(lacking) and len(lacking) == len(by_name)
@@ -207,7 +215,7 @@ def _named(tool: str, found: Pick, by_name: Mapping[str, Worker]) -> ToolChoice:
     )
 
 
-def _why(found: Pick, by_name: Mapping[str, Worker]) -> str:
+def _why(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
     """Say why this tool: what it is good at, on whom it is ready, who would have come first, what is not there."""
     shown = load_tool(found.tool).shows[found.recorded]
     words = {"tool": found.tool, "because": _(shown.because), "where": _where(found, by_name)}
@@ -225,7 +233,7 @@ def _why(found: Pick, by_name: Mapping[str, Worker]) -> str:
     return " ".join(said)
 
 
-def _where(found: Pick, by_name: Mapping[str, Worker]) -> str:
+def _where(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
     total = len(by_name)
     if not found.lacking:
         return _("the worker") if total == 1 else _("all %(n)s workers") % {"n": total}
@@ -234,7 +242,7 @@ def _where(found: Pick, by_name: Mapping[str, Worker]) -> str:
     return _("%(n)s of %(of)s workers (not on %(workers)s)") % words
 
 
-def _problem(found: Pick, by_name: Mapping[str, Worker]) -> str:
+def _problem(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
     if not found.passed:
         text = _("No tool shows %(what)s on %(device)s. Memory peaks of each phase are reported all the same.")
         if found.what != "memory":

@@ -65,7 +65,7 @@ def request_capture(
 ) -> Capture:
     """Ask the trainer of a running run to record steps `first_step` (0: the next one) and on, `num_steps` of them.
 
-    `what` is to be seen (profiling.config.What), and the tool is picked for it, unless one is named. Neither: kernels.
+    `what` is to be seen (profiling.config.What), and selects the tool, unless one is named. Neither: kernels.
     With `seconds` it records by time instead: at once, in the middle of a step, for so long or until `end_capture`.
     `roles` and `ranks` choose the workers, empty for all. The same request while the first one still waits for its
     steps is the first one. Raises: CaptureRefused with a sentence.
@@ -110,8 +110,8 @@ def request_capture(
 def arm_at_launch(*, attempt: Attempt, spec: RunSpec, now: datetime) -> Capture | None:
     """Arm the capture that the spec asks for, if it does; call it in the transaction that makes the attempt.
 
-    Unless the spec names a tool the built-in trainer picks it, once it knows its workers; other trainers are configured
-    before they have any. What another trainer's own profiler records is a capture, too, whoever asked for it.
+    Unless the spec names a tool the built-in trainer selects it, once it knows its workers; other trainers are
+    configured before they have any. What another trainer's own profiler records is a capture, too, whoever asked for it.
     An attempt that resumes records what is left of the asked steps after its checkpoint, or nothing; a retry by policy
     nothing that a person withdrew.
     """
@@ -228,11 +228,11 @@ def _resolved(
         check_shown(what=INSTEAD.get((what, device), what), tool=tool, **about)
         return what, tool
     what = what or USUAL
-    picked = choice(what, device=device, workers=workers)
-    if not picked.tool:
-        raise CaptureRefused("what", picked.problem, is_conflict=True)
-    check_shown(what=picked.recorded, tool=picked.tool, **about)
-    return what, picked.tool
+    selected = choice(what, device=device, workers=workers)
+    if not selected.tool:
+        raise CaptureRefused("what", selected.problem, is_conflict=True)
+    check_shown(what=selected.recorded, tool=selected.tool, **about)
+    return what, selected.tool
 
 
 def _arm(
@@ -304,7 +304,7 @@ def check_shown(*, what: What, tool: str, device: Device, seconds: float, is_bes
     """
     shown = shown_by(tool, device)
     if not shown:
-        text = _("%(tool)s shows nothing on %(device)s. Name no tool, and one is picked.")
+        text = _("%(tool)s shows nothing on %(device)s. Name no tool, and the console selects one.")
         raise CaptureRefused("tool", text % {"tool": tool, "device": device}, is_conflict=True)
     if what not in shown:
         text = _("%(tool)s does not show %(what)s on %(device)s. Ask for %(allowed)s, or name no tool.")

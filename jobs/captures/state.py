@@ -54,9 +54,9 @@ def apply_events(*, run_id: str, attempt: int, events: Sequence[CaptureEvent], n
 def _apply(row: Capture, event: CaptureEvent, now: datetime) -> None:
     state, at = event["state"], _moment(event["t"], now)
     reached = _reached(row)
-    picked = event.get("meta", {}).get("tool")
-    if not row.tool and picked in TOOLS:  # asked for at launch, and picked once the workers were there
-        row.tool = picked
+    tool = event.get("meta", {}).get("tool")
+    if not row.tool and tool in TOOLS:  # requested at launch, and selected once the workers were there
+        row.tool = tool
         row.save(update_fields=["tool"])
     if not _may(row, event_of(state)):
         return

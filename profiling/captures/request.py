@@ -20,7 +20,7 @@ class CaptureRefused(ValueError):
 class Request:
     """Record `num_steps` steps from `first_step` (0: the next one) on `roles` and `ranks`; () for all.
 
-    `what` is to be seen; `tool` is "" where it is to be picked for that, once the workers are there.
+    `what` is to be seen; `tool` is "" where it is to be selected for that, once the workers are there.
     With `seconds` it is recorded from now on, in the middle of whatever runs, for so long or until it is ended.
     """
 

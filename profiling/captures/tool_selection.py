@@ -27,7 +27,7 @@ class PassedTool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
+class ToolSelection:
     """What is recorded for `what`, with which tool, on which workers (`able`; `lacking` says why the others cannot).
 
     `tool` is "" where none can: `passed` then has those that show it, none where nothing shows it on this device.
@@ -43,7 +43,7 @@ class Pick:
     passed: tuple[PassedTool, ...] = ()
 
 
-def pick(what: What, *, device: Device, workers: Mapping[str, Tools]) -> Pick:
+def select_tool(what: What, *, device: Device, workers: Mapping[str, Tools]) -> ToolSelection:
     """Return which tool records `what` on these workers (name -> what it told), and why not another.
 
     The first in order that is ready on all of them, else the one that is ready on most.
@@ -56,12 +56,14 @@ def pick(what: What, *, device: Device, workers: Mapping[str, Tools]) -> Pick:
         lacking = lacking_of(tool, workers)
         if not lacking:
             able = tuple(workers)
-            return Pick(what=what, recorded=recorded, device=device, tool=tool, able=able, passed=tuple(passed))
+            return ToolSelection(
+                what=what, recorded=recorded, device=device, tool=tool, able=able, passed=tuple(passed)
+            )
         passed.append(PassedTool(tool=tool, lacking=lacking))
     best = min(passed, key=lambda one: len(one.lacking), default=None)
     if best is None or len(best.lacking) == len(workers):
-        return Pick(what=what, recorded=recorded, device=device, tool="", passed=tuple(passed))
-    return Pick(
+        return ToolSelection(what=what, recorded=recorded, device=device, tool="", passed=tuple(passed))
+    return ToolSelection(
         what=what,
         recorded=recorded,
         device=device,

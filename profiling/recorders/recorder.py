@@ -59,7 +59,7 @@ class ToolRank:
 
     No two tools have the same place for a thing on a device.
 
-    `because` ends the sentence that says why it was picked: "nsys, because it is ready and ...". `is_extra`: it is
+    `because` ends the sentence that says why it was selected: "nsys, because it is ready and ...". `is_extra`: it is
     there only where it is asked for, and only in a recording of whole steps.
     """
 
@@ -81,7 +81,7 @@ class Tool(Protocol):
     must_tell: bool
     """Whether a worker that has not told counts as one that cannot: it takes more than a usual worker has."""
     is_only_named: bool
-    """Whether it is for those alone who name it: it is never picked."""
+    """Whether it is for those alone who name it: it is never selected."""
     suffix: str
     """Of the file that it writes, dot included."""
 

@@ -46,7 +46,7 @@ class CaptureIn(Schema):
     what: str = Field(
         "", description="timing, operators, kernels, memory, communication or stacks; left out: kernels, or by the tool"
     )
-    tool: str = Field("", description="one of `choices`, torch for instance; left out: picked for what is to be seen")
+    tool: str = Field("", description="one of `choices`, torch for instance; left out: selected for what is to be seen")
     first_step: int = 0
     num_steps: int = 2
     seconds: float = Field(0, description="0: whole steps; else up to 300 s from now on")
@@ -86,7 +86,7 @@ class CaptureOut(Schema):
     id: str
     attempt: int
     what: str = Field(description="What it was to show; empty for older ones")
-    tool: str = Field(description="Empty until it is picked: of a capture asked for at launch, once workers are there")
+    tool: str = Field(description="Empty until it is selected: of a capture requested at launch, once it has workers")
     first_step: int
     num_steps: int
     seconds: float = Field(description="Of a capture by time, the longest it may last; 0 for whole steps")
@@ -144,7 +144,7 @@ class ToolOut(Schema):
 
 
 class ChoiceOut(Schema):
-    """What can be asked for, and the tool that is picked for it on these workers; empty where none can, see `problem`.
+    """What can be asked for, and the tool selected for it on these workers; empty where none can, see `problem`.
 
     `recorded` is another thing where the device has nothing of the kind.
     """
@@ -154,7 +154,7 @@ class ChoiceOut(Schema):
     tool: str
     why: str
     problem: str
-    tools: list[ToolOut] = Field(description="Those that can be named for it, the first to be picked first")
+    tools: list[ToolOut] = Field(description="Those that can be named for it, the first to be selected first")
 
 
 class ChoicesOut(Schema):
@@ -214,7 +214,7 @@ def list_choices(
     roles: Annotated[list[str], Query(default_factory=list, max_length=20)],
     ranks: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Query(default_factory=list, max_length=5000)],
 ) -> ChoicesOut:
-    """Return for each thing to see the tool that would be picked on these workers now, and why; none named are all."""
+    """Return for each thing to see the tool that these workers would record it with now, and why; none named are all."""
     run = run_for(request, run_id)
     there = workers(run=run, attempt=run.latest_attempt)
     try:

@@ -24,7 +24,7 @@ from jobs.engine.reporting.report import Report
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling.captures.request import CaptureRefused, Request, parse_request, within
 from profiling.captures.state import BUSY, State
-from profiling.captures.tool_selection import pick
+from profiling.captures.tool_selection import select_tool
 from profiling.config import TOOLS
 from profiling.config import Device as DeviceName
 
@@ -201,14 +201,14 @@ class EngineCaptures:
         )
 
     def _with_tool(self, request: Request, names: list[str]) -> Request:
-        """Return the request with a tool: for what a spec asks for it is picked now that the workers have theirs.
+        """Return the request with a tool: for what a spec asks for it is selected now that the workers have theirs.
 
         Raises: CaptureRefused, saying what is missing.
         """
         if request.tool:
             return request
         device = cast(DeviceName, self._workers.device.name)
-        found = pick(request.what, device=device, workers={name: self._tools.get(name, {}) for name in names})
+        found = select_tool(request.what, device=device, workers={name: self._tools.get(name, {}) for name in names})
         if found.tool:
             return replace(request, tool=found.tool)
         why = " ".join(f"{one.tool}: {' '.join(sorted(set(one.lacking.values())))}" for one in found.passed)

@@ -128,7 +128,7 @@ def in_order(num_examples: int, *, seed: int, start: int = 0) -> Iterator[int]:
         epoch, offset = epoch + 1, 0
 
 
-def pick(row: Row, column: str) -> object:
+def column_value(row: Row, column: str) -> object:
     """Return the value of `column`, which may reach into nested objects with dots; None if it is not there."""
     if column in row:
         return row[column]
@@ -141,20 +141,22 @@ def pick(row: Row, column: str) -> object:
 def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, str]]:
     data = spec.data
     if is_in(spec.algorithm, "answers") and data.messages_column:
-        messages = _as_messages(pick(row, data.messages_column), "messages_column", data.messages_column, number)
+        messages = _as_messages(
+            column_value(row, data.messages_column), "messages_column", data.messages_column, number
+        )
         if not any(m["role"] == "assistant" for m in messages):
             raise RunProblem("data.messages_column", f"Row {number + 1} has no assistant message to learn from.")
         return _with_system(messages, data)
-    prompt = pick(row, data.prompt_column)
+    prompt = column_value(row, data.prompt_column)
     if prompt is None and is_in(spec.algorithm, "pairs") and not data.prompt_column:
-        prompt = pick(row, data.chosen_column)  # each of the two answers brings its prompt along
+        prompt = column_value(row, data.chosen_column)  # each of the two answers brings its prompt along
     if isinstance(prompt, str):
         messages = [{"role": "user", "content": prompt}]
     else:
         messages = _as_messages(prompt, "prompt_column", data.prompt_column, number)
     messages = _with_system(messages, data)
     if is_in(spec.algorithm, "answers"):
-        response = pick(row, data.response_column)
+        response = column_value(row, data.response_column)
         if not isinstance(response, str):
             raise RunProblem(
                 "data.response_column",
@@ -187,5 +189,5 @@ def _kind(value: object) -> str:
 
 
 def _answer(spec: RunSpec, row: Row) -> str:
-    value = pick(row, spec.data.answer_column) if spec.data.answer_column else None
+    value = column_value(row, spec.data.answer_column) if spec.data.answer_column else None
     return "" if value is None else str(value)

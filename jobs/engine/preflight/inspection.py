@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.dataset import Row, Table, load_table
-from jobs.engine.data.examples import Example, mapping_problem, pick, render, token_limit
+from jobs.engine.data.examples import Example, column_value, mapping_problem, render, token_limit
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
 from jobs.engine.data.text import TextModel
 from jobs.engine.problem import RunProblem
@@ -118,11 +118,11 @@ def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
     rows = table.train[: -(-num_samples // 2)]
     tries = []
     for row in rows:
-        prompt = pick(row, spec.data.prompt_column)
+        prompt = column_value(row, spec.data.prompt_column)
         last = prompt[-1] if isinstance(prompt, list) and prompt else {}
         shown = prompt if isinstance(prompt, str) else str(last.get("content", ""))
-        answer = str(pick(row, spec.data.answer_column) or "") if spec.data.answer_column else ""
-        response = pick(row, spec.data.response_column) if spec.data.response_column else None
+        answer = str(column_value(row, spec.data.answer_column) or "") if spec.data.answer_column else ""
+        response = column_value(row, spec.data.response_column) if spec.data.response_column else None
         good = response if isinstance(response, str) else answer
         tries += [Completion(prompt=shown, completion=c, answer=answer) for c in (good, "I do not know.")]
     return tries[:num_samples]

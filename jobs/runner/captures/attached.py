@@ -15,7 +15,7 @@ from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
 from profiling.captures.files import Window, announcement, final_path, missing_text, recordings, sha256_of, stem
 from profiling.captures.request import CaptureRefused, Request, within
 from profiling.captures.state import UNFINISHED, Report, TrackedCapture
-from profiling.captures.tool_selection import pick
+from profiling.captures.tool_selection import select_tool
 from profiling.config import Device
 from profiling.recorders.recorder import load_tool, version_of
 
@@ -122,7 +122,7 @@ class AttachedCapture(TrackedCapture):
     def _begin(self, chosen: list[AttachableWorker], step: int, now: float) -> None:
         folder = recordings(self._run_dir)
         if not self.request.tool:
-            self.request = replace(self.request, tool=_picked(self.request, chosen))
+            self.request = replace(self.request, tool=_selected_tool(self.request, chosen))
         if not self.request.tool:
             self._fail(f"No tool that {self._label}'s processes have shows {self.request.what}.", step)
             return
@@ -269,7 +269,7 @@ class AttachedCapture(TrackedCapture):
         self.move("fail", step=step, text=why)
 
 
-def _picked(request: Request, chosen: list[AttachableWorker]) -> str:
+def _selected_tool(request: Request, chosen: list[AttachableWorker]) -> str:
     """Return the tool that shows what is asked for on most of these processes, "" if none does."""
     device: Device = "cuda" if any(worker.device == "cuda" for worker in chosen) else "cpu"
-    return pick(request.what, device=device, workers={worker.name: worker.problems for worker in chosen}).tool
+    return select_tool(request.what, device=device, workers={worker.name: worker.problems for worker in chosen}).tool

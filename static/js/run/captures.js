@@ -103,9 +103,9 @@ export function nextText(count) {
   return count === 1 ? gettext("Profile next step") : fill(gettext("Profile next %(count)s steps"), { count });
 }
 
-/** Return with which tool; of a capture asked for at launch none is picked before its workers are there. */
+/** Return with which tool; of a capture asked for at launch none is selected before its workers are there. */
 export function toolText({ tool }) {
-  return tool || gettext("tool not picked yet");
+  return tool || gettext("tool not selected yet");
 }
 
 /** Return the name of a role as people write it. */

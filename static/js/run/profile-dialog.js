@@ -1,4 +1,4 @@
-/** The dialog that asks for a capture: what is to be seen, of which steps and workers. The console picks the tool, and says why; who knows better names one. */
+/** The dialog that asks for a capture: what is to be seen, of which steps and workers. The console selects the tool, and says why; who knows better names one. */
 
 import { get } from "../api.js";
 import { controls, field, find } from "../dom.js";
@@ -97,7 +97,7 @@ export class ProfileDialog {
     this.#choose();
   }
 
-  /** Ask the console which tools it would pick on the chosen workers; the last call wins, and until then the old answer stands. */
+  /** Ask the console which tools it would select on the chosen workers; the last call wins, and until then the old answer stands. */
   async #choose() {
     const { roles, ranks, isEmpty } = this.#asked();
     const key = new URLSearchParams([

@@ -1,4 +1,4 @@
-"""Which tool is picked for what people want to see: a table of cases, and what must hold for all of them."""
+"""Which tool is selected for what people want to see: a table of cases, and what must hold for all of them."""
 
 import itertools
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from profiling.captures.tool_selection import (
     PassedTool,
     candidates,
     device_of,
-    pick,
     planned_tool,
     seen_in,
+    select_tool,
     shown_by,
     without,
 )
@@ -74,17 +74,17 @@ SILENT = worker_tools({}, {})
 def test_the_tool_goes_by_device_and_by_what_is_there(
     what: What, device: Device, workers: Mapping[str, Mapping[str, str]], tool: str, recorded: What
 ) -> None:
-    found = pick(what, device=device, workers=workers)
+    found = select_tool(what, device=device, workers=workers)
 
     assert (found.tool, found.recorded) == (tool, recorded)
 
 
-def test_it_says_who_would_have_come_first_and_who_lacks_the_picked_one() -> None:
+def test_it_says_who_would_have_come_first_and_who_lacks_the_selected_one() -> None:
     third = worker_tools({**ON_CUDA, "torch": "", "nsys": NO_NSYS}, {**ON_CUDA, "torch": "", "nsys": ""})
-    passed = pick("kernels", device="cuda", workers=third)
-    part = pick("kernels", device="cuda", workers=MIXED_CUDA)
-    none = pick("operators", device="cuda", workers=NSYS_CUDA)
-    nothing = pick("memory", device="npu", workers=ASCEND)
+    passed = select_tool("kernels", device="cuda", workers=third)
+    part = select_tool("kernels", device="cuda", workers=MIXED_CUDA)
+    none = select_tool("operators", device="cuda", workers=NSYS_CUDA)
+    nothing = select_tool("memory", device="npu", workers=ASCEND)
 
     assert (passed.tool, passed.passed) == ("torch", (PassedTool(tool="nsys", lacking={"policy 0": NO_NSYS}),))
     assert (part.able, part.lacking, part.passed) == (("policy 0",), {"policy 1": NO_NSYS}, ())
@@ -99,7 +99,7 @@ def test_the_one_on_most_workers_is_taken_where_none_is_on_all() -> None:
         {**ON_CUDA, "torch": "", "nsys": NO_NSYS},
     )
 
-    found = pick("kernels", device="cuda", workers=two_have_torch)
+    found = select_tool("kernels", device="cuda", workers=two_have_torch)
 
     assert (found.tool, found.able, found.lacking) == ("torch", ("policy 0", "policy 2"), {"policy 1": HELD})
     assert found.passed[0].tool == "nsys"
@@ -112,7 +112,7 @@ def test_every_pick_is_of_a_tool_that_shows_it_on_workers_that_have_it() -> None
     ]
     for what, device, pair in itertools.product(WHATS, DEVICES, itertools.combinations(states, 2)):
         workers = worker_tools(*pair)
-        found = pick(what, device=device, workers=workers)
+        found = select_tool(what, device=device, workers=workers)
         able = {
             tool: {name for name, tools in workers.items() if tools[tool] == ""}
             for tool in candidates(found.recorded, device)

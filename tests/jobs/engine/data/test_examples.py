@@ -7,7 +7,7 @@ import pytest
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.engine.data.examples import in_order, mapping_problem, pick, render, usable
+from jobs.engine.data.examples import column_value, in_order, mapping_problem, render, usable
 from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.data.text import TextModel
 from jobs.engine.problem import RunProblem
@@ -62,9 +62,9 @@ def test_a_messages_column_replaces_prompt_and_response() -> None:
 def test_a_dot_reaches_into_a_column() -> None:
     row = {"reward_model": {"ground_truth": "42"}, "a.b": 1}
 
-    assert pick(row, "reward_model.ground_truth") == "42"
-    assert pick(row, "a.b") == 1
-    assert pick(row, "reward_model.style") is None
+    assert column_value(row, "reward_model.ground_truth") == "42"
+    assert column_value(row, "a.b") == 1
+    assert column_value(row, "reward_model.style") is None
 
 
 def test_a_missing_column_names_those_there_are() -> None:
