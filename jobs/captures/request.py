@@ -111,9 +111,9 @@ def arm_at_launch(*, attempt: Attempt, spec: RunSpec, now: datetime) -> Capture 
     """Arm the capture that the spec asks for, if it does; call it in the transaction that makes the attempt.
 
     Unless the spec names a tool the built-in trainer selects it, once it knows its workers; other trainers are
-    configured before they have any. What another trainer's own profiler records is a capture, too, whoever asked for it.
-    An attempt that resumes records what is left of the asked steps after its checkpoint, or nothing; a retry by policy
-    nothing that a person withdrew.
+    configured before they have any. What another trainer's own profiler records is a capture, too, whoever asked for
+    it. An attempt that resumes records what is left of the requested steps after its checkpoint, or nothing; a retry by
+    policy nothing that a person withdrew.
     """
     wanted, own = spec.profile, own_profile(spec)
     first_wanted, count = (own.first_step, own.num_steps) if own else (wanted.first_step, wanted.num_steps)

@@ -45,7 +45,7 @@ def test_an_unreachable_ray_is_said_with_what_still_works(viewer: Client) -> Non
 
     assert "Ray does not answer" in shown
     assert "No answer for" in shown
-    assert "what is already training goes on" in shown
+    assert "what is already training continues" in shown
 
 
 def test_nodes_holders_and_the_queue_with_its_reasons(viewer: Client, project: Project, ray: FakeRay) -> None:

@@ -214,7 +214,7 @@ def list_choices(
     roles: Annotated[list[str], Query(default_factory=list, max_length=20)],
     ranks: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Query(default_factory=list, max_length=5000)],
 ) -> ChoicesOut:
-    """Return for each thing to see the tool that these workers would record it with now, and why; none named are all."""
+    """Return for each thing to see the tool that these workers would use now, and why; none named are all."""
     run = run_for(request, run_id)
     there = workers(run=run, attempt=run.latest_attempt)
     try:

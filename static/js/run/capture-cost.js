@@ -22,7 +22,7 @@ export function costOf({ costs, freeBytes, clusterFreeBytes, tool, workers, step
   const isTooLarge = size > Math.min(freeBytes, clusterFreeBytes ?? Infinity);
   const parts = [fill(gettext("Files of about %(size)s"), { size: bytes(size) })];
   if (cost.stall_seconds !== null && cost.stall_seconds >= SHORT)
-    parts.push(fill(gettext("the run stands still for about %(n)s s"), { n: cost.stall_seconds.toFixed(1) }));
+    parts.push(fill(gettext("the run pauses for about %(n)s s"), { n: cost.stall_seconds.toFixed(1) }));
   if (cost.slowdown !== null && cost.slowdown > SLOWER)
     parts.push(fill(gettext("recorded steps take %(n)s times as long"), { n: cost.slowdown.toFixed(2) }));
   const source = cost.captures

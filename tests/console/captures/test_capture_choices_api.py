@@ -183,7 +183,7 @@ def test_before_workers_have_told_it_says_so(client: Client, run: Run) -> None:
 
     assert timing["tool"] == "torch"
     assert "The workers have not reported yet which tools they have." in timing["why"]
-    assert "has not told yet" in timing["tools"][0]["problem"]
+    assert "has not reported yet" in timing["tools"][0]["problem"]
     assert client.get(f"/api/runs/{run.pk}/captures/choices?roles=critic").status_code == 422
 
 

@@ -111,7 +111,7 @@ def test_a_capture_is_asked_for_and_reaches_the_runner_once(client: Client, run:
         ({"first_step": 41}, 409, "first_step", "none is left"),
         ({"roles": ["critic"]}, 422, "roles", "Use policy, reference, vllm, or none"),
         ({"roles": ["policy"], "ranks": [2]}, 422, "ranks", "Use 0 to 1"),
-        ({"tool": "nsys"}, 409, "tool", "has not told yet"),
+        ({"tool": "nsys"}, 409, "tool", "has not reported yet"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_in_a_sentence(

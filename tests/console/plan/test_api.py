@@ -124,7 +124,7 @@ def test_a_folder_that_is_not_seen_is_taken_by_its_name_and_that_is_said(project
     found = ask(client_of(project, "viewer"), spec=spec("/nowhere/Qwen2.5-7B")).json()
 
     assert found["parameters"] == 7_615_616_512
-    assert any("/nowhere/Qwen2.5-7B is not seen from here" in note for note in found["notes"])
+    assert any("/nowhere/Qwen2.5-7B cannot be read from here" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_where_the_cluster_was_mixed_the_run_says_which_kind_it_took(editor: Cli
     run = make_run(project, state="finished", spec=ON_GPUS)
     ran_on(run, ("H200", 8), ("L4", 4))
 
-    assert "had H200 and L4, and the run does not tell which of them it took" in card(editor, run)
+    assert "had H200 and L4, and the run does not report which of them it used" in card(editor, run)
 
     told(run, events.note("Workers", attempt=1, meta={"nodes": [{"node": "L42", "index": 0}]}))
     assert editor.get(f"/api/runs/{run.pk}/plan").json()["accelerator"] == "l4"
