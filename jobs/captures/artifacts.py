@@ -39,7 +39,7 @@ class ChecksumWrong(ValueError):
 
 
 class DiskFull(OSError):
-    """No room for the piece."""
+    """No disk space for the piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

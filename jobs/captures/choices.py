@@ -293,7 +293,7 @@ def costs(run: Run) -> list[Cost]:
 
 
 def free_bytes() -> int:
-    """Return the room on the console's disk that captures may take."""
+    """Return the free bytes of the console's disk that captures may take."""
     return max(0, shutil.disk_usage(settings.DATA_DIR).free - KEEP_FREE_BYTES)
 
 
@@ -352,9 +352,9 @@ def _median(tool: str, own: list[Cost]) -> Cost:
 
 
 def cluster_free_bytes(run: Run, *, now: datetime) -> int | None:
-    """Return the room on the fullest disk of run directories, as its node last read it; None where none has lately."""
+    """Return the free bytes of the fullest disk of run directories, as last read; None if none was read lately."""
     window = Window(low=int((now - RECENT).timestamp() * 1e9))
     found = read_series(run_id=run.pk, names=[READING], num_points=_POINTS, window=window).series
     newest = [float(one.y[-1]) for one in found if one.attempt == run.latest_attempt and one.role == "node" and one.n]
-    known = [room for room in newest if math.isfinite(room) and room >= 0]
+    known = [free for free in newest if math.isfinite(free) and free >= 0]
     return int(min(known)) if known else None

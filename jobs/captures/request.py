@@ -101,7 +101,7 @@ def request_capture(
             check_overlap(waiting=waiting, run=attempt.run, first_step=first_step, num_steps=num_steps)
         able = sum(not worker.problems.get(tool) for worker in found)
         expected = expected_bytes(run=attempt.run, tool=tool, workers=able, num_steps=num_steps, seconds=seconds)
-        check_room(expected=expected, free=free_bytes(), on_cluster=cluster_free_bytes(attempt.run, now=now))
+        check_free_space(expected=expected, free=free_bytes(), on_cluster=cluster_free_bytes(attempt.run, now=now))
         row = _arm(attempt, asked, user=user, now=now)
         record(actor=user, verb="capture.request", object_type="capture", object_id=row.pk, after={**asked})
     return row
@@ -414,20 +414,20 @@ def check_by_time(*, waiting: Iterable[Capture]) -> None:
             raise CaptureRefused("state", text % {"id": row.pk, "state": row.state}, is_conflict=True)
 
 
-def check_room(*, expected: int | None, free: int, on_cluster: int | None) -> None:
+def check_free_space(*, expected: int | None, free: int, on_cluster: int | None) -> None:
     """Refuse what the console's disk, or the fullest of the cluster's, cannot take. Raises: CaptureRefused."""
     if expected is None:
         return
     about = {"size": -(-expected // 2**20)}
     if expected > free:
         text = _(
-            "Files of about %(size)s MiB are expected, and the console's disk has room for %(free)s MiB. Record fewer "
+            "Files of about %(size)s MiB are expected, and the console's disk has %(free)s MiB free. Record fewer "
             "steps or workers, or delete captures."
         )
         raise CaptureRefused("disk", text % {**about, "free": free // 2**20}, is_conflict=True)
     if on_cluster is not None and expected > on_cluster:
         text = _(
-            "Files of about %(size)s MiB are expected, and a disk of run directories on the cluster has room for "
-            "%(free)s MiB. Record fewer steps or workers, or free some space there."
+            "Files of about %(size)s MiB are expected, and a disk of run directories on the cluster has "
+            "%(free)s MiB free. Record fewer steps or workers, or free some space there."
         )
         raise CaptureRefused("disk", text % {**about, "free": on_cluster // 2**20}, is_conflict=True)

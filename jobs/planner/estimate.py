@@ -123,13 +123,13 @@ class Estimator:
             pool = next(each for each in pools if "vllm" in each.binding.by_role)
             phase = next(each for each in pool.phases if each.phase == "rollout")
         on_host = host_bytes(job, constants)
-        if (room := _host_room(job, on_host, constants)) is not None:
-            is_short = bool(job.fleet.host_bytes) and on_host > room
+        if (limit := _exceeded_host_bytes(job, on_host, constants)) is not None:
+            is_short = bool(job.fleet.host_bytes) and on_host > limit
             verdict = "no" if verdict == "no" or is_short else "tight"
             has = (
-                Sentence("it has {room:,.0f} GiB", room=room / _GIB)
+                Sentence("it has {limit:,.0f} GiB", limit=limit / _GIB)
                 if job.fleet.host_bytes
-                else Sentence("{room:,.0f} GiB are usual", room=room / _GIB)
+                else Sentence("{limit:,.0f} GiB are usual", limit=limit / _GIB)
             )
             problems.append(
                 Sentence("A node needs {on_host:,.0f} GiB of host memory; {has}.", on_host=on_host / _GIB, has=has)
@@ -262,11 +262,11 @@ def _shares(pool: PoolEstimate, phase: PhaseMemory) -> tuple[float, float]:
     return own / pool.limit, (phase.memory.total - own) / pool.limit
 
 
-def _host_room(job: Job, needed: float, constants: Constants) -> float | None:
+def _exceeded_host_bytes(job: Job, needed: float, constants: Constants) -> float | None:
     """Return the host memory of a node where what it must keep comes near it, else None. A device that is the host's
     own CPU has its memory in the pools."""
-    room = node_bytes(job.fleet, constants)
-    return room if not job.fleet.accelerator.is_host and needed > TIGHT_FROM * room else None
+    limit = node_bytes(job.fleet, constants)
+    return limit if not job.fleet.accelerator.is_host and needed > TIGHT_FROM * limit else None
 
 
 def _is_near(engine: EngineMemory, accelerator: Accelerator) -> bool:

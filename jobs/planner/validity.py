@@ -25,7 +25,7 @@ REASONS: Mapping[str, str] = {
     "context": "The engine takes no sequence as long as prompt and answer.",
     "invalid": "The planner cannot estimate it.",
     "memory": "It does not fit into the memory of a device.",
-    "engine_memory": "The engine has no room for one whole sequence.",
+    "engine_memory": "The engine's KV cache cannot hold one full sequence.",
     "host": "It does not fit into the memory of a node.",
     "rule": "A rule of the guide or the validator refuses it.",
 }

@@ -28,7 +28,7 @@ class UploadRefused(ValueError):
 
 
 class DiskFull(UploadRefused):
-    """There is no room for the file."""
+    """There is no disk space for the file."""
 
 
 def store_upload(
@@ -50,7 +50,7 @@ def store_upload(
         sha256, size = _write(part, chunks, name)
         part.replace(folder / sha256)
     except OSError as error:
-        text = _("The console's disk cannot take %(name)s: %(why)s. Make room in %(folder)s.")
+        text = _("The console's disk cannot take %(name)s: %(why)s. Free some space in %(folder)s.")
         raise DiskFull(text % {"name": name, "why": os.strerror(error.errno or 0), "folder": folder.name}) from error
     finally:
         part.unlink(missing_ok=True)

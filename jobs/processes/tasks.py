@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @shared_task(name="jobs.tasks.submit")
 def submit(*, run_id: str, **_: Any) -> None:
-    """Hand a queued run to Ray if it has room."""
+    """Hand a queued run to Ray if its resources are free."""
     launch.submit(run_id=run_id, now=timezone.now())
 
 

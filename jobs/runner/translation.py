@@ -122,7 +122,7 @@ class Translation:
         if self._unwritten:
             try:
                 self._log.append(self._unwritten)
-            except OSError:  # the disk is full: it is kept, and written once there is room
+            except OSError:  # the disk is full: it is kept, and written once space is free
                 return
             self._unwritten = b""
 

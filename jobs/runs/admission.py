@@ -1,8 +1,8 @@
 """The queue: which waiting run may start, and what each of the others waits for.
 
-First come, first served: a run that fits never overtakes one that must wait for room. Only a run that the cluster could
-never hold, that its sweep holds back, or that is a retry whose time has not come, lets others pass. What a live run
-holds is what it asked for, until it has ended.
+First come, first served: a run that fits never overtakes one that must wait for resources. Only a run that the cluster
+could never hold, that its sweep holds back, or that is a retry whose time has not come, lets others pass. What a live
+run holds is what it asked for, until it has ended.
 """
 
 import json
@@ -36,7 +36,7 @@ class Ask:
     """What a run asks of the cluster: CPUs and GPUs in all, and CPUs of one worker, which must lie on one node.
 
     A run of a sweep names it in `study`; at most `at_once` runs of that may be live. A retry waits for its time
-    (`held` says so) whatever room there is.
+    (`held` says so) whatever is free.
     """
 
     run_id: str
@@ -104,7 +104,9 @@ def decide(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterStat
         else:
             blocked_by = ask.run_id
             is_gpu = ask.gpus > free_gpus
-            reason = _room(ask.gpus if is_gpu else ask.cpus, free_gpus if is_gpu else free_cpus, holders, state, is_gpu)
+            reason = _shortage(
+                ask.gpus if is_gpu else ask.cpus, free_gpus if is_gpu else free_cpus, holders, state, is_gpu
+            )
             verdicts.append(Verdict(ask=ask, is_admitted=False, reason=reason))
     return verdicts
 
@@ -130,8 +132,8 @@ def holders(*, device: str, now: datetime | None = None) -> list[Holder]:
     return found + [Holder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=per_answer) for run_id in trying]
 
 
-def room_for_answer(state: ClusterState, *, now: datetime) -> str:
-    """Return why a trained model cannot be tried right now; "" if there is room for it."""
+def why_answer_waits(state: ClusterState, *, now: datetime) -> str:
+    """Return why a trained model cannot be tried right now; "" if it can start."""
     held = holders(device=state.device, now=now)
     ask = Ask(run_id="", attempt=0, cpus=ANSWER_CPUS, gpus=1.0 if state.device == "cuda" else 0.0)
     verdict = decide([ask], held, state)[0]
@@ -147,9 +149,9 @@ def waiting(*, device: str, now: datetime | None = None) -> list[Ask]:
 
 
 def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]]:
-    """Take out of the queue what has room, in order, and tell the others why they wait; return (run, attempt) admitted.
+    """Admit what fits, in order, and note for the others why they wait; return each (run, attempt) admitted.
 
-    One process at a time decides, so that two never give away the same room.
+    One process at a time decides, so that two never give away the same resources.
     """
     if not Attempt.objects.filter(state="queued").exists():
         return []
@@ -249,7 +251,7 @@ def _never(ask: Ask, state: ClusterState) -> str:
     return ""
 
 
-def _room(asked: float, free: float, holders: Sequence[Holder], state: ClusterState, is_gpu: bool) -> str:
+def _shortage(asked: float, free: float, holders: Sequence[Holder], state: ClusterState, is_gpu: bool) -> str:
     """Say what is asked, what is free, and who holds the rest, the largest first."""
     total = state.gpus_total if is_gpu else state.cpus_total
     held = sorted(((h.gpus if is_gpu else h.cpus, h.label) for h in holders), reverse=True)

@@ -1,4 +1,4 @@
-"""Try a trained model on one prompt: a row, a short job when there is room, and what it said."""
+"""Try a trained model on one prompt: a row, a short job when resources are free, and what it said."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from jobs.runs.exit_cause import exit_cause_of
 from jobs.telemetry.notify import run_changed
 
 MAX_PROMPT_CHARS = 8000
-WAIT_LIMIT = timedelta(minutes=5)  # from asking to the end, waiting for room included
+WAIT_LIMIT = timedelta(minutes=5)  # from asking to the end, waiting for resources included
 _WAITING = ("queued", "starting")
 
 
@@ -66,7 +66,7 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
 
 
 def submit_answer(*, answer_id: int, now: datetime) -> None:
-    """Start the job that answers, if there is room for it now; else it stays queued and jobs.processes.reconcile tries
+    """Start the job that answers, if resources are free now; else it stays queued and jobs.processes.reconcile tries
     again.
     """
     state = cluster.read_state()
@@ -91,7 +91,7 @@ def settle(*, answer_id: int, run_id: str, text: str, token_ids: Sequence[int], 
 
 
 def reconcile_answers(*, jobs: Mapping[str, JobInfo], state: ClusterState, now: datetime) -> None:
-    """Start what waits and has room, and settle what died or took too long."""
+    """Start what waits and can start, and settle what died or took too long."""
     give_up_late(now=now)
     for answer in Answer.objects.filter(state="starting").select_related("artifact"):
         job = jobs.get(answer.submission_id)
@@ -111,14 +111,16 @@ def give_up_late(*, now: datetime) -> None:
     """Settle what has waited for five minutes, with a sentence that says for what."""
     for answer in Answer.objects.filter(state__in=_WAITING, created_at__lt=now - WAIT_LIMIT):
         if answer.state == "queued":
-            problem = _("No room came free on the cluster within five minutes. Try again when fewer runs are live.")
+            problem = _(
+                "No resources became free on the cluster within five minutes. Try again when fewer runs are live."
+            )
         else:
             problem = _("The model gave no answer within five minutes. Try a shorter prompt, or look at Ray's job log.")
         settle(answer_id=answer.pk, run_id=answer.run_id, text="", token_ids=[], problem=problem, now=now)
 
 
 def _start(answer: Answer, state: ClusterState, now: datetime) -> None:
-    if admission.room_for_answer(state, now=now):
+    if admission.why_answer_waits(state, now=now):
         return
     if Answer.objects.filter(pk=answer.pk, state="queued").update(state="starting"):
         _submit(answer, state, now)

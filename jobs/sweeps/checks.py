@@ -30,7 +30,7 @@ def check_sweep(
 ) -> list[Problem]:
     """Return why these points cannot be launched here and now; empty if nothing stands against them.
 
-    Points differ in knobs alone, so model, data and reward are tried once; lengths and the cluster's room for each.
+    Points differ in knobs alone, so model, data and reward are tried once; lengths and free resources for each.
     """
     problems = check_launchable(specs[0], project, user)
     if problems:

@@ -160,23 +160,23 @@ def import_again(*, layer: Layer) -> bool:
 
 
 def queue_lost(*, now: datetime) -> None:
-    """Send what waits, if there is room; take layers back from importers that are gone; find files nobody queued."""
+    """Send what may be imported now; take layers back from importers that are gone; find files nobody queued."""
     lost = Layer.objects.filter(state="importing", seen_at__lt=now - LOST_AFTER)
     for layer in list(lost.select_related("trace")):
         if layer.tries < MOST_TRIES:
             lost.filter(pk=layer.pk).update(state="queued", claim="", progress=0)
             continue
-        text = _("The import broke off %(n)s times: its process was ended. Make room for it and import again.")
+        text = _("The import stopped %(n)s times: its process was ended. Free some memory and import again.")
         values = _without_import(layer, text % {"n": layer.tries})
         if lost.filter(pk=layer.pk).update(claim="", ended_at=now, **values):
             _notify(layer)
     stale = Layer.objects.filter(state="uploading", created_at__lt=now - UPLOAD_WITHIN)
     if stale.exists():  # an update locks the database each time
         stale.update(state="failed", problem=_("The rest of the file never arrived. Delete this and upload again."))
-    room = MOST_AT_ONCE - Layer.objects.filter(state="importing").count()
-    if room > 0:
+    num_free = MOST_AT_ONCE - Layer.objects.filter(state="importing").count()
+    if num_free > 0:
         waiting = Layer.objects.filter(state="queued", created_at__lt=now - SENT_AGAIN_AFTER).order_by("created_at")
-        for pk in waiting.values_list("pk", flat=True)[:room]:
+        for pk in waiting.values_list("pk", flat=True)[:num_free]:
             send(pk)
     arrived = Artifact.objects.filter(capture__isnull=False, is_ready=True, type="trace", layer=None)
     for ending in TIMELESS:
@@ -187,7 +187,7 @@ def queue_lost(*, now: datetime) -> None:
 
 
 def _take(layer_id: int, *, now: datetime) -> Layer | None:
-    """Claim a queued layer if there is room for one more import; None if not."""
+    """Claim a queued layer if one more may be imported now; None if not."""
     busy = Layer.objects.filter(state="importing", seen_at__gte=now - LOST_AFTER).count()
     layer = Layer.objects.select_related("trace", "artifact").filter(pk=layer_id, state="queued").first()
     if layer is None or busy >= MOST_AT_ONCE:
@@ -276,7 +276,7 @@ def _import(layer: Layer, folder: Path) -> tuple[dict[str, object], str]:
         return {}, _("The file is not on the console's disk any more. Upload it again.")
     free = shutil.disk_usage(folder).free - KEEP_FREE_BYTES
     if free < _GROWTH * source.stat().st_size:
-        text = _("The console's disk has no room to import %(name)s. Free some space, then import again.")
+        text = _("The console's disk has no space left to import %(name)s. Free some space, then import again.")
         return {}, text % {"name": layer.file_name}
     named = folder / f"file-{layer.file_name[-200:]}"  # readers look at the ending, and at the rank in it
     named.symlink_to(source)

@@ -54,7 +54,7 @@ class OffsetWrong(ValueError):
 
 
 class DiskFull(TraceRefused):
-    """There is no room for the file."""
+    """There is no disk space for the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +86,10 @@ def create_trace(
         text = _("%(given)r is not a name. Use 1 to %(most)s characters on one line.")
         raise TraceRefused("name", text % {"given": name[:200], "most": MAX_NAME_CHARS})
     wanted = sum(file.size for file in files)
-    _check_room(wanted)
+    _check_free_space(wanted)
     actor_id = user.pk if user else None
     with transaction.atomic():
-        Project.objects.select_for_update().get(pk=project.pk)  # two at once would both find the last room free
+        Project.objects.select_for_update().get(pk=project.pk)  # two at once would both find the last bytes free
         _check_quota(project, wanted)
         trace = Trace.objects.create(project=project, run=run, name=title, created_by_id=actor_id, created_at=now)
         Layer.objects.bulk_create(
@@ -121,7 +121,7 @@ def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
         if not data or offset + len(data) > layer.size:
             text = _("%(n)s bytes from %(offset)s on do not fit into a file of %(size)s bytes.")
             raise TraceRefused("offset", text % {"n": len(data), "offset": offset, "size": layer.size})
-        _check_room(len(data))
+        _check_free_space(len(data))
         _append(path, offset, data)
         done = offset + len(data)
         if done == layer.size or offset < _ENOUGH_BYTES <= done:
@@ -195,12 +195,12 @@ def _why_unknown(path: Path) -> str:
     return ""
 
 
-def _check_room(size: int) -> None:
+def _check_free_space(size: int) -> None:
     home = Path(settings.FILES_DIR)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     free = shutil.disk_usage(home).free - KEEP_FREE_BYTES
     if size > free:
-        text = _("The console's disk has room for %(free)s MiB, the files have %(size)s MiB. Free some space there.")
+        text = _("The console's disk has %(free)s MiB free, the files take %(size)s MiB. Free some space there.")
         raise DiskFull("files", text % {"free": max(0, free >> 20), "size": -(-size >> 20)})
 
 

@@ -33,7 +33,7 @@ _ALONE_SECONDS = 30.0  # one that is whole to its last byte, whatever other impo
 STEP_NAME = "step"
 REPORT_END = b"[END]"  # the last bytes of every report that nsys 2022.4 has written to its end
 
-ROOM_BYTES = 256 << 20
+FREE_BYTES = 256 << 20
 """Asked of the folder for temporary files before a recording, and of the report's own."""
 LOW_BYTES = 64 << 20
 """A recording is dropped below this: nsys writes from within the process, and a full disk would end the process."""
@@ -62,13 +62,13 @@ class NsysRecorder:
         """Start the session's recording."""
         self._path, self._began = path, time.time()
         for folder in {Path(tempfile.gettempdir()), path.parent}:
-            if shutil.disk_usage(folder).free < ROOM_BYTES:
-                text = f"nsys needs {ROOM_BYTES >> 20} MiB of room: {free_text(folder)}. Free some space there."
+            if shutil.disk_usage(folder).free < FREE_BYTES:
+                text = f"nsys needs {FREE_BYTES >> 20} MiB of free disk: {free_text(folder)}. Free some space there."
                 raise RecorderFailed(text)
         arguments = ("-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(path))
         self._ask("start", *arguments, seconds=START_SECONDS)
         self._is_recording = True
-        threading.Thread(target=self._guard, name="room for nsys", daemon=True).start()
+        threading.Thread(target=self._guard, name="free disk for nsys", daemon=True).start()
 
     def begin_step(self, step: int) -> None:
         """Open the range `step`, whose payload is the number; it belongs to no thread, so phases do not nest in it."""
@@ -213,7 +213,7 @@ class NsysTool:
     name = "nsys"
     about = "phases, calls of CUDA, kernels and collectives of the whole process: a report of Nsight Systems"
     suffix = ".nsys-rep"
-    lost = "nsys left no report: its own process was ended, or had no room for it."
+    lost = "nsys left no report: its own process was ended, or had no disk space for it."
     must_tell = True
     is_only_named = False
     shows: Mapping[What, ToolRank] = {

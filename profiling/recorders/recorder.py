@@ -130,7 +130,7 @@ def tool_names() -> tuple[str, ...]:
 
 
 def free_text(folder: Path) -> str:
-    """Return what room a folder has, for a sentence: "12 MiB are free in /tmp"."""
+    """Return how much of a folder's disk is free, for a sentence: "12 MiB are free in /tmp"."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:

@@ -109,7 +109,7 @@ def _of_the_store(error: Exception) -> Exception:
     if isinstance(error, duckdb.OutOfMemoryException):
         return MemoryError(str(error))
     if isinstance(error, duckdb.IOException) or "Could not write" in str(error) or "No space left" in str(error):
-        return OSError(errno.ENOSPC, "the console's disk has no room for what is made of it")
+        return OSError(errno.ENOSPC, "the console's disk has no space for what the import writes")
     return Unreadable(f"What the file holds cannot be sorted into a trace ({_short(error)}).")
 
 

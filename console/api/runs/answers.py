@@ -49,7 +49,7 @@ class AnswersOut(Schema):
 
 @router.post("/{run_id}/answers", response={201: AnswerOut, **REFUSALS}, summary="Try the model on a prompt")
 def ask_model(request: HttpRequest, run_id: str, asked: PromptIn) -> Status[AnswerOut]:
-    """Queue a prompt; it is answered by a short job when the cluster has room. Follow it with GET."""
+    """Queue a prompt; it is answered by a short job when the cluster has free resources. Follow it with GET."""
     run = run_for(request, run_id, "editor")
     artifact = run.artifacts.filter(pk=asked.artifact_id).first()
     if artifact is None:

@@ -175,9 +175,9 @@ class CapturesOut(Schema):
     workers: list[RecordableOut]
     install_nsys: str = Field(description="What to do on a node where nsys is missing")
     costs: list[CostOut]
-    free_bytes: int = Field(description="Room on the console's disk; a capture that needs more is refused")
+    free_bytes: int = Field(description="Free bytes of the console's disk; a capture that needs more is refused")
     cluster_free_bytes: int | None = Field(
-        description="Room on the fullest disk of run directories on the cluster, as last read; null where not told"
+        description="Free bytes of the fullest disk of run directories on the cluster, as last read; null if not reported"
     )
 
 

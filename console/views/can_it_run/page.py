@@ -307,7 +307,7 @@ def _lacks(at: DeviceNeed | None) -> str:
         text = _("The nearest layout needs %(needed)s of host memory in a node; %(there)s are assumed.")
         return text % {"needed": size(at.estimate.host_bytes), "there": size(there)}
     if at.estimate.rollout is not None and at.estimate.rollout.full_sequences < 1:
-        return _("The cache of the nearest layout's engine holds no whole sequence.")
+        return _("The KV cache of the nearest layout's engine cannot hold one full sequence.")
     return ""
 
 

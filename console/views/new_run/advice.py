@@ -56,7 +56,7 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvicePanel:
-    """What would make the run fit, or fit with room; what would make it faster. Without either `says` why."""
+    """What would make the run fit, with memory to spare, or faster. Without any of it `says` why."""
 
     fit: tuple[ChangeRow, ...]
     faster: tuple[ChangeRow, ...]
@@ -175,7 +175,7 @@ def advice_panel(found: Advice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
     if verdict == "no":
         says = _("No change of layout or memory settings makes it fit here. It takes more devices, or larger ones.")
     elif verdict == "tight":
-        says = _("No single change leaves more room, and none makes it faster.")
+        says = _("No single change frees more memory, and none makes it faster.")
     else:
         says = _("No single change of layout or memory settings makes it faster.")
     return AdvicePanel(

@@ -119,7 +119,7 @@ def summary_panel(spec: RunSpec, state: ClusterState) -> SummaryPanel:
     elif not verdict.fits:
         badge, says = "failed", verdict.reason
     elif verdict.is_admitted:
-        badge, says = "ready", _("Room for it now")
+        badge, says = "ready", _("Resources are free now")
     else:
         badge, says = "queued", verdict.reason
     return SummaryPanel(numbers=_numbers(spec), workers=_workers(spec), asks=_asks(spec, state), state=badge, says=says)

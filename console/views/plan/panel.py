@@ -300,7 +300,7 @@ def _sentence(found: Estimate, asked: PlanInput) -> str:
     assumed = len(asked.notes) + len(asked.job.notes)
     pool = next(p for p in found.pools if p.name == found.pool)
     if found.verdict == "no" and pool.share <= TIGHT_FROM and len(found.notes) > assumed:
-        return in_words(found.notes[assumed], _)  # there is room, and yet the engine does not start
+        return in_words(found.notes[assumed], _)  # there is free memory, and yet the engine does not start
     phase = next(p for p in pool.phases if p.phase == found.phase)
     unit = unit_of(pool.limit)
     words = {

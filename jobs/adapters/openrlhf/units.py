@@ -65,7 +65,7 @@ def _write_total_length(values: Values, value: Value) -> Scalar:
 def _read_total_length(values: Values, theirs: str) -> Value:
     total, answer = whole(theirs), _int(values, ANSWER, 0)
     if total <= answer:
-        text = "{total} tokens for prompt and answer together leave no room beside {answer} for the answer."
+        text = "{total} tokens for prompt and answer together are not more than the {answer} for the answer."
         raise ValueError(Sentence(text, total=total, answer=answer))
     return total - answer
 

@@ -11,7 +11,7 @@ _FOLLOWS_POLICY = ("reference", "critic")
 
 
 class VerlPlacement:
-    """Roles share the policy's devices, and engines take what the pool and their parallel sizes leave room for."""
+    """Roles share the policy's devices, and engines take what the pool and their parallel sizes leave memory for."""
 
     def pools(self, spec: RunSpec) -> dict[str, int]:
         """See Placement."""

@@ -230,7 +230,7 @@ class _Question:
             return None
 
     def recommended(self, least: int | None) -> DeviceNeed | None:
-        """Return the fewest devices on which it fits with room: nothing that is in use on the host, larger
+        """Return the fewest devices on which it fits with memory to spare: nothing that is in use on the host, larger
         micro-batches, and all answers of a step at once."""
         if least is None:
             return None
@@ -325,7 +325,7 @@ def _is_enough(found: Fit | Estimate, host_bytes: int) -> bool:
 
 
 def _lacks_more(found: Fit | Estimate, host_bytes: int) -> bool:
-    """Return True if host memory is short, or the engine's cache of room for one full-length sequence."""
+    """Return True if host memory is short, or the engine's cache does not hold one full-length sequence."""
     if host_bytes and found.host_bytes > host_bytes:
         return True
     return found.rollout is not None and found.rollout.full_sequences < 1
@@ -347,7 +347,7 @@ def _is_trainer_short(fit: Fit) -> bool:
 
 
 def _holds_a_wave(fit: Fit) -> bool:
-    """Return True if it fits with room to spare and all answers of a step are generated at once."""
+    """Return True if it fits with memory to spare and all answers of a step are generated at once."""
     job = fit.job
     if fit.verdict != "fits":
         return False

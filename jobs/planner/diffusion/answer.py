@@ -36,14 +36,14 @@ def estimate_diffusion(job: DiffusionJob, constants: Constants | None = None) ->
     needed = pool.share * (1 + band - constants.estimate.band_dense)
     verdict: Fits = "fits" if needed <= TIGHT_FROM else "tight" if needed <= TIGHT_TO else "no"
     on_host = host_bytes(job, constants)
-    room = node_bytes(job.fleet, constants)
+    limit = node_bytes(job.fleet, constants)
     notes = [WHAT_IF, *job.notes]
     if not job.picture.encoders:
         notes.append(Sentence("Texts and pictures are taken to be encoded before: no encoder is on the devices."))
-    if on_host > TIGHT_FROM * room:
-        verdict = "no" if verdict == "no" or (job.fleet.host_bytes and on_host > room) else "tight"
-        text = "A node needs {on_host:,.0f} GiB of host memory; {room:,.0f} GiB are there or usual."
-        notes.append(Sentence(text, on_host=on_host / 2**30, room=room / 2**30))
+    if on_host > TIGHT_FROM * limit:
+        verdict = "no" if verdict == "no" or (job.fleet.host_bytes and on_host > limit) else "tight"
+        text = "A node needs {on_host:,.0f} GiB of host memory; {limit:,.0f} GiB are there or usual."
+        notes.append(Sentence(text, on_host=on_host / 2**30, limit=limit / 2**30))
     time = step_time(job, constants)
     terms = pool.binding.memory.terms
     term: Term = max(terms, key=lambda each: terms[each])
@@ -210,7 +210,7 @@ class _Question:
         return DeviceNeed(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
 
     def recommended(self) -> DeviceNeed | None:
-        """Return the fewest devices on which it fits with room: nothing on the host, two samples at once."""
+        """Return the fewest devices on which it fits with memory to spare: nothing on the host, two samples at once."""
         for size in self._sizes():
             job, found = self._on(size, "nothing", micro_batch=_RECOMMENDED_MICRO)
             if found.verdict == "fits":

@@ -1,4 +1,4 @@
-"""What a layout lacks: bytes on a device or a node, or room for one whole sequence; in words and as a share."""
+"""What a layout lacks: bytes on a device or a node, or KV cache for one sequence; as a sentence and as a fraction."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ def shortfall_of(fit: Fit) -> Shortfall | None:
             phase=phase_word(phase.phase),
         )
         if phase.memory.total <= pool.limit and fit.problems:
-            why = fit.problems[0]  # there is room, and yet the engine does not start
+            why = fit.problems[0]  # there is free memory, and yet the engine does not start
         return Shortfall(Misfit(reason="memory", says=why), pool.share)
     return None
 

@@ -46,7 +46,7 @@ PLUGIN = Rule(
     fires="{device} copies {bytes} from and to the host for {value} of the time; {pageable} large copies "
     "are from memory that is not pinned.",
     clear="{device} copies from and to the host for {value} of the time, and no large copy is from unpinned memory.",
-    advice="Pin the memory, copy with non_blocking, keep data on the device; offload less if there is room.",
+    advice="Pin the memory, copy with non_blocking, keep data on the device; offload less if memory is free.",
     changes=(
         KnobChange("memory.optimizer_offload", "off"),
         KnobChange("memory.param_offload", "off"),

@@ -1,4 +1,4 @@
-"""Requests wait although the engine has room in its KV cache: its limit of sequences is too low."""
+"""Requests wait although the engine has free KV cache: its limit of sequences is too low."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-/** What a capture will cost, before it is asked for: in a sentence, and whether the disks have the room. */
+/** What a capture will cost, before it is asked for: in a sentence, and whether the disks have the space. */
 
 import { bytes, fill, gettext, ngettext } from "../format.js";
 
@@ -9,12 +9,12 @@ const SLOWER = 1.02; // below this a recorded step takes as long as its neighbou
 export function costOf({ costs, freeBytes, clusterFreeBytes, tool, workers, steps, seconds }) {
   const cost = costs.find((one) => one.tool === tool);
   const each = cost && (seconds ? cost.second_bytes : cost.step_bytes);
-  const rooms = { here: bytes(freeBytes), there: clusterFreeBytes === null ? "" : bytes(clusterFreeBytes) };
+  const free = { here: bytes(freeBytes), there: clusterFreeBytes === null ? "" : bytes(clusterFreeBytes) };
   const disks = fill(
-    rooms.there
-      ? gettext("Room: %(here)s on the console's disk, %(there)s on the run's on the cluster.")
-      : gettext("Room: %(here)s on the console's disk."),
-    rooms,
+    free.there
+      ? gettext("Free: %(here)s on the console's disk, %(there)s on the run's on the cluster.")
+      : gettext("Free: %(here)s on the console's disk."),
+    free,
   );
   if (!cost || each === null || workers === 0)
     return { text: `${gettext("How large its files get is not known yet.")} ${disks}`, isTooLarge: false };
@@ -28,6 +28,8 @@ export function costOf({ costs, freeBytes, clusterFreeBytes, tool, workers, step
   const source = cost.captures
     ? fill(ngettext("by %(n)s capture before", "by %(n)s captures before", cost.captures), { n: cost.captures })
     : gettext("measured on the bundled model; larger models make larger files");
-  const advice = isTooLarge ? ` ${gettext("That is too little: record fewer steps or workers, or make room.")}` : "";
+  const advice = isTooLarge
+    ? ` ${gettext("That is too little: record fewer steps or workers, or free some space.")}`
+    : "";
   return { text: `${parts.join(", ")} (${source}). ${disks}${advice}`, isTooLarge };
 }

@@ -159,7 +159,7 @@ export class FileTab {
         {
           class: "state",
           "data-state": "stopped",
-          title: gettext("The trainer deleted it to make room for newer ones (knob checkpoint.keep)."),
+          title: gettext("The trainer deleted it when newer ones came (knob checkpoint.keep)."),
         },
         icon("trash"),
         gettext("removed"),

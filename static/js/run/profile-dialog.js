@@ -223,7 +223,7 @@ export class ProfileDialog {
     if (isEmpty) write(submit, gettext("Choose a role and a rank"));
     else if (isUnable) write(submit, gettext("No tool for it"));
     else if (isByTime) write(submit, gettext("Only whole steps: leave the seconds out"));
-    else if (isTooLarge) write(submit, gettext("Not enough room"));
+    else if (isTooLarge) write(submit, gettext("Not enough free space"));
     else if (!this.form.checkValidity())
       return; // the browser says at the field what is wrong; nothing like "-1 steps" here
     else if (seconds) write(submit, fill(gettext("Record %(seconds)s s from now on"), { seconds }));

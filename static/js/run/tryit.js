@@ -1,4 +1,4 @@
-/** Ask the trained model: a prompt becomes a short job on the cluster; the answer comes when there is room for it. */
+/** Ask the trained model: a prompt becomes a short job on the cluster; the answer comes when resources are free. */
 
 import { get, send } from "../api.js";
 import * as numbers from "../charts/numbers.js";

@@ -12,7 +12,7 @@ from django.utils import timezone
 from console.forms.new_run.fields import groups
 from console.forms.new_run.form import combination_of, form_to_raw, spec_to_form
 from jobs.captures.choices import WORDS
-from jobs.captures.request import CaptureRefused, arm_at_launch, check_room
+from jobs.captures.request import CaptureRefused, arm_at_launch, check_free_space
 from jobs.captures.state import apply_events
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.ingest.store import Memory, store
@@ -259,10 +259,10 @@ def test_the_form_of_a_new_run_asks_what_and_leaves_the_tool_open() -> None:
 
 
 def test_a_disk_of_the_cluster_that_is_too_small_is_a_reason_too() -> None:
-    check_room(expected=None, free=0, on_cluster=0)
-    check_room(expected=5 << 20, free=9 << 20, on_cluster=None)
+    check_free_space(expected=None, free=0, on_cluster=0)
+    check_free_space(expected=5 << 20, free=9 << 20, on_cluster=None)
     with pytest.raises(CaptureRefused, match="on the cluster has room for 3 MiB") as refused:
-        check_room(expected=5 << 20, free=9 << 20, on_cluster=3 << 20)
+        check_free_space(expected=5 << 20, free=9 << 20, on_cluster=3 << 20)
 
     assert refused.value.field == "disk"
 

@@ -345,7 +345,7 @@ def test_the_check_says_what_the_run_asks_and_how_to_launch_it_elsewhere(editor:
     assert "manage.py launch" in answer["commands"]["cli"]
     assert "/api/runs" in answer["commands"]["curl"]
     assert parse_spec(json.loads(answer["full"])).num_steps == 7
-    assert "room now" in answer["summary"]
+    assert "free now" in answer["summary"]
 
 
 def test_the_check_says_why_the_run_would_wait(editor: Client, project: Project, ray: FakeRay) -> None:

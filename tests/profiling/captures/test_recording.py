@@ -266,9 +266,9 @@ print(recording.outcome(path).problem)
 
 
 def test_nsys_is_not_started_where_it_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nsys, "ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr(nsys, "FREE_BYTES", 1 << 60)
 
-    with pytest.raises(RecorderFailed, match=r"nsys needs \d+ MiB of room: \d+ MiB are free in /.*Free some space"):
+    with pytest.raises(RecorderFailed, match=r"nsys needs \d+ MiB of free disk: \d+ MiB are free in /.*Free some"):
         nsys.NsysRecorder().start(tmp_path / "policy-0.nsys-rep")
 
 

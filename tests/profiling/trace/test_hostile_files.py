@@ -67,7 +67,7 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
         assert process.stdout is not None
         said = [json.loads(line) for line in process.stdout]  # its standard input stays open until it has ended
     assert said[-1] == {
-        "problem": "rank0.json.gz cannot be imported: the console's disk has no room for what is made of it."
+        "problem": "rank0.json.gz cannot be imported: the console's disk has no space for what the import writes."
     }
     assert list(tmp_path.iterdir()) == []
 

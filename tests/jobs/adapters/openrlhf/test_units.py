@@ -42,7 +42,7 @@ def test_a_length_together_is_a_length_apart_and_back(prompt: int, answer: int) 
 
 
 def test_a_length_without_room_for_the_prompt_is_refused() -> None:
-    with pytest.raises(ValueError, match="leave no room beside 1024"):
+    with pytest.raises(ValueError, match="are not more than the 1024"):
         TOTAL_LENGTH.read({ANSWER: 1024}, "1024")
 
 

@@ -114,7 +114,7 @@ sys.exit(1)
     assert meta["missing"] == {
         "policy-0": "The report of nsys breaks off.",
         "policy-2": "nsys is not installed.",
-        "vllm-0": "nsys left no report: its own process was ended, or had no room for it.",
+        "vllm-0": "nsys left no report: its own process was ended, or had no disk space for it.",
     }
     assert (meta["num_files"], meta["num_steps"], meta["truncated"]) == (1, 2, "The run failed: x")
     assert {name for name in console.ready if name.startswith("c")} == {"c1-policy-1.nsys-rep"}
