@@ -69,4 +69,4 @@ def test_a_prompt_that_finds_no_room_gives_up_with_a_sentence(settings: Any, clo
 
     settled = Answer.objects.get(pk=asked.pk)
     assert settled.state == "failed"
-    assert "No room came free" in settled.problem
+    assert "No resources became free" in settled.problem

@@ -177,7 +177,7 @@ class CapturesOut(Schema):
     costs: list[CostOut]
     free_bytes: int = Field(description="Free bytes of the console's disk; a capture that needs more is refused")
     cluster_free_bytes: int | None = Field(
-        description="Free bytes of the fullest disk of run directories on the cluster, as last read; null if not reported"
+        description="Free bytes of the fullest disk of run directories on the cluster, as last read; null if unknown"
     )
 
 

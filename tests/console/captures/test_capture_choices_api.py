@@ -261,7 +261,7 @@ def test_the_form_of_a_new_run_asks_what_and_leaves_the_tool_open() -> None:
 def test_a_disk_of_the_cluster_that_is_too_small_is_a_reason_too() -> None:
     check_free_space(expected=None, free=0, on_cluster=0)
     check_free_space(expected=5 << 20, free=9 << 20, on_cluster=None)
-    with pytest.raises(CaptureRefused, match="on the cluster has room for 3 MiB") as refused:
+    with pytest.raises(CaptureRefused, match="on the cluster has 3 MiB free") as refused:
         check_free_space(expected=5 << 20, free=9 << 20, on_cluster=3 << 20)
 
     assert refused.value.field == "disk"

@@ -440,6 +440,6 @@ def test_a_capture_that_the_disk_cannot_take_is_refused_before_it_is_asked_for(
 
     assert refused.status_code == 409
     assert "Files of about 5 MiB are expected" in refused.content.decode()
-    assert "has room for 2 MiB. Record fewer steps or workers" in refused.content.decode()
+    assert "has 2 MiB free. Record fewer steps or workers" in refused.content.decode()
     assert not Capture.objects.filter(run=run).exists()
     assert ask(client, run, num_steps=2).status_code == 201

@@ -329,7 +329,7 @@ def test_the_dialog_says_what_it_will_cost_and_offers_nothing_that_has_no_room(
 
     # 2 workers x 2 steps x 0.26 MB, by docs/use/profile.md
     expect(cost).to_contain_text("Files of about 1015.6 KiB, the run pauses for about 0.3 s")
-    expect(cost).to_contain_text("Room: 20.0 MiB on the console's disk, 10.0 MiB on the run's on the cluster.")
+    expect(cost).to_contain_text("Free: 20.0 MiB on the console's disk, 10.0 MiB on the run's on the cluster.")
     dialog.get_by_label("1", exact=True).uncheck()
     expect(cost).to_contain_text("Files of about 507.8 KiB")
     dialog.get_by_label("How many steps").fill("39")

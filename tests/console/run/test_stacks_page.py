@@ -105,7 +105,7 @@ def test_a_capture_without_samples_of_another_run_or_of_strangers_is_not_there(c
     none = Capture.objects.create(run=run, attempt=1, tool="torch", state="ready", first_step=3, num_steps=1)
     answer = client.get(f"/runs/{run.pk}/captures/{none.pk}/stacks")
     assert answer.status_code == 200
-    assert "No samples of stacks are here of this capture." in answer.content.decode()
+    assert "This capture has no samples of stacks." in answer.content.decode()
 
     other = make_run(make_project("other"), state="running")
     capture = recorded(other, policy_0="MainThread;f (a.py:1) 1\n")

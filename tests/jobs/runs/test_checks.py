@@ -315,7 +315,7 @@ def test_a_trainer_that_is_not_declared_may_still_be_there(settings: Any) -> Non
     (check,) = check_trainer(other_trainer())
 
     assert (check.state, check.field) == ("unknown", "trainer.version")
-    assert "No place of OpenRLHF 0.11.2 is declared" in check.text
+    assert "No environment of OpenRLHF 0.11.2 is declared" in check.text
     assert "make trainer-env TRAINER=openrlhf VERSION=0.11.2" in check.text
     assert check_trainer(parse_spec({})) == []
 
