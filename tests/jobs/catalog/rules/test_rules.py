@@ -1,88 +1,16 @@
-"""Every rule is whole, finds what it is about, offers changes that mend it, and leaves sound runs alone."""
-
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
+"""What findings say and refuse, and that sound runs are left alone; what each rule promises is in tests/contracts."""
 
 import pytest
 
-from jobs.catalog.knob import knobs
-from jobs.catalog.rules.expression import parse_expression
-from jobs.catalog.rules.rule import KINDS, LEVELS, Finding, Rule, changed, findings, refused, rules
-from jobs.catalog.spec.derived import DERIVED
+from jobs.catalog.rules.rule import Finding, changed, findings, refused
 from jobs.catalog.spec.parse import parse_spec
-from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
+from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.trainer import trainers
-
-ROOT = Path(__file__).parents[4]
-EXAMPLES: Mapping[str, Mapping[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("rule_examples.toml").read_text(encoding="utf-8")
-)
-FIELDS = {f"{section}.{field}" for section, cls in SECTIONS.items() for field in cls.model_fields}
-NAMES = set(knobs()) | set(DERIVED) | set(RunSpec.model_fields) | FIELDS
-REFERENCE = re.compile(r"(R-neg|[A-Z]{1,2}\d{1,2}|guide \d+\.\d+)")
-
-
-def example(rule_id: str) -> RunSpec:
-    given = dict(EXAMPLES[rule_id])
-    trainer = {"name": given.pop("trainer"), "version": given.pop("version", "")}
-    return parse_spec({**given, "trainer": trainer})
+from tests.contracts.test_configuration_rules import example
 
 
 def found(rule_id: str, spec: RunSpec) -> Finding:
     return next(finding for finding in findings(spec) if finding.rule == rule_id)
-
-
-def errors(found: Iterable[Finding]) -> set[str]:
-    return {finding.rule for finding in found if finding.level == "error"}
-
-
-def templates(rule: Rule) -> list[str]:
-    return re.findall(r"\{([^{}]+)\}", rule.says + rule.why)
-
-
-def flaws(rule: Rule) -> list[str]:
-    """Return what is missing in a rule, or not known."""
-    expressions = [rule.when, *map(parse_expression, templates(rule))]
-    expressions += [expression for fix in rule.fixes for expression in fix.values()]
-    known = set(knobs()) | FIELDS
-    found = [f"{text!r} is no sentence" for text in (rule.says, rule.why) if not text.endswith(".")]
-    found += [f"{part!r} is no row" for part in rule.ref.split(", ") if not REFERENCE.fullmatch(part)]
-    found += [f"{name} is not known" for expression in expressions for name in set(expression.names) - NAMES]
-    found += [
-        f"{name} is no knob" for name in {*rule.knobs, *(n for fix in rule.fixes for n in fix)} - known - {"algorithm"}
-    ]
-    if rule.level not in LEVELS or rule.kind not in KINDS or not rule.source or not rule.knobs:
-        found.append("level, kind, source or knobs are missing")
-    return [f"{rule.id}: {text}" for text in found]
-
-
-def test_every_rule_has_all_its_parts_and_knows_what_it_reads() -> None:
-    assert [flaw for rule in rules().values() for flaw in flaws(rule)] == []
-
-
-def test_every_rule_has_an_example_and_every_example_a_rule() -> None:
-    assert set(EXAMPLES) == set(rules())
-
-
-@pytest.mark.parametrize("rule_id", EXAMPLES)
-def test_a_rule_finds_its_example_and_each_change_on_offer_mends_it(rule_id: str) -> None:
-    spec = example(rule_id)
-
-    before = findings(spec)
-
-    finding = next(each for each in before if each.rule == rule_id)
-    assert "—" not in finding.says + finding.why, "a value is missing in the sentence"
-    assert "{" not in finding.says.replace("{}", "") + finding.why
-    assert finding.knobs
-    assert bool(finding.fixes) == bool(rules()[rule_id].fixes)
-    for place, fix in enumerate(finding.fixes):
-        mended = parse_spec(to_json(changed(spec, fix.changes)))
-        now = findings(mended)
-        assert rule_id not in {other.rule for other in now}, fix
-        assert place or errors(now) <= errors(before), f"{fix} brings {errors(now) - errors(before)}"
 
 
 @pytest.mark.parametrize(
