@@ -45,6 +45,15 @@ def small_store() -> Path:
     return path
 
 
+@cache
+def small_facts() -> dict[str, object]:
+    """Return the facts of that store that a row keeps."""
+    with Store(small_store()) as store:
+        facts = store.facts
+    names = ("events", "lanes", "begin", "end", "names", "samples", "origin")
+    return {each: getattr(facts, each) for each in names}
+
+
 def make_trace(project: Project, *, run: Run | None = None, name: str = "trace", **fields: Any) -> Trace:
     """Return an uploaded trace whose one layer is imported."""
     trace = Trace.objects.create(project=project, run=run, name=name, **fields)
@@ -60,11 +69,7 @@ def make_layer(trace: Trace, *, state: str = "ready", data: bytes = b"bin", **fi
     source_path(layer).write_bytes(data)
     if state == "ready":
         shutil.copyfile(small_store(), store_path(layer))
-        with Store(store_path(layer)) as store:
-            facts = store.facts
-        names = ("events", "lanes", "begin", "end", "names", "samples", "origin")
-        known = {each: getattr(facts, each) for each in names}
-        Layer.objects.filter(pk=layer.pk).update(facts=known, ended_at=timezone.now())
+        Layer.objects.filter(pk=layer.pk).update(facts=small_facts(), ended_at=timezone.now())
         layer.refresh_from_db()
     return layer
 

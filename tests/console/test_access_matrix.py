@@ -302,18 +302,18 @@ def theirs_of(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("address", sorted({*FOUND_PAGES, *API_PATHS} - {"/api/"}))
-def test_a_method_that_is_not_in_the_table_is_not_there(address: str, scene: Scene) -> None:
+def test_a_method_that_is_not_in_the_table_is_not_there(scene: Scene) -> None:
     client = scene.session("admin")
     before = snapshot()
-    for method in METHODS:
-        if f"{method} {address}" in RULES:
-            continue
+    for address in sorted({*FOUND_PAGES, *API_PATHS} - {"/api/"}):
+        for method in METHODS:
+            if f"{method} {address}" in RULES:
+                continue
 
-        answer = getattr(client, method.lower())(scene.fill(address))
+            answer = getattr(client, method.lower())(scene.fill(address))
 
-        assert answer.status_code in (404, 405), f"{method} {address}: {answer.status_code}"
-        assert snapshot() == before
+            assert answer.status_code in (404, 405), f"{method} {address}: {answer.status_code}"
+        assert snapshot() == before, address
 
 
 @pytest.mark.django_db
