@@ -16,6 +16,7 @@ from jobs.runner.console_client.job import Job
 from jobs.runner.reporting.append_only import AppendFile, Reserve
 from jobs.runner.reporting.report import Report
 from profiling import events
+from profiling.captures.state import State
 from profiling.events import Event, to_line
 
 POLL_SECONDS = 0.3
@@ -61,7 +62,7 @@ class Translation:
             self._next_poll = now + POLL_SECONDS
             self._poll()
 
-    def capture(self, capture: str, state: str, *, step: int, text: str = "", **meta: Any) -> None:
+    def capture(self, capture: str, state: State, *, step: int, text: str = "", **meta: Any) -> None:
         """Report that a capture has moved on; it is not the reader's, and goes to the same log."""
         self._write(to_line(events.capture(capture, state, attempt=self._attempt, step=step, text=text, meta=meta)))
 

@@ -16,6 +16,7 @@ from jobs.engine.workers.actor import Answer
 from jobs.engine.workers.node_placement import RunNode, read_there
 from jobs.engine.workers.worker import Worker
 from profiling import events, profile
+from profiling.captures.state import State
 
 _LINES_SECONDS = 1.0
 _FETCH_SECONDS = 5.0
@@ -121,7 +122,7 @@ class Report:
             events.artifact(name, artifact=artifact, path=path, attempt=self._attempt, step=step, size=size, meta=meta)
         )
 
-    def capture(self, capture: str, state: str, *, step: int = -1, text: str = "", **meta: Any) -> None:
+    def capture(self, capture: str, state: State, *, step: int = -1, text: str = "", **meta: Any) -> None:
         """Tell that a capture has moved on (profiling.captures.state)."""
         self.say(f"capture {capture}: {state}{f'. {text}' if text else ''}")
         self._write(events.capture(capture, state, attempt=self._attempt, step=step, text=text, meta=meta))

@@ -13,6 +13,7 @@ from jobs.runner.reporting.commands import Commands
 from jobs.runner.reporting.event_files import EventSource, Source, TextSource
 from jobs.runner.reporting.outbox import Outbox
 from jobs.runner.reporting.shipper import LAST_SOURCE, Shipper
+from profiling.captures.state import State
 from profiling.events import ArtifactEvent, Event, StateEvent, capture, log, system, to_line
 from profiling.events import artifact as announced
 
@@ -60,7 +61,7 @@ class Report:
         self.say(text)
         self.capture(name, "failed", text=text)
 
-    def capture(self, name: str, state: str, *, step: int = -1, text: str = "", **meta: object) -> None:
+    def capture(self, name: str, state: State, *, step: int = -1, text: str = "", **meta: object) -> None:
         """Report that a capture has moved on, after the trainer's last report of it."""
         self._write(capture(name, state, attempt=self._attempt, step=step, text=text, meta=meta))
 
