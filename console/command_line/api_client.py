@@ -4,10 +4,32 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
+
+from console.command_line.api_json import (
+    AdviceJson,
+    CalibrationJson,
+    CanItRunJson,
+    CaptureJson,
+    CheckpointJson,
+    DiffusionJson,
+    LaunchedJson,
+    LayoutsJson,
+    MetricJson,
+    PlanJson,
+    ResumedJson,
+    RunJson,
+    RunPlanJson,
+    SeriesJson,
+    StudyLaunchedJson,
+    StudyTableJson,
+    TraceJson,
+)
+
+_Answer = TypeVar("_Answer")
 
 ENDED = ("finished", "failed", "stopped")
 _TIMEOUT = httpx.Timeout(180.0, connect=5.0)  # a launch tries data, model and reward first
@@ -58,15 +80,15 @@ class ApiClient:
         """Queue a run of the spec; the same key again gives the same run. Raises: RequestRefused, ConsoleAway."""
         query = {"project": project} if project else {}
         answer = self._send("POST", "/api/runs", json=spec, params=query, headers={"Idempotency-Key": key})
-        body = answer.json()
-        return LaunchResult(id=body["run"]["id"], url=body["url"], is_new=answer.status_code == 201)
+        made: LaunchedJson = answer.json()
+        return LaunchResult(id=made["run"]["id"], url=made["url"], is_new=answer.status_code == 201)
 
-    def sweep(self, spec: Any, sweep: Mapping[str, Any], *, key: str, project: str | None = None) -> LaunchResult:
+    def sweep(self, spec: Any, sweep: Mapping[str, object], *, key: str, project: str | None = None) -> LaunchResult:
         """Queue the runs of a sweep; the same key again gives the same sweep. Raises: RequestRefused, ConsoleAway."""
         query = {"project": project} if project else {}
         body = {"spec": spec, "sweep": sweep}
         answer = self._send("POST", "/api/studies", json=body, params=query, headers={"Idempotency-Key": key})
-        made = answer.json()
+        made: StudyLaunchedJson = answer.json()
         return LaunchResult(id=made["study"]["id"], url=made["url"], is_new=answer.status_code == 201)
 
     def first_project(self) -> str:
@@ -76,97 +98,115 @@ class ApiClient:
             raise RequestRefused(404, [("project", "You are not a member of any project yet.")])
         return str(projects[0]["slug"])
 
-    def plan(self, project: str, asked: Mapping[str, Any], *, part: str = "") -> dict[str, Any]:
-        """Return what the planner says of a spec; `part` is "advice" or "layouts" for what would be better,
-        "can-it-run" and "diffusion" for a model and a method alone, of which there is no spec.
-
-        Raises: RequestRefused, ConsoleAway.
-        """
-        path = f"/api/projects/{quote(project, safe='')}/plan{f'/{part}' if part else ''}"
-        answer: dict[str, Any] = self._send("POST", path, json=dict(asked)).json()
+    def plan(self, project: str, asked: Mapping[str, object]) -> PlanJson:
+        """Return what the planner says of a spec. Raises, as all that plan: RequestRefused, ConsoleAway."""
+        answer: PlanJson = self._ask_planner(project, asked, "")
         return answer
 
-    def calibration(self, project: str) -> dict[str, Any]:
+    def advice(self, project: str, asked: Mapping[str, object]) -> AdviceJson:
+        """Return what would make a spec fit, or faster."""
+        answer: AdviceJson = self._ask_planner(project, asked, "/advice")
+        return answer
+
+    def layouts(self, project: str, asked: Mapping[str, object]) -> LayoutsJson:
+        """Return the best layouts of a spec."""
+        answer: LayoutsJson = self._ask_planner(project, asked, "/layouts")
+        return answer
+
+    def can_it_run(self, project: str, asked: Mapping[str, object]) -> CanItRunJson:
+        """Return whether a language model trains by a method, and where."""
+        answer: CanItRunJson = self._ask_planner(project, asked, "/can-it-run")
+        return answer
+
+    def diffusion(self, project: str, asked: Mapping[str, object]) -> DiffusionJson:
+        """Return whether a diffusion transformer trains by a method, and where."""
+        answer: DiffusionJson = self._ask_planner(project, asked, "/diffusion")
+        return answer
+
+    def _ask_planner(self, project: str, asked: Mapping[str, object], part: str) -> Any:
+        return self._send("POST", f"/api/projects/{quote(project, safe='')}/plan{part}", json=dict(asked)).json()
+
+    def calibration(self, project: str) -> CalibrationJson:
         """Return what the project's finished runs say of the planner."""
         return self._calibration("GET", project)
 
-    def take_calibration(self, project: str, accelerator: str) -> dict[str, Any]:
+    def take_calibration(self, project: str, accelerator: str) -> CalibrationJson:
         """Let plans for a kind of device use what runs propose. Raises: RequestRefused, ConsoleAway."""
         return self._calibration("POST", project, json={"accelerator": accelerator})
 
-    def undo_calibration(self, project: str, accelerator: str) -> dict[str, Any]:
+    def undo_calibration(self, project: str, accelerator: str) -> CalibrationJson:
         """Take the last of that back. Raises: RequestRefused, ConsoleAway."""
         return self._calibration("DELETE", project, params={"accelerator": accelerator})
 
-    def _calibration(self, method: str, project: str, **request: Any) -> dict[str, Any]:
+    def _calibration(self, method: str, project: str, **request: Any) -> CalibrationJson:
         path = f"/api/projects/{quote(project, safe='')}/calibration"
-        answer: dict[str, Any] = self._send(method, path, **request).json()
+        answer: CalibrationJson = self._send(method, path, **request).json()
         return answer
 
-    def study(self, study_id: str) -> dict[str, Any]:
+    def study(self, study_id: str) -> StudyTableJson:
         """Return a sweep: its header as `study`, its runs as `runs`."""
-        table: dict[str, Any] = self._send("GET", f"/api/studies/{study_id}").json()
+        table: StudyTableJson = self._send("GET", f"/api/studies/{study_id}").json()
         return table
 
-    def run(self, run_id: str) -> dict[str, Any]:
+    def run(self, run_id: str) -> RunJson:
         """Return the run's header."""
-        header: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}").json()
+        header: RunJson = self._send("GET", f"/api/runs/{run_id}").json()
         return header
 
-    def run_plan(self, run_id: str) -> dict[str, Any]:
+    def run_plan(self, run_id: str) -> RunPlanJson:
         """Return a run's plan beside what it measured. Raises: RequestRefused, ConsoleAway."""
-        found: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}/plan").json()
+        found: RunPlanJson = self._send("GET", f"/api/runs/{run_id}/plan").json()
         return found
 
     def stop(self, run_id: str) -> None:
         """Ask the run to stop."""
         self._send("POST", f"/api/runs/{run_id}/stop")
 
-    def resume(self, run_id: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    def resume(self, run_id: str, about: Mapping[str, object]) -> ResumedJson:
         """Start an ended run again, and return the number of its new `attempt` and its header as `run`.
 
         Raises: RequestRefused, ConsoleAway.
         """
-        answer: dict[str, Any] = self._send("POST", f"/api/runs/{run_id}/resume", json=dict(about)).json()
+        answer: ResumedJson = self._send("POST", f"/api/runs/{run_id}/resume", json=dict(about)).json()
         return answer
 
-    def profile(self, run_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def profile(self, run_id: str, asked: Mapping[str, object]) -> CaptureJson:
         """Ask a running run to record steps and return the capture. Raises: RequestRefused, ConsoleAway."""
-        made: dict[str, Any] = self._send("POST", f"/api/runs/{run_id}/captures", json=dict(asked)).json()
+        made: CaptureJson = self._send("POST", f"/api/runs/{run_id}/captures", json=dict(asked)).json()
         return made
 
-    def captures(self, run_id: str) -> list[dict[str, Any]]:
+    def captures(self, run_id: str) -> list[CaptureJson]:
         """Return the captures of a run. Raises: RequestRefused, ConsoleAway."""
-        found: list[dict[str, Any]] = self._send("GET", f"/api/runs/{run_id}/captures").json()["captures"]
+        found: list[CaptureJson] = self._send("GET", f"/api/runs/{run_id}/captures").json()["captures"]
         return found
 
-    def capture(self, run_id: str, capture_id: str) -> dict[str, Any]:
+    def capture(self, run_id: str, capture_id: str) -> CaptureJson:
         """Return a capture."""
-        found: dict[str, Any] = self._send("GET", f"/api/runs/{run_id}/captures/{capture_id}").json()
+        found: CaptureJson = self._send("GET", f"/api/runs/{run_id}/captures/{capture_id}").json()
         return found
 
     def follow_capture(
-        self, run_id: str, capture_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
-    ) -> dict[str, Any]:
+        self, run_id: str, capture_id: str, *, tell: Callable[[CaptureJson], None], poll_seconds: float = 1.0
+    ) -> CaptureJson:
         """Tell each reading of a capture until it is ready, failed or withdrawn, and return the last; otherwise as
         `follow`.
         """
 
-        def state(capture: Mapping[str, Any]) -> str:
+        def state(capture: CaptureJson) -> str:
             return {"ready": "finished", "withdrawn": "stopped"}.get(capture["state"], capture["state"])
 
         return _follow(lambda: self.capture(run_id, capture_id), state, tell, poll_seconds)
 
-    def withdraw_capture(self, run_id: str, capture_id: str) -> dict[str, Any]:
+    def withdraw_capture(self, run_id: str, capture_id: str) -> CaptureJson:
         """Take an armed capture back and return it. Raises: RequestRefused, also if it is not armed; ConsoleAway."""
         address = f"/api/runs/{run_id}/captures/{capture_id}"
-        found: dict[str, Any] = self._send("DELETE", address, params={"state": "armed"}).json()
+        found: CaptureJson = self._send("DELETE", address, params={"state": "armed"}).json()
         return found
 
-    def follow_withdrawal(self, run_id: str, capture_id: str, *, poll_seconds: float = 1.0) -> dict[str, Any]:
+    def follow_withdrawal(self, run_id: str, capture_id: str, *, poll_seconds: float = 1.0) -> CaptureJson:
         """Return the capture once it is not armed any more: withdrawn, or begun before; otherwise as `follow`."""
 
-        def state(capture: Mapping[str, Any]) -> str:
+        def state(capture: CaptureJson) -> str:
             return "armed" if capture["state"] == "armed" else "finished"
 
         return _follow(lambda: self.capture(run_id, capture_id), state, lambda _: None, poll_seconds)
@@ -193,10 +233,10 @@ class ApiClient:
             part.unlink(missing_ok=True)
         return path
 
-    def announce_trace(self, about: Mapping[str, Any], *, project: str | None = None) -> dict[str, Any]:
+    def announce_trace(self, about: Mapping[str, object], *, project: str | None = None) -> TraceJson:
         """Announce files of a trace and return it with its layers. Raises: RequestRefused, ConsoleAway."""
         query = {"project": project} if project else {}
-        made: dict[str, Any] = self._send("POST", "/api/traces", json=dict(about), params=query).json()
+        made: TraceJson = self._send("POST", "/api/traces", json=dict(about), params=query).json()
         return made
 
     def send_trace_file(self, trace_id: str, layer_id: int, file: Path) -> None:
@@ -208,46 +248,42 @@ class ApiClient:
                 self._send("PUT", address, params={"offset": offset}, content=piece)
                 offset += len(piece)
 
-    def follow_trace(
-        self, trace_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 0.5
-    ) -> dict[str, Any]:
+    def follow_trace(self, trace_id: str, *, tell: Callable[[TraceJson], None], poll_seconds: float = 0.5) -> TraceJson:
         """Tell each reading of a trace until no layer is on its way any more, and return the last; else as `follow`."""
 
-        def read() -> dict[str, Any]:
-            found: dict[str, Any] = self._send("GET", f"/api/traces/{trace_id}").json()
+        def read() -> TraceJson:
+            found: TraceJson = self._send("GET", f"/api/traces/{trace_id}").json()
             return found
 
-        def state(trace: Mapping[str, Any]) -> str:
+        def state(trace: TraceJson) -> str:
             is_over = all(layer["state"] in ("ready", "failed") for layer in trace["layers"])
             return "finished" if is_over else "running"
 
         return _follow(read, state, tell, poll_seconds)
 
-    def traces(self, *, project: str | None = None) -> list[dict[str, Any]]:
+    def traces(self, *, project: str | None = None) -> list[TraceJson]:
         """Return the newest traces. Raises: RequestRefused, ConsoleAway."""
         query = {"project": project} if project else {}
-        found: list[dict[str, Any]] = self._send("GET", "/api/traces", params=query).json()["traces"]
+        found: list[TraceJson] = self._send("GET", "/api/traces", params=query).json()["traces"]
         return found
 
-    def checkpoints(self, run_id: str) -> list[dict[str, Any]]:
+    def checkpoints(self, run_id: str) -> list[CheckpointJson]:
         """Return the checkpoints that the run can go on from, newest first."""
-        found: list[dict[str, Any]] = self._send("GET", f"/api/runs/{run_id}/checkpoints").json()["checkpoints"]
+        found: list[CheckpointJson] = self._send("GET", f"/api/runs/{run_id}/checkpoints").json()["checkpoints"]
         return found
 
-    def series(self, run_id: str, names: list[str]) -> list[dict[str, Any]]:
+    def series(self, run_id: str, names: list[str]) -> list[SeriesJson]:
         """Return the driver's points of the metrics, one line each over all attempts."""
         query = {"metrics": ",".join(names), "points": 10_000, "history": "clean"}
-        found: list[dict[str, Any]] = self._send("GET", f"/api/runs/{run_id}/series", params=query).json()["series"]
+        found: list[SeriesJson] = self._send("GET", f"/api/runs/{run_id}/series", params=query).json()["series"]
         return [series for series in found if series["role"] == "driver"]
 
     def metric_names(self, run_id: str) -> list[str]:
         """Return the names of the driver's metrics."""
-        found = self._send("GET", f"/api/runs/{run_id}/metrics").json()["metrics"]
+        found: list[MetricJson] = self._send("GET", f"/api/runs/{run_id}/metrics").json()["metrics"]
         return [m["name"] for m in found if m["kind"] == "metric" and m["role"] == "driver"]
 
-    def follow(
-        self, run_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
-    ) -> dict[str, Any]:
+    def follow(self, run_id: str, *, tell: Callable[[RunJson], None], poll_seconds: float = 1.0) -> RunJson:
         """Tell each header until the run has ended, with no retry to come, and return the last.
 
         A console that restarts is waited for.
@@ -256,10 +292,10 @@ class ApiClient:
         return _follow(lambda: self.run(run_id), _state_of, tell, poll_seconds)
 
     def follow_study(
-        self, study_id: str, *, tell: Callable[[Mapping[str, Any]], None], poll_seconds: float = 1.0
-    ) -> dict[str, Any]:
+        self, study_id: str, *, tell: Callable[[StudyTableJson], None], poll_seconds: float = 1.0
+    ) -> StudyTableJson:
         """Tell each reading of a sweep until all its runs have ended, and return the last; otherwise as `follow`."""
-        return _follow(lambda: self.study(study_id), lambda table: str(table["study"]["state"]), tell, poll_seconds)
+        return _follow(lambda: self.study(study_id), lambda table: table["study"]["state"], tell, poll_seconds)
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
@@ -284,17 +320,15 @@ class ApiClient:
         return RequestRefused(answer.status_code, problems)
 
 
-def _state_of(header: Mapping[str, Any]) -> str:
+def _state_of(header: RunJson) -> str:
     """Return the run's state, or that it is about to start again by itself."""
-    return "retrying" if (header.get("retry") or {}).get("at") else str(header["state"])
+    retry = header.get("retry")
+    return "retrying" if retry and retry["at"] else header["state"]
 
 
 def _follow(
-    read: Callable[[], dict[str, Any]],
-    state: Callable[[Mapping[str, Any]], str],
-    tell: Callable[[Mapping[str, Any]], None],
-    poll_seconds: float,
-) -> dict[str, Any]:
+    read: Callable[[], _Answer], state: Callable[[_Answer], str], tell: Callable[[_Answer], None], poll_seconds: float
+) -> _Answer:
     away_since = None
     while True:
         try:

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from console.command_line.api_client import ApiClient, ConsoleAway, RequestRefused
+from console.command_line.api_json import RunJson
 from console.command_line.run_table import run_table, wanted
 
 EXIT_CODES = {"finished": 0, "failed": 1, "stopped": 2}
@@ -77,7 +78,7 @@ class Progress:
         self._say = say
         self._said = ""
 
-    def tell(self, header: Mapping[str, Any]) -> None:
+    def tell(self, header: RunJson) -> None:
         """Say what is new."""
         parts = [header["state"]]
         if header["state"] == "queued":

@@ -1,14 +1,12 @@
 """What finished runs say of the planner, as the API answers it, as text for a terminal."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from console.command_line.api_json import CalibrationJson, KindJson, ProposalJson
 from jobs.planner.calibration import miss_text
 
-Answer = Mapping[str, Any]
 
-
-def calibration_text(answer: Answer) -> str:
+def calibration_text(answer: CalibrationJson) -> str:
     """Return a paragraph for each kind of device, then why runs were left out."""
     lines = [line for kind in answer["kinds"] for line in (*_kind(kind), "")]
     if not answer["kinds"]:
@@ -17,7 +15,7 @@ def calibration_text(answer: Answer) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _kind(kind: Answer) -> Iterator[str]:
+def _kind(kind: KindJson) -> Iterator[str]:
     taken = f", last taken over on {kind['taken_on']}" if kind["taken_on"] else ""
     yield f"{kind['accelerator']}: {kind['num_runs']} finished runs{taken}"
     if kind["before"] is not None:
@@ -27,7 +25,7 @@ def _kind(kind: Answer) -> Iterator[str]:
         yield f"  {each['constant']} is {each['present']:.3g} ({each['evidence']}){_says(each)}"
 
 
-def _says(proposal: Answer) -> str:
+def _says(proposal: ProposalJson) -> str:
     if proposal["proposed"] is None:
         return f". {proposal['refusal']}"
     runs = f"{len(proposal['runs'])} runs of {proposal['num_settings']} settings"
@@ -36,5 +34,5 @@ def _says(proposal: Answer) -> str:
     return f", {proposal['proposed']:.3g} by {runs}, {errors}{far}"
 
 
-def _miss(error: float) -> str:
-    return str(miss_text(error))
+def _miss(error: float | None) -> str:
+    return "—" if error is None else str(miss_text(error))

@@ -4,23 +4,25 @@ import json
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from django.core.management.base import CommandError
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand, read_spec
+from console.command_line.api_json import CanItRunJson, DiffusionJson
 
 RUNS_NOWHERE = 1
 
+Answer = TypeVar("Answer", CanItRunJson, DiffusionJson)
 
-class PlanQuestion(ApiCommand, ABC):
+
+class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
     """Does a model train, and where? Exit code 0 it does somewhere, 1 nowhere, 3 refused, 4 the console is away.
 
-    `part` is the last part of the API's path, `numbers` its fields that are whole numbers with what they mean.
+    `numbers` are the fields of the request that are whole numbers, with what they mean.
     """
 
-    part: ClassVar[str]
     methods: ClassVar[str]
     method: ClassVar[str]
     numbers: ClassVar[Mapping[str, str]]
@@ -38,12 +40,16 @@ class PlanQuestion(ApiCommand, ABC):
         parser.add_argument("--project", help="slug of the project; else your first one")
 
     @abstractmethod
-    def text(self, answer: dict[str, Any]) -> str:
+    def answer(self, client: ApiClient, project: str, asked: Mapping[str, object]) -> Answer:
+        """Return what the console answers."""
+
+    @abstractmethod
+    def text(self, answer: Answer) -> str:
         """Return the answer as people read it in a terminal."""
 
-    def asked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def asked(self, options: Mapping[str, Any]) -> dict[str, object]:
         """Return the body of the request. Raises: CommandError for a config that is no JSON object."""
-        found: dict[str, Any] = {"model": options["model"], "method": options["method"], "on": options["on"]}
+        found: dict[str, object] = {"model": options["model"], "method": options["method"], "on": options["on"]}
         if options["config"]:
             found["config"] = read_spec(options["config"])
             if not isinstance(found["config"], dict):
@@ -55,9 +61,9 @@ class PlanQuestion(ApiCommand, ABC):
         """Ask, print, and leave with the exit code."""
         asked = self.asked(options)
 
-        def answer(client: ApiClient) -> int:
-            told = client.plan(options["project"] or client.first_project(), asked, part=self.part)
+        def ask(client: ApiClient) -> int:
+            told = self.answer(client, options["project"] or client.first_project(), asked)
             self.stdout.write(json.dumps(told, indent=2) if options["json"] else self.text(told))
             return 0 if any(each["answer"] == "yes" for each in told["options"]) else RUNS_NOWHERE
 
-        self.ask(options, answer)
+        self.ask(options, ask)

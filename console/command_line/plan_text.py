@@ -1,9 +1,19 @@
 """The planner's answers of the API as text for a terminal."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-Answer = Mapping[str, Any]
+from console.command_line.api_json import (
+    AdviceJson,
+    CanItRunJson,
+    IntervalJson,
+    LargestTermJson,
+    LayoutsJson,
+    PhaseJson,
+    PlanJson,
+    PoolJson,
+    SensitivityJson,
+)
+from jobs.catalog.value import Value
 
 _NUM_CONSTANTS = 5
 _HOST = {"nothing": "fewest", "between_phases": "states away", "always": "host step"}
@@ -11,7 +21,7 @@ _CAN_HEAD = ("devices", "GiB", "binds", "step, s", "cost of a step")
 _WORDS = {"fits": "Fits", "tight": "Fits, but tight", "no": "Does not fit"}
 
 
-def plan_text(plan: Answer) -> str:
+def plan_text(plan: PlanJson) -> str:
     """Return verdict, memory by phase, time by phase and cost."""
     fleet, time, cost = plan["fleet"], plan["time"], plan["cost"]
     pool = next(pool for pool in plan["pools"] if pool["name"] == plan["pool"])
@@ -47,7 +57,7 @@ def plan_text(plan: Answer) -> str:
     return "\n".join(lines)
 
 
-def advice_text(advice: Answer) -> str:
+def advice_text(advice: AdviceJson) -> str:
     """Return what would make a run fit and faster, and what each change does."""
     lines = []
     together = [advice["together"]] if advice["together"] else []
@@ -61,7 +71,7 @@ def advice_text(advice: Answer) -> str:
     return "\n".join([*lines, *_largest_terms(advice["levers"]), "", *constants_lines(advice["constants"])])
 
 
-def constants_lines(moved: Sequence[Answer]) -> list[str]:
+def constants_lines(moved: Sequence[SensitivityJson]) -> list[str]:
     """Return the constants that move an answer most, and the answer at the ends of their range."""
     rows = [["Constants that move it most", "low", "high", "GiB", "step, s"]]
     for each in moved[:_NUM_CONSTANTS]:
@@ -71,7 +81,7 @@ def constants_lines(moved: Sequence[Answer]) -> list[str]:
     return _table(rows) if moved else []
 
 
-def can_it_run_text(answer: Answer) -> str:
+def can_it_run_text(answer: CanItRunJson) -> str:
     """Return every hardware beside the others, and of each that was estimated what it takes."""
     lines = [f"{answer['model']}, {answer['method']}: {answer['parameters']:,} parameters", ""]
     rows = [["accelerator", "answer", *(_HOST[need["on_host"]] for need in answer["options"][0]["needs"]), *_CAN_HEAD]]
@@ -97,11 +107,11 @@ def can_it_run_text(answer: Answer) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in filter(None, (answer["note"], *notes)))])
 
 
-def _gibs(pool: Answer) -> list[str]:
+def _gibs(pool: PoolJson) -> list[str]:
     return sorted((_gib(phase["total"]) for phase in pool["phases"]), key=float)[-1:]
 
 
-def _largest_terms(largest_terms: Iterable[Answer]) -> list[str]:
+def _largest_terms(largest_terms: Iterable[LargestTermJson]) -> list[str]:
     """Return the largest parts of memory and time, each with the change that lowers it most."""
     rows = [["What moves it most", "now", "after", "changes"]]
     for each in largest_terms:
@@ -114,7 +124,7 @@ def _largest_terms(largest_terms: Iterable[Answer]) -> list[str]:
     return _table(rows)
 
 
-def layouts_text(layouts: Answer) -> str:
+def layouts_text(layouts: LayoutsJson) -> str:
     """Return the best layouts, and why the others were rejected."""
     rows = [["", "devices", "step, s", "free GiB", "changes"]]
     for number, each in enumerate(layouts["layouts"], 1):
@@ -127,7 +137,7 @@ def layouts_text(layouts: Answer) -> str:
     return "\n".join(lines)
 
 
-def _terms(phases: Iterable[Answer]) -> list[str]:
+def _terms(phases: Iterable[PhaseJson]) -> list[str]:
     return list(dict.fromkeys(term for phase in phases for term in phase["terms"]))
 
 
@@ -139,15 +149,15 @@ def _short(seconds: float) -> str:
     return f"{seconds:.3g}"
 
 
-def _ends(interval: Answer) -> list[str]:
+def _ends(interval: IntervalJson) -> list[str]:
     return [f"{interval[end]:.3g}" for end in ("low", "middle", "high")]
 
 
-def _span(interval: Answer | None, unit: float = 1.0) -> str:
+def _span(interval: IntervalJson | None, unit: float = 1.0) -> str:
     return "—" if interval is None else f"{interval['low'] / unit:,.3g}–{interval['high'] / unit:,.3g}"
 
 
-def _changes(changes: Answer) -> str:
+def _changes(changes: Mapping[str, Value]) -> str:
     return ", ".join(f"{name}={value}" for name, value in changes.items()) or "as it is"
 
 

@@ -2,9 +2,9 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from console.command_line.api_json import PointsJson, RunResultJson
 from jobs.catalog.metric import metric, metrics
 
 WINDOW = 20  # steps at either end, at most, that a mean is taken over
@@ -16,7 +16,7 @@ def wanted() -> list[str]:
     return [*_ENDS, *(name for name in metrics() if _is_phase(name))]
 
 
-def run_table(header: Mapping[str, Any], series: Iterable[Mapping[str, Any]]) -> str:
+def run_table(header: RunResultJson, series: Iterable[PointsJson]) -> str:
     """Return the table of a run from its header and its driver's series; what was not measured shows as a dash."""
     points = {s["name"]: [v for v in map(_number, s["y"]) if v is not None] for s in series}
     rows = [
@@ -41,9 +41,9 @@ def _is_phase(name: str) -> bool:
     return name.startswith("time/") and name not in ("time/step_seconds", "time/event_seconds")
 
 
-def _state(header: Mapping[str, Any]) -> str:
+def _state(header: RunResultJson) -> str:
     cause = header.get("cause") or {}
-    text = f"{header['state']}: {cause['text']}" if cause.get("text") else str(header["state"])
+    text = f"{header['state']}: {cause['text']}" if cause.get("text") else header["state"]
     return f"{text}\n       {cause['log_line']}" if cause.get("log_line") else text
 
 
@@ -59,9 +59,9 @@ def _ends(name: str, values: list[float]) -> str:
     return f"{first:.3f} -> {last:.3f}  (means of the first and last {steps})"
 
 
-def _number(value: Any) -> float | None:
+def _number(value: float | str | None) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def _seconds(value: Any) -> str:
-    return f"{value:.0f} s" if isinstance(value, (int, float)) else "—"
+def _seconds(value: float | None) -> str:
+    return "—" if value is None else f"{value:.0f} s"

@@ -10,9 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+from console.command_line.api_json import RunResultJson
 from console.command_line.run_table import run_table, wanted
 from console.embedded.ports import free_block
 from console.embedded.services import MANAGE
@@ -103,8 +104,17 @@ def summary(run_id: str, columns: Columns) -> str:
     from jobs.models import Run
     from jobs.runs.header import run_header
 
-    header = asdict(run_header(Run.objects.get(pk=run_id)))
-    return run_table(header, [{"name": name, "y": list(values.values())} for name, values in columns.items()])
+    header = run_header(Run.objects.get(pk=run_id))
+    result = RunResultJson(
+        id=header.id,
+        name=header.name,
+        state=header.state,
+        step=header.step,
+        num_steps=header.num_steps,
+        elapsed_seconds=header.elapsed_seconds,
+        cause={"text": header.cause.get("text", ""), "log_line": header.cause.get("log_line", "")},
+    )
+    return run_table(result, [{"name": name, "y": list(values.values())} for name, values in columns.items()])
 
 
 def in_fresh_directory(arguments: Sequence[str]) -> int:

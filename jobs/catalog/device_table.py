@@ -42,7 +42,7 @@ class DeviceRow:
 
     `is_mixture`: a mixture of experts, whose size says little about one without. `num_devices` is 0 where the source
     has a place for the size and no entry. `max_batch` is the largest batch that was reported, None where none was; it
-    is no limit. `settings` are the knobs that matter, by id; `evidence` is one of EVIDENCE.
+    is no limit. `settings` are the knobs that matter, by id. `evidence` is run, stated, settings or none: see EVIDENCE.
     """
 
     id: str

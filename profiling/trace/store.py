@@ -62,7 +62,7 @@ def _is_whole(path: Path, _inode: int, _mtime: int, _minute: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One line of the timeline. `depths` rows of nested events; `begin` and `end` in Unix ns (0 without events)."""
+    """One line of the timeline: a thread, a stream or a set of ranges, with `depths` rows of nested events."""
 
     id: int
     kind: str
@@ -75,8 +75,6 @@ class Lane:
     title: str
     depths: int
     events: int
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,9 +200,8 @@ class Store:
     @cached_property
     def lanes(self) -> tuple[Lane, ...]:
         """Every lane by its number, also those without events."""
-        fields = ("id", "kind", "process", "pid", "thread", "tid", "device", "stream", "title")
-        rows = self._connection.execute("SELECT * FROM lanes ORDER BY id").fetchall()
-        names = (*fields, "depths", "events", "begin", "end")
+        names = ("id", "kind", "process", "pid", "thread", "tid", "device", "stream", "title", "depths", "events")
+        rows = self._connection.execute(f"SELECT {', '.join(names)} FROM lanes ORDER BY id").fetchall()  # noqa: S608
         return tuple(Lane(**dict(zip(names, row, strict=True))) for row in rows)
 
     @cached_property

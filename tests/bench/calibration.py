@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.command_line.api_client import ENDED, ApiClient
+from console.command_line.api_json import PlannedRowJson
 from jobs.planner.calibration import miss_text
 from jobs.planner.time.steps import PACES
 from tests.journeys.conftest import Stack, start_stack, stop_stack, wait_for_line
@@ -74,7 +75,7 @@ def calibrate(stack: Stack, *arguments: str) -> str:
     return stack.manage("calibrate", "--url", stack.url, *arguments)
 
 
-def report(rows: list[dict[str, Any]], paces: Mapping[str, float]) -> bool:
+def report(rows: list[PlannedRowJson], paces: Mapping[str, float]) -> bool:
     """Print the phases of the unseen run; return whether the plan of most seconds lies closer."""
     print(f"\n{'an unseen run':<16}{'measured':>10}{'without':>10}{'with':>10}")
     without = with_ = 0.0

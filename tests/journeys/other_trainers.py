@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from console.command_line.api_client import ENDED, ApiClient
+from console.command_line.api_json import RunJson
 from tests.journeys.conftest import Stack
 from tests.waiting import wait_until
 
@@ -67,7 +68,7 @@ RUNS: Mapping[str, dict[str, Any]] = {
 class WatchedRun:
     """What was seen of a run from its launch to its end: its header, and the steps it had got to at each look."""
 
-    header: dict[str, Any] = field(default_factory=dict)
+    header: RunJson
     steps_while_running: list[int] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -125,9 +126,8 @@ def shown_command(stack: Stack, token: str, run: str) -> list[str]:
 def watch(client: ApiClient, run: str, *, seconds: float) -> WatchedRun:
     """Follow a run to its end."""
     begin = time.monotonic()
-    seen = WatchedRun()
+    seen = WatchedRun(header=client.run(run))
     while True:
-        seen.header = client.run(run)
         if seen.header["state"] in ENDED:
             seen.seconds = time.monotonic() - begin
             return seen
@@ -135,6 +135,7 @@ def watch(client: ApiClient, run: str, *, seconds: float) -> WatchedRun:
             seen.steps_while_running.append(step)
         assert time.monotonic() - begin < seconds, seen.header
         time.sleep(0.3)
+        seen.header = client.run(run)
 
 
 def points(client: ApiClient, run: str, name: str) -> list[tuple[int, float]]:

@@ -61,7 +61,7 @@ def list_tokens(request: HttpRequest) -> TokensOut:
     """Return your tokens, revoked ones too."""
     require_whole_account(request.user)
     rows = ApiToken.objects.filter(user_id=caller(request).pk).select_related("project").order_by("-pk")
-    return TokensOut(tokens=[TokenOut(**_token(row)) for row in rows])
+    return TokensOut(tokens=[_token(row) for row in rows])
 
 
 @router.post("", response={201: NewTokenOut, **REFUSALS}, summary="Make a token")
@@ -78,7 +78,7 @@ def create_token(request: HttpRequest, asked: TokenIn) -> Status[NewTokenOut]:
         )
     except TokenRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error
-    return Status(201, NewTokenOut(token=text, **_token(row)))
+    return Status(201, NewTokenOut(token=text, **_token(row).model_dump()))
 
 
 @router.delete("/{int:token_id}", response={204: None, **REFUSALS}, summary="Revoke a token")
@@ -91,7 +91,15 @@ def remove_token(request: HttpRequest, token_id: int) -> Any:
     return Status(204, None)
 
 
-def _token(row: ApiToken) -> dict[str, Any]:
-    fields = ("name", "prefix", "role", "created_at", "expires_at", "used_at", "revoked_at")
-    project = row.project.slug if row.project else None
-    return {"id": row.pk, "project": project, **{name: getattr(row, name) for name in fields}}
+def _token(row: ApiToken) -> TokenOut:
+    return TokenOut(
+        id=row.pk,
+        name=row.name,
+        prefix=row.prefix,
+        role=row.role,
+        project=row.project.slug if row.project else None,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        used_at=row.used_at,
+        revoked_at=row.revoked_at,
+    )

@@ -1,7 +1,6 @@
 """What a run looks like: symptoms, their evidence, and what to try."""
 
 from datetime import datetime
-from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
@@ -10,6 +9,7 @@ from ninja import Field, Router, Schema
 from console.api.problem import REFUSALS
 from console.api.visible import run_for
 from jobs.catalog.rules.symptom import Evidence, Match, Offer
+from jobs.catalog.value import Value
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
 
 router = Router(tags=["runs"])
@@ -30,7 +30,7 @@ class RemedyOut(Schema):
     """What to try: `changes` are values by knob id for a run like this one; {} is advice in words."""
 
     title: str
-    changes: dict[str, Any]
+    changes: dict[str, Value]
     source: str
 
 

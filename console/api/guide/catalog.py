@@ -1,7 +1,6 @@
 """What is known: knobs and metrics."""
 
 import math
-from typing import Any
 
 from django.http import HttpRequest
 from ninja import Router, Schema
@@ -10,6 +9,7 @@ from console.api.problem import REFUSALS, RequestProblem
 from jobs.catalog.knob import Knob, applicable, knobs
 from jobs.catalog.metric import MetricInfo, metrics
 from jobs.catalog.trainer import trainers
+from jobs.catalog.value import Value
 
 router = Router(tags=["catalog"])
 
@@ -22,14 +22,14 @@ class FlagOut(Schema):
     since: str
     before: str
     algorithms: list[str]
-    default: Any
+    default: Value
 
 
 class NeedOut(Schema):
     """Another knob, and the values of it under which this one means something: some, or all above a number."""
 
     knob: str
-    values: list[Any]
+    values: list[Value]
     above: float | None
 
 
@@ -39,8 +39,8 @@ class KnobOut(Schema):
     id: str
     label: str
     type: str
-    default: Any
-    defaults: dict[str, Any]
+    default: Value
+    defaults: dict[str, Value]
     low: float | None
     high: float | None
     choices: list[str]

@@ -1,17 +1,20 @@
 """The guide as data: recipes, what was trained on which devices, advice, symptoms and rules. Texts are English."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from django.http import HttpRequest
-from ninja import Field, Router, Schema
+from ninja import Router, Schema
+from pydantic import JsonValue
 
 from console.api.problem import REFUSALS, RequestProblem
-from jobs.catalog.advice import QUESTIONS, advice
+from jobs.catalog.advice import QUESTIONS, Advice, advice
 from jobs.catalog.device_table import DeviceRow, rows
-from jobs.catalog.recipe import recipes
-from jobs.catalog.rules.rule import rules
-from jobs.catalog.rules.symptom import Symptom, symptoms
+from jobs.catalog.recipe import Recipe, recipes
+from jobs.catalog.rules.condition import Condition
+from jobs.catalog.rules.expression import Expression
+from jobs.catalog.rules.rule import Rule, rules
+from jobs.catalog.rules.symptom import Remedy, Symptom, symptoms
 from jobs.catalog.trainer import trainers
 
 router = Router(tags=["catalog"])
@@ -29,7 +32,7 @@ class RecipeOut(Schema):
     version: str
     tags: list[str]
     based_on: str
-    spec: dict[str, Any]
+    spec: dict[str, JsonValue]
 
 
 class RecipesOut(Schema):
@@ -38,30 +41,10 @@ class RecipesOut(Schema):
     recipes: list[RecipeOut]
 
 
-class DeviceRowOut(Schema):
-    """A published configuration. `max_batch` is the largest batch that was reported, no limit."""
-
-    id: str
-    model: str
-    size: float = Field(description="Class of the model, billions of parameters")
-    is_mixture: bool
-    method: str
-    num_devices: int
-    device: str
-    memory_gb: int
-    max_batch: int | None
-    train_engine: str
-    rollout_engine: str
-    settings: dict[str, Any]
-    notes: str
-    evidence: str = Field(description="run, stated or settings")
-    source: str
-
-
 class DeviceRowsOut(Schema):
     """The rows that answer; none means that nobody reported it, not that it cannot run."""
 
-    rows: list[DeviceRowOut]
+    rows: list[DeviceRow]
 
 
 class CatalogChange(Schema):
@@ -101,17 +84,6 @@ class CatalogLogLine(Schema):
     source: str
 
 
-class CatalogCondition(Schema):
-    """A statistic of a metric's last values, and the number that it is above or below."""
-
-    metric: str
-    over: str
-    statistic: str
-    window: int
-    above: float | None
-    below: float | None
-
-
 class CatalogRemedy(Schema):
     """What to try; `changes` are expressions over the run."""
 
@@ -135,7 +107,7 @@ class CatalogSymptom(Schema):
     causes: list[str]
     source: str
     logs: list[CatalogLogLine]
-    metrics: list[list[CatalogCondition]]
+    metrics: list[list[Condition]]
     remedies: list[CatalogRemedy]
 
 
@@ -170,15 +142,9 @@ class CatalogRulesOut(Schema):
 
 
 @router.get("/recipes", response={200: RecipesOut, **REFUSALS}, summary="Recipes")
-def list_recipes(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001
+def list_recipes(request: HttpRequest) -> RecipesOut:  # noqa: ARG001
     """Return every recipe with its whole spec."""
-    names = ("id", "label", "help", "hardware", "source", "version", "based_on")
-    found = [
-        {name: getattr(each, name) for name in names}
-        | {"prerequisites": list(each.prerequisites), "tags": list(each.tags), "spec": dict(each.raw)}
-        for each in recipes().values()
-    ]
-    return {"recipes": found}
+    return RecipesOut(recipes=[_recipe(each) for each in recipes().values()])
 
 
 @router.get("/devices", response={200: DeviceRowsOut, **REFUSALS}, summary="What was trained on which devices")
@@ -187,36 +153,29 @@ def list_devices(
     size: float | None = None,
     method: str | None = None,
     device: str | None = None,
-) -> dict[str, Any]:
+) -> DeviceRowsOut:
     """Return the published configurations that answer a question; size is in billions of parameters."""
     if size is not None and not 0 < size < 1e5:
         raise RequestProblem(422, f"{size} is no model size. Use billions of parameters, as in 7.6.", field="size")
-    return {"rows": [_device_row(row) for row in rows(model_billion=size, method=method, device=device)]}
+    return DeviceRowsOut(rows=list(rows(model_billion=size, method=method, device=device)))
 
 
 @router.get("/advice", response={200: AdviceListOut, **REFUSALS}, summary="Advice")
 def list_advice(
     request: HttpRequest,  # noqa: ARG001
     question: Literal["too_slow", "does_not_fit", "does_not_learn", "cannot_see_inside"] | None = None,
-) -> dict[str, Any]:
+) -> AdviceListOut:
     """Return what to change for a question, or for all four."""
     asked = QUESTIONS if question is None else (question,)
-    names = ("id", "question", "title", "when", "evidence", "source")
-    found = [
-        {name: getattr(each, name) for name in names}
-        | {"trainers": list(each.trainers), "algorithms": list(each.algorithms), "effect": dict(each.effect)}
-        | {"changes": [{"knob": change.knob, "to": change.to} for change in each.changes]}
-        for each in advice().values()
-        if each.question in asked
-    ]
-    return {"advice": found}
+    return AdviceListOut(advice=[_advice(each) for each in advice().values() if each.question in asked])
 
 
 @router.get("/symptoms", response={200: CatalogSymptomsOut, **REFUSALS}, summary="Symptoms")
-def list_symptoms(request: HttpRequest, trainer: str | None = None) -> dict[str, Any]:  # noqa: ARG001
+def list_symptoms(request: HttpRequest, trainer: str | None = None) -> CatalogSymptomsOut:  # noqa: ARG001
     """Return what goes wrong, how it shows, why, and what to try; of a trainer or of all."""
     _check_trainer(trainer)
-    return {"symptoms": [_symptom(each) for each in symptoms().values() if _concerns(each.trainers, trainer)]}
+    found = [_symptom(each) for each in symptoms().values() if _concerns(each.trainers, trainer)]
+    return CatalogSymptomsOut(symptoms=found)
 
 
 @router.get("/rules", response={200: CatalogRulesOut, **REFUSALS}, summary="Rules")
@@ -224,18 +183,11 @@ def list_rules(
     request: HttpRequest,  # noqa: ARG001
     trainer: str | None = None,
     level: Literal["error", "warning", "note"] | None = None,
-) -> dict[str, Any]:
+) -> CatalogRulesOut:
     """Return the rules, all or those of a trainer or level."""
     _check_trainer(trainer)
-    names = ("id", "level", "since", "before", "says", "why", "source", "kind")
-    found = [
-        {name: getattr(each, name) for name in names}
-        | {"trainers": list(each.trainers), "algorithms": list(each.algorithms), "knobs": list(each.knobs)}
-        | {"when": each.when.text, "fixes": [_changes(fix) for fix in each.fixes]}
-        for each in rules().values()
-        if _concerns(each.trainers, trainer) and level in (None, each.level)
-    ]
-    return {"rules": found}
+    here = (each for each in rules().values() if _concerns(each.trainers, trainer) and level in (None, each.level))
+    return CatalogRulesOut(rules=[_rule(each) for each in here])
 
 
 def _check_trainer(name: str | None) -> None:
@@ -248,41 +200,83 @@ def _concerns(names: Iterable[str], trainer: str | None) -> bool:
     return trainer is None or not given or trainer in given
 
 
-def _changes(change: Mapping[str, Any]) -> list[dict[str, str]]:
-    return [{"knob": knob, "to": made.text} for knob, made in change.items()]
+def _recipe(each: Recipe) -> RecipeOut:
+    return RecipeOut(
+        id=each.id,
+        label=each.label,
+        help=each.help,
+        prerequisites=list(each.prerequisites),
+        hardware=each.hardware,
+        source=each.source,
+        version=each.version,
+        tags=list(each.tags),
+        based_on=each.based_on,
+        spec=dict(each.raw),
+    )
 
 
-def _device_row(row: DeviceRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in DeviceRow.__slots__} | {"settings": dict(row.settings)}
+def _advice(each: Advice) -> AdviceOut:
+    return AdviceOut(
+        id=each.id,
+        question=each.question,
+        title=each.title,
+        trainers=list(each.trainers),
+        algorithms=list(each.algorithms),
+        when=each.when,
+        changes=[CatalogChange(knob=change.knob, to=change.to) for change in each.changes],
+        effect=dict(each.effect),
+        evidence=each.evidence,
+        source=each.source,
+    )
 
 
-def _symptom(each: Symptom) -> dict[str, Any]:
-    return {
-        "id": each.id,
-        "title": each.title,
-        "trainers": list(each.trainers),
-        "algorithms": list(each.algorithms),
-        "when": each.when.text if each.when else "",
-        "signal": each.signal,
-        "causes": list(each.causes),
-        "source": each.source,
-        "logs": [
-            {"pattern": line.pattern.pattern, "text": line.text, "file": line.file, "source": line.source}
+def _rule(each: Rule) -> CatalogRule:
+    return CatalogRule(
+        id=each.id,
+        level=each.level,
+        trainers=list(each.trainers),
+        since=each.since,
+        before=each.before,
+        algorithms=list(each.algorithms),
+        when=each.when.text,
+        says=each.says,
+        why=each.why,
+        knobs=list(each.knobs),
+        fixes=[_changes(fix) for fix in each.fixes],
+        source=each.source,
+        kind=each.kind,
+    )
+
+
+def _changes(change: Mapping[str, Expression]) -> list[CatalogChange]:
+    return [CatalogChange(knob=knob, to=made.text) for knob, made in change.items()]
+
+
+def _symptom(each: Symptom) -> CatalogSymptom:
+    return CatalogSymptom(
+        id=each.id,
+        title=each.title,
+        trainers=list(each.trainers),
+        algorithms=list(each.algorithms),
+        when=each.when.text if each.when else "",
+        signal=each.signal,
+        causes=list(each.causes),
+        source=each.source,
+        logs=[
+            CatalogLogLine(pattern=line.pattern.pattern, text=line.text, file=line.file, source=line.source)
             for line in each.logs
         ],
-        "metrics": [
-            [{name: getattr(one, name) for name in type(one).__slots__} for one in signal.conditions]
-            for signal in each.metrics
-        ],
-        "remedies": [
-            {
-                "title": remedy.title,
-                "changes": _changes(remedy.change),
-                "trainers": list(remedy.trainers),
-                "algorithms": list(remedy.algorithms),
-                "when": remedy.when.text if remedy.when else "",
-                "source": remedy.source,
-            }
-            for remedy in each.remedies
-        ],
-    }
+        metrics=[list(signal.conditions) for signal in each.metrics],
+        remedies=[_remedy(remedy) for remedy in each.remedies],
+    )
+
+
+def _remedy(each: Remedy) -> CatalogRemedy:
+    return CatalogRemedy(
+        title=each.title,
+        changes=_changes(each.change),
+        trainers=list(each.trainers),
+        algorithms=list(each.algorithms),
+        when=each.when.text if each.when else "",
+        source=each.source,
+    )

@@ -1,7 +1,5 @@
 """Accelerators and models that the planner knows."""
 
-from typing import Any
-
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
@@ -78,51 +76,46 @@ models_router = Router(tags=["planner"])
 
 
 @accelerators_router.get("", response={200: AcceleratorsOut, **REFUSALS}, summary="Accelerators")
-def list_accelerators(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001
+def list_accelerators(request: HttpRequest) -> AcceleratorsOut:  # noqa: ARG001
     """Return what the planner knows of each accelerator."""
-    names = [name for name in AcceleratorOut.model_fields if name not in ("names", "peak")]
-    found = [
-        {name: getattr(each, name) for name in names} | {"names": list(each.names), "peak": dict(each.peak)}
-        for each in accelerators().values()
-    ]
-    return {"accelerators": found}
+    return AcceleratorsOut(accelerators=[AcceleratorOut.model_validate(each) for each in accelerators().values()])
 
 
 @models_router.get("", response={200: ModelsOut, **REFUSALS}, summary="Models")
-def list_models(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001
+def list_models(request: HttpRequest) -> ModelsOut:  # noqa: ARG001
     """Return the models whose config.json is known without asking a hub, with their exact counts."""
-    return {
-        "models": [_model(model_id) for model_id in models()],
-        "diffusion_models": [_diffusion_model(model_id) for model_id in diffusion_models()],
-    }
+    return ModelsOut(
+        models=[_model(model_id) for model_id in models()],
+        diffusion_models=[_diffusion_model(model_id) for model_id in diffusion_models()],
+    )
 
 
-def _diffusion_model(model_id: str) -> dict[str, Any]:
+def _diffusion_model(model_id: str) -> DiffusionModelOut:
     model, shape = diffusion_models()[model_id], shape_of_diffusion(model_id)
-    return {
-        "id": model.id,
-        "label": model.label,
-        "hub": list(model.hub),
-        "kind": shape.kind,
-        "parameters": shape.parameters,
-        "encoders": dict(model.encoders),
-        "width": model.width,
-        "height": model.height,
-        "frames": model.frames,
-        "source": model.source,
-    }
+    return DiffusionModelOut(
+        id=model.id,
+        label=model.label,
+        hub=list(model.hub),
+        kind=shape.kind,
+        parameters=shape.parameters,
+        encoders=dict(model.encoders),
+        width=model.width,
+        height=model.height,
+        frames=model.frames,
+        source=model.source,
+    )
 
 
-def _model(model_id: str) -> dict[str, Any]:
+def _model(model_id: str) -> ModelOut:
     model, shape = models()[model_id], shape_of(model_id)
-    return {
-        "id": model.id,
-        "label": model.label,
-        "hub": list(model.hub),
-        "parameters": shape.parameters,
-        "active_parameters": shape.active_parameters,
-        "layers": shape.num_layers,
-        "experts": shape.experts,
-        "max_positions": shape.max_positions,
-        "source": model.source,
-    }
+    return ModelOut(
+        id=model.id,
+        label=model.label,
+        hub=list(model.hub),
+        parameters=shape.parameters,
+        active_parameters=shape.active_parameters,
+        layers=shape.num_layers,
+        experts=shape.experts,
+        max_positions=shape.max_positions,
+        source=model.source,
+    )

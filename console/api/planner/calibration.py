@@ -1,7 +1,5 @@
 """What a project's finished runs say of the planner, and taking it over."""
 
-from typing import Any
-
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Field, Router, Schema
@@ -35,10 +33,18 @@ class ProposalOut(Schema):
     @classmethod
     def of(cls, proposal: Proposal, kind: KindCalibration) -> "ProposalOut":
         """Return a proposal as the API gives it."""
-        names = ("constant", "present", "proposed", "before", "after", "num_settings", "refusal")
-        told: dict[str, Any] = {name: getattr(proposal, name) for name in names}
-        evidence = kind.present.get(proposal.constant).evidence
-        return cls(**told, evidence=evidence, runs=list(proposal.runs), far=list(proposal.far))
+        return cls(
+            constant=proposal.constant,
+            present=proposal.present,
+            evidence=kind.present.get(proposal.constant).evidence,
+            proposed=proposal.proposed,
+            before=proposal.before,
+            after=proposal.after,
+            runs=list(proposal.runs),
+            num_settings=proposal.num_settings,
+            far=list(proposal.far),
+            refusal=proposal.refusal,
+        )
 
 
 class KindOut(Schema):

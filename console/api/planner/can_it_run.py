@@ -1,9 +1,10 @@
 """Can it run? A language model, hardware and a method in; yes, no or unknown out, on each hardware side by side."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
+from pydantic import JsonValue
 
 from console.api.planner.schema import PlanInterval, PlanPool, PlanSensitivity
 from console.api.problem import REFUSALS, RequestProblem
@@ -35,7 +36,7 @@ class CanItRunIn(Schema):
     model_config = {"extra": "forbid"}
 
     model: str = Field("", max_length=200)
-    config: dict[str, Any] | None = None
+    config: dict[str, JsonValue] | None = None
     method: str = Field("grpo", description=", ".join(METHODS))
     on: list[str] = Field(min_length=1, max_length=MAX_OPTIONS, description="Accelerators, by id or name")
     devices: Annotated[int, Field(strict=True, ge=1, le=65536)] | None = None

@@ -1,9 +1,10 @@
 """Can it run? for diffusion transformers: a model, hardware and a method in; whether it can be trained out."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
+from pydantic import JsonValue
 
 from console.api.planner.schema import PlanInterval, PlanPool
 from console.api.problem import REFUSALS, RequestProblem
@@ -30,7 +31,7 @@ class DiffusionIn(Schema):
     model_config = {"extra": "forbid"}
 
     model: str = Field("", max_length=200)
-    config: dict[str, Any] | None = None
+    config: dict[str, JsonValue] | None = None
     method: Literal["sft", "sft-lora", "grpo", "grpo-lora"] = "sft"
     on: list[str] = Field(min_length=1, max_length=8, description="Accelerators, by id or name")
     devices: Annotated[int, Field(strict=True, ge=1, le=65536)] | None = None

@@ -1,6 +1,6 @@
 """The planner: what a spec needs, how long it takes, what would be better; and what a project tells it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from django.http import HttpRequest
 from django.utils import timezone
@@ -12,7 +12,7 @@ from console.api.visible import caller, project_for
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
-from jobs.planner.constant import shipped_constants
+from jobs.planner.constant import Constant, shipped_constants
 from jobs.planner.read.context import Workload
 from jobs.planning.question import (
     PlanRefused,
@@ -157,19 +157,25 @@ def _question(request: HttpRequest, home: Project, asked: PlanIn) -> Question:
 
 
 def _settings(home: Project) -> PlanSettingsOut:
-    shown: list[dict[str, Any]] = [
-        {
-            **{name: getattr(each, name) for name in ("name", "label", "value", "low", "high", "unit", "evidence")},
-            "shipped": shipped_constants().get(each.name).value,
-            "is_own": each.is_changed,
-            "source": each.source,
-            "reason": each.reason,
-        }
-        for each in constants_of(home).all()
-    ]
     return PlanSettingsOut(
         currency=home.currency,
         prices={name: PriceOut(price=entry["price"], on=entry["on"]) for name, entry in home.prices.items()},
-        constants=[ConstantOut(**each) for each in shown],
+        constants=[_constant(each) for each in constants_of(home).all()],
         outdated=outdated(home.plan_constants),
+    )
+
+
+def _constant(each: Constant) -> ConstantOut:
+    return ConstantOut(
+        name=each.name,
+        label=each.label,
+        value=each.value,
+        shipped=shipped_constants().get(each.name).value,
+        low=each.low,
+        high=each.high,
+        unit=each.unit,
+        evidence=each.evidence,
+        is_own=each.is_changed,
+        source=each.source,
+        reason=each.reason,
     )

@@ -1,11 +1,13 @@
 """Shapes of the planner's questions and answers on the API. Sizes are bytes, times seconds, shares parts of 1."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from ninja import Body, Field, Schema
+from pydantic import JsonValue
 
 from console.api.runs.spec_schema import SpecIn
+from jobs.catalog.value import Value
 from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
 from jobs.planner.search.advice import Advice, LargestTerm, OfferedChange
 from jobs.planner.search.layouts import RankedLayout, RejectionCount, SearchResult
@@ -45,7 +47,7 @@ class PlanIn(Schema):
 
     spec: Annotated[SpecIn, Body()]
     what_if: WhatIfIn | None = None
-    config: dict[str, Any] | None = None
+    config: dict[str, JsonValue] | None = None
     workload: WorkloadIn | None = None
 
 
@@ -250,7 +252,7 @@ class PlanChangeOut(Schema):
 
     id: str
     title: str
-    changes: dict[str, Any]
+    changes: dict[str, Value]
     parts: list[str]
     verdict: Literal["fits", "tight", "no"]
     phase: str
@@ -357,7 +359,7 @@ class PlanLayout(Schema):
     """A layout that fits: `changes` take the run there. `cost` of one step, null without a price; `room`: free bytes
     of the fullest device. `is_best_trade`: no other is at once as fast, as cheap and as roomy."""
 
-    changes: dict[str, Any]
+    changes: dict[str, Value]
     verdict: Literal["fits", "tight", "no"]
     num_devices: int
     seconds: float
@@ -384,7 +386,7 @@ class PlanLayout(Schema):
 class PlanNearMiss(Schema):
     """A layout that was rejected, and by how much."""
 
-    changes: dict[str, Any]
+    changes: dict[str, Value]
     says: str
 
 

@@ -1,12 +1,12 @@
 """Start an ended run again: which checkpoints there are, and from which one it goes on."""
 
 import json
-from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from ninja import Field, Router, Schema, Status
+from pydantic import JsonValue
 
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
@@ -28,7 +28,7 @@ class CheckpointsOut(Schema):
     """The checkpoints that a run can go on from, newest first, and what it would run with as it is."""
 
     checkpoints: list[Checkpoint]
-    hardware: dict[str, Any] = Field(description="The hardware section of the latest attempt's spec")
+    hardware: dict[str, JsonValue] = Field(description="The hardware section of the latest attempt's spec")
     num_steps: int
 
 
@@ -42,7 +42,7 @@ class ResumeIn(Schema):
         description="Step of the checkpoint; null starts again from the start", ge=0, le=_MAX_INT32
     )
     attempt: int | None = Field(None, description="Whose checkpoint, where several attempts saved this step", ge=1)
-    hardware: dict[str, Any] = Field(default_factory=dict, description="Fields of the spec's hardware section")
+    hardware: dict[str, JsonValue] = Field(default_factory=dict, description="Fields of the spec's hardware section")
     num_steps: int | None = Field(None, description="Train to this step (knob train.num_steps)")
 
 

@@ -9,6 +9,7 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 from ninja import Field, Query, Router, Schema, Status
+from pydantic import JsonValue
 
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
@@ -66,7 +67,7 @@ class CaptureFileOut(Schema):
     sha256: str
     is_ready: bool
     tool_version: str = Field(description="What made it, as its worker knows it; empty where that is not known")
-    meta: dict[str, Any]
+    meta: dict[str, JsonValue]
     download_url: str | None
     perfetto_url: str | None
     timeline: str = Field(description="Its import: queued, importing, ready or failed; empty without one")
@@ -96,7 +97,7 @@ class CaptureOut(Schema):
     state: str
     problem: str
     state_times: dict[str, str]
-    meta: dict[str, Any]
+    meta: dict[str, JsonValue]
     author: str
     withdrawal: WithdrawalOut | None
     created_at: datetime
@@ -303,11 +304,12 @@ def remove_capture(
     row = run.captures.filter(pk=capture_id).first()
     if row is None:
         raise Http404
-    about: dict[str, Any] = {"run_id": run.pk, "capture_id": capture_id, "user": caller(request), "now": timezone.now()}
+    user, now = caller(request), timezone.now()
     try:
         if state == "armed" or row.state == "armed":
-            return Status(202, capture_out(run, withdraw_capture(**about)))
-        delete_capture(**about)
+            withdrawn = withdraw_capture(run_id=run.pk, capture_id=capture_id, user=user, now=now)
+            return Status(202, capture_out(run, withdrawn))
+        delete_capture(run_id=run.pk, capture_id=capture_id, user=user, now=now)
     except Capture.DoesNotExist as error:
         raise Http404 from error
     except CaptureRefused as error:

@@ -8,6 +8,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from ninja import Body, Header, Query, Router, Status
+from pydantic import JsonValue
 
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.runs.schema import (
@@ -178,8 +179,8 @@ def checkpoint_run(request: HttpRequest, run_id: str) -> DoneOut:
     return DoneOut(is_changed=True, run=run_header(run))
 
 
-@router.get("/{run_id}/spec", response={200: dict[str, Any], **REFUSALS}, summary="The run's spec")
-def read_spec(request: HttpRequest, run_id: str) -> Any:
+@router.get("/{run_id}/spec", response={200: dict[str, JsonValue], **REFUSALS}, summary="The run's spec")
+def read_spec(request: HttpRequest, run_id: str) -> dict[str, JsonValue]:
     """Return the complete spec, with what a resume changed of it; launching it again makes the same run."""
     return latest_spec_json(run_for(request, run_id))
 

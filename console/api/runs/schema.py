@@ -1,10 +1,11 @@
 """Shapes of runs on the API; the header itself is the dataclass that pages and the websocket use."""
 
 from datetime import datetime
-from typing import Any
 
 from ninja import Field, Schema
+from pydantic import JsonValue
 
+from jobs.catalog.value import Value
 from jobs.runs.queries import RunHeader
 
 
@@ -12,7 +13,7 @@ class RunRowOut(Schema):
     """A line of a list of runs, with the knobs asked for."""
 
     run: RunHeader
-    knobs: dict[str, Any]
+    knobs: dict[str, Value]
 
 
 class RunsOut(Schema):
@@ -62,7 +63,7 @@ class EventOut(Schema):
     text: str
     step: int | None
     actor: str
-    data: dict[str, Any]
+    data: dict[str, JsonValue]
 
 
 class EventsOut(Schema):
@@ -89,7 +90,7 @@ class ArtifactOut(Schema):
     sha256: str
     is_ready: bool
     problem: str
-    meta: dict[str, Any]
+    meta: dict[str, JsonValue]
     created_at: datetime
     download_url: str | None
 

@@ -94,7 +94,7 @@ class SampleOut(Schema):
     completion: str
     expected: str
     reward: float | None
-    rewards: dict[str, Any]
+    rewards: dict[str, float | str]
     tokens: int
 
 

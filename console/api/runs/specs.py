@@ -1,9 +1,10 @@
 """Specs before they run: check, preview of the data, trial of the reward."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from django.http import HttpRequest
 from ninja import Body, Router, Schema
+from pydantic import JsonValue
 
 from console.api.problem import REFUSALS, ProblemOut, RequestProblem
 from console.api.runs.spec_schema import SpecIn, spec_schema
@@ -12,6 +13,7 @@ from jobs.accounts.privilege import check_privileged
 from jobs.catalog.rules.rule import Finding, findings, refused
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import to_json
+from jobs.catalog.value import Value
 from jobs.cluster.ray_api import cluster_state
 from jobs.preflight.client import TrialFailed, TrialUnavailable
 from jobs.preflight.preview import DataPreview, RewardResult, preview_data, try_reward
@@ -29,7 +31,7 @@ class CheckOut(Schema):
     state: str
     text: str
     field: str
-    fixes: list[dict[str, Any]]
+    fixes: list[dict[str, Value]]
 
     @classmethod
     def of(cls, check: Check) -> "CheckOut":
@@ -45,7 +47,7 @@ class CheckFindingOut(Schema):
     says: str
     why: str
     knobs: list[str]
-    fixes: list[dict[str, Any]]
+    fixes: list[dict[str, Value]]
     source: str
     is_overridden: bool
 
@@ -71,7 +73,7 @@ class SpecCheckOut(Schema):
     problems: list[ProblemOut]
     checks: list[CheckOut]
     findings: list[CheckFindingOut]
-    spec: dict[str, Any] | None
+    spec: dict[str, JsonValue] | None
 
 
 class RewardTrialOut(Schema):
@@ -80,8 +82,8 @@ class RewardTrialOut(Schema):
     results: list[RewardResult]
 
 
-@router.get("/schema", response={200: dict[str, Any], **REFUSALS}, summary="JSON schema of a spec")
-def read_schema(request: HttpRequest) -> Any:  # noqa: ARG001
+@router.get("/schema", response={200: dict[str, JsonValue], **REFUSALS}, summary="JSON schema of a spec")
+def read_schema(request: HttpRequest) -> dict[str, JsonValue]:  # noqa: ARG001
     """Return the schema of a RunSpec with every knob's range and help."""
     return spec_schema()
 

@@ -1,14 +1,13 @@
 """What the API says of traces. Moments are Unix ns as decimal strings: numbers of JSON would round them."""
 
 from datetime import datetime
-from typing import Any
 
 from django.urls import reverse
 from ninja import Field, Schema
 
 from jobs.captures.state import recorded_steps
 from jobs.models import Layer, Trace
-from profiling.trace.store import Lane, Store
+from profiling.trace.store import Lane, Note, Series, Store
 
 
 class FileIn(Schema):
@@ -90,40 +89,6 @@ class TracesOut(Schema):
     total: int
 
 
-class TraceLaneOut(Schema):
-    """A line of the timeline: a thread, a stream or a set of ranges; `depths` is how many rows it has."""
-
-    id: int
-    kind: str
-    process: str
-    pid: int
-    thread: str
-    tid: int
-    device: int
-    stream: int
-    title: str
-    depths: int
-    events: int
-
-
-class CounterOut(Schema):
-    """A quantity that was sampled."""
-
-    id: int
-    name: str
-    unit: str
-    device: int
-    process: str
-    samples: int
-
-
-class NoteOut(Schema):
-    """A sentence of the importer about the file; `severity` is info, warning or error."""
-
-    severity: str
-    text: str
-
-
 class StepOut(Schema):
     """When a step ran."""
 
@@ -135,15 +100,15 @@ class StepOut(Schema):
 class LayerDetailOut(LayerOut):
     """A ready layer: its lanes, counters, steps, and what the importer had to say."""
 
-    lanes: list[TraceLaneOut]
-    series: list[CounterOut]
+    lanes: list[Lane]
+    series: list[Series]
     steps: list[StepOut]
-    notes: list[NoteOut]
-    meta: dict[str, Any]
+    notes: list[Note]
+    meta: dict[str, object]
 
 
-class TraceEventOut(Schema):
-    """One event with all that is known of it; `linked` and `operators` are events that belong to it."""
+class LinkedEventOut(Schema):
+    """An event in short."""
 
     id: int
     lane: int
@@ -152,10 +117,15 @@ class TraceEventOut(Schema):
     duration: int = Field(description="ns")
     name: str
     category: str
+
+
+class TraceEventOut(LinkedEventOut):
+    """One event with all that is known of it; `linked` and `operators` are events that belong to it."""
+
     bytes: int
-    info: Any
-    linked: list[dict[str, Any]]
-    operators: list[dict[str, Any]]
+    info: dict[str, object]
+    linked: list[LinkedEventOut]
+    operators: list[LinkedEventOut]
 
 
 class FoundOut(Schema):
@@ -312,20 +282,12 @@ def layer_detail_out(trace: Trace, layer: Layer, store: Store, steps: list[StepO
     """Return a ready layer with what its store holds."""
     return LayerDetailOut(
         **layer_out(trace, layer).model_dump(),
-        lanes=[_lane_out(lane) for lane in store.lanes],
-        series=[
-            CounterOut(id=s.id, name=s.name, unit=s.unit, device=s.device, process=s.process, samples=s.samples)
-            for s in store.series
-        ],
+        lanes=list(store.lanes),
+        series=list(store.series),
         steps=steps,
-        notes=[NoteOut(severity=note.severity, text=note.text) for note in store.notes],
+        notes=list(store.notes),
         meta=store.meta,
     )
-
-
-def _lane_out(lane: Lane) -> TraceLaneOut:
-    names = ("id", "kind", "process", "pid", "thread", "tid", "device", "stream", "title", "depths", "events")
-    return TraceLaneOut(**{name: getattr(lane, name) for name in names})
 
 
 def _moment(value: int | None) -> str | None:

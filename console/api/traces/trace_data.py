@@ -18,6 +18,7 @@ from console.api.traces.schema import (
     FoundOut,
     HitOut,
     LayerDetailOut,
+    LinkedEventOut,
     NameSumOut,
     SearchOut,
     SelectionOut,
@@ -119,16 +120,16 @@ def read_event(request: HttpRequest, trace_id: str, layer_id: int, event: int) -
     )
 
 
-def _other(found: StoredEvent) -> dict[str, object]:
-    return {
-        "id": found.id,
-        "lane": found.lane,
-        "depth": found.depth,
-        "name": found.name,
-        "category": found.category,
-        "begin": str(found.ts),
-        "duration": found.dur,
-    }
+def _other(found: StoredEvent) -> LinkedEventOut:
+    return LinkedEventOut(
+        id=found.id,
+        lane=found.lane,
+        depth=found.depth,
+        begin=str(found.ts),
+        duration=found.dur,
+        name=found.name,
+        category=found.category,
+    )
 
 
 @router.get(

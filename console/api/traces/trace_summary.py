@@ -1,18 +1,26 @@
 """What the analysis says of traces, and what another trace does differently."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
+from pydantic import BeforeValidator
 
 from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.traces.traces import API_PATIENCE, trace_for
 from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, filled, in_update
-from jobs.diagnosis.model_facts import OfRun, of_run
+from jobs.diagnosis.model_facts import FormulaInput, OfRun, of_run
 from jobs.traces.files import NoAnswer, ready_layers
 from jobs.traces.summary import NothingToCompare, compare, summary_of
-from profiling.analysis.summary import Summary
+from profiling.analysis.budget import Part
+from profiling.analysis.communication import Communication, Late
+from profiling.analysis.difference import Item
+from profiling.analysis.flops import FlopCount, Use
+from profiling.analysis.kernels import Copies, Kernel, Launches
+from profiling.analysis.memory import Holder
+from profiling.analysis.operators import Operator
+from profiling.analysis.summary import Summary, WorkerSummary
 
 router = Router(tags=["traces"])
 
@@ -23,23 +31,17 @@ WorkerName = Annotated[str, Query("", max_length=40, description="role-rank, as 
 Moment = Annotated[int | None, Query(None, ge=0, le=_LARGEST)]
 
 
-class BudgetPartOut(Schema):
-    """Time of one phase ("" outside of all) and kind, in ns."""
-
-    role: str
-    rank: int
-    phase: str
-    kind: str
-    ns: int
+MomentText = Annotated[str, BeforeValidator(str), Field(description="Unix ns")]
+"""A moment as a text: numbers of JSON would round it."""
 
 
 class StepBudgetOut(Schema):
-    """One step (-1: the whole window): its parts add up to `wall`, in ns. `begin` is Unix ns as a text."""
+    """One step (-1: the whole window): its parts add up to `wall`, in ns."""
 
     step: int
-    begin: str
+    begin: MomentText
     wall: int
-    parts: list[BudgetPartOut]
+    parts: list[Part]
 
 
 class WorkerBudgetOut(Schema):
@@ -52,15 +54,65 @@ class WorkerBudgetOut(Schema):
     steps: list[StepBudgetOut]
 
 
-class UseOut(Schema):
-    """A share of the hardware's peak, and how it was computed."""
+class GapOut(Schema):
+    """An idle stretch of a device. `inside`: the CPU's innermost range or operator in the middle of it, "" where none
+    was recorded; `phase`: the worker's phase there, "" outside of all."""
 
-    share: float
-    flops: float
+    begin: MomentText
+    end: MomentText
+    cause: str
+    inside: str
+    phase: str
+
+
+class TailOut(Schema):
+    """The long tail of one rollout, from `tail` to `end`; tokens are null where nobody told them."""
+
+    begin: MomentText
+    tail: MomentText
+    end: MomentText
+    p50_tokens: int | None
+    p99_tokens: int | None
+
+
+class RolloutOut(Schema):
+    """Generation. `points`: requests in the pass that begins at a moment, at most 400."""
+
+    passes: int
+    most_requests: int
+    mean_requests: float
+    tokens: int
     seconds: float
-    devices: int
+    tails: list[TailOut]
+    points: list[tuple[MomentText, int]]
+
+
+class CurveOut(Schema):
+    """One quantity of memory over time: `points` are moments and bytes, at most 400 of the `samples`, with every peak
+    kept; `at_peak`: bytes when the allocated memory of the device was highest."""
+
+    name: str
+    samples: int
+    points: list[tuple[MomentText, float]]
     peak: float
-    formula: str
+    peak_at: MomentText
+    at_peak: float
+
+
+class MemoryOut(Schema):
+    """Memory of one device (-1: the CPU), in bytes. `peak_at` is 0 where only the state at the end is known. `holders`:
+    who held most at the peak where its moment is known (`is_at_peak`), else at the end."""
+
+    device: int
+    curves: list[CurveOut]
+    peak: float
+    peak_at: MomentText
+    reserved: float | None
+    fragmentation: float | None = Field(description="The share of reserved memory that was not allocated at the peak")
+    role: str
+    rank: int
+    holders: list[Holder]
+    is_at_peak: bool
 
 
 class WorkerOut(Schema):
@@ -73,48 +125,65 @@ class WorkerOut(Schema):
     has_device: bool
     recorded: int
     busy: int
-    operators: list[dict[str, Any]]
-    ranges: list[dict[str, Any]]
-    kernels: list[dict[str, Any]]
-    copies: list[dict[str, Any]]
-    launches: dict[str, Any] | None
-    communication: dict[str, Any] | None
+    operators: list[Operator]
+    ranges: list[Operator]
+    kernels: list[Kernel]
+    copies: list[Copies]
+    launches: Launches | None
+    communication: Communication | None
     device_by_phase: dict[str, int]
     idle: dict[str, int]
-    gaps: list[dict[str, Any]]
-    rollout: dict[str, Any] | None
-    flops: dict[str, Any] | None
-    peak_share: UseOut | None = Field(description="of one device's peak, by the recorded sizes of products")
+    gaps: list[GapOut]
+    rollout: RolloutOut | None
+    flops: FlopCount | None
+    peak_share: Use | None = Field(description="of one device's peak, by the recorded sizes of products")
 
-
-class InputOut(Schema):
-    """One input of the formula, and where it is from."""
-
-    key: str
-    value: str
-    source: str
+    @classmethod
+    def of(cls, found: WorkerSummary, peak_share: Use | None) -> "WorkerOut":
+        """Return a worker as the API gives it."""
+        return cls(
+            role=found.role,
+            rank=found.rank,
+            label=found.label,
+            device_name=found.device_name,
+            has_device=found.has_device,
+            recorded=found.recorded,
+            busy=found.busy,
+            operators=list(found.operators),
+            ranges=list(found.ranges),
+            kernels=list(found.kernels),
+            copies=list(found.copies),
+            launches=found.launches,
+            communication=found.communication,
+            device_by_phase=found.device_by_phase,
+            idle=found.idle,
+            gaps=[GapOut.model_validate(gap) for gap in found.gaps],
+            rollout=None if found.rollout is None else RolloutOut.model_validate(found.rollout),
+            flops=found.flops,
+            peak_share=peak_share,
+        )
 
 
 class AnalysisOut(Schema):
     """A window of a trace. `path` is the budget along the critical path, [] without phases of a run."""
 
-    begin: str
-    end: str
+    begin: MomentText
+    end: MomentText
     events: int
-    asked_end: str = Field(description="of the window that was asked for: after `end` where it is cut")
+    asked_end: MomentText = Field(description="of the window that was asked for: after `end` where it is cut")
     is_cut: bool = Field(description="too many events: only the window's beginning is used")
     has_steps: bool
     has_clock: bool = Field(description="false: only how long things ran is known, not when; there is no budget then")
     path: list[StepBudgetOut]
     budget: list[WorkerBudgetOut]
     workers: list[WorkerOut]
-    late: list[dict[str, Any]]
-    memory: list[dict[str, Any]]
-    mfu: UseOut | None = Field(description="with the model that was given")
-    hfu: UseOut | None
-    update_mfu: UseOut | None = Field(description="over the seconds of the update alone; null without phases of a run")
+    late: list[Late]
+    memory: list[MemoryOut]
+    mfu: Use | None = Field(description="with the model that was given")
+    hfu: Use | None
+    update_mfu: Use | None = Field(description="over the seconds of the update alone; null without phases of a run")
     formula: str
-    from_run: list[InputOut] = Field(description="inputs of the formula that were not given: the run knows them")
+    from_run: list[FormulaInput] = Field(description="inputs of the formula that were not given: the run knows them")
     notes: list[str]
 
 
@@ -212,59 +281,31 @@ def analysis(
 
 
 def _analysis_out(summary: Summary, given: dict[str, str], run: OfRun) -> AnalysisOut:
-    workers = []
-    for one in summary.workers:
-        shapes = by_shapes(asked_of(given, one.device_name), summary, one)
-        workers.append({**_plain(asdict(one)), "peak_share": asdict(shapes) if shapes else None})
     names = [one.device_name for one in summary.workers if one.device_name]
     asked = asked_of(given, names[0] if names else "")
     mfu, hfu, formula = by_model(asked, summary)
-    update = in_update(asked, summary, mfu)
-    plain = _plain(asdict(summary.budget))
-    found = {
-        "begin": str(summary.begin),
-        "end": str(summary.end),
-        "events": summary.events,
-        "asked_end": str(summary.asked_end),
-        "is_cut": summary.is_cut,
-        "has_steps": summary.has_steps,
-        "has_clock": summary.has_clock,
-        "path": plain["path"],
-        "budget": plain["workers"],
-        "workers": workers,
-        "memory": [_plain(asdict(one)) for one in summary.memory],
-        "late": [asdict(one) for one in summary.late],
-        "mfu": asdict(mfu) if mfu else None,
-        "hfu": asdict(hfu) if hfu else None,
-        "update_mfu": asdict(update) if update else None,
-        "formula": formula,
-        "from_run": [asdict(one) for one in run.known if given.get(one.key) == one.value],
-        "notes": list(run.notes),
-    }
-    return AnalysisOut.model_validate(found)
-
-
-_MOMENTS = frozenset({"begin", "end", "tail", "peak_at"})
-
-
-def _plain(value: Any) -> Any:
-    """Return nested values with moments (Unix ns) as texts: numbers of JSON would round them."""
-    if isinstance(value, dict):
-        return {
-            key: str(found)
-            if key in _MOMENTS and isinstance(found, int)
-            else _points(found)
-            if key == "points"
-            else _plain(found)
-            for key, found in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value
-
-
-def _points(points: Any) -> list[tuple[str, float]]:
-    return [(str(at), value) for at, value in points]
+    return AnalysisOut(
+        begin=str(summary.begin),
+        end=str(summary.end),
+        events=summary.events,
+        asked_end=str(summary.asked_end),
+        is_cut=summary.is_cut,
+        has_steps=summary.has_steps,
+        has_clock=summary.has_clock,
+        path=[StepBudgetOut.model_validate(step) for step in summary.budget.path],
+        budget=[WorkerBudgetOut.model_validate(one) for one in summary.budget.workers],
+        workers=[
+            WorkerOut.of(one, by_shapes(asked_of(given, one.device_name), summary, one)) for one in summary.workers
+        ],
+        late=list(summary.late),
+        memory=[MemoryOut.model_validate(one) for one in summary.memory],
+        mfu=mfu,
+        hfu=hfu,
+        update_mfu=in_update(asked, summary, mfu),
+        formula=formula,
+        from_run=[one for one in run.known if given.get(one.key) == one.value],
+        notes=list(run.notes),
+    )
 
 
 @router.get(
@@ -296,13 +337,26 @@ def trace_difference(
     except NoAnswer as error:
         raise RequestProblem(error.status, str(error)) from error
     found = compared.difference
-    plain = asdict(found)
-    for table in ("items", "kinds", "phases", "operators"):
-        for row, item in zip(plain[table], getattr(found, table), strict=True):
-            row["delta"] = item.delta
     return DifferenceOut(
-        worker=_name(compared.worker), other_worker=_name(compared.other_worker), is_cut=compared.is_cut, **plain
+        worker=_name(compared.worker),
+        other_worker=_name(compared.other_worker),
+        before=found.before,
+        after=found.after,
+        steps_before=found.steps_before,
+        steps_after=found.steps_after,
+        is_cut=compared.is_cut,
+        items=_items(found.items),
+        num_items=found.num_items,
+        rest=found.rest,
+        unexplained=found.unexplained,
+        kinds=_items(found.kinds),
+        phases=_items(found.phases),
+        operators=_items(found.operators),
     )
+
+
+def _items(found: Iterable[Item]) -> list[ItemOut]:
+    return [ItemOut.model_validate(each) for each in found]
 
 
 def worker_of(text: str) -> tuple[str, int] | None:

@@ -1,16 +1,18 @@
 """`manage.py can_it_run qwen2.5-7b --method grpo --on h100 l40s`: ask through the API what trains a model."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
+from console.command_line.api_client import ApiClient
+from console.command_line.api_json import CanItRunJson
 from console.command_line.plan_question import PlanQuestion
 from console.command_line.plan_text import can_it_run_text
 
 
-class Command(PlanQuestion):
+class Command(PlanQuestion[CanItRunJson]):
     """Can it run? The model may also be a folder that the console sees."""
 
     help = "Say whether a model can be trained by a method, on which hardware, on how few devices and how fast"
-    part = "can-it-run"
     method = "grpo"
     methods = "sft, sft-lora, grpo, ppo and more; a wrong one names all"
     numbers: ClassVar = {
@@ -22,6 +24,10 @@ class Command(PlanQuestion):
         "batch-size": "samples of a step without rollouts",
     }
 
-    def text(self, answer: dict[str, Any]) -> str:
+    def answer(self, client: ApiClient, project: str, asked: Mapping[str, object]) -> CanItRunJson:
+        """Return what the console answers."""
+        return client.can_it_run(project, asked)
+
+    def text(self, answer: CanItRunJson) -> str:
         """Return the table."""
         return can_it_run_text(answer)

@@ -4,14 +4,15 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from console.command_line.api_client import ApiClient
+from console.command_line.api_json import DiffusionJson
 from console.command_line.plan_question import PlanQuestion
 
 
-class Command(PlanQuestion):
+class Command(PlanQuestion[DiffusionJson]):
     """Can it run? of a diffusion transformer."""
 
     help = "Say whether a diffusion transformer can be trained, on how few GPUs, and how long a step takes"
-    part = "diffusion"
     method = "sft"
     methods = "sft, sft-lora, grpo or grpo-lora"
     numbers: ClassVar = {
@@ -28,7 +29,11 @@ class Command(PlanQuestion):
         "zero": "stage of sharding, 0 to 3",
     }
 
-    def text(self, answer: dict[str, Any]) -> str:
+    def answer(self, client: ApiClient, project: str, asked: Mapping[str, object]) -> DiffusionJson:
+        """Return what the console answers."""
+        return client.diffusion(project, asked)
+
+    def text(self, answer: DiffusionJson) -> str:
         """Return the table."""
         return diffusion_text(answer)
 
@@ -38,13 +43,13 @@ class Command(PlanQuestion):
         parser.add_argument("--keep-activations", action="store_true", help="recompute nothing")
         parser.add_argument("--encoders", action="store_true", help="text encoders and VAE stay on the GPUs")
 
-    def asked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def asked(self, options: Mapping[str, Any]) -> dict[str, object]:
         """Return the body of the request."""
         more = {"recomputes": not options["keep_activations"], "encoders": options["encoders"]}
         return super().asked(options) | more
 
 
-def diffusion_text(answer: dict[str, Any]) -> str:
+def diffusion_text(answer: DiffusionJson) -> str:
     """Return the answer as a table, a line per accelerator, and what was assumed."""
     lines = [
         f"{answer['model']}: {answer['parameters']:,} parameters, {answer['latent_tokens']:,} latent and"

@@ -35,7 +35,7 @@ class Command(ApiCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, print, and leave with the exit code of the verdict."""
-        asked: dict[str, Any] = {"spec": read_spec(options["spec"])}
+        asked: dict[str, object] = {"spec": read_spec(options["spec"])}
         if options["on"]:
             asked["what_if"] = {
                 "accelerator": options["on"],
@@ -48,17 +48,18 @@ class Command(ApiCommand):
                 raise CommandError(f"{options['config']} is not a JSON object.", returncode=REFUSED)
         self.ask(options, lambda client: self._plan(client, asked, options))
 
-    def _plan(self, client: ApiClient, asked: dict[str, Any], options: Mapping[str, Any]) -> int:
+    def _plan(self, client: ApiClient, asked: Mapping[str, object], options: Mapping[str, Any]) -> int:
         project = options["project"] or client.first_project()
-        answers: dict[str, Any] = {"plan": client.plan(project, asked)}
+        plan = client.plan(project, asked)
+        answers: dict[str, object] = {"plan": plan}
+        texts = [plan_text(plan)]
         if options["advice"]:
-            answers["advice"] = client.plan(project, asked, part="advice")
+            advice = client.advice(project, asked)
+            answers["advice"] = advice
+            texts.append(advice_text(advice))
         if options["layouts"] is not None:
-            more = {"limit": options["layouts"], "goal": options["goal"]}
-            answers["layouts"] = client.plan(project, {**asked, **more}, part="layouts")
-        if options["json"]:
-            self.stdout.write(json.dumps(answers, indent=2))
-        else:
-            texts = {"plan": plan_text, "advice": advice_text, "layouts": layouts_text}
-            self.stdout.write("\n\n".join(texts[name](answer) for name, answer in answers.items()))
-        return DOES_NOT_FIT if answers["plan"]["verdict"] == "no" else 0
+            layouts = client.layouts(project, {**asked, "limit": options["layouts"], "goal": options["goal"]})
+            answers["layouts"] = layouts
+            texts.append(layouts_text(layouts))
+        self.stdout.write(json.dumps(answers, indent=2) if options["json"] else "\n\n".join(texts))
+        return DOES_NOT_FIT if plan["verdict"] == "no" else 0

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand
+from console.command_line.api_json import CaptureJson
 from profiling.config import TOOLS, WHATS, names_of, ranks_of
 
 FAILED = 1
@@ -63,7 +64,7 @@ class Command(ApiCommand):
         }
         self.ask(options, lambda client: self._profile(client, options["run"], asked, folder))
 
-    def _profile(self, client: ApiClient, run_id: str, asked: Mapping[str, Any], folder: Path | None) -> int:
+    def _profile(self, client: ApiClient, run_id: str, asked: Mapping[str, object], folder: Path | None) -> int:
         capture = client.profile(run_id, asked)
         what = f"{capture['seconds']:g} s" if capture["seconds"] else f"{capture['num_steps']} steps"
         self.stdout.write(f"{capture['id']} asked for: {capture['what']} of {what} with {capture['tool']}")
@@ -71,7 +72,7 @@ class Command(ApiCommand):
             return 0
         said = ""
 
-        def tell(now: Mapping[str, Any]) -> None:
+        def tell(now: CaptureJson) -> None:
             nonlocal said
             if now["state"] != said:
                 said = now["state"]

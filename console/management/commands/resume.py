@@ -35,7 +35,7 @@ class Command(ApiCommand):
         self.ask(options, lambda client: self._resume(client, options["run"], options))
 
     def _resume(self, client: ApiClient, run_id: str, options: Mapping[str, Any]) -> int:
-        about: dict[str, Any] = {"step": None if options["from_start"] else self._step(client, run_id, options)}
+        about: dict[str, object] = {"step": None if options["from_start"] else self._step(client, run_id, options)}
         if options["attempt"] is not None:
             about["attempt"] = options["attempt"]
         if options["ranks"] is not None:

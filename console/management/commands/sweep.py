@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import EXIT_CODES, REFUSED, ApiCommand, read_spec
+from console.command_line.api_json import StudyJson, StudyTableJson
 from jobs.catalog.metric import metric
 from jobs.catalog.value import value_text
 from jobs.sweeps.points import short_name
@@ -53,7 +54,7 @@ class Command(ApiCommand):
         }
         self.ask(options, lambda client: self._launch(client, spec, sweep, options))
 
-    def _launch(self, client: ApiClient, spec: Any, sweep: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+    def _launch(self, client: ApiClient, spec: Any, sweep: Mapping[str, object], options: Mapping[str, Any]) -> int:
         key = options["key"] or secrets.token_hex(16)
         launched = client.sweep(spec, sweep, key=key, project=options["project"])
         said = "queued" if launched.is_new else "was launched before with this key"
@@ -62,7 +63,7 @@ class Command(ApiCommand):
             return 0
         told = ""
 
-        def tell(table: Mapping[str, Any]) -> None:
+        def tell(table: StudyTableJson) -> None:
             nonlocal told
             line = progress(table["study"])
             if line != told:
@@ -78,7 +79,7 @@ class Command(ApiCommand):
         return EXIT_CODES[table["study"]["state"]]
 
 
-def read_knob(text: str) -> dict[str, Any]:
+def read_knob(text: str) -> dict[str, object]:
     """Return a knob of a sweep as the API takes it. Raises: CommandError if there is no "=" in it."""
     name, equals, values = text.partition("=")
     if not equals or not values:
@@ -90,13 +91,13 @@ def read_knob(text: str) -> dict[str, Any]:
     return {"id": name, "low": found["low"], "high": found["high"], "scale": found["scale"] or "linear"}
 
 
-def progress(study: Mapping[str, Any]) -> str:
+def progress(study: StudyJson) -> str:
     """Return "running: 2 running, 1 finished, 3 queued of 6"."""
     counts = ", ".join(f"{number} {state}" for state, number in sorted(study["counts"].items()) if number)
     return f"{study['state']}: {counts} of {study['num_runs']}"
 
 
-def sweep_table(table: Mapping[str, Any]) -> str:
+def sweep_table(table: StudyTableJson) -> str:
     """Return a line a run: values of the knobs, state, steps, last and best value of the metric, the best starred."""
     study = table["study"]
     names = [knob["id"] for knob in study["knobs"]]

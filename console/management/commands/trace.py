@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand
+from console.command_line.api_json import TraceJson
 
 FAILED = 1
 
@@ -56,7 +57,7 @@ class Command(ApiCommand):
             return 0
         said: dict[int, str] = {}
 
-        def tell(now: Mapping[str, Any]) -> None:
+        def tell(now: TraceJson) -> None:
             for layer in now["layers"]:
                 if said.get(layer["id"]) != layer["state"]:
                     said[layer["id"]] = layer["state"]

@@ -7,6 +7,7 @@ import pytest
 from django.core.management import CommandError
 
 from console.command_line import api_client
+from console.command_line.api_json import CaptureJson
 from console.sign_in.api_token import make_token
 from jobs.models import Capture, Run
 from tests.console.commands import run_command
@@ -29,7 +30,7 @@ def settle(run: Run, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     """Let the capture come to its end between asking and following it."""
     asked = api_client.ApiClient.profile
 
-    def ask(client: api_client.ApiClient, run_id: str, about: object) -> dict[str, object]:
+    def ask(client: api_client.ApiClient, run_id: str, about: object) -> CaptureJson:
         made = asked(client, run_id, about)  # type: ignore[arg-type]  # passed on as it came
         file = make_artifact(run, "policy-0.json.gz", type="trace", sha256=SHA256_OF_ABC, capture_id=made["id"])
         file.stored_path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +114,7 @@ def test_it_withdraws_and_says_which_came_first(
     capture = Capture.objects.get()
     asked = api_client.ApiClient.withdraw_capture
 
-    def withdraw(client: api_client.ApiClient, run_id: str, capture_id: str) -> dict[str, object]:
+    def withdraw(client: api_client.ApiClient, run_id: str, capture_id: str) -> CaptureJson:
         found = asked(client, run_id, capture_id)
         Capture.objects.update(state=became)  # what the trainer says to it
         return found

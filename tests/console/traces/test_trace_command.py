@@ -8,6 +8,7 @@ import pytest
 from django.core.management import CommandError
 
 from console.command_line import api_client
+from console.command_line.api_json import TraceJson
 from console.sign_in.api_token import make_token
 from jobs.models import Layer, Project, Trace
 from jobs.traces.imports import import_layer, source_path
@@ -26,7 +27,7 @@ def project(served_here: None, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setattr(api_client, "_PIECE_BYTES", 64)
     followed = api_client.ApiClient.follow_trace
 
-    def follow(client: api_client.ApiClient, trace_id: str, **more: object) -> dict[str, object]:
+    def follow(client: api_client.ApiClient, trace_id: str, **more: object) -> TraceJson:
         for pk in Layer.objects.filter(trace=trace_id, state="queued").values_list("pk", flat=True):
             import_layer(layer_id=pk)
         return followed(client, trace_id, **more)  # type: ignore[arg-type]  # passed on as they came

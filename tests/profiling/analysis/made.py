@@ -66,6 +66,4 @@ def _lane(number: int, title: str) -> Lane:
         title=title,
         depths=1,
         events=1,
-        begin=0,
-        end=1,
     )
