@@ -1,9 +1,8 @@
 """The card of a trace's summary that holds its operations against the peak of the hardware."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from django.utils.translation import gettext as _
 
@@ -11,7 +10,7 @@ from console.labels.traces import operations_text, share_text
 from jobs.catalog.accelerator import Accelerator, accelerators, find_accelerator
 from jobs.catalog.sentence import in_words
 from jobs.diagnosis.model_facts import OfRun
-from profiling.analysis.flops import PASSES, Model, Use, training_flops, use
+from profiling.analysis.flops import PASSES, FlopCount, Model, Use, training_flops, use
 from profiling.analysis.summary import Summary, WorkerSummary
 
 TYPES = ("bf16", "fp16", "fp8")
@@ -146,41 +145,70 @@ def filled(given: Mapping[str, str], run: OfRun) -> dict[str, str]:
     return {**run.values(), **{key: value for key, value in given.items() if value.strip()}}
 
 
-def use_panel(given: Mapping[str, str], summary: Summary, worker: WorkerSummary, run: OfRun) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsePanel:
+    """What the card shows: what was given, where each input is from, and the shares of the peak in words.
+
+    What follows `problem` is empty where an input is wrong; `problem` then says what is allowed.
+    """
+
+    sources: Mapping[str, str]
+    notes: Sequence[str]
+    given: dict[str, str]
+    accelerators: Sequence[str]
+    types: Sequence[str] = TYPES
+    recomputes: Sequence[str] = tuple(PASSES)
+    counted: FlopCount | None
+    operations: str
+    by_operator: Sequence[tuple[str, str]]
+    device_name: str
+    problem: str = ""
+    accelerator: Accelerator | None = None
+    peak: str = ""
+    dtype: str = ""
+    shapes: Use | None = None
+    shapes_text: str = ""
+    mfu: Use | None = None
+    mfu_text: str = ""
+    update: Use | None = None
+    update_text: str = ""
+    hfu_text: str = ""
+    formula: str = ""
+
+
+def use_panel(given: Mapping[str, str], summary: Summary, worker: WorkerSummary, run: OfRun) -> UsePanel:
     """Return what the card shows; a wrong input keeps what was typed and says what is allowed."""
     counted = worker.flops
     given = filled(given, run)
-    panel: dict[str, Any] = {
-        "sources": {one.key: one.source for one in run.known if given.get(one.key) == one.value},
-        "notes": run.notes,
-        "given": {key: given.get(key, "")[:40] for key in (*NUMBERS, "accelerator", "dtype", "recompute")},
-        "accelerators": sorted(one.label for one in accelerators().values() if one.vendor != "host"),
-        "types": TYPES,
-        "recomputes": tuple(PASSES),
-        "counted": counted,
-        "operations": operations_text(counted.flops if counted and counted.with_shapes else None),
-        "by_operator": [(name, operations_text(flops)) for name, flops in counted.by_operator] if counted else [],
-        "device_name": worker.device_name,
-    }
+    panel = UsePanel(
+        sources={one.key: one.source for one in run.known if given.get(one.key) == one.value},
+        notes=run.notes,
+        given={key: given.get(key, "")[:40] for key in (*NUMBERS, "accelerator", "dtype", "recompute")},
+        accelerators=sorted(one.label for one in accelerators().values() if one.vendor != "host"),
+        counted=counted,
+        operations=operations_text(counted.flops if counted and counted.with_shapes else None),
+        by_operator=[(name, operations_text(flops)) for name, flops in counted.by_operator] if counted else [],
+        device_name=worker.device_name,
+    )
     try:
         asked = asked_of(given, worker.device_name)
     except Wrong as error:
-        return {**panel, "problem": str(error)}
+        return replace(panel, problem=str(error))
     shapes = by_shapes(asked, summary, worker)
     mfu, hfu, formula = by_model(asked, summary)
-    if asked.accelerator:
-        panel["given"]["accelerator"] = asked.accelerator.label
-    return {
-        **panel,
-        "accelerator": asked.accelerator,
-        "peak": operations_text(asked.peak) if asked.peak else "—",
-        "dtype": asked.dtype,
-        "shapes": shapes,
-        "shapes_text": share_text(shapes.share if shapes else None),
-        "mfu": mfu,
-        "mfu_text": share_text(mfu.share if mfu else None),
-        "update": (update := in_update(asked, summary, mfu)),
-        "update_text": share_text(update.share if update else None),
-        "hfu_text": share_text(hfu.share if hfu else None),
-        "formula": formula,
-    }
+    update = in_update(asked, summary, mfu)
+    return replace(
+        panel,
+        given=panel.given | ({"accelerator": asked.accelerator.label} if asked.accelerator else {}),
+        accelerator=asked.accelerator,
+        peak=operations_text(asked.peak) if asked.peak else "—",
+        dtype=asked.dtype,
+        shapes=shapes,
+        shapes_text=share_text(shapes.share if shapes else None),
+        mfu=mfu,
+        mfu_text=share_text(mfu.share if mfu else None),
+        update=update,
+        update_text=share_text(update.share if update else None),
+        hfu_text=share_text(hfu.share if hfu else None),
+        formula=formula,
+    )

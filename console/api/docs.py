@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -51,9 +52,52 @@ def _page(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     return render(request, "api/docs.html", {"info": schema["info"], "groups": groups(schema)})
 
 
-def groups(schema: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter of an operation; `place` is path, query or header."""
+
+    name: str
+    place: str
+    is_required: bool
+    type: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationBody:
+    """What an operation takes, by its media type; `shape` is a sketch of the JSON."""
+
+    type: str
+    shape: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationAnswer:
+    """What an operation answers with a status."""
+
+    status: int | str
+    name: str
+    shape: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation as the page shows it; `refusals` are statuses."""
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    description: str
+    parameters: list[Parameter]
+    bodies: list[OperationBody]
+    answers: list[OperationAnswer]
+    refusals: list[int | str]
+
+
+def groups(schema: Mapping[str, Any]) -> dict[str, list[Operation]]:
     """Return the operations of a schema by tag, ready for a template."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[Operation]] = {}
     for address, methods in schema["paths"].items():
         for method in _METHODS:
             if method in methods:
@@ -64,34 +108,34 @@ def groups(schema: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _entry(address: str, method: str, operation: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(address: str, method: str, operation: Mapping[str, Any], schema: Mapping[str, Any]) -> Operation:
     body = operation.get("requestBody", {}).get("content", {})
-    return {
-        "id": operation["operationId"],
-        "method": method.upper(),
-        "path": address,
-        "summary": operation.get("summary", ""),
-        "description": operation.get("description", "").replace("`", ""),
-        "parameters": [
-            {
-                "name": p["name"],
-                "place": p["in"],
-                "is_required": p.get("required", False),
-                "type": _type(p.get("schema", {})),
-                "description": p.get("description") or p.get("schema", {}).get("description", ""),
-            }
+    return Operation(
+        id=operation["operationId"],
+        method=method.upper(),
+        path=address,
+        summary=operation.get("summary", ""),
+        description=operation.get("description", "").replace("`", ""),
+        parameters=[
+            Parameter(
+                name=p["name"],
+                place=p["in"],
+                is_required=p.get("required", False),
+                type=_type(p.get("schema", {})),
+                description=p.get("description") or p.get("schema", {}).get("description", ""),
+            )
             for p in operation.get("parameters", [])
         ],
-        "bodies": [
-            {"type": kind, "shape": _shape(content.get("schema", {}), schema)} for kind, content in body.items()
+        bodies=[
+            OperationBody(type=kind, shape=_shape(content.get("schema", {}), schema)) for kind, content in body.items()
         ],
-        "answers": [
-            {"status": status, "name": answer.get("description", ""), "shape": _answer_shape(answer, schema)}
+        answers=[
+            OperationAnswer(status=status, name=answer.get("description", ""), shape=_answer_shape(answer, schema))
             for status, answer in operation.get("responses", {}).items()
             if int(status) < 400
         ],
-        "refusals": [status for status in operation.get("responses", {}) if int(status) >= 400],
-    }
+        refusals=[status for status in operation.get("responses", {}) if int(status) >= 400],
+    )
 
 
 def _answer_shape(answer: Mapping[str, Any], schema: Mapping[str, Any]) -> str:

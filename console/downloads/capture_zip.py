@@ -6,7 +6,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ def safe_names(names: list[str]) -> list[str]:
     return found
 
 
-def _plain(meta: dict[str, Any]) -> dict[str, Any]:
+def _plain(meta: Mapping[str, object]) -> dict[str, object]:
     return {k: v for k, v in meta.items() if k not in ("capture", "name", "size", "sha256")}
 
 

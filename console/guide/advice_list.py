@@ -1,11 +1,12 @@
 """The guide's advice: for a question, what to change, in the order of trying."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
 from console.guide.parts import (
     Asked,
+    KnobLink,
     algorithm_filter,
     algorithm_words,
     effect_word,
@@ -18,7 +19,23 @@ from jobs.catalog.advice import EVIDENCE, QUESTIONS, Advice, by_question
 from jobs.catalog.algorithm import algorithms
 
 
-def tuning_page(asked: Asked) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceDetail:
+    """One piece of advice as the guide shows it; `effects` are what it acts on, and how."""
+
+    id: str
+    title: str
+    when: str
+    changes: list[KnobLink]
+    effects: list[tuple[str, str]]
+    trainers: str
+    algorithms: str
+    evidence: str
+    evidence_words: str
+    source: str
+
+
+def tuning_page(asked: Asked) -> dict[str, object]:
     """Return the context of the tab: one question's advice, and how much there is for each."""
     trainer, algorithm = trainer_filter(asked), algorithm_filter(asked)
     question = asked.get("question", "")
@@ -39,16 +56,16 @@ def tuning_page(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _shown(piece: Advice) -> dict[str, Any]:
-    return {
-        "id": piece.id.partition(".")[2],
-        "title": _(piece.title),
-        "when": _(piece.when),
-        "changes": [knob_link(change.knob, said(change.to)) for change in piece.changes],
-        "effects": [(effect_word(key), _(text)) for key, text in piece.effect.items()],
-        "trainers": trainer_words(piece.trainers) if piece.trainers else "",
-        "algorithms": algorithm_words(piece.algorithms, list(algorithms())),
-        "evidence": _(piece.evidence),
-        "evidence_words": _(EVIDENCE[piece.evidence]),
-        "source": piece.source,
-    }
+def _shown(piece: Advice) -> AdviceDetail:
+    return AdviceDetail(
+        id=piece.id.partition(".")[2],
+        title=_(piece.title),
+        when=_(piece.when),
+        changes=[knob_link(change.knob, said(change.to)) for change in piece.changes],
+        effects=[(effect_word(key), _(text)) for key, text in piece.effect.items()],
+        trainers=trainer_words(piece.trainers) if piece.trainers else "",
+        algorithms=algorithm_words(piece.algorithms, list(algorithms())),
+        evidence=_(piece.evidence),
+        evidence_words=_(EVIDENCE[piece.evidence]),
+        source=piece.source,
+    )

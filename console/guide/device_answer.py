@@ -1,11 +1,11 @@
 """What was published of models of a size: rows of the device table, and the answer that they give by themselves."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from console.guide.parts import knob_link, said, value_text
+from console.guide.parts import KnobLink, knob_link, said, value_text
 from jobs.catalog.device_table import EVIDENCE, DeviceRow, device_table, rows
 
 _GRADES = {
@@ -17,32 +17,67 @@ _GRADES = {
 _UNNAMED = "not named"
 
 
-def published_answer(size: float | None, method: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedLine:
+    """A row of the device table as the guide shows it; `grade` is how well it is known, `evidence` what that means."""
+
+    row: DeviceRow
+    model: str
+    size: str
+    device: str
+    notes: str
+    grade: str
+    evidence: str
+    settings: list[KnobLink]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedVerdict:
+    """What the rows answer: state and word of its badge, a sentence, and what to keep in mind."""
+
+    state: str
+    word: str
+    text: str
+    more: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedAnswer:
+    """The answer of the device table; `near` are rows of the same size by another method."""
+
+    verdict: PublishedVerdict | None
+    rows: list[PublishedLine]
+    near: list[PublishedLine]
+    empty_places: list[str]
+    all: int
+
+
+def published_answer(size: float | None, method: str) -> PublishedAnswer:
     """Return what was published of models of a size (billions of parameters; None: any) and a method ("": any): an
     answer in words, the rows it comes from, and those of the same size by another method."""
     found = rows(model_billion=size, method=method or None)
     near = [row for row in rows(model_billion=size) if row not in found] if size is not None else []
-    return {
-        "verdict": _verdict(size, method, found) if size is not None else None,
-        "rows": [shown_row(row) for row in found],
-        "near": [shown_row(row) for row in near],
-        "empty_places": [f"{row.size:g}B" for row in device_table().values() if not row.num_devices],
-        "all": len(found),
-    }
+    return PublishedAnswer(
+        verdict=_verdict(size, method, found) if size is not None else None,
+        rows=[shown_row(row) for row in found],
+        near=[shown_row(row) for row in near],
+        empty_places=[f"{row.size:g}B" for row in device_table().values() if not row.num_devices],
+        all=len(found),
+    )
 
 
-def _verdict(size: float, method: str, found: tuple[DeviceRow, ...]) -> dict[str, str]:
+def _verdict(size: float, method: str, found: tuple[DeviceRow, ...]) -> PublishedVerdict:
     """Say in a sentence what the rows answer, and how well it is known."""
     billion = _("%(size)s billion parameters") % {"size": f"{size:g}"}
     question = ", ".join(part for part in (billion, said(method)) if part)
     if not found:
         text = _("Nobody reported it: the table has no row for %(question)s.") % {"question": question}
-        return {
-            "state": "missing",
-            "word": _("no row"),
-            "text": text,
-            "more": _("That does not say that it cannot run, only that no published configuration is known here."),
-        }
+        return PublishedVerdict(
+            state="missing",
+            word=_("no row"),
+            text=text,
+            more=_("That does not say that it cannot run, only that no published configuration is known here."),
+        )
     best = min(found, key=lambda row: (row.evidence != "run", row.num_devices, row.size))
     words = {"model": _(best.model), "n": best.num_devices, "device": _device(best), "method": best.method}
     if best.evidence == "run":
@@ -56,7 +91,7 @@ def _verdict(size: float, method: str, found: tuple[DeviceRow, ...]) -> dict[str
         more = _("The row is of the class %(size)sB: what trains that trains a smaller model of the same kind.") % {
             "size": f"{best.size:g}"
         }
-    return {"state": state, "word": word, "text": text, "more": more}
+    return PublishedVerdict(state=state, word=word, text=text, more=more)
 
 
 def _device(row: DeviceRow) -> str:
@@ -66,15 +101,15 @@ def _device(row: DeviceRow) -> str:
     return said(row.device) if memory in row.device else f"{said(row.device)} {memory}"
 
 
-def shown_row(row: DeviceRow) -> dict[str, Any]:
+def shown_row(row: DeviceRow) -> PublishedLine:
     """Return a row as the tables show it."""
-    return {
-        "row": row,
-        "model": _(row.model),
-        "size": f"{row.size:g}",
-        "device": _device(row),
-        "notes": said(row.notes),
-        "grade": _(_GRADES[row.evidence]),
-        "evidence": _(EVIDENCE[row.evidence]),
-        "settings": [knob_link(name, value_text(value)) for name, value in row.settings.items()],
-    }
+    return PublishedLine(
+        row=row,
+        model=_(row.model),
+        size=f"{row.size:g}",
+        device=_device(row),
+        notes=said(row.notes),
+        grade=_(_GRADES[row.evidence]),
+        evidence=_(EVIDENCE[row.evidence]),
+        settings=[knob_link(name, value_text(value)) for name, value in row.settings.items()],
+    )

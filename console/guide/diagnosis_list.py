@@ -1,11 +1,11 @@
 """The guide's diagnosis rules: what each watches, when it fires, what it needs, and what to change then."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from console.guide.parts import Asked, choice_filter, has_words, knob_link, words_of
+from console.guide.parts import Asked, KnobLink, choice_filter, has_words, knob_link, words_of
 from profiling.diagnosis.finding import QUESTIONS, Rule, amount, rules
 
 _NEEDS = {
@@ -20,7 +20,23 @@ _NEEDS = {
 }
 
 
-def diagnosis_page(asked: Asked) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisDetail:
+    """A diagnosis rule as the guide shows it; `sign` is on which side of `watch` and `bad` it fires."""
+
+    key: str
+    title: str
+    definition: str
+    sign: str
+    watch: str
+    bad: str
+    source: str
+    needs: str
+    advice: str
+    knobs: list[KnobLink]
+
+
+def diagnosis_page(asked: Asked) -> dict[str, object]:
     """Return the context of the tab."""
     question = choice_filter(asked, "question", _("Question"), [(name, _(title)) for name, title in QUESTIONS.items()])
     when = choice_filter(asked, "when", _("When"), [("live", _("while the run trains")), ("files", _("of a capture"))])
@@ -44,16 +60,16 @@ def _text(key: str, rule: Rule) -> str:
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
-def _shown(key: str, rule: Rule) -> dict[str, Any]:
-    return {
-        "key": key,
-        "title": _(rule.title),
-        "definition": _(rule.definition),
-        "sign": "<" if rule.is_low_bad else ">",
-        "watch": amount(rule.watch, rule.unit),
-        "bad": amount(rule.bad, rule.unit),
-        "source": _(rule.source),
-        "needs": ", ".join(_(_NEEDS[need]) for need in rule.needs),
-        "advice": _(rule.advice),
-        "knobs": [knob_link(change.knob) for change in rule.changes],
-    }
+def _shown(key: str, rule: Rule) -> DiagnosisDetail:
+    return DiagnosisDetail(
+        key=key,
+        title=_(rule.title),
+        definition=_(rule.definition),
+        sign="<" if rule.is_low_bad else ">",
+        watch=amount(rule.watch, rule.unit),
+        bad=amount(rule.bad, rule.unit),
+        source=_(rule.source),
+        needs=", ".join(_(_NEEDS[need]) for need in rule.needs),
+        advice=_(rule.advice),
+        knobs=[knob_link(change.knob) for change in rule.changes],
+    )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
@@ -26,7 +25,7 @@ from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.trainer import trainers
 
 
-def knobs_page(asked: Asked, knob_id: str) -> dict[str, Any]:
+def knobs_page(asked: Asked, knob_id: str) -> dict[str, object]:
     """Return the context of the tab; without a knob in the address, the first that is found is shown.
 
     Raises: KeyError for a knob that is not there.

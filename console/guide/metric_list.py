@@ -1,6 +1,7 @@
 """The guide's dictionary of metrics: what each number is, where it is healthy, and what trainers call it."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
@@ -10,7 +11,22 @@ from jobs.catalog.metric import MetricInfo, metrics
 from jobs.catalog.trainer import trainers
 
 
-def metrics_page(asked: Asked) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDetail:
+    """A metric as the guide shows it; `names` are whose, and what it is called there."""
+
+    name: str
+    label: str
+    unit: str
+    definition: str
+    better: str
+    arrow: str
+    healthy: str
+    healthy_source: str
+    names: list[tuple[str, Sequence[str]]]
+
+
+def metrics_page(asked: Asked) -> dict[str, object]:
     """Return the context of the tab."""
     kinds = dict.fromkeys(name.partition("/")[0] for name in metrics())
     kind = choice_filter(asked, "kind", _("Kind"), [(name, name) for name in kinds])
@@ -37,18 +53,18 @@ def _text(info: MetricInfo) -> str:
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
-def _shown(info: MetricInfo) -> dict[str, Any]:
-    return {
-        "name": info.name,
-        "label": _(info.label),
-        "unit": said(info.unit),
-        "definition": _(info.definition),
-        "better": {"higher": _("higher"), "lower": _("lower")}.get(info.better, ""),
-        "arrow": {"higher": "arrow-up", "lower": "arrow-down"}.get(info.better, ""),
-        "healthy": " – ".join(f"{bound:,g}".replace("-", "−") for bound in info.healthy),
-        "healthy_source": said(info.healthy_source),
-        "names": [(_whose(key), names) for key, names in info.names.items()],
-    }
+def _shown(info: MetricInfo) -> MetricDetail:
+    return MetricDetail(
+        name=info.name,
+        label=_(info.label),
+        unit=said(info.unit),
+        definition=_(info.definition),
+        better={"higher": _("higher"), "lower": _("lower")}.get(info.better, ""),
+        arrow={"higher": "arrow-up", "lower": "arrow-down"}.get(info.better, ""),
+        healthy=" – ".join(f"{bound:,g}".replace("-", "−") for bound in info.healthy),
+        healthy_source=said(info.healthy_source),
+        names=[(_whose(key), names) for key, names in info.names.items()],
+    )
 
 
 def _whose(key: str) -> str:

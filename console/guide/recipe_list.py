@@ -1,11 +1,13 @@
 """The guide's recipes: when to use each, what it needs, and in which values it differs from the defaults."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
 from console.guide.parts import (
     Asked,
+    KnobLink,
     Row,
     Section,
     algorithm_filter,
@@ -24,7 +26,50 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 
 
-def recipes_page(asked: Asked, recipe_id: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeBase:
+    """The recipe that another is based on."""
+
+    id: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeValue:
+    """A value that is not the trainer's default; `flag` is the trainer's name of the knob."""
+
+    knob: KnobLink
+    value: str
+    default: str
+    unit: str
+    flag: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeDetail:
+    """A recipe as the guide shows it; `num_same` of the values that it sets are the trainer's defaults."""
+
+    id: str
+    label: str
+    help: str
+    hardware: str
+    num_workers: int
+    prerequisites: list[str]
+    source: str
+    version: str
+    tags: Sequence[str]
+    base: RecipeBase | None
+    algorithm: str
+    trainer: str
+    model: str
+    data: str
+    reward: str
+    values: list[RecipeValue]
+    num_same: int
+
+
+def recipes_page(asked: Asked, recipe_id: str) -> dict[str, object]:
     """Return the context of the tab. Raises: UnknownRecipe, a LookupError, for a recipe that is not there."""
     trainer, algorithm = trainer_filter(asked), algorithm_filter(asked)
     found = [
@@ -59,32 +104,32 @@ def _text(each: Recipe) -> str:
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
-def _detail(each: Recipe) -> dict[str, Any]:
+def _detail(each: Recipe) -> RecipeDetail:
     spec = each.spec
     base = recipes().get(each.based_on)
     differ, same = _values(spec)
-    return {
-        "id": each.id,
-        "label": _(each.label),
-        "help": _(each.help),
-        "hardware": _(each.hardware),
-        "num_workers": spec.num_workers,
-        "prerequisites": [_(text) for text in each.prerequisites],
-        "source": each.source,
-        "version": _(each.version),
-        "tags": each.tags,
-        "base": {"id": base.id, "label": _(base.label)} if base else None,
-        "algorithm": _(algorithms()[spec.algorithm].label),
-        "trainer": f"{_(trainers()[spec.trainer.name].label)} {spec.trainer.version}".rstrip(),
-        "model": spec.model.id,
-        "data": spec.data.id,
-        "reward": spec.reward.location or spec.reward.kind if "rl" in algorithms()[spec.algorithm].families else "",
-        "values": differ,
-        "num_same": same,
-    }
+    return RecipeDetail(
+        id=each.id,
+        label=_(each.label),
+        help=_(each.help),
+        hardware=_(each.hardware),
+        num_workers=spec.num_workers,
+        prerequisites=[_(text) for text in each.prerequisites],
+        source=each.source,
+        version=_(each.version),
+        tags=each.tags,
+        base=RecipeBase(id=base.id, label=_(base.label)) if base else None,
+        algorithm=_(algorithms()[spec.algorithm].label),
+        trainer=f"{_(trainers()[spec.trainer.name].label)} {spec.trainer.version}".rstrip(),
+        model=spec.model.id,
+        data=spec.data.id,
+        reward=spec.reward.location or spec.reward.kind if "rl" in algorithms()[spec.algorithm].families else "",
+        values=differ,
+        num_same=same,
+    )
 
 
-def _values(spec: RunSpec) -> tuple[list[dict[str, Any]], int]:
+def _values(spec: RunSpec) -> tuple[list[RecipeValue], int]:
     """Return the values that differ from the trainer's defaults, and how many that are set do not."""
     found = []
     same = 0
@@ -98,13 +143,13 @@ def _values(spec: RunSpec) -> tuple[list[dict[str, Any]], int]:
             continue
         flag = knob.flag(trainer=spec.trainer.name, version=spec.trainer.version, algorithm=spec.algorithm)
         found.append(
-            {
-                "knob": knob_link(knob_id),
-                "value": value_text(chosen.value),
-                "default": value_text(default),
-                "unit": said(knob.unit),
-                "flag": flag.name if flag else "",
-                "group": group_title(knob.group),
-            }
+            RecipeValue(
+                knob=knob_link(knob_id),
+                value=value_text(chosen.value),
+                default=value_text(default),
+                unit=said(knob.unit),
+                flag=flag.name if flag else "",
+                group=group_title(knob.group),
+            )
         )
     return found, same

@@ -1,13 +1,15 @@
 """The guide's rules: when each applies, what it says, why, and what would mend it."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from console.guide.parts import (
     Asked,
+    KnobLink,
+    Part,
     Row,
     Section,
     algorithm_words,
@@ -31,7 +33,29 @@ _LEVELS = {
 }
 
 
-def rules_page(asked: Asked, rule_id: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDetail:
+    """A rule as the guide shows it; `says` and `why` are in parts: expressions stand out."""
+
+    id: str
+    title: str
+    level: str
+    level_word: str
+    level_words: str
+    says: list[Part]
+    why: list[Part]
+    when: str
+    knobs: list[KnobLink]
+    fixes: list[list[KnobLink]]
+    trainers: str
+    since: str
+    before: str
+    algorithms: str
+    kind: str
+    source: str
+
+
+def rules_page(asked: Asked, rule_id: str) -> dict[str, object]:
     """Return the context of the tab. Raises: KeyError for a rule that is not there."""
     level = choice_filter(asked, "level", _("Level"), [(name, _(_LEVELS[name])) for name in LEVELS])
     trainer = trainer_filter(asked)
@@ -86,22 +110,22 @@ def _row(rule: Rule) -> Row:
     return Row(id=rule.id, label=rule_title(rule.id), caption=trainer_words(rule.trainers), level=rule.level)
 
 
-def _detail(rule: Rule) -> dict[str, Any]:
-    return {
-        "id": rule.id,
-        "title": rule_title(rule.id),
-        "level": rule.level,
-        "level_word": _(rule.level),
-        "level_words": _(_LEVELS[rule.level]),
-        "says": parts_of(_(rule.says)),
-        "why": parts_of(_(rule.why)),
-        "when": rule.when.text,
-        "knobs": [knob_link(name) for name in rule.knobs],
-        "fixes": [[knob_link(name, made.text) for name, made in fix.items()] for fix in rule.fixes],
-        "trainers": trainer_words(rule.trainers),
-        "since": rule.since,
-        "before": rule.before,
-        "algorithms": algorithm_words(rule.algorithms, list(algorithms())) if rule.algorithms else "",
-        "kind": _(KINDS[rule.kind]),
-        "source": rule.source,
-    }
+def _detail(rule: Rule) -> RuleDetail:
+    return RuleDetail(
+        id=rule.id,
+        title=rule_title(rule.id),
+        level=rule.level,
+        level_word=_(rule.level),
+        level_words=_(_LEVELS[rule.level]),
+        says=parts_of(_(rule.says)),
+        why=parts_of(_(rule.why)),
+        when=rule.when.text,
+        knobs=[knob_link(name) for name in rule.knobs],
+        fixes=[[knob_link(name, made.text) for name, made in fix.items()] for fix in rule.fixes],
+        trainers=trainer_words(rule.trainers),
+        since=rule.since,
+        before=rule.before,
+        algorithms=algorithm_words(rule.algorithms, list(algorithms())) if rule.algorithms else "",
+        kind=_(KINDS[rule.kind]),
+        source=rule.source,
+    )

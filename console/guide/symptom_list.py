@@ -1,11 +1,13 @@
 """The guide's symptoms: how each shows, why it happens, and what to try, in order."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
 from console.guide.parts import (
     Asked,
+    KnobLink,
     Row,
     Section,
     algorithm_words,
@@ -20,10 +22,56 @@ from console.guide.parts import (
 from console.labels.catalog import metric_label
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.rules.condition import Condition
-from jobs.catalog.rules.symptom import Remedy, Symptom, symptoms
+from jobs.catalog.rules.symptom import LogSignal, Remedy, Symptom, symptoms
 
 
-def symptoms_page(asked: Asked, symptom_id: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionText:
+    """A condition in words, and the metric it looks at."""
+
+    text: str
+    metric: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSignalDetail:
+    """Conditions that have to hold together."""
+
+    conditions: list[ConditionText]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemedyDetail:
+    """One thing to try."""
+
+    title: str
+    changes: list[KnobLink]
+    trainers: str
+    algorithms: str
+    when: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SymptomDetail:
+    """A symptom as the guide shows it."""
+
+    id: str
+    title: str
+    group: str
+    signal: str
+    causes: list[str]
+    logs: Sequence[LogSignal]
+    metrics: list[MetricSignalDetail]
+    remedies: list[RemedyDetail]
+    trainers: str
+    algorithms: str
+    when: str
+    source: str
+
+
+def symptoms_page(asked: Asked, symptom_id: str) -> dict[str, object]:
     """Return the context of the tab. Raises: KeyError for a symptom that is not there."""
     trainer = trainer_filter(asked)
     groups = dict.fromkeys(_group(symptom) for symptom in symptoms().values())
@@ -70,38 +118,38 @@ def _text(symptom: Symptom) -> str:
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
-def _detail(symptom: Symptom) -> dict[str, Any]:
-    return {
-        "id": symptom.id,
-        "title": _(symptom.title),
-        "group": _title(_group(symptom)),
-        "signal": _(symptom.signal),
-        "causes": [_(cause) for cause in symptom.causes],
-        "logs": symptom.logs,
-        "metrics": [
-            {"conditions": [_condition(each) for each in signal.conditions], "source": signal.source}
+def _detail(symptom: Symptom) -> SymptomDetail:
+    return SymptomDetail(
+        id=symptom.id,
+        title=_(symptom.title),
+        group=_title(_group(symptom)),
+        signal=_(symptom.signal),
+        causes=[_(cause) for cause in symptom.causes],
+        logs=symptom.logs,
+        metrics=[
+            MetricSignalDetail(conditions=[_condition(each) for each in signal.conditions], source=signal.source)
             for signal in symptom.metrics
         ],
-        "remedies": [_remedy(remedy) for remedy in symptom.remedies],
-        "trainers": trainer_words(symptom.trainers),
-        "algorithms": algorithm_words(symptom.algorithms, list(algorithms())),
-        "when": symptom.when.text if symptom.when else "",
-        "source": symptom.source,
-    }
+        remedies=[_remedy(remedy) for remedy in symptom.remedies],
+        trainers=trainer_words(symptom.trainers),
+        algorithms=algorithm_words(symptom.algorithms, list(algorithms())),
+        when=symptom.when.text if symptom.when else "",
+        source=symptom.source,
+    )
 
 
-def _remedy(remedy: Remedy) -> dict[str, Any]:
-    return {
-        "title": _(remedy.title),
-        "changes": [knob_link(name, made.text) for name, made in remedy.change.items()],
-        "trainers": trainer_words(remedy.trainers) if remedy.trainers else "",
-        "algorithms": algorithm_words(remedy.algorithms, list(algorithms())),
-        "when": remedy.when.text if remedy.when else "",
-        "source": remedy.source,
-    }
+def _remedy(remedy: Remedy) -> RemedyDetail:
+    return RemedyDetail(
+        title=_(remedy.title),
+        changes=[knob_link(name, made.text) for name, made in remedy.change.items()],
+        trainers=trainer_words(remedy.trainers) if remedy.trainers else "",
+        algorithms=algorithm_words(remedy.algorithms, list(algorithms())),
+        when=remedy.when.text if remedy.when else "",
+        source=remedy.source,
+    )
 
 
-def _condition(condition: Condition) -> dict[str, str]:
+def _condition(condition: Condition) -> ConditionText:
     """Return a condition in words, and the metric it looks at."""
     statistic = {
         "mean": _("mean"),
@@ -111,7 +159,7 @@ def _condition(condition: Condition) -> dict[str, str]:
         "growth": _("growth, later half over earlier half,"),
     }.get(condition.statistic, "")
     name = metric_label(condition.metric) + (f" / {metric_label(condition.over)}" if condition.over else "")
-    words: dict[str, Any] = {"statistic": statistic, "n": condition.window, "metric": name}
+    words: dict[str, str | int] = {"statistic": statistic, "n": condition.window, "metric": name}
     if condition.statistic == "not_finite":
         text = _("%(metric)s is not a number within its last %(n)s values") % words
     elif condition.above is not None:
@@ -120,4 +168,4 @@ def _condition(condition: Condition) -> dict[str, str]:
     else:
         words["bound"] = f"{condition.below:g}"
         text = _("%(metric)s: %(statistic)s of the last %(n)s values below %(bound)s") % words
-    return {"text": text, "metric": condition.metric}
+    return ConditionText(text=text, metric=condition.metric)

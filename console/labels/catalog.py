@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -74,7 +73,7 @@ def phase_label(key: str) -> str:
     return _(BY_KEY[key].label) if key in BY_KEY else key
 
 
-def metric_words() -> dict[str, dict[str, Any]]:
+def metric_words() -> dict[str, dict[str, object]]:
     """Return what is known of every metric by name, JSON-able; `unit` is a key, `unit_text` the word for it."""
     found = {}
     for name, info in metrics().items():

@@ -1,7 +1,5 @@
 """What every page's frame shows: project, navigation, theme, cluster use, search."""
 
-from typing import Any
-
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, JsonResponse
@@ -64,11 +62,11 @@ def theme_choice(request: HttpRequest) -> str:
     return chosen if chosen in THEMES else "system"
 
 
-def frame(request: HttpRequest) -> dict[str, Any]:
+def frame(request: HttpRequest) -> dict[str, object]:
     """Return the template context of the frame."""
     chosen = theme_choice(request)
     density = request.COOKIES.get(DENSITY_COOKIE, DENSITIES[0])
-    context: dict[str, Any] = {
+    context: dict[str, object] = {
         "theme_choice": chosen,
         "theme": "dark" if chosen == "dark" else "light",
         "density": density if density in DENSITIES else DENSITIES[0],

@@ -5,7 +5,6 @@ for in part by htmx, which names the part it wants.
 """
 
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -26,6 +25,7 @@ from console.guide.rule_list import rules_page
 from console.guide.symptom_list import symptoms_page
 from console.session import keep
 from console.views.can_it_run.page import devices_page
+from console.views.can_it_run.question import address_of, read_question
 from console.views.frame import current_project
 from jobs.accounts.access import allows, role
 
@@ -33,7 +33,7 @@ _LISTS = ("guide-knob", "guide-recipe", "guide-symptom", "guide-rule")
 """The tabs that have an address for each thing in them."""
 
 
-_Page = Callable[[Asked, str], dict[str, Any]]
+_Page = Callable[[Asked, str], dict[str, object]]
 
 
 def _tab(name: str, page: _Page) -> Callable[..., HttpResponse]:
@@ -51,7 +51,7 @@ def _tab(name: str, page: _Page) -> Callable[..., HttpResponse]:
     return view
 
 
-def _whole(page: Callable[[Asked], dict[str, Any]]) -> _Page:
+def _whole(page: Callable[[Asked], dict[str, object]]) -> _Page:
     """Return the page of a tab without addresses for the things in it."""
     return lambda asked, _item: page(asked)
 
@@ -62,9 +62,8 @@ def devices(request: HttpRequest) -> HttpResponse:
     """Answer whether a model can run on some hardware; at the prices of the project one is looking at."""
     project = current_project(request)
     held = role(request.user, project) if project is not None else None
-    return _show(
-        request, "devices", devices_page(request.GET, project, may_read=allows(held, "editor"), session=request.session)
-    )
+    question = read_question(request.GET, project, may_read=allows(held, "editor"), session=request.session)
+    return _show(request, "devices", devices_page(question, project), address=address_of(question))
 
 
 @require_POST
@@ -77,8 +76,8 @@ def config(request: HttpRequest) -> JsonResponse:
         return JsonResponse({"config": "", "problem": problem}, status=422)
 
 
-def _show(request: HttpRequest, tab: str, context: dict[str, Any]) -> HttpResponse:
-    """Render the page, or the part of it that htmx asks for."""
+def _show(request: HttpRequest, tab: str, context: dict[str, object], *, address: str = "") -> HttpResponse:
+    """Render the page, or the part of it that htmx asks for; `address` is the page's where it is not the query's."""
     titles = _titles()
     part = request.headers.get("HX-Target", "")
     template = f"guide/{'part' if part in ('guide-body', 'guide-detail') else 'guide'}.html"
@@ -100,8 +99,7 @@ def _show(request: HttpRequest, tab: str, context: dict[str, Any]) -> HttpRespon
     answer = render(request, template, context | more)
     patch_vary_headers(answer, ["HX-Target"])
     if part == "guide-body":
-        address = reverse(f"guide-{tab}") + (f"?{query}" if query else "")
-        answer["HX-Replace-Url"] = context.get("address_of_page", address)
+        answer["HX-Replace-Url"] = address or reverse(f"guide-{tab}") + (f"?{query}" if query else "")
     return answer
 
 

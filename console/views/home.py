@@ -1,7 +1,7 @@
 """Home: what needs one now, what runs, what waits, and how full the cluster is."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -29,6 +29,17 @@ _WIDTH, _HEIGHT = 240, 44
 _RECENT = 8
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCard:
+    """A run that is going on: its main metric with its newest value and its line."""
+
+    header: RunHeader
+    metric: str
+    value: object
+    spark: str
+    hint: str
+
+
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
     """Show the page; a person without a project is told so."""
@@ -39,7 +50,7 @@ def home(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     found = read_home(project, now=now)
     drawn = sparklines(found.live, width=_WIDTH, height=_HEIGHT)
-    context: dict[str, Any] = {
+    context = {
         "home": found,
         "headline": _headline(found),
         "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in found.attention],
@@ -97,18 +108,12 @@ def _doing(header: RunHeader, now: datetime) -> str:
     return hint(header, now=now)
 
 
-def _value(header: RunHeader) -> Any:
+def _value(header: RunHeader) -> object:
     return header.latest_values.get(main_metric(header.algorithm))
 
 
-def _card(header: RunHeader, spark: str, words: str) -> dict[str, Any]:
-    return {
-        "header": header,
-        "metric": main_metric(header.algorithm),
-        "value": _value(header),
-        "spark": spark,
-        "hint": words,
-    }
+def _card(header: RunHeader, spark: str, words: str) -> LiveCard:
+    return LiveCard(header=header, metric=main_metric(header.algorithm), value=_value(header), spark=spark, hint=words)
 
 
 urlpatterns = [path("", home, name="home"), path("demo", start_demo, name="start-demo")]

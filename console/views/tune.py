@@ -1,6 +1,7 @@
 """Sweeps: the list of a project's, and the page of one with its runs beside their values."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,12 +20,33 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric
 from jobs.catalog.value import value_text
 from jobs.models import Project, Study
+from jobs.runs.header import RunHeader
 from jobs.sweeps.plan import MAX_RUNS
 from jobs.sweeps.points import point_label, short_name
 from jobs.sweeps.table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 84, 20
 _MAX_SHOWN = 4  # values of a knob that the list names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobCell:
+    """What a run has for a knob of the sweep; `differs`: not the catalogue's default."""
+
+    text: str
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyLine:
+    """A run of a sweep as the table shows it."""
+
+    row: StudyRow
+    header: RunHeader
+    values: list[KnobCell]
+    hint: str
+    spark: str
+    is_best: bool
 
 
 @require_GET
@@ -101,19 +123,19 @@ def _best_words(header: StudyHeader) -> str:
     return point_label(header.best_values) if header.best_run else ""
 
 
-def _line(row: StudyRow, header: StudyHeader, names: list[str]) -> dict[str, Any]:
+def _line(row: StudyRow, header: StudyHeader, names: list[str]) -> StudyLine:
     values = [
-        {"text": value_text(row.values[name]) if name in row.values else "—", "differs": name in row.differs}
+        KnobCell(text=value_text(row.values[name]) if name in row.values else "—", differs=name in row.differs)
         for name in names
     ]
-    return {
-        "row": row,
-        "header": row.header,
-        "values": values,
-        "hint": hint(row.header, now=timezone.now()),
-        "spark": row.spark(width=_SPARK_WIDTH, height=_SPARK_HEIGHT),
-        "is_best": row.header.id == header.best_run,
-    }
+    return StudyLine(
+        row=row,
+        header=row.header,
+        values=values,
+        hint=hint(row.header, now=timezone.now()),
+        spark=row.spark(width=_SPARK_WIDTH, height=_SPARK_HEIGHT),
+        is_best=row.header.id == header.best_run,
+    )
 
 
 def _facts(header: StudyHeader) -> list[str]:
@@ -124,7 +146,7 @@ def _facts(header: StudyHeader) -> list[str]:
     return [how, ended, *[f"{number} {word}" for word, number in counted if number]]
 
 
-def _points(table: StudyTable, names: list[str]) -> dict[str, Any]:
+def _points(table: StudyTable, names: list[str]) -> dict[str, object]:
     """Return what the chart draws: per knob its scale and choices, per run its values, color, last and best."""
     axes = []
     for name in names:

@@ -9,7 +9,6 @@ import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import redis.asyncio
@@ -68,7 +67,7 @@ def _resume(attempt: Attempt) -> dict[str, int] | None:
     return {"attempt": attempt.resume_attempt, "step": attempt.resume_step} if attempt.resume_attempt else None
 
 
-def _inputs(attempt: Attempt) -> list[dict[str, Any]]:
+def _inputs(attempt: Attempt) -> list[dict[str, str | int]]:
     data_id = str(attempt.run.spec.get("data", {}).get("id", ""))
     uploads = Upload.objects.filter(project_id=attempt.run.project_id, sha256=data_id.removeprefix("upload:"))
     if not data_id.startswith("upload:"):
@@ -94,7 +93,7 @@ async def events(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
     return JsonResponse({"durable_through": attempt.durable_batch, "expect": accepted.expect, "commands": commands})
 
 
-def _note_contact(attempt: Attempt, batch: Batch) -> list[dict[str, Any]]:
+def _note_contact(attempt: Attempt, batch: Batch) -> list[dict[str, object]]:
     """Note that the runner reported and what it answered; return the commands it has not answered yet."""
     now = timezone.now()
     if attempt.last_contact_at is None or now - attempt.last_contact_at >= TOUCH_EVERY:
@@ -104,7 +103,7 @@ def _note_contact(attempt: Attempt, batch: Batch) -> list[dict[str, Any]]:
     return _waiting_commands(attempt)
 
 
-def _waiting_commands(attempt: Attempt) -> list[dict[str, Any]]:
+def _waiting_commands(attempt: Attempt) -> list[dict[str, object]]:
     waiting = Command.objects.filter(attempt=attempt, delivered_at=None).order_by("pk")
     return [{"number": c.pk, "verb": c.verb, "payload": c.payload} for c in waiting]
 
@@ -223,7 +222,7 @@ def _number(query: QueryDict, name: str, high: int, *, low: int = 0, default: st
     return int(given)
 
 
-def _meta(query: QueryDict) -> dict[str, Any]:
+def _meta(query: QueryDict) -> dict[str, object]:
     given = query.get("meta") or "{}"
     try:
         meta = json.loads(given, parse_constant=_refuse_constant)

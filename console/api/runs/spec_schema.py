@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, get_args
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from jobs.catalog.knob import Knob, knobs
@@ -25,29 +26,29 @@ class SpecIn:
         return core_schema.any_schema()
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Describe a RunSpec."""
         return spec_schema()
 
 
 @cache
-def spec_schema() -> dict[str, Any]:
+def spec_schema() -> JsonSchemaValue:
     """Return the schema of a launchable spec without references: fields that are missing take their defaults."""
     raw = RunSpec.model_json_schema()
     definitions = raw.pop("$defs", {})
-    schema: dict[str, Any] = _inlined(raw, definitions)
+    schema: JsonSchemaValue = _inlined(raw, definitions)
     schema["properties"]["knobs"] = _knobs_schema()
     return schema
 
 
-def _knobs_schema() -> dict[str, Any]:
+def _knobs_schema() -> JsonSchemaValue:
     values = {knob_id: _knob_schema(knob) for knob_id, knob in knobs().items()}
     text = "Knob id to value, or to {value, origin}. What is left out takes its default."
     return {"type": "object", "description": text, "properties": values, "additionalProperties": False}
 
 
-def _knob_schema(knob: Knob) -> dict[str, Any]:
-    value: dict[str, Any] = {"type": _TYPES[knob.type]}
+def _knob_schema(knob: Knob) -> JsonSchemaValue:
+    value: JsonSchemaValue = {"type": _TYPES[knob.type]}
     if knob.type == "choice":
         value["enum"] = list(knob.choices)
     if knob.type in ("int", "float"):
@@ -70,7 +71,7 @@ def _tidy(number: float) -> float | int:
     return int(number) if float(number).is_integer() else number
 
 
-def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
+def _inlined(node: Any, definitions: JsonSchemaValue) -> Any:
     if isinstance(node, list):
         return [_inlined(item, definitions) for item in node]
     if not isinstance(node, dict):

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
@@ -97,14 +96,18 @@ def spec_to_form(spec: RunSpec) -> dict[str, str]:
     return values
 
 
-def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, Any]:
+def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, object]:
     """Return the plain JSON that `parse_spec` takes; inputs that are not in `form` keep the base's value.
 
     Text that is no number stays text, so that the validator can refuse it in its own words. Knobs that do not apply to
     the chosen algorithm and trainer are left out: a page that is just changing them still holds the earlier ones.
     """
     chosen = chosen_in(form, base)
-    raw: dict[str, Any] = {"version": base.version, "name": form.get("name", base.name), "algorithm": chosen.algorithm}
+    raw: dict[str, object] = {
+        "version": base.version,
+        "name": form.get("name", base.name),
+        "algorithm": chosen.algorithm,
+    }
     for section, cls in SECTIONS.items():
         values = getattr(base, section).model_dump()
         for name, field in cls.model_fields.items():
@@ -113,21 +116,22 @@ def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, Any]:
                 values[name] = _number(given) if field.annotation in (int, float) else _lines(given)
         if section in BY_KIND:
             values["id"] = form.get(f"{section}.id.{values['kind']}", values["id"])
+        if section == "trainer":
+            values["version"] = chosen.version
         raw[section] = values
-    raw["trainer"]["version"] = chosen.version
     raw["knobs"] = _raw_knobs(form, base, chosen)
     raw["overridden"] = form["overridden"].split() if "overridden" in form else list(base.overridden)
     return raw
 
 
-def baseline(base: RunSpec, chosen: Combination) -> dict[str, dict[str, Any]]:
+def baseline(base: RunSpec, chosen: Combination) -> dict[str, dict[str, Value]]:
     """Return what each knob of a combination starts from: `{"value", "origin"}` by id.
 
     Of another combination than the base's, a knob starts from what somebody chose in the base if it takes that, else
     from its default.
     """
     is_same = chosen == combination_of(base)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Value]] = {}
     for knob_id, knob in chosen.knobs().items():
         given = base.knobs.get(knob_id)
         if given is not None and (is_same or (given.origin != "default" and _takes(knob, given.value))):
@@ -156,11 +160,11 @@ def changes(spec: RunSpec, base: RunSpec) -> list[tuple[str, str]]:
     ]
 
 
-def minimal(spec: RunSpec) -> dict[str, Any]:
+def minimal(spec: RunSpec) -> dict[str, object]:
     """Return the shortest JSON that `parse_spec` reads as this very spec: what is default is left out."""
     mine = combination_of(spec)
     default, given = to_json(default_spec(mine.algorithm, mine.trainer, mine.version)), to_json(spec)
-    short: dict[str, Any] = {"algorithm": spec.algorithm}
+    short: dict[str, object] = {"algorithm": spec.algorithm}
     if spec.name:
         short = {"name": spec.name, **short}
     if not spec.is_native:
@@ -182,11 +186,11 @@ def show(value: Value) -> str:
     return value_text(value)
 
 
-def _raw_knobs(form: Mapping[str, str], base: RunSpec, chosen: Combination) -> dict[str, Any]:
+def _raw_knobs(form: Mapping[str, str], base: RunSpec, chosen: Combination) -> dict[str, object]:
     here = chosen.knobs()
     if not here:
         return {}
-    raw: dict[str, Any] = {}
+    raw: dict[str, object] = {}
     for name, text in form.items():
         knob_id = name.removeprefix("knobs.")
         if name.startswith("knobs.") and knob_id not in knobs():
@@ -205,7 +209,7 @@ def _raw_knobs(form: Mapping[str, str], base: RunSpec, chosen: Combination) -> d
     return raw
 
 
-def _text_chosen(text: str, begun: dict[str, Any], default: Value) -> dict[str, Any]:
+def _text_chosen(text: str, begun: dict[str, Value], default: Value) -> dict[str, Value]:
     if text == show(begun["value"]):
         return begun
     if text == show(default):

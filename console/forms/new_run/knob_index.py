@@ -7,7 +7,7 @@ alone.
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from django.utils.translation import gettext as _
 
@@ -19,10 +19,19 @@ from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.spec.runspec import SECTIONS
 from jobs.catalog.trainer import as_version, trainers
 
-Entry = dict[str, Any]
+
+class OptionEntry(TypedDict):
+    """Whose option or key it is, and the versions and algorithms that have it; `why` no run has to say it."""
+
+    trainer: str
+    name: str
+    versions: list[str]
+    algorithms: list[str]
+    whose: NotRequired[str]
+    why: NotRequired[str]
 
 
-def knob_index() -> dict[str, Any]:
+def knob_index() -> dict[str, object]:
     """Return what the search looks through.
 
     `knobs`: label, help, range, effects, source and every trainer's option of each, by the input's name; `fields`:
@@ -43,7 +52,7 @@ def _field_names() -> Iterator[str]:
         yield from (f"{section}.{field}" for field in cls.model_fields)
 
 
-def _knob(knob: Knob, beside: list[tuple[str, str, str]]) -> Entry:
+def _knob(knob: Knob, beside: list[tuple[str, str, str]]) -> dict[str, object]:
     return {
         "label": _(knob.label),
         "help": _(knob.help),
@@ -57,8 +66,8 @@ def _knob(knob: Knob, beside: list[tuple[str, str, str]]) -> Entry:
     }
 
 
-def _field(name: str, beside: list[tuple[str, str, str]]) -> Entry:
-    found: dict[tuple[str, str], Entry] = {}
+def _field(name: str, beside: list[tuple[str, str, str]]) -> dict[str, object]:
+    found: dict[tuple[str, str], OptionEntry] = {}
     for trainer, version, option in beside:
         _add(found, trainer, option, [version], algorithms())
     return {"label": field_label(name), "flags": _finished(found)}
@@ -68,9 +77,9 @@ def _effect(key: str) -> str:
     return {"memory": _("Memory"), "speed": _("Speed"), "stability": _("Stability")}.get(key, key)
 
 
-def _options(knob: Knob, beside: list[tuple[str, str, str]]) -> list[Entry]:
+def _options(knob: Knob, beside: list[tuple[str, str, str]]) -> list[OptionEntry]:
     """Return who calls it what, in which versions: one entry per name, the newest first."""
-    found: dict[tuple[str, str], Entry] = {}
+    found: dict[tuple[str, str], OptionEntry] = {}
     for flag in knob.flags:
         for name in flag.names:
             _add(found, flag.trainer, name, _versions(flag), flag.algorithms or knob.algorithms)
@@ -80,14 +89,14 @@ def _options(knob: Knob, beside: list[tuple[str, str, str]]) -> list[Entry]:
 
 
 def _add(
-    found: dict[tuple[str, str], Entry], trainer: str, name: str, versions: list[str], algorithms: Iterable[str]
+    found: dict[tuple[str, str], OptionEntry], trainer: str, name: str, versions: list[str], algorithms: Iterable[str]
 ) -> None:
     entry = found.setdefault((trainer, name), {"trainer": trainer, "name": name, "versions": [], "algorithms": []})
     entry["versions"] = _in_order(trainer, [*entry["versions"], *versions])
     entry["algorithms"] = list(dict.fromkeys([*entry["algorithms"], *algorithms]))
 
 
-def _finished(found: dict[tuple[str, str], Entry]) -> list[Entry]:
+def _finished(found: dict[tuple[str, str], OptionEntry]) -> list[OptionEntry]:
     for entry in found.values():
         entry["whose"] = _whose(entry["trainer"], entry["versions"])
     return list(found.values())
@@ -113,9 +122,9 @@ def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-def _told() -> list[Entry]:
+def _told() -> list[OptionEntry]:
     """Return the options and keys that no run says, each with the reason."""
-    found: dict[tuple[str, str], Entry] = {}
+    found: dict[tuple[str, str], OptionEntry] = {}
     for trainer, version, option in all_option_names():
         if not option.says:
             _add(found, trainer, option.name, [version], ())

@@ -65,7 +65,7 @@ def _likely(text: str) -> list[str]:
 
 def _checked(name: str, read: ReadBack) -> ImportedSpec:
     """Return the spec of what was read; a knob whose value it does not take is told beside the rest that was not."""
-    raw: dict[str, Any] = dict(read.spec)
+    raw = dict(read.spec)
     unread = list(read.unread)
     try:
         spec = parse_spec(raw)

@@ -5,8 +5,6 @@ on the way, retries. Answers go on to the longest one where the trainer can have
 filtered out: noise behind an answer's end is rewarded alike.
 """
 
-from typing import Any
-
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunPolicy, RunSpec, to_json
@@ -31,7 +29,7 @@ _SETS: dict[str, Value] = {
 def probe_of(spec: RunSpec, name: str) -> RunSpec:
     """Return the probe of a run called `name`. Raises: SpecInvalid for one that its trainer does not take."""
     values = {knob_id: value for knob_id, value in {**_SETS, **_length(spec)}.items() if knob_id in spec.knobs}
-    raw: dict[str, Any] = to_json(spec.model_copy(update={"policy": RunPolicy()}))
+    raw = to_json(spec.model_copy(update={"policy": RunPolicy()}))
     for knob_id, value in values.items():
         if value != spec.knob(knob_id):
             raw["knobs"][knob_id] = {"value": value, "origin": "you"}

@@ -1,7 +1,6 @@
 """The trainers, versions and algorithms that the New run page offers, and what they have in common for its inputs."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -46,7 +45,7 @@ def _either(labels: Sequence[str]) -> str:
     return in_words(Sentence("{some} or {last}", some=", ".join(some), last=last), _) if some else last
 
 
-def trainers_for_script() -> dict[str, Any]:
+def trainers_for_script() -> dict[str, object]:
     """Return what the page's module must know to offer only what there is."""
     return {
         "trainers": {

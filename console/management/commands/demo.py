@@ -36,12 +36,12 @@ class Command(BaseCommand):
         self.stdout.write(f"The demo run is queued: {settings.PUBLIC_URL}/runs/{run.pk}")
 
 
-def changed_knobs(changes: list[str]) -> dict[str, Any]:
+def changed_knobs(changes: list[str]) -> dict[str, dict[str, object]]:
     """Return `KNOB=VALUE` arguments as a spec's knobs; values are JSON where they can be, else text.
 
     Raises: CommandError naming the argument without an equals sign.
     """
-    knobs: dict[str, Any] = {}
+    knobs: dict[str, dict[str, object]] = {}
     for change in changes:
         knob, equals, text = change.partition("=")
         if not equals:

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib.sessions.backends.base import SessionBase
-from django.http import QueryDict
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from console.guide.device_answer import published_answer, shown_row
+from console.guide.device_answer import PublishedLine, published_answer, shown_row
 from console.labels.catalog import phase_label
 from console.labels.numbers import size
 from console.views.can_it_run.diffusion import known_diffusion_models, picture_facts, picture_note
-from console.views.can_it_run.question import MAX_DEVICES, MAX_OPTIONS, Question, address_of, read_question
+from console.views.can_it_run.question import MAX_DEVICES, MAX_OPTIONS, Question, address_of
 from console.views.can_it_run.to_new_run import plan_url
 from console.views.plan.largest_terms import LargestTermsPanel, parts_panel
 from console.views.plan.panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
@@ -123,7 +121,7 @@ class OptionRow:
 class PublishedRow:
     """A published configuration, and what it says to the answer."""
 
-    each: Mapping[str, Any]
+    each: PublishedLine
     state: str
     word: str
     says: str
@@ -147,10 +145,9 @@ class Detail:
     plan_url: str
 
 
-def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool, session: SessionBase) -> dict[str, Any]:
-    """Return the context of the tab. `may_read`: folders and unknown hub repositories may be read for this person."""
-    question = read_question(asked, project, may_read=may_read, session=session)
-    context: dict[str, Any] = {
+def devices_page(question: Question, project: Project | None) -> dict[str, object]:
+    """Return the context of the tab."""
+    context: dict[str, object] = {
         "question": question,
         "problems": question.problems,
         "methods": list(METHOD_WORDS.items()),
@@ -159,7 +156,6 @@ def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool, s
         "most_options": MAX_OPTIONS,
         "diffusion_models": known_diffusion_models(),
         "facts": _facts(question),
-        "address_of_page": address_of(question),
         "read_url": address_of(question, read=True) if question.can_be_read else "",
     }
     if not question.is_asked:
@@ -184,14 +180,23 @@ def devices_page(asked: QueryDict, project: Project | None, *, may_read: bool, s
 def _compare(question: Question, project: Project | None) -> tuple[Option, ...]:
     """Return the answer for each hardware, of a language model or of a diffusion transformer."""
     on = [accelerators()[name] for name in question.on]
-    more: dict[str, Any] = {"prices": prices_of(project), "constants": constants_of(project)}
+    prices, constants = prices_of(project), constants_of(project)
     if question.shape is not None:
-        return compare_hardware(question.shape, on, question.method, question.devices, demand=question.demand, **more)
+        demand = question.demand
+        return compare_hardware(
+            question.shape, on, question.method, question.devices, demand=demand, prices=prices, constants=constants
+        )
     if question.pictured is None:
         return ()
     pictured = question.pictured
     return compare_for_diffusion(
-        pictured.shape, on, question.method, question.devices, picture=pictured.picture, **more
+        pictured.shape,
+        on,
+        question.method,
+        question.devices,
+        picture=pictured.picture,
+        prices=prices,
+        constants=constants,
     )
 
 

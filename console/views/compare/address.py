@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
@@ -37,9 +36,9 @@ class ComparisonQuery:
     is_all: bool
     chart: dict[str, str]
 
-    def address(self, **changes: Any) -> str:
+    def address(self, **changes: object) -> str:
         """Return the query of this view with changes, without what is the default anyway; None takes a value out."""
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "runs": ",".join(self.runs),
             "study": self.study,
             "group": self.group,

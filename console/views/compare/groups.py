@@ -1,7 +1,7 @@
 """What the tab Verdict says of groups of runs, which a sweep's knob makes."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from console.compare_numbers import difference_text, gap_text, share_text, value_text
 from console.labels.catalog import metric_label
 from console.views.compare.labels import RANK, VerdictText, headline, said_as
-from console.views.compare.rows import TONES, Cell, change_word, measure_head
+from console.views.compare.rows import TONES, Cell, MeasureLine, change_word, measure_line
 from console.views.compare.sides import Sides, group_label
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison
@@ -20,7 +20,26 @@ from jobs.comparison.summary import GroupValue
 from jobs.comparison.verdict import Verdict
 
 
-def grouped_panel(found: Comparison, sides: Sides) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictColumn:
+    """A run or a group among the measures."""
+
+    name: str
+    title: str
+    color: int
+    is_base: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictPanel:
+    """What the tab Verdict says, the most important first, and the measures that it rests on."""
+
+    said: list[VerdictText]
+    columns: list[VerdictColumn]
+    measures: list[MeasureLine]
+
+
+def grouped_panel(found: Comparison, sides: Sides) -> VerdictPanel:
     """Return verdicts, heads and measures by group; the base's group is what the others are held against."""
     groups = [(place, group) for place, group in enumerate(sides.groups) if set(group.run_ids) & set(found.run_ids)]
     own = [group for _place, group in groups]
@@ -32,14 +51,14 @@ def grouped_panel(found: Comparison, sides: Sides) -> dict[str, Any]:
         _say(one, names=(names[i], names[base]), group=own[i], sides=sides, rows=rows, places=(i, base))
         for i, one in sorted(verdicts.items(), key=lambda item: RANK.index(item[1].badge))
     ]
-    return {
-        "said": said,
-        "columns": [
-            {"name": group_label(group), "title": ", ".join(group.run_ids), "color": place % 10, "is_base": i == base}
+    return VerdictPanel(
+        said=said,
+        columns=[
+            VerdictColumn(name=group_label(group), title=", ".join(group.run_ids), color=place % 10, is_base=i == base)
             for i, (place, group) in enumerate(groups)
         ],
-        "measures": [{**measure_head(row.measure), "cells": [_cell(row, cell) for cell in row.cells]} for row in rows],
-    }
+        measures=[measure_line(row.measure, [_cell(row, cell) for cell in row.cells]) for row in rows],
+    )
 
 
 def _name(place: int, group: Group) -> SafeString:

@@ -1,6 +1,5 @@
 """The page Compare: two or more runs side by side. Its address holds the whole view; every tab is a part of it."""
 
-from typing import Any
 from urllib.parse import parse_qsl
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
@@ -12,7 +11,7 @@ from django.views.decorators.http import require_GET
 from console.downloads.csv_response import csv_answer
 from console.labels.catalog import metric_label, metric_words
 from console.views.compare.address import TABS, ComparisonQuery, read_address
-from console.views.compare.groups import grouped_panel
+from console.views.compare.groups import VerdictColumn, VerdictPanel, grouped_panel
 from console.views.compare.labels import order, say
 from console.views.compare.rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
 from console.views.compare.sides import Side, Sides, find_sides
@@ -43,7 +42,7 @@ def compare_runs(request: HttpRequest) -> HttpResponse:
     """Show the comparison, or what to compare where the address names fewer than two runs."""
     asked = read_address(request)
     sides = find_sides(request, asked)
-    context: dict[str, Any] = {"asked": asked, "sides": sides, "tabs": _tabs(asked), "query": asked.address()}
+    context: dict[str, object] = {"asked": asked, "sides": sides, "tabs": _tabs(asked), "query": asked.address()}
     context |= {"ungrouped": asked.address(group=""), "config_query": asked.address(tab="config")}
     context["all_query"] = asked.address(all="" if asked.is_all else "1")
     context["proposals"] = _proposals(request, sides) if len(sides.all) < 2 else []
@@ -84,7 +83,7 @@ def _named(request: HttpRequest) -> tuple[ComparisonQuery, Sides]:
     return asked, sides
 
 
-def page_data(asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
+def page_data(asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     """Return what the page's modules need, JSON-able."""
     own = metric_names([side.run.pk for side in sides.shown])
     names = {name for found in own.values() for name in found}
@@ -124,14 +123,15 @@ def _place(name: str) -> tuple[int, str]:
     return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)
 
 
-def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
+def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     assert sides.base is not None
     found = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(found, sides) if sides.groups else _single_panel(found, sides, sides.base)
-    said = panel["said"]
+    said = panel.said
     better = said[0].side if said and said[0].badge == "better" else sides.base
     return {
-        **panel,
+        "columns": panel.columns,
+        "measures": panel.measures,
         "said": said[:SHOWN_VERDICTS],
         "more_said": said[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
@@ -139,20 +139,20 @@ def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) 
     }
 
 
-def _single_panel(found: Comparison, sides: Sides, base: Side) -> dict[str, Any]:
+def _single_panel(found: Comparison, sides: Sides, base: Side) -> VerdictPanel:
     columns = [
-        {"name": side.short, "title": side.run.name, "color": side.color, "is_base": side.is_base}
+        VerdictColumn(name=side.short, title=side.run.name, color=side.color, is_base=side.is_base)
         for side in sides.shown
     ]
     verdicts = order(list(found.verdicts.values()))
-    return {
-        "said": [say(one, side=sides.by_id(one.run_id), base=base, window=found.window) for one in verdicts],
-        "columns": columns,
-        "measures": measure_lines(found.measures, base=found.run_ids.index(found.base_id)),
-    }
+    return VerdictPanel(
+        said=[say(one, side=sides.by_id(one.run_id), base=base, window=found.window) for one in verdicts],
+        columns=columns,
+        measures=measure_lines(found.measures, base=found.run_ids.index(found.base_id)),
+    )
 
 
-def _settings(asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
+def _settings(asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     limit = SHOWN_SETTINGS if asked.tab == "verdict" else None
     base = next(i for i, side in enumerate(sides.shown) if side.is_base)
     rows = setting_rows(current_specs(sides.runs), base=base)
@@ -167,12 +167,12 @@ def _settings(asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
     }
 
 
-def _no_more(_request: HttpRequest, _asked: ComparisonQuery, _sides: Sides) -> dict[str, Any]:
+def _no_more(_request: HttpRequest, _asked: ComparisonQuery, _sides: Sides) -> dict[str, object]:
     """What the browser draws itself, or what every tab has."""
     return {}
 
 
-def _table_panel(_request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
+def _table_panel(_request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     at = _at_step(asked, sides)
     rows = metric_table(runs=sides.runs, at=at)
     needle = asked.query.lower()
@@ -187,17 +187,17 @@ def _at_step(asked: ComparisonQuery, sides: Sides) -> int | None:
     return asked.step if asked.step is not None else window.high if window else None
 
 
-def _timing_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
+def _timing_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     assert sides.base is not None
     found: Comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     return {"bars": step_bars(dict(found.phases), sides)}
 
 
-def _traces_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
+def _traces_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     return trace_rows(sides)
 
 
-def _samples_panel(_request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, Any]:
+def _samples_panel(_request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     ids = [side.run.pk for side in sides.shown]
     found = side_by_side(run_ids=ids, is_eval=asked.kind == "eval", step=asked.at, page=asked.page)
     steps = list(found.steps)
@@ -229,7 +229,7 @@ PANELS = {
 }
 
 
-def _tabs(asked: ComparisonQuery) -> list[dict[str, Any]]:
+def _tabs(asked: ComparisonQuery) -> list[dict[str, str]]:
     words = {
         "verdict": _("Verdict"),
         "charts": _("Charts"),
@@ -245,7 +245,7 @@ def _tabs(asked: ComparisonQuery) -> list[dict[str, Any]]:
     ]
 
 
-def _group_choices(asked: ComparisonQuery, sides: Sides) -> list[dict[str, Any]]:
+def _group_choices(asked: ComparisonQuery, sides: Sides) -> list[dict[str, object]]:
     if asked.group and asked.group not in sides.group_knobs:
         names = [*sides.group_knobs, asked.group]
     else:

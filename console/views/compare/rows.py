@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -36,6 +35,124 @@ class Cell:
     tone: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureLine:
+    """A row of the card Measures: `name` of the metric, `note` what to know of its numbers."""
+
+    label: str
+    name: str
+    note: str
+    cells: list[Cell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideLine:
+    """The statistics of a metric for one run."""
+
+    side: Side
+    cells: list[Cell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLine:
+    """The same for a group of runs."""
+
+    group: str
+    color: int
+    is_base: bool
+    cells: list[Cell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricBlock:
+    """A metric in the table: `id` is its name where the label says another."""
+
+    name: str
+    label: str
+    id: str
+    note: str
+    lines: Sequence[SideLine | GroupLine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingCell:
+    """What a run has for a setting; `is_other`: not what the base has."""
+
+    text: str
+    origin: str
+    is_other: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingLine:
+    """A row of the card Config diff."""
+
+    id: str
+    label: str
+    unit: str
+    is_different: bool
+    cells: list[SettingCell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarPart:
+    """A phase in a bar: place and width in per cent of the longest row; `is_wide`: its label fits in on a telephone."""
+
+    key: str
+    x: str
+    label_x: str
+    width: str
+    label: str
+    is_wide: bool
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBar:
+    """Where a run's step goes."""
+
+    side: Side
+    parts: list[BarPart]
+    total: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseChange:
+    """How much a phase takes more or less than the base's."""
+
+    label: str
+    text: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseChanges:
+    """How a run's phases differ from the base's."""
+
+    side: Side
+    changes: list[PhaseChange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseLine:
+    """A phase in the table, a cell a run."""
+
+    key: str
+    label: str
+    cells: list[Cell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBars:
+    """The card "Where the step goes"; `legend` has key and label of each phase, `has_rest`: some time is in none."""
+
+    rows: Sequence[StepBar] = ()
+    deltas: Sequence[PhaseChanges] = ()
+    legend: Sequence[dict[str, str]] = ()
+    has_rest: bool = False
+    phases: Sequence[PhaseLine] = ()
+
+
 def change_word(word: str) -> str:
     """Return what a difference is, in a word."""
     words = {
@@ -57,21 +174,18 @@ def direction(name: str) -> str:
 TONES = {"better": "good", "worse": "bad"}
 
 
-def measure_lines(rows: Sequence[MeasureRow], *, base: int) -> list[dict[str, Any]]:
+def measure_lines(rows: Sequence[MeasureRow], *, base: int) -> list[MeasureLine]:
     """Return the rows of the card Measures; the base's cell shows its value, the others' how they differ."""
     return [
-        {
-            **measure_head(row.measure),
-            "cells": [_measure_cell(row, cell, is_base=i == base) for i, cell in enumerate(row.cells)],
-        }
+        measure_line(row.measure, [_measure_cell(row, cell, is_base=i == base) for i, cell in enumerate(row.cells)])
         for row in rows
     ]
 
 
-def measure_head(measure: Measure) -> dict[str, str]:
-    """Return what stands before a measure's numbers."""
+def measure_line(measure: Measure, cells: list[Cell]) -> MeasureLine:
+    """Return a row of the card Measures."""
     note = direction(measure.metric) or _unit_word(measure.metric)
-    return {"label": _measure_label(measure), "name": measure.metric, "note": note}
+    return MeasureLine(label=_measure_label(measure), name=measure.metric, note=note, cells=cells)
 
 
 def _unit_word(name: str) -> str:
@@ -122,22 +236,23 @@ def statistic_heads(at: int | None) -> list[str]:
     return [_("Last"), _("Best"), _("Min"), _("Max"), step]
 
 
-def metric_lines(rows: Iterable[MetricRow], sides: Sides) -> list[dict[str, Any]]:
+def metric_lines(rows: Iterable[MetricRow], sides: Sides) -> list[MetricBlock]:
     """Return the table of metrics: one block a metric, in it one line a run, or a group where runs are grouped."""
     shown = sides.shown
     base = next((i for i, side in enumerate(shown) if side.is_base), 0)
     blocks = []
     for row in rows:
+        lines: Sequence[SideLine | GroupLine]
         if sides.groups:
             lines = _group_lines(row, shown, sides.groups, base)
         else:
             lines = [
-                {"side": side, "cells": [_spot_cell(row, i, base, name) for name in STATISTICS]}
+                SideLine(side=side, cells=[_spot_cell(row, i, base, name) for name in STATISTICS])
                 for i, side in enumerate(shown)
             ]
         label = metric_label(row.name)
         id_text = "" if label == row.name else row.name
-        blocks.append({"name": row.name, "label": label, "id": id_text, "note": direction(row.name), "lines": lines})
+        blocks.append(MetricBlock(name=row.name, label=label, id=id_text, note=direction(row.name), lines=lines))
     return blocks
 
 
@@ -173,13 +288,13 @@ def _with_change(spot: Spot, change: Delta | None, unit: str, title: str) -> Cel
     return Cell(text=value_text(spot.value, unit), note=note, title=title, tone=TONES.get(change.word, ""))
 
 
-def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group], base: int) -> list[dict[str, Any]]:
+def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group], base: int) -> list[GroupLine]:
     about = metric(row.name)
     summaries = {side.run.pk: summary for side, summary in zip(shown, row.summaries, strict=True)}
     base_id = shown[base].run.pk
     base_group = next((i for i, group in enumerate(groups) if base_id in group.run_ids), 0)
-    lines: list[dict[str, Any]] = [
-        {"group": group_label(group), "color": i % 10, "is_base": i == base_group, "cells": []}
+    lines = [
+        GroupLine(group=group_label(group), color=i % 10, is_base=i == base_group, cells=[])
         for i, group in enumerate(groups)
     ]
     for statistic in STATISTICS:
@@ -187,7 +302,7 @@ def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group
         theirs = values[base_group]
         for i, value in enumerate(values):
             if value is None:
-                lines[i]["cells"].append(Cell(text="—"))
+                lines[i].cells.append(Cell(text="—"))
                 continue
             low, high = value_text(value.low, about.unit), value_text(value.high, about.unit)
             title = _("mean of %(n)s runs, %(low)s to %(high)s") % {"n": value.n, "low": low, "high": high}
@@ -198,70 +313,71 @@ def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group
                 parts.append(f"{difference_text(change.difference, about.unit)} {change_word(change.word)}")
             note = ", ".join(parts)
             tone = TONES.get(change.word, "") if change else ""
-            lines[i]["cells"].append(Cell(text=value_text(value.mean, about.unit), note=note, title=title, tone=tone))
+            lines[i].cells.append(Cell(text=value_text(value.mean, about.unit), note=note, title=title, tone=tone))
     return [line for i, line in enumerate(lines) if any(run_id in summaries for run_id in groups[i].run_ids)]
 
 
-def setting_lines(rows: Iterable[SettingRow], *, base: int) -> list[dict[str, Any]]:
+def setting_lines(rows: Iterable[SettingRow], *, base: int) -> list[SettingLine]:
     """Return the rows of the card Config diff."""
     known = knobs()
     return [
-        {
-            "id": row.id,
-            "label": _(known[row.id].label) if row.id in known else "",
-            "unit": _(known[row.id].unit) if row.id in known and known[row.id].unit else "",
-            "is_different": row.is_different,
-            "cells": [
-                {
-                    "text": show(setting.value) if setting else "—",
-                    "origin": setting.origin if setting else "",
-                    "is_other": is_other(setting, row.settings[base]),
-                }
+        SettingLine(
+            id=row.id,
+            label=_(known[row.id].label) if row.id in known else "",
+            unit=_(known[row.id].unit) if row.id in known and known[row.id].unit else "",
+            is_different=row.is_different,
+            cells=[
+                SettingCell(
+                    text=show(setting.value) if setting else "—",
+                    origin=setting.origin if setting else "",
+                    is_other=is_other(setting, row.settings[base]),
+                )
                 for setting in row.settings
             ],
-        }
+        )
         for row in rows
     ]
 
 
-def step_bars(phases: dict[str, PhaseTimes], sides: Sides) -> dict[str, Any]:
+def step_bars(phases: dict[str, PhaseTimes], sides: Sides) -> StepBars:
     """Return the bars of "Where the step goes", on one scale, and how each run's phases differ from the base's."""
     shown = [side for side in sides.shown if side.run.pk in phases and phases[side.run.pk].seconds]
     scale = max((max(phases[s.run.pk].total, phases[s.run.pk].step or 0.0) for s in shown), default=0.0)
     if not scale:
-        return {"rows": [], "deltas": [], "legend": []}
+        return StepBars()
     base = sides.base
     theirs = phases.get(base.run.pk) if base else None
     used = [key for key in STEP_PHASES if any(key in phases[side.run.pk].seconds for side in shown)]
     has_rest = any((phases[side.run.pk].rest or 0) > 0 for side in shown)
-    return {
-        "rows": [{"side": side, **_bar(phases[side.run.pk], scale)} for side in shown],
-        "deltas": [_deltas(phases[s.run.pk], theirs, s) for s in shown if theirs and theirs.seconds and not s.is_base],
-        "legend": [{"key": key, "label": phase_label(key)} for key in used],
-        "has_rest": has_rest,
-        "phases": [_phase_line(key, shown, phases, theirs) for key in [*used, *(["rest"] if has_rest else []), "step"]],
-    }
+    return StepBars(
+        rows=[_bar(side, phases[side.run.pk], scale) for side in shown],
+        deltas=[_deltas(phases[s.run.pk], theirs, s) for s in shown if theirs and theirs.seconds and not s.is_base],
+        legend=[{"key": key, "label": phase_label(key)} for key in used],
+        has_rest=has_rest,
+        phases=[_phase_line(key, shown, phases, theirs) for key in [*used, *(["rest"] if has_rest else []), "step"]],
+    )
 
 
-def _bar(times: PhaseTimes, scale: float) -> dict[str, Any]:
+def _bar(side: Side, times: PhaseTimes, scale: float) -> StepBar:
     parts, at = [], 0.0
     pieces = [*times.seconds.items(), *([("rest", times.rest)] if times.rest else [])]
     for key, seconds in pieces:
         share = seconds / scale
         label = f"{seconds:.1f}" if scale >= 5 else f"{seconds:.2f}"
         parts.append(
-            {
-                "key": key,
-                "x": f"{at * 100:.3f}%",
-                "label_x": f"{(at + 0.006) * 100:.3f}%",
-                "width": f"{share * 100:.3f}%",
-                "label": label if share >= LABEL_SHARE else "",
-                "is_wide": share >= WIDE_SHARE,
-                "title": f"{_phase_word(key)}: {value_text(seconds, 's')}",
-            }
+            BarPart(
+                key=key,
+                x=f"{at * 100:.3f}%",
+                label_x=f"{(at + 0.006) * 100:.3f}%",
+                width=f"{share * 100:.3f}%",
+                label=label if share >= LABEL_SHARE else "",
+                is_wide=share >= WIDE_SHARE,
+                title=f"{_phase_word(key)}: {value_text(seconds, 's')}",
+            )
         )
         at += share
-    return {"parts": parts, "total": value_text(times.step if times.step is not None else times.total, "s")}
+    total = value_text(times.step if times.step is not None else times.total, "s")
+    return StepBar(side=side, parts=parts, total=total)
 
 
 def _phase_word(key: str) -> str:
@@ -269,19 +385,17 @@ def _phase_word(key: str) -> str:
     return words[key] if key in words else phase_label(key)
 
 
-def _deltas(own: PhaseTimes, base: PhaseTimes, side: Side) -> dict[str, Any]:
+def _deltas(own: PhaseTimes, base: PhaseTimes, side: Side) -> PhaseChanges:
     whole = base.step or base.total
     changes = [
-        {"label": phase_label(key), "text": difference_text(seconds, "s"), "tone": "good" if seconds < 0 else "bad"}
+        PhaseChange(label=phase_label(key), text=difference_text(seconds, "s"), tone="good" if seconds < 0 else "bad")
         for key, seconds in phase_deltas(own, base).items()
         if abs(seconds) >= SMALL_DELTA * whole
     ]
-    return {"side": side, "changes": changes}
+    return PhaseChanges(side=side, changes=changes)
 
 
-def _phase_line(
-    key: str, shown: Sequence[Side], phases: dict[str, PhaseTimes], base: PhaseTimes | None
-) -> dict[str, Any]:
+def _phase_line(key: str, shown: Sequence[Side], phases: dict[str, PhaseTimes], base: PhaseTimes | None) -> PhaseLine:
     def seconds(times: PhaseTimes) -> float | None:
         return {"rest": times.rest, "step": times.step}[key] if key in ("rest", "step") else times.seconds.get(key)
 
@@ -298,4 +412,4 @@ def _phase_line(
         word = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
         note = ", ".join(part for part in (share_text(change.share), change_word(word)) if part)
         cells.append(Cell(text=value_text(mine, "s"), note=note, tone=TONES.get(word, "")))
-    return {"key": key, "label": _phase_word(key), "cells": cells}
+    return PhaseLine(key=key, label=_phase_word(key), cells=cells)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import count, groupby
-from typing import Any
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -63,7 +62,17 @@ class TraceLine:
     difference_url: str
 
 
-def trace_rows(sides: Sides) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLines:
+    """Captures that belong together; `columns` are a run, where its captures are, and those of this row."""
+
+    tool: str
+    title: str
+    num_runs: int
+    columns: list[tuple[Side, str, list[TraceLine]]]
+
+
+def trace_rows(sides: Sides) -> dict[str, object]:
     """Return what the tab shows: rows of captures that belong together, a column a run."""
     found = traces_side_by_side(run_ids=[side.run.pk for side in sides.shown])
     return {
@@ -73,14 +82,14 @@ def trace_rows(sides: Sides) -> dict[str, Any]:
     }
 
 
-def _row(row: TraceRow, sides: Sides) -> dict[str, Any]:
+def _row(row: TraceRow, sides: Sides) -> TraceLines:
     base = next((row.opened_of(place) for place, side in enumerate(sides.shown) if side.is_base), "")
     columns = [
         (side, profile_url(side), [_line(trace, side, base) for trace in traces])
         for side, traces in zip(sides.shown, row.captures, strict=True)
     ]
     title = steps_title(row.steps, 0) if row.steps else _("Steps not known yet")
-    return {"tool": row.tool, "title": title, "num_runs": row.num_runs, "columns": columns}
+    return TraceLines(tool=row.tool, title=title, num_runs=row.num_runs, columns=columns)
 
 
 def profile_url(side: Side, capture: str = "") -> str:

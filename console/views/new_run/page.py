@@ -149,7 +149,7 @@ def base_text(base: RunSpec) -> str:
     return json.dumps(minimal(base), ensure_ascii=False)
 
 
-def groups_answer(request: HttpRequest, base: RunSpec, chosen: Combination) -> dict[str, Any]:
+def groups_answer(request: HttpRequest, base: RunSpec, chosen: Combination) -> dict[str, object]:
     """Return what the page needs to show another combination: the groups and what to know of their inputs."""
     shown = groups(start_texts(base, chosen), chosen)
     return {
@@ -363,9 +363,9 @@ def _plain(problems: Any) -> list[dict[str, str]]:
     return [{"field": p.field, "message": in_words(p.message, _)} for p in problems]
 
 
-def nested(values: dict[str, str]) -> dict[str, Any]:
+def nested(values: dict[str, str]) -> dict[str, object]:
     """Return dotted names as objects in objects, for templates: `by.data.id.path`."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, text in values.items():
         here = found
         *parents, last = name.split(".")

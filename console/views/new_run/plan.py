@@ -47,7 +47,7 @@ _KNOBS = {
 """Where a field of the planner's job is set: the first of these that the run has."""
 
 
-def plan_answer(request: HttpRequest, spec: RunSpec, project: Project, state: ClusterState) -> dict[str, Any]:
+def plan_answer(request: HttpRequest, spec: RunSpec, project: Project, state: ClusterState) -> dict[str, object]:
     """Return what the check of the form answers of the plan: the panel's pieces, the verdict, problems by input."""
     began = time.perf_counter()
     panel, problems = _panel(request.POST, spec, project, request.user, state)
@@ -116,7 +116,7 @@ def asked_of(
     )
 
 
-def config_of(text: str) -> dict[str, Any]:
+def config_of(text: str) -> dict[str, object]:
     """Return the object of a pasted config.json. Raises: PlanRefused for text that is none."""
     try:
         found = json.loads(text)

@@ -92,19 +92,19 @@ def launch(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"url": reverse("study", args=[study.pk])}, status=201)
 
 
-def read_sweep(form: Mapping[str, str]) -> tuple[dict[str, Any], list[int]]:
+def read_sweep(form: Mapping[str, str]) -> tuple[dict[str, object], list[int]]:
     """Return the sweep of the form's texts as `parse_plan` takes it, and the row of the form that each knob stands in.
 
     Rows that hold nothing are left out. Values are parted by spaces, commas or semicolons.
     """
     method = form.get("sweep.method", "grid")
-    chosen: list[dict[str, Any]] = []
+    chosen: list[dict[str, object]] = []
     places: list[int] = []
     for place in range(MAX_KNOBS):
         texts = {name: form.get(f"sweep.knobs.{place}.{name}", "").strip() for name in ("id", "values", "low", "high")}
         if not any(texts.values()):
             continue
-        knob: dict[str, Any] = {"id": texts["id"]}
+        knob: dict[str, object] = {"id": texts["id"]}
         if form.get(f"sweep.knobs.{place}.kind") == "range" and method == "random":
             scale = form.get(f"sweep.knobs.{place}.scale", "linear")
             knob |= {"low": texts["low"], "high": texts["high"], "scale": scale}
@@ -112,7 +112,7 @@ def read_sweep(form: Mapping[str, str]) -> tuple[dict[str, Any], list[int]]:
             knob["values"] = texts["values"].replace(",", " ").replace(";", " ").split()
         chosen.append(knob)
         places.append(place)
-    sweep: dict[str, Any] = {"knobs": chosen, "method": method}
+    sweep: dict[str, object] = {"knobs": chosen, "method": method}
     for name in ("num_runs", "max_concurrent", "seed"):
         text = form.get(f"sweep.{name}", "").strip()
         if text:

@@ -147,7 +147,7 @@ def resources(run: Run, spec: RunSpec) -> str:
     return f"{attempt.num_cpus:g} × CPU" if attempt is not None else _("%(n)s workers") % {"n": spec.num_workers}
 
 
-def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, Any]:
+def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, object]:
     """Return what the page's modules need, JSON-able."""
     return {
         "id": run.pk,
@@ -169,7 +169,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, An
     }
 
 
-def _tabs(run: Run, spec: RunSpec) -> list[dict[str, Any]]:
+def _tabs(run: Run, spec: RunSpec) -> list[dict[str, object]]:
     words = {
         "overview": _("Overview"),
         "charts": _("Charts"),

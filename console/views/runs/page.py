@@ -47,6 +47,16 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A column's head: how it sorts now (`aria`, `arrow`), and the address that sorts by it, "" where none does."""
+
+    column: Column
+    aria: str
+    arrow: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunsQuery:
     """What the address asks for."""
 
@@ -90,7 +100,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     """Show the list, or only its results where htmx asks for them."""
     project = _project(request)
     asked = read_request(request)
-    context: dict[str, Any] = {"asked": asked, "view_counts": _views(project, request.user, asked), "problem": ""}
+    context: dict[str, object] = {"asked": asked, "view_counts": _views(project, request.user, asked), "problem": ""}
     context["can_edit"] = role(request.user, project) in ("editor", "admin")
     try:
         page = _page(project, request.user, asked)
@@ -214,7 +224,7 @@ def _knob_keys(columns: list[Column]) -> list[str]:
     return [column.key for column in columns if column.key in knobs()]
 
 
-def _views(project: Project, user: Any, asked: RunsQuery) -> list[dict[str, Any]]:
+def _views(project: Project, user: Any, asked: RunsQuery) -> list[dict[str, object]]:
     labels = {
         "all": _("All"),
         "running": _("Running now"),
@@ -229,7 +239,7 @@ def _views(project: Project, user: Any, asked: RunsQuery) -> list[dict[str, Any]
     ]
 
 
-def _paging(page: RunsPage, asked: RunsQuery) -> dict[str, Any]:
+def _paging(page: RunsPage, asked: RunsQuery) -> dict[str, object]:
     first = (page.page - 1) * page.page_size + 1
     return {
         "first": first,
@@ -241,7 +251,7 @@ def _paging(page: RunsPage, asked: RunsQuery) -> dict[str, Any]:
     }
 
 
-def _heads(asked: RunsQuery) -> list[dict[str, Any]]:
+def _heads(asked: RunsQuery) -> list[Head]:
     """Return each column with its sort state and the address that sorts by it."""
     key, is_down = asked.sort.removeprefix("-"), asked.sort.startswith("-")
     heads = []
@@ -249,12 +259,12 @@ def _heads(asked: RunsQuery) -> list[dict[str, Any]]:
         is_sorted = bool(column.sort) and column.sort == key
         next_sort = column.sort if is_sorted and is_down else f"-{column.sort}"
         heads.append(
-            {
-                "column": column,
-                "aria": ("descending" if is_down else "ascending") if is_sorted else "none",
-                "arrow": ("arrow-down" if is_down else "arrow-up") if is_sorted else "",
-                "query": asked.query(sort=next_sort, page=1) if column.sort else "",
-            }
+            Head(
+                column=column,
+                aria=("descending" if is_down else "ascending") if is_sorted else "none",
+                arrow=("arrow-down" if is_down else "arrow-up") if is_sorted else "",
+                query=asked.query(sort=next_sort, page=1) if column.sort else "",
+            )
         )
     return heads
 

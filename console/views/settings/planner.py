@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -122,7 +121,7 @@ def planner_settings(
     )
 
 
-def constants_posted(posted: Mapping[str, str], project: Project) -> dict[str, Any]:
+def constants_posted(posted: Mapping[str, str], project: Project) -> dict[str, str | None]:
     """Return the constants that a form changes: those whose text is another one than the page showed.
 
     `reset` names one that is taken back to what is shipped, or is "all".

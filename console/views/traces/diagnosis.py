@@ -19,7 +19,7 @@ def trace_diagnosis(request: HttpRequest, trace_id: str) -> HttpResponse:
     try:
         found = diagnose_trace(trace)
     except NoAnswer as error:
-        return unanswered(request, context, error)
+        return unanswered(request, trace, context, error)
     context["questions"] = questions(found.findings, run=trace.run, trace=trace)
     context["diagnosis"] = found
     return render(request, "trace/diagnosis.html", context)

@@ -1,7 +1,6 @@
 """Two traces against each other: what explains the difference in step time, largest first."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -35,28 +34,47 @@ class Fall:
     share: str
 
 
+@dataclass(frozen=True, slots=True)
+class ItemLine:
+    """What one kind of work takes in a step of each trace, in words; `key` is that of its color."""
+
+    label: str
+    title: str
+    kind: str
+    key: str
+    change: str
+    word: str
+    before: str
+    after: str
+    delta: str
+    tone: str
+    share: str
+    calls: str
+
+
 @require_GET
 def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
     """Show what another trace does differently from this one."""
     trace, held = visible_trace(request, trace_id)
     wanted = request.GET.get("other", "")
     others = Trace.objects.filter(project=trace.project, layers__state="ready").exclude(pk=trace.pk).distinct()
+    drop_first = request.GET.get("first") == "off"
     context = page_of(trace, held, tab="summary") | {
         "others": others.order_by("-created_at")[:_MOST_OTHERS],
         "other": None,
-        "drop_first": request.GET.get("first") == "off",
+        "drop_first": drop_first,
         "problem": "",
     }
     if wanted:
         other, _held = visible_trace(request, wanted)
         try:
-            context |= {"other": other, **_found(request, trace, other, drop_first=context["drop_first"])}
+            context |= {"other": other, **_found(request, trace, other, drop_first=drop_first)}
         except NoAnswer as error:
-            return unanswered(request, context, error)
+            return unanswered(request, trace, context, error)
     return render(request, "trace/difference.html", context)
 
 
-def _found(request: HttpRequest, trace: Trace, other: Trace, *, drop_first: bool) -> dict[str, Any]:
+def _found(request: HttpRequest, trace: Trace, other: Trace, *, drop_first: bool) -> dict[str, object]:
     asked = [_worker(request.GET.get(name, "")) for name in ("worker", "other_worker")]
     try:
         found = compare(trace, other, worker=asked[0], other_worker=asked[1], drop_first=drop_first)
@@ -82,7 +100,7 @@ def _worker(text: str) -> tuple[str, int] | None:
     return (role, int(rank)) if dash and rank.isascii() and rank.isdigit() and len(rank) < 10 else None
 
 
-def difference_context(found: Difference) -> dict[str, Any]:
+def difference_context(found: Difference) -> dict[str, object]:
     """Return what the page shows of a difference."""
     gained = found.after - found.before
     shown = [item for item in found.items if item.change != "same"]
@@ -132,23 +150,22 @@ def _label(item: Item) -> str:
     return f"{cause}: {item.name}" if item.name else cause
 
 
-def _row(item: Item) -> dict[str, Any]:
-    return {
-        "label": _label(item),
-        "title": item.name,
-        "kind": str(ITEMS.get(item.kind, KINDS.get(item.kind, item.kind))),
-        "key": "compute" if item.kind == "kernel" else item.kind,
-        "change": item.change,
-        "word": str(CHANGES[item.change]),
-        "before": time_text(item.before) if item.before or item.calls_before else "—",
-        "after": time_text(item.after) if item.after or item.calls_after else "—",
-        "delta": change_text(item.delta),
-        "tone": "bad" if item.delta > 0 else "good",
-        "share": share_text(item.share),
-        "calls": f"{_count(item.calls_before)} → {_count(item.calls_after)}"
-        if item.calls_before or item.calls_after
-        else "—",
-    }
+def _row(item: Item) -> ItemLine:
+    has_calls = item.calls_before or item.calls_after
+    return ItemLine(
+        label=_label(item),
+        title=item.name,
+        kind=str(ITEMS.get(item.kind, KINDS.get(item.kind, item.kind))),
+        key="compute" if item.kind == "kernel" else item.kind,
+        change=item.change,
+        word=str(CHANGES[item.change]),
+        before=time_text(item.before) if item.before or item.calls_before else "—",
+        after=time_text(item.after) if item.after or item.calls_after else "—",
+        delta=change_text(item.delta),
+        tone="bad" if item.delta > 0 else "good",
+        share=share_text(item.share),
+        calls=f"{_count(item.calls_before)} → {_count(item.calls_after)}" if has_calls else "—",
+    )
 
 
 def _count(calls: float) -> str:

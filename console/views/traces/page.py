@@ -1,6 +1,7 @@
 """Pages of traces: the list with its upload, the timeline, and downloads of uploaded files."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,13 @@ def _events(layers: Any) -> int | None:
 @require_GET
 def trace(request: HttpRequest, trace_id: str, tab: str = "timeline") -> HttpResponse:
     """Show a trace."""
-    context = page_of(*visible_trace(request, trace_id), tab=tab)
-    said = context["trace"]
-    is_coming = any(layer.state in ("uploading", "queued", "importing") for layer in said.layers)
-    is_coming |= said.capture is not None and said.capture.state not in ("ready", "failed", "withdrawn")
-    return render(request, "trace/trace.html", context | {"is_coming": is_coming})
+    found, held = visible_trace(request, trace_id)
+    is_coming = any(layer.state in ("uploading", "queued", "importing") for layer in found.layers.all())
+    is_coming |= found.capture is not None and found.capture.state not in ("ready", "failed", "withdrawn")
+    return render(request, "trace/trace.html", page_of(found, held, tab=tab) | {"is_coming": is_coming})
 
 
-def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, Any]:
+def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, object]:
     """Return what the frame of a trace's page shows, whichever tab is open."""
     said = trace_out(found)
     words = {"timeline": _("Timeline"), "summary": _("Summary"), "diagnosis": _("Diagnosis"), "files": _("Files")}
@@ -115,12 +115,12 @@ def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, Any]:
     }
 
 
-def unanswered(request: HttpRequest, context: dict[str, Any], said: NoAnswer) -> HttpResponse:
+def unanswered(request: HttpRequest, found: Trace, context: Mapping[str, object], said: NoAnswer) -> HttpResponse:
     """Show why a tab has nothing to show; while it is being computed the page asks again. `context` is `page_of`'s."""
     told = {
         "problem": str(said),
         "asks_again": isinstance(said, StillComputing),
-        "files_of": said.trace_id or context["trace"].id,
+        "files_of": said.trace_id or found.pk,
     }
     return render(request, "trace/unanswered.html", {**context, **told})
 

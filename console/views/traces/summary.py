@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -20,7 +19,9 @@ from jobs.traces.files import NoAnswer, ready_layers
 from jobs.traces.summary import summary_of
 from profiling.analysis.budget import KINDS as ORDER
 from profiling.analysis.budget import StepBudget, WorkerBudget, totals
-from profiling.analysis.memory import Memory
+from profiling.analysis.kernels import Kernel
+from profiling.analysis.memory import Curve, Memory
+from profiling.analysis.operators import Operator
 from profiling.analysis.rollout import Rollout
 from profiling.analysis.summary import Summary, WorkerSummary
 
@@ -53,6 +54,51 @@ class Bar:
     segments: tuple[Segment, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NamedRow:
+    """A row of a table, and its name in short."""
+
+    row: Kernel | Operator
+    short: str
+
+
+@dataclass(frozen=True, slots=True)
+class GapLine:
+    """An idle stretch; `begin` and `end` in Unix ns leave room around it, so that what ends and follows is in sight."""
+
+    at: str
+    length: str
+    key: str
+    word: str
+    inside: str
+    phase: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPanel:
+    """Generation in words: `tail` of the longest of `tails` rollouts, `line` the requests over time as SVG has them."""
+
+    found: Rollout
+    tail: str
+    tails: int
+    spread: str
+    mean: str
+    rate: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPanel:
+    """Memory of one device, and each curve with its line as SVG has it."""
+
+    found: Memory
+    whose: str
+    fragmentation: str
+    curves: list[tuple[Curve, str]]
+
+
 @require_GET
 def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
     """Show the summary of a trace, or of a window of it."""
@@ -65,12 +111,13 @@ def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
     try:
         summary = summary_of(trace, window=window, drop_first=drop_first)
     except NoAnswer as error:
-        return unanswered(request, context, error)
-    context |= summary_context(summary, chosen=request.GET.get("worker", ""))
+        return unanswered(request, trace, context, error)
+    worker = _chosen(summary, request.GET.get("worker", ""))
+    context |= summary_context(summary, worker)
     context |= {"window": window, "drop_first": drop_first, "kept_query": _query(window, drop_first)}
-    if context["worker"]:
+    if worker is not None:
         run = of_run(trace, [step.number for step in summary.budget.steps])
-        context["use"] = use_panel(request.GET.dict(), summary, context["worker"], run)
+        context["use"] = use_panel(request.GET.dict(), summary, worker, run)
     return render(request, "trace/summary.html", context)
 
 
@@ -88,11 +135,15 @@ def _window(request: HttpRequest) -> tuple[int, int] | None:
     return (int(begin), int(end)) if int(begin) < int(end) <= _LARGEST else None
 
 
-def summary_context(summary: Summary, *, chosen: str) -> dict[str, Any]:
-    """Return what the page shows of a summary; `chosen` names a worker as "role-rank"."""
-    workers = {f"{one.role}-{one.rank}": one for one in summary.workers}
-    key = chosen if chosen in workers else next(iter(workers), "")
-    worker = workers.get(key)
+def _chosen(summary: Summary, name: str) -> WorkerSummary | None:
+    """Return the worker that "role-rank" names, else the first one."""
+    return next((one for one in summary.workers if _key(one) == name), next(iter(summary.workers), None))
+
+
+def summary_context(summary: Summary, worker: WorkerSummary | None) -> dict[str, object]:
+    """Return what the page shows of a summary and of one of its workers."""
+    workers = {_key(one): one for one in summary.workers}
+    key = _key(worker) if worker else ""
     mine = next((one for one in summary.budget.workers if worker and _key(one) == key), None)
     return {
         "summary": summary,
@@ -110,9 +161,9 @@ def summary_context(summary: Summary, *, chosen: str) -> dict[str, Any]:
             (phase, phase_label(phase) if phase else _("Between the phases")) for phase in _phases(summary)
         ],
         "figures": _figures(summary, worker, mine) if worker and summary.has_clock else [],
-        "kernels": [_named(one) for one in worker.kernels[:_SHOWN]] if worker else [],
-        "operators": [_named(one) for one in worker.operators[:_SHOWN]] if worker else [],
-        "ranges": [_named(one) for one in worker.ranges[:_SHOWN]] if worker else [],
+        "kernels": _named(worker.kernels) if worker else [],
+        "operators": _named(worker.operators) if worker else [],
+        "ranges": _named(worker.ranges) if worker else [],
         "idle": _idle(worker) if worker else [],
         "gaps": _gaps(worker, summary) if worker else [],
         "late": [(worker_text(one.role, one.rank), one) for one in summary.late],
@@ -124,7 +175,7 @@ def summary_context(summary: Summary, *, chosen: str) -> dict[str, Any]:
     }
 
 
-def _key(worker: WorkerBudget) -> str:
+def _key(worker: WorkerSummary | WorkerBudget) -> str:
     return f"{worker.role}-{worker.rank}"
 
 
@@ -293,9 +344,9 @@ def _legend(summary: Summary) -> list[tuple[str, str, str]]:
     return [(kind, str(KINDS[kind]), str(DEFINITIONS[kind])) for kind in ORDER if kind in found]
 
 
-def _named(row: Any) -> dict[str, Any]:
-    """Return a row of a table with its name in short."""
-    return {"row": row, "short": short_name(row.name)}
+def _named(rows: Sequence[Kernel | Operator]) -> list[NamedRow]:
+    """Return the rows that a table shows."""
+    return [NamedRow(row=row, short=short_name(row.name)) for row in rows[:_SHOWN]]
 
 
 def _idle(worker: WorkerSummary) -> list[dict[str, str]]:
@@ -312,19 +363,18 @@ def _idle(worker: WorkerSummary) -> list[dict[str, str]]:
     ]
 
 
-def _gaps(worker: WorkerSummary, summary: Summary) -> list[dict[str, Any]]:
+def _gaps(worker: WorkerSummary, summary: Summary) -> list[GapLine]:
     return [
-        {
-            "at": time_text(gap.begin - summary.begin),
-            "length": time_text(gap.end - gap.begin),
-            "key": gap.cause,
-            "word": str(KINDS[gap.cause]),
-            "inside": gap.inside,
-            "phase": phase_label(gap.phase) if gap.phase else "",
-            # with room around it, so that what ends and follows is in sight
-            "begin": max(0, gap.begin - (gap.end - gap.begin)),
-            "end": gap.end + (gap.end - gap.begin),
-        }
+        GapLine(
+            at=time_text(gap.begin - summary.begin),
+            length=time_text(gap.end - gap.begin),
+            key=gap.cause,
+            word=str(KINDS[gap.cause]),
+            inside=gap.inside,
+            phase=phase_label(gap.phase) if gap.phase else "",
+            begin=max(0, gap.begin - (gap.end - gap.begin)),
+            end=gap.end + (gap.end - gap.begin),
+        )
         for gap in worker.gaps[:_SHOWN]
     ]
 
@@ -337,28 +387,28 @@ def _by_phase(worker: WorkerSummary) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _rollout(found: Rollout) -> dict[str, Any]:
+def _rollout(found: Rollout) -> RolloutPanel:
     tails = [tail.share for tail in found.tails]
     spreads = [tail.spread for tail in found.tails if tail.spread is not None]
-    return {
-        "found": found,
-        "tail": share_text(max(tails) if tails else None),
-        "tails": len(tails),
-        "spread": f"{max(spreads):.3g}" if spreads else "—",
-        "mean": f"{found.mean_requests:.3g}",
-        "rate": f"{found.tokens / found.seconds:,.0f}" if found.seconds else "—",
-        "line": _line([(at, float(requests)) for at, requests in found.points], float(found.most_requests)),
-    }
+    return RolloutPanel(
+        found=found,
+        tail=share_text(max(tails) if tails else None),
+        tails=len(tails),
+        spread=f"{max(spreads):.3g}" if spreads else "—",
+        mean=f"{found.mean_requests:.3g}",
+        rate=f"{found.tokens / found.seconds:,.0f}" if found.seconds else "—",
+        line=_line([(at, float(requests)) for at, requests in found.points], float(found.most_requests)),
+    )
 
 
-def _memory(found: Memory) -> dict[str, Any]:
+def _memory(found: Memory) -> MemoryPanel:
     highest = max((curve.peak for curve in found.curves), default=0.0)
-    return {
-        "found": found,
-        "whose": worker_text(found.role, found.rank) if found.role or found.rank >= 0 else "",
-        "fragmentation": share_text(found.fragmentation),
-        "curves": [(curve, _line(list(curve.points), highest)) for curve in found.curves],
-    }
+    return MemoryPanel(
+        found=found,
+        whose=worker_text(found.role, found.rank) if found.role or found.rank >= 0 else "",
+        fragmentation=share_text(found.fragmentation),
+        curves=[(curve, _line(list(curve.points), highest)) for curve in found.curves],
+    )
 
 
 def _line(points: Sequence[tuple[int, float]], highest: float) -> str:
