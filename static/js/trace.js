@@ -167,7 +167,7 @@ class TracePage {
       const row = lane.rows?.[0];
       if (!row?.length) continue;
       from = Math.min(from, row.start[0]);
-      to = Math.max(to, row.end.at(-1));
+      to = Math.max(to, row.end[row.length - 1]);
     }
     view.steps = this.phaseSteps.length ? this.phaseSteps : this.layerSteps;
     if (Number.isFinite(from)) {

@@ -18,25 +18,25 @@ export class Clock {
   }
 
   /** Return Unix ns (a decimal string) as ns after the origin. */
-  offset(text) {
+  offset(/** @type {string} */ text) {
     return Number(BigInt(text) - this.origin);
   }
 
   /** Return ns after the origin as Unix ns, a decimal string. */
-  absolute(offset) {
+  absolute(/** @type {number} */ offset) {
     return String(this.origin + BigInt(Math.round(offset)));
   }
 
   /** Return ns after the origin as a Date. */
-  date(offset) {
+  date(/** @type {number} */ offset) {
     return new Date(Number(this.origin / 1000000n) + offset / 1e6);
   }
 }
 
-const minus = (text) => text.replace("-", "−");
+const minus = (/** @type {string} */ text) => text.replace("-", "−");
 
 /** Return a length with about three digits: 41.2 ms, 8.10 µs, 1.204 s, 12 min 5 s. */
-export function span(ns) {
+export function span(/** @type {number} */ ns) {
   if (!Number.isFinite(ns)) return "—";
   const size = Math.abs(ns);
   if (size >= 10 * MINUTE) return minus(`${Math.trunc(ns / MINUTE)} min ${Math.round((size % MINUTE) / 1e9)} s`);
@@ -47,7 +47,7 @@ export function span(ns) {
 }
 
 /** Return the smallest of 1, 2, 5 × 10ⁿ ns that is at least `least`; whole minutes above one. */
-export function niceStep(least) {
+export function niceStep(/** @type {number} */ least) {
   if (least > 30e9)
     return (
       [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400].map((s) => s * 1e9).find((s) => s >= least) ??
@@ -58,7 +58,7 @@ export function niceStep(least) {
 }
 
 /** Return a moment on an axis whose ticks are `step` ns apart: "14.180 s", as fine as the ticks need it. */
-export function axisText(at, step) {
+export function axisText(/** @type {number} */ at, /** @type {number} */ step) {
   if (at === 0) return "0";
   const [unit, scale] =
     step < 1e3 && Math.abs(at) < 1e6 ? SCALES[1] : step < 1e6 && Math.abs(at) < 1e9 ? SCALES[2] : SCALES[3];
@@ -67,4 +67,5 @@ export function axisText(at, step) {
 }
 
 /** Return a moment as fine as a view of `width` ns shows it. */
-export const momentText = (at, width) => axisText(at, niceStep(width / 1000));
+export const momentText = (/** @type {number} */ at, /** @type {number} */ width) =>
+  axisText(at, niceStep(width / 1000));

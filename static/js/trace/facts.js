@@ -3,17 +3,37 @@
 import { fill, gettext, grouped } from "../format.js";
 import { span } from "./clock.js";
 
-/** Return { from, to } in ns: the selection, or else what of the trace is on the screen. */
-export function windowOf(view) {
+/** @import { Stretch } from "./clock.js" */
+/** @typedef {{ number: number, begin: number, end: number }} Step */
+/**
+ * @typedef {object} Device what a device did, in ns
+ * @property {number} layer that measured it
+ * @property {number} device
+ * @property {number} busy
+ * @property {number} communication
+ * @property {number} overlapped of the communication
+ * @property {number} kernels how many
+ * @property {number} median_kernel
+ * @property {number} longest_gap
+ */
+
+/** Return the selection, or else what of the trace is on the screen. */
+export function windowOf(/** @type {{ selection: Stretch | null, view: Stretch, extent: Stretch }} */ view) {
   if (view.selection) return view.selection;
   const { from, to } = view.view;
   return { from: Math.max(from, view.extent.from), to: Math.min(to, view.extent.to) };
 }
 
-/** Return rows of [name, value, more]; a name that begins with a space is a part of the one above. Times are in ns. */
+/**
+ * Return rows of [name, value, more]; a name that begins with a space is a part of the one above.
+ *
+ * @param {Stretch} window
+ * @param {{ steps: Step[], devices: Device[], nameOf: (device: Device) => string }} known
+ */
 export function facts({ from, to }, { steps, devices, nameOf }) {
   const wall = to - from;
-  const share = (part, whole = wall) => (whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "—");
+  const share = (/** @type {number} */ part, whole = wall) =>
+    whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "—";
   const rows = [[gettext("Wall"), span(wall), ""]];
   const inside = steps.filter(({ begin, end }) => begin < to && end > from).map(({ number }) => number);
   if (inside.length)

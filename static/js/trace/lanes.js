@@ -4,18 +4,71 @@ import { fill, gettext, grouped, laneName } from "../format.js";
 import { sorted } from "./rows.js";
 import { Tiles } from "./tiles.js";
 
+/** @import { Clock } from "./clock.js" */
+/** @import { Step } from "./facts.js" */
+/** @import { Group } from "./layout.js" */
+/** @import { Phase } from "./rows.js" */
+/**
+ * @typedef {object} PhaseColumns of one worker, as GET .../phases gives them
+ * @property {string} role
+ * @property {number} rank
+ * @property {string[]} start in Unix ns
+ * @property {(string | number)[]} duration in ns
+ * @property {number[]} depth
+ * @property {number[]} phase numbers into the answer's phases
+ * @property {string[]} name
+ * @property {number[]} step
+ */
+/** @typedef {{ start: number[], end: number[], name: number[], id: number[], about: Phase[], names: Map<string, number> }} Columns of a row */
+/**
+ * @typedef {object} LayerLane as GET .../layers/<id> gives it
+ * @property {number} id
+ * @property {string} process
+ * @property {number} pid
+ * @property {string} kind
+ * @property {number} device
+ * @property {number} stream
+ * @property {string} title
+ * @property {string} thread
+ * @property {number} tid
+ * @property {number} depths
+ * @property {number} events
+ */
+/**
+ * @typedef {object} Layer
+ * @property {number} id
+ * @property {string | null} role
+ * @property {number | null} rank
+ * @property {string} kind
+ * @property {string} file_name
+ * @property {number | string} made
+ * @property {string} origin in Unix ns
+ * @property {LayerLane[]} lanes
+ */
+/** @typedef {{ process: string, pid: number, lanes: LayerLane[] }} Process */
+
 const KINDS = ["phase", "range", "stream", "thread"];
 const ORDER = ["driver", "policy", "critic", "reference", "reward", "vllm", "runner"];
 const PHASE = 2; // the category
 
-/** Return { group, steps } of the phases as GET .../phases gives them; no group without any. */
+/**
+ * Return the phases as a group, with their steps; no group without any.
+ *
+ * @param {{ phases: string[], lanes: PhaseColumns[] }} answer
+ * @param {Clock} clock
+ * @returns {{ group: Group | null, steps: Step[] }}
+ */
 export function phaseGroup(answer, clock) {
+  /** @type {Map<string, { role: string, rank: number, depths: Columns[] }>} */
   const lanes = new Map();
+  /** @type {Map<number, [begin: number, end: number]>} */
   const steps = new Map();
   for (const column of answer.lanes) {
-    const id = `${column.role}|${column.rank}`;
-    if (!lanes.has(id)) lanes.set(id, { role: column.role, rank: column.rank, depths: [] });
-    const { depths } = lanes.get(id);
+    const { role, rank } = column;
+    const id = `${role}|${rank}`;
+    const lane = lanes.get(id) ?? { role, rank, depths: [] };
+    lanes.set(id, lane);
+    const { depths } = lane;
     for (let i = 0; i < column.start.length; i += 1) {
       const depth = column.depth[i];
       depths[depth] ??= { start: [], end: [], name: [], id: [], about: [], names: new Map() };
@@ -24,10 +77,11 @@ export function phaseGroup(answer, clock) {
       const end = begin + Number(column.duration[i]);
       const phase = answer.phases[column.phase[i]];
       const text = `${phase}|${column.name[i]}`;
-      if (!rows.names.has(text)) rows.names.set(text, rows.names.size);
+      const name = rows.names.get(text) ?? rows.names.size;
+      rows.names.set(text, name);
       rows.start.push(begin);
       rows.end.push(end);
-      rows.name.push(rows.names.get(text));
+      rows.name.push(name);
       rows.id.push(-1);
       rows.about.push({ phase, step: column.step[i], name: column.name[i] });
       if (depth === 0 && column.step[i] > 0) widen(steps, column.step[i], begin, end);
@@ -52,26 +106,44 @@ export function phaseGroup(answer, clock) {
   };
 }
 
-const place = (role) => ORDER.indexOf(role) + 1 || ORDER.length + 1;
+const place = (/** @type {string} */ role) => ORDER.indexOf(role) + 1 || ORDER.length + 1;
 
-function tableOf(names) {
+function tableOf(/** @type {Map<string, number>} */ names) {
   const keys = [...names.keys()].map((text) => text.split("|"));
   return { names: keys.map(([phase]) => phase), cats: keys.map(() => PHASE), labels: keys.map(([, name]) => name) };
 }
 
+/**
+ * Let a step reach over [begin, end].
+ *
+ * @param {Map<number, [begin: number, end: number]>} steps
+ * @param {number} number
+ * @param {number} begin
+ * @param {number} end
+ */
 function widen(steps, number, begin, end) {
   const known = steps.get(number);
   steps.set(number, known ? [Math.min(known[0], begin), Math.max(known[1], end)] : [begin, end]);
 }
 
-/** Return the groups of a ready layer (GET .../layers/<id>), one per process. */
+/**
+ * Return the groups of a layer that is ready, one per process.
+ *
+ * @param {Layer} layer
+ * @param {Clock} clock
+ * @param {string} api of the trace
+ * @returns {Group[]}
+ */
 export function layerGroups(layer, clock, api) {
+  /** @type {Map<string, Process>} */
   const processes = new Map();
   for (const lane of layer.lanes) {
     if (!lane.events) continue;
-    const id = `${lane.process}|${lane.pid}`;
-    if (!processes.has(id)) processes.set(id, { process: lane.process, pid: lane.pid, lanes: [] });
-    processes.get(id).lanes.push(lane);
+    const { process, pid } = lane;
+    const id = `${process}|${pid}`;
+    const known = processes.get(id) ?? { process, pid, lanes: [] };
+    processes.set(id, known);
+    known.lanes.push(lane);
   }
   for (const { lanes } of processes.values())
     lanes.sort(
@@ -110,19 +182,25 @@ export function layerGroups(layer, clock, api) {
       events: lane.events,
       layer: layer.id,
       tiles,
-      block: tiles.blockOf.get(lane.id),
+      block: tiles.blockOf.get(lane.id) ?? 0,
     })),
   }));
 }
 
-/** Return the name of a process, with its number where another one has the same name. */
+/**
+ * Return the name of a process, with its number where another one has the same name.
+ *
+ * @param {string} process
+ * @param {number} pid
+ * @param {Map<string, Process>} processes
+ */
 function processName(process, pid, processes) {
   const same = [...processes.values()].filter((other) => other.process === process).length;
   if (process && same === 1) return process;
   return process ? `${process} ${pid}` : fill(gettext("process %(pid)s"), { pid });
 }
 
-function laneTitle(lane) {
+function laneTitle(/** @type {LayerLane} */ lane) {
   if (lane.title) return lane.title;
   if (lane.kind === "stream") return fill(gettext("GPU %(device)s, stream %(stream)s"), lane);
   const thread = lane.thread.replace(/ \(ray::.*\)$/, ""); // Ray calls a worker's threads after its newest call

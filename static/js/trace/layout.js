@@ -97,7 +97,7 @@ export class Layout {
     this.place();
   }
 
-  show(key, isShown) {
+  show(/** @type {string} */ key, /** @type {boolean} */ isShown) {
     if (isShown) this.hidden.delete(key);
     else this.hidden.add(key);
     this.place();

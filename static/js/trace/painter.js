@@ -443,7 +443,7 @@ export class Painter {
     for (const { tile } of lane.tiles.cover(lane.block, time - slack, time + slack, level, null)) {
       const row = tile.row(lane.id, depth);
       if (row === null) continue;
-      if (!tile.isExact) return { ...found, column: tile.column(row, time) };
+      if (typeof row === "number") return { ...found, column: tile.column(row, time) };
       const i = row.at(time, slack);
       if (i >= 0) return { ...found, row, i };
     }

@@ -25,7 +25,8 @@ export const CATEGORIES = [
 const SHADES = [1, 0.9, 0.8];
 
 /** Return the word of a category. */
-export function categoryWord(key) {
+export function categoryWord(/** @type {string} */ key) {
+  /** @type {Record<string, string>} */
   const words = {
     other: gettext("other"),
     step: gettext("step"),
@@ -48,13 +49,16 @@ export function categoryWord(key) {
 }
 
 /** Return the CSS variable of a category. */
-export const categoryToken = (key) => `--trace-${key === "memset" ? "copy" : key}`;
+export const categoryToken = (/** @type {string} */ key) => `--trace-${key === "memset" ? "copy" : key}`;
+
+/** @import { Table } from "./rows.js" */
+/** @typedef {[red: number, green: number, blue: number]} Color */
 
 export class Palette {
-  /** `phases` maps a key to { label, token }. */
-  constructor(phases) {
+  constructor(/** @type {Map<string, { label: string, token: string }>} */ phases) {
     this.phases = phases;
     this.version = 1;
+    /** @type {Map<string, Color>} */
     this.known = new Map();
     onTheme(() => {
       this.version += 1;
@@ -62,32 +66,37 @@ export class Palette {
     });
   }
 
-  /** Return [red, green, blue] of an event by its category (a number) and name. */
+  /**
+   * Return the color of an event.
+   *
+   * @param {number} category
+   * @param {string} name
+   */
   rgb(category, name) {
     const key = CATEGORIES[category] ?? "other";
     const phase = key === "phase" || key === "range" ? this.phases.get(name) : null;
     const id = phase ? `phase|${name}` : `${key}|${shade(key, name)}`;
-    if (!this.known.has(id)) {
-      const base = parse(
-        color(phase ? `--${phase.token}` : key === "phase" ? "--phase-advantages" : categoryToken(key)),
-      );
-      this.known.set(id, phase ? base : mix(base, parse(color("--surface")), SHADES[shade(key, name)]));
-    }
-    return this.known.get(id);
+    const known = this.known.get(id);
+    if (known) return known;
+    const base = parse(color(phase ? `--${phase.token}` : key === "phase" ? "--phase-advantages" : categoryToken(key)));
+    const shown = phase ? base : mix(base, parse(color("--surface")), SHADES[shade(key, name)]);
+    this.known.set(id, shown);
+    return shown;
   }
 
-  /** Return an opaque pixel of ImageData, little-endian. */
+  /**
+   * Return an opaque pixel of ImageData, little-endian.
+   *
+   * @param {number} category
+   * @param {string} name
+   */
   pixel(category, name) {
     const [red, green, blue] = this.rgb(category, name);
     return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
   }
 
-  /**
-   * Return the pixels of a table of names, kept with it until the theme changes.
-   *
-   * @param {{ names: string[], cats: number[], version?: number, pixels?: Uint32Array }} table
-   */
-  pixels(table) {
+  /** Return the pixels of a table of names, kept with it until the theme changes. */
+  pixels(/** @type {Table} */ table) {
     if (table.version !== this.version || !table.pixels) {
       table.version = this.version;
       table.pixels = Uint32Array.from(table.names, (name, i) => this.pixel(table.cats[i], name));
@@ -96,16 +105,21 @@ export class Palette {
   }
 }
 
-function shade(key, name) {
+function shade(/** @type {string} */ key, /** @type {string} */ name) {
   if (key === "phase") return 0;
   let sum = 0;
   for (let i = 0; i < name.length; i += 1) sum = (sum * 31 + name.charCodeAt(i)) >>> 0;
   return sum % SHADES.length;
 }
 
-function parse(hex) {
+/** @returns {Color} */
+function parse(/** @type {string} */ hex) {
   const number = Number.parseInt(hex.slice(1), 16);
   return [(number >> 16) & 255, (number >> 8) & 255, number & 255];
 }
 
-const mix = (one, other, share) => one.map((value, i) => Math.round(value * share + other[i] * (1 - share)));
+/** @returns {Color} */
+function mix(/** @type {Color} */ one, /** @type {Color} */ other, /** @type {number} */ share) {
+  const part = (/** @type {number} */ i) => Math.round(one[i] * share + other[i] * (1 - share));
+  return [part(0), part(1), part(2)];
+}

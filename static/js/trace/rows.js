@@ -1,7 +1,28 @@
 /** Events of one row of the timeline, sorted by begin, none overlapping: columns in ns after the trace's origin. */
 
+/**
+ * @typedef {object} Table of names, which events number
+ * @property {string[]} names
+ * @property {number[]} cats the category of each
+ * @property {string[]} [labels] words for the bars, "" where there is none
+ * @property {string[]} [words] what the painter has written on them
+ * @property {Uint32Array} [pixels] their colors, in the theme number
+ * @property {number} [version]
+ */
+/** @typedef {{ phase: string, step: number, name: string }} Phase what the run says of a span */
+
 export class Row {
-  /** `table` is { names, cats }; `name` numbers into it; `id` is the event's number in its layer (-1: it has none). */
+  /**
+   * `name` numbers into `table`; `id` is the event's number in its layer (-1: it has none).
+   *
+   * @param {object} columns
+   * @param {Float64Array} columns.start
+   * @param {Float64Array} columns.end
+   * @param {Uint16Array | Uint32Array} columns.name
+   * @param {Float64Array} columns.id
+   * @param {Table} columns.table
+   * @param {Phase[] | null} [columns.about]
+   */
   constructor({ start, end, name, id, table, about = null }) {
     this.start = start;
     this.end = end;
@@ -16,7 +37,7 @@ export class Row {
   }
 
   /** Return the index of the first event that ends after `time`. */
-  firstAfter(time) {
+  firstAfter(/** @type {number} */ time) {
     let low = 0;
     let high = this.end.length;
     while (low < high) {
@@ -28,7 +49,7 @@ export class Row {
   }
 
   /** Return the index of the event at `time`, or of the nearest one within `slack`, or -1. */
-  at(time, slack) {
+  at(/** @type {number} */ time, /** @type {number} */ slack) {
     const first = this.firstAfter(time - slack);
     let best = -1;
     for (let i = first; i < this.length && this.start[i] <= time + slack; i += 1) {
@@ -39,24 +60,27 @@ export class Row {
     return best;
   }
 
-  text(i) {
+  text(/** @type {number} */ i) {
     return this.table.names[this.name[i]];
   }
 
-  category(i) {
+  category(/** @type {number} */ i) {
     return this.table.cats[this.name[i]];
   }
 }
 
-/** Return rows made of loose columns, sorted by begin. */
+/**
+ * Return a row made of loose columns, sorted by begin.
+ *
+ * @param {{ start: number[], end: number[], name: number[], id: number[], table: Table, about?: Phase[] }} columns
+ */
 export function sorted({ start, end, name, id, table, about }) {
   const order = Uint32Array.from(start.keys()).sort((a, b) => start[a] - start[b] || end[b] - end[a]);
-  const take = (column, Type) => Type.from(order, (i) => column[i]);
   return new Row({
-    start: take(start, Float64Array),
-    end: take(end, Float64Array),
-    name: take(name, Uint32Array),
-    id: take(id, Float64Array),
+    start: Float64Array.from(order, (i) => start[i]),
+    end: Float64Array.from(order, (i) => end[i]),
+    name: Uint32Array.from(order, (i) => name[i]),
+    id: Float64Array.from(order, (i) => id[i]),
     table,
     about: about && Array.from(order, (i) => about[i]),
   });

@@ -7,8 +7,20 @@ const NONE = 65535;
 const FULL = 250; // of 255: busy all the time
 const LEAST_RUN = 12; // columns
 
+/** @import { Palette } from "./palette.js" */
+/** @import { Table } from "./rows.js" */
+
 export class Tile {
-  /** `origin` is the layer's, in ns after the trace's. */
+  painted = 0; // with which theme
+  /** @type {Uint8Array} of a tile that is not exact: how busy each column is, of 255 */
+  busy = new Uint8Array();
+  /** @type {Uint16Array} and its longest event */
+  name = new Uint16Array();
+
+  /**
+   * @param {ArrayBuffer} buffer
+   * @param {number} origin of the layer, in ns after the trace's
+   */
   constructor(buffer, origin) {
     const view = new DataView(buffer);
     const size = view.getUint32(0, true);
@@ -19,13 +31,21 @@ export class Tile {
     this.width = 2 ** header.level * COLUMNS;
     this.begin = origin + header.index * this.width;
     this.end = this.begin + this.width;
+    /** @type {Table} */
     this.table = { names: header.names, cats: header.cats };
-    this.rowOf = new Map(header.rows.map(([lane, depth], i) => [lane * 256 + depth, i]));
+    /** @type {[lane: number, depth: number][]} */
+    const places = header.rows;
+    this.rowOf = new Map(places.map(([lane, depth], i) => [lane * 256 + depth, i]));
     /** @type {Row[]} */
     this.rows = [];
     /** @type {{ first: number, row: number, start: number, end: number, name: number }[] | null} */
     this.known = null;
     let at = 4 + size;
+    /**
+     * @template {{ byteLength: number }} T
+     * @param {new (buffer: ArrayBuffer, at: number, length: number) => T} Type
+     * @param {number} length
+     */
     const take = (Type, length) => {
       at = Math.ceil(at / 8) * 8;
       const found = new Type(buffer, at, length);
@@ -51,6 +71,13 @@ export class Tile {
     }
   }
 
+  /**
+   * Make rows of the columns of an exact tile.
+   *
+   * @param {{ row: Uint16Array, name: Uint16Array, start: Float64Array, duration: Float64Array, id: Uint32Array }} columns
+   * @param {number} count of rows
+   * @param {number} n of events
+   */
   #sort({ row, name, start, duration, id }, count, n) {
     const order = Uint32Array.from({ length: row.length }, (_none, i) => i).sort(
       (a, b) => row[a] - row[b] || start[a] - start[b],
@@ -75,14 +102,14 @@ export class Tile {
   }
 
   /** Return the row of a lane and depth: a Row of an exact tile, an index of another one; null without events. */
-  row(lane, depth) {
+  row(/** @type {number} */ lane, /** @type {number} */ depth) {
     const found = this.rowOf.get(lane * 256 + depth);
     if (found === undefined) return null;
     return this.isExact ? this.rows[found] : found;
   }
 
   /** Return the columns of all rows as pixels: colour of the longest event, the more see-through the less busy. */
-  pixels(palette) {
+  pixels(/** @type {Palette} */ palette) {
     if (this.painted !== palette.version || !this.image) {
       this.painted = palette.version;
       const colors = palette.pixels(this.table);
@@ -122,7 +149,7 @@ export class Tile {
   }
 
   /** Return { name, category, busy } of the column at `time` in a row of a tile that is not exact, or null. */
-  column(row, time) {
+  column(/** @type {number} */ row, /** @type {number} */ time) {
     const at = Math.floor(((time - this.begin) / this.width) * COLUMNS);
     const place = row * COLUMNS + at;
     if (at < 0 || at >= COLUMNS || this.name[place] === NONE) return null;

@@ -22,22 +22,25 @@ class Refused extends Error {
   }
 }
 
+/** @typedef {{ tiles: Tiles, key: string, url: string, hasOther?: boolean }} Wanted a tile that is not here, and whether another one stands in its place */
+
 /** What all layers of the page share: few requests at a time, those of the latest view first. */
 export class Loader {
-  constructor(onLoad) {
+  constructor(/** @type {() => void} */ onLoad) {
     this.onLoad = onLoad;
     this.running = 0;
     this.failed = 0; // that wait to be asked for again
-    /** @type {{ tiles: Tiles, key: string, url: string }[]} */
+    /** @type {Wanted[]} */
     this.queue = [];
     this.bytes = 0;
-    this.used = new Map(); // url -> [tiles, key], the least recently used first
+    /** @type {Map<Tile, [tiles: Tiles, key: string]>} */
+    this.used = new Map(); // the least recently used first
     /** @type {(isProblem: boolean, isFinal?: boolean) => void} */
     this.onProblem = () => {};
   }
 
-  /** Replace what waits. `wanted` is a list of { tiles, key, url }. */
-  want(wanted) {
+  /** Replace what waits. */
+  want(/** @type {Wanted[]} */ wanted) {
     this.queue = wanted;
     this.#next();
   }
@@ -48,12 +51,12 @@ export class Loader {
 
   #next() {
     while (this.running < AT_ONCE && this.queue.length) {
-      const [{ tiles, key, url }] = this.queue.splice(0, 1);
-      if (!tiles.known.has(key) && !tiles.pending.has(key)) this.#fetch(tiles, key, url);
+      const [wanted] = this.queue.splice(0, 1);
+      if (!wanted.tiles.known.has(wanted.key) && !wanted.tiles.pending.has(wanted.key)) this.#fetch(wanted);
     }
   }
 
-  async #fetch(tiles, key, url) {
+  async #fetch(/** @type {Wanted} */ { tiles, key, url }) {
     this.running += 1;
     tiles.pending.add(key);
     try {
@@ -81,7 +84,7 @@ export class Loader {
   }
 
   /** Let it be asked for again after `wait` ms. */
-  #later(tiles, key, wait) {
+  #later(/** @type {Tiles} */ tiles, /** @type {string} */ key, /** @type {number} */ wait) {
     tiles.failed.set(key, { wait, until: performance.now() + wait });
     if (wait === Infinity) return;
     this.failed += 1;
@@ -91,7 +94,7 @@ export class Loader {
     }, wait + 50);
   }
 
-  #keep(tiles, key, tile) {
+  #keep(/** @type {Tiles} */ tiles, /** @type {string} */ key, /** @type {Tile} */ tile) {
     this.bytes += tile.bytes;
     this.used.set(tile, [tiles, key]);
     for (const [old, [whose, which]] of this.used) {
@@ -103,7 +106,7 @@ export class Loader {
   }
 
   /** A tile was drawn: it goes last. */
-  touch(tile) {
+  touch(/** @type {Tile} */ tile) {
     const entry = this.used.get(tile);
     if (!entry) return;
     this.used.delete(tile);
@@ -113,25 +116,43 @@ export class Loader {
 
 /** Tiles of one layer, by block of lanes. */
 export class Tiles {
+  /**
+   * @param {object} layer
+   * @param {string} layer.url
+   * @param {number | string} layer.made when it was imported
+   * @param {number} layer.origin in ns after the trace's
+   * @param {{ id: number, depths: number }[]} layer.lanes
+   */
   constructor({ url, made, origin, lanes }) {
     this.url = url;
     this.made = made;
     this.origin = origin;
-    this.known = new Map(); // "block/level/index" -> Tile
+    /** @type {Map<string, Tile>} by "block/level/index", like the next two */
+    this.known = new Map();
+    /** @type {Set<string>} */
     this.pending = new Set();
-    this.failed = new Map(); // -> { wait, until } in ms
+    /** @type {Map<string, { wait: number, until: number }>} in ms */
+    this.failed = new Map();
     this.blocks = blocksOf(lanes);
-    this.blockOf = new Map(this.blocks.flatMap((block, i) => block.map((lane) => [lane, i])));
+    /** @type {Map<number, number>} */
+    this.blockOf = new Map();
+    for (const [i, block] of this.blocks.entries()) for (const lane of block) this.blockOf.set(lane, i);
   }
 
   /** Return the level at which a column is at least a pixel wide. */
-  static level(nsPerPixel) {
+  static level(/** @type {number} */ nsPerPixel) {
     return Math.min(Math.max(Math.ceil(Math.log2(nsPerPixel) - 0.1), 0), 50);
   }
 
   /**
-   * Return tiles that cover [from, to] for a block: each as { tile, from, to }, the best that is known, with what is missing added to
-   * `missing` as keys with their addresses.
+   * Return tiles that cover [from, to] for a block, the best that is known; what is missing is added to `missing`.
+   *
+   * @param {number} block
+   * @param {number} from
+   * @param {number} to
+   * @param {number} level
+   * @param {Wanted[] | null} missing
+   * @returns {{ tile: Tile, from: number, to: number }[]}
    */
   cover(block, from, to, level, missing) {
     const width = 2 ** level * COLUMNS;
@@ -154,6 +175,15 @@ export class Tiles {
     return found;
   }
 
+  /**
+   * Ask for a tile, unless it is on its way or was refused just now.
+   *
+   * @param {number} block
+   * @param {number} level
+   * @param {number} index
+   * @param {Wanted[]} missing
+   * @param {boolean} hasOther
+   */
   #miss(block, level, index, missing, hasOther) {
     const id = key(block, level, index);
     if (this.pending.has(id) || performance.now() < (this.failed.get(id)?.until ?? 0)) return;
@@ -166,7 +196,13 @@ export class Tiles {
     });
   }
 
-  /** Return the nearest coarser tile that covers a place; an exact one is as good as the one asked for. */
+  /**
+   * Return the nearest coarser tile that covers a place; an exact one is as good as the one asked for.
+   *
+   * @param {number} block
+   * @param {number} level
+   * @param {number} index
+   */
   #coarser(block, level, index) {
     let nearest = null;
     for (let up = 1; up <= UP; up += 1) {
@@ -177,6 +213,14 @@ export class Tiles {
     return { tile: nearest, isExact: false };
   }
 
+  /**
+   * Return finer tiles that lie in a place.
+   *
+   * @param {number} block
+   * @param {number} level
+   * @param {number} index
+   * @param {{ from: number, to: number }} part
+   */
   #finer(block, level, index, { from, to }) {
     const found = [];
     for (let down = 1; down <= 3 && !found.length && level >= down; down += 1) {
@@ -192,10 +236,11 @@ export class Tiles {
   }
 }
 
-const key = (block, level, index) => `${block}/${level}/${index}`;
+const key = (/** @type {number} */ block, /** @type {number} */ level, /** @type {number} */ index) =>
+  `${block}/${level}/${index}`;
 
 /** Return the lanes in blocks of so many rows, always the same for a layer: what was fetched once is used again. */
-function blocksOf(lanes) {
+function blocksOf(/** @type {{ id: number, depths: number }[]} */ lanes) {
   /** @type {number[][]} */
   const blocks = [];
   let rows = Infinity;
