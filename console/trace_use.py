@@ -10,14 +10,14 @@ from console.labels.traces import operations_text, share_text
 from jobs.catalog.accelerator import Accelerator, accelerators, find_accelerator
 from jobs.catalog.sentence import in_words
 from jobs.diagnosis.model_facts import OfRun
-from profiling.analysis.flops import PASSES, FlopCount, Model, Use, training_flops, use
-from profiling.analysis.summary import Summary, WorkerSummary
+from profiling.analysis.flops import PASSES, FlopCount, FlopsModel, Use, training_flops, use
+from profiling.analysis.summary import TraceSummary, WorkerSummary
 
 TYPES = ("bf16", "fp16", "fp8")
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberInput:
     """A number that people may give: its bounds, and what it is without."""
 
     low: float
@@ -25,13 +25,13 @@ class Number:
     without: float
 
 
-NUMBERS: Mapping[str, Number] = {
-    "parameters": Number(1, 1e14, 0),
-    "tokens": Number(1, 1e12, 0),
-    "context": Number(0, 1e8, 0),
-    "layers": Number(0, 10_000, 0),
-    "width": Number(0, 1e6, 0),
-    "devices": Number(1, 1e6, 1),
+NUMBERS: Mapping[str, NumberInput] = {
+    "parameters": NumberInput(1, 1e14, 0),
+    "tokens": NumberInput(1, 1e12, 0),
+    "context": NumberInput(0, 1e8, 0),
+    "layers": NumberInput(0, 10_000, 0),
+    "width": NumberInput(0, 1e6, 0),
+    "devices": NumberInput(1, 1e6, 1),
 }
 
 
@@ -103,7 +103,7 @@ def _by_device(name: str) -> Accelerator | None:
         return None
 
 
-def by_shapes(asked: PeakQuery, summary: Summary, worker: WorkerSummary) -> Use | None:
+def by_shapes(asked: PeakQuery, summary: TraceSummary, worker: WorkerSummary) -> Use | None:
     """Return the use by the recorded sizes of products: what this worker executed, over its steps, on one device."""
     if worker.flops is None or not worker.flops.with_shapes:
         return None
@@ -111,12 +111,12 @@ def by_shapes(asked: PeakQuery, summary: Summary, worker: WorkerSummary) -> Use 
     return use(worker.flops.flops, seconds=seconds, devices=1, peak=asked.peak)
 
 
-def by_model(asked: PeakQuery, summary: Summary) -> tuple[Use | None, Use | None, str]:
+def by_model(asked: PeakQuery, summary: TraceSummary) -> tuple[Use | None, Use | None, str]:
     """Return MFU and HFU of a mean step by the model that was given, and the formula of its operations."""
     numbers, steps = asked.numbers, summary.budget.steps
     if not numbers["parameters"] or not numbers["tokens"] or not summary.has_steps:
         return None, None, ""
-    model = Model(parameters=numbers["parameters"], layers=int(numbers["layers"]), width=int(numbers["width"]))
+    model = FlopsModel(parameters=numbers["parameters"], layers=int(numbers["layers"]), width=int(numbers["width"]))
     flops = training_flops(
         model,
         tokens=numbers["tokens"],
@@ -131,7 +131,7 @@ def by_model(asked: PeakQuery, summary: Summary) -> tuple[Use | None, Use | None
     return found[0], found[1], flops.formula
 
 
-def in_update(asked: PeakQuery, summary: Summary, mfu: Use | None) -> Use | None:
+def in_update(asked: PeakQuery, summary: TraceSummary, mfu: Use | None) -> Use | None:
     """Return the use while the critical path is in the update alone, where the operations are; None without phases."""
     path = summary.budget.path
     ns = sum(part.ns for step in path for part in step.parts if part.phase == "update")
@@ -176,7 +176,7 @@ class UsePanel:
     formula: str = ""
 
 
-def use_panel(given: Mapping[str, str], summary: Summary, worker: WorkerSummary, run: OfRun) -> UsePanel:
+def use_panel(given: Mapping[str, str], summary: TraceSummary, worker: WorkerSummary, run: OfRun) -> UsePanel:
     """Return what the card shows; a wrong input keeps what was typed and says what is allowed."""
     counted = worker.flops
     given = filled(given, run)

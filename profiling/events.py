@@ -20,7 +20,7 @@ from pydantic_core.core_schema import custom_error_schema, literal_schema
 from typing_extensions import TypedDict
 
 from profiling.captures.state import REPORTED
-from profiling.memory_marks import Memory
+from profiling.memory_marks import MarkMemory
 from profiling.phases import BY_KEY
 
 Kind = Literal["metric", "span", "system", "log", "sample", "artifact", "capture", "state", "note"]
@@ -268,7 +268,7 @@ def span(
     rank: int = 0,
     depth: int = 0,
     name: str = "",
-    memory: Memory | None = None,
+    memory: MarkMemory | None = None,
 ) -> SpanEvent:
     """Return one stretch of a lane: `start` in Unix ns and `duration` in ns, of a phase of profiling.phases.
 

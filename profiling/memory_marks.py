@@ -5,7 +5,7 @@ from typing import NamedTuple
 from profiling.process_memory import FILES, NOT_MEASURED, DeviceMemory, HighWater, Peaks
 
 
-class Memory(NamedTuple):
+class MarkMemory(NamedTuple):
     """Bytes at the begin and the end of a mark, and the most in between: resident in the process, and held on its
     device; -1 for what was not measured. `device_reserved_peak` is what the device's allocator kept, in use or not.
     """
@@ -49,11 +49,11 @@ class MemoryMarks:
         stretch = self._high_water.begin()
         return FILES.resident_bytes(), self._device_bytes(), stretch
 
-    def end(self, opened: Opened) -> Memory:
+    def end(self, opened: Opened) -> MarkMemory:
         """Close it; return what was measured."""
         resident_peak, device_peak, device_reserved_peak = self._high_water.end(opened[2])
         resident, device = FILES.resident_bytes(), self._device_bytes()
-        return Memory(
+        return MarkMemory(
             resident_begin=opened[0],
             resident_end=resident,
             device_begin=opened[1],

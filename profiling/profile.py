@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from profiling.config import Marks
-from profiling.memory_marks import Memory, MemoryMarks
+from profiling.memory_marks import MarkMemory, MemoryMarks
 from profiling.process_memory import DeviceMemory
 from profiling.profilers.profiler import Profiler, load_profiler
 
@@ -31,7 +31,7 @@ class Span(NamedTuple):
     duration: int
     depth: int
     name: str
-    memory: Memory | None = None
+    memory: MarkMemory | None = None
 
 
 _spans: deque[Span] = deque()  # appended to without a lock: a deque loses nothing to threads
@@ -172,7 +172,7 @@ def _open(phase: str, step: int, name: str) -> tuple[tuple[Profiler, Any], ...]:
     return tuple(tokens)
 
 
-def _close(tokens: tuple[tuple[Profiler, Any], ...]) -> Memory | None:
+def _close(tokens: tuple[tuple[Profiler, Any], ...]) -> MarkMemory | None:
     memory = None
     for backend, token in reversed(tokens):
         try:

@@ -19,7 +19,7 @@ class ThreadStack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SampledStack:
     """A stack, the outermost call first, and the threads that were seen with it."""
 
     stack: tuple[str, ...]
@@ -48,7 +48,7 @@ def read(lines: Iterable[str]) -> Samples:
     return found
 
 
-def places(files: Mapping[str, Samples]) -> list[Place]:
+def places(files: Mapping[str, Samples]) -> list[SampledStack]:
     """Return equal stacks together, by process: those of working threads first, then where most stand, longest."""
     by_stack: dict[tuple[str, ...], list[ThreadStack]] = {}
     for process, samples in files.items():
@@ -59,7 +59,7 @@ def places(files: Mapping[str, Samples]) -> list[Place]:
             share = count / totals[thread] if totals[thread] else 0.0
             by_stack.setdefault(stack, []).append(ThreadStack(process=process, thread=thread, share=share))
     found = [
-        Place(stack=stack, standing=tuple(sorted(standing, key=lambda one: (one.process, one.thread))))
+        SampledStack(stack=stack, standing=tuple(sorted(standing, key=lambda one: (one.process, one.thread))))
         for stack, standing in by_stack.items()
     ]
     return sorted(found, key=lambda one: (not one.is_main, -sum(each.share for each in one.standing), one.stack))

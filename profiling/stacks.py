@@ -14,7 +14,7 @@ MOST_FRAMES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class StackGroup:
     """A stack and the processes that have it, the outermost call first."""
 
     stack: tuple[str, ...]
@@ -54,14 +54,14 @@ def lines(frame: FrameType | None) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
-def grouped(found: Mapping[str, Mapping[str, tuple[str, ...]]]) -> list[Group]:
+def grouped(found: Mapping[str, Mapping[str, tuple[str, ...]]]) -> list[StackGroup]:
     """Return equal stacks together, those of most processes first; keys are processes, and in them threads."""
     by_stack: dict[tuple[str, ...], list[str]] = {}
     for process, threads in found.items():
         for thread, stack in threads.items():
             where = process if thread == MAIN else f"{process} {thread}"
             by_stack.setdefault(stack, []).append(where)
-    groups = [Group(stack=stack, where=tuple(sorted(where))) for stack, where in by_stack.items()]
+    groups = [StackGroup(stack=stack, where=tuple(sorted(where))) for stack, where in by_stack.items()]
     return sorted(groups, key=lambda group: (-len(group.where), group.where))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Run
 from jobs.runs import lifecycle
 from profiling import events as make
@@ -32,7 +32,7 @@ def train(run: Run, steps: Iterable[int], *, attempt: int = 1, every: int = 20, 
         if step % every == 0:
             events.append(saved(step, attempt=attempt))
     batch = Attempt.objects.get(run=run, number=attempt).durable_batch + 1
-    store([delivery(run.pk, batch, events, attempt=attempt)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, batch, events, attempt=attempt)], memory=AttemptCache(), now=NOW)
 
 
 def end(run: Run, state: str = "failed", *, attempt: int = 1, side: str = "trainer", now: datetime = NOW) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractUser
 
 from jobs.cluster.ray_api import ClusterState
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Project, Run
 from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import estimate
@@ -51,7 +51,7 @@ def measured_run(
     values["time/step_seconds"] = sum(values.values()) / 0.9
     values |= {"prompt/length_mean": PROMPT, "response/length_mean": response}
     told = [events.metric(values, attempt=1, step=number, t=T0 + number) for number in range(1, steps + 1)]
-    store([delivery(run.pk, 1, told)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, told)], memory=AttemptCache(), now=NOW)
     return run
 
 

@@ -135,6 +135,24 @@ def test_nothing_tracked_names_a_path_of_one_machine() -> None:
     assert not found
 
 
+SHARED_CLASS_NAMES = {
+    "Command": "Django asks for it in each file of management/commands",
+    "Plugin": "what a file of a plugin folder gives is one concept",
+}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for path in tracked("console/*.py", "jobs/*.py", "profiling/*.py"):
+        if own_code(path):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    several = {name: found for name, found in places.items() if len(found) > 1}
+    assert {name: found for name, found in several.items() if name not in SHARED_CLASS_NAMES} == {}
+    assert set(SHARED_CLASS_NAMES) <= set(several)
+
+
 def test_no_file_has_a_name_that_says_nothing() -> None:
     empty_names = {"utils.py", "helpers.py", "common.py", "misc.py", "manager.py", "base.py", "core.py"}
     assert not [str(path.relative_to(ROOT)) for path in tracked("*.py") if path.name in empty_names]

@@ -59,7 +59,7 @@ class ApiCommand(BaseCommand):
 
         Ctrl-C stops following, not the run: 0, with a line that names its `page`.
         """
-        progress = Progress(self.stdout.write)
+        progress = ProgressPrinter(self.stdout.write)
         try:
             header = client.follow(run_id, tell=progress.tell)
         except KeyboardInterrupt:
@@ -71,7 +71,7 @@ class ApiCommand(BaseCommand):
         return EXIT_CODES[header["state"]]
 
 
-class Progress:
+class ProgressPrinter:
     """Says a line when the state, the step or the reason to wait changes."""
 
     def __init__(self, say: Callable[[str], object]) -> None:

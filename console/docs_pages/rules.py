@@ -4,7 +4,7 @@ from itertools import groupby
 
 from console.docs_pages.doc_page import table_row
 from jobs.catalog.algorithm import algorithms
-from jobs.catalog.rules.rule import Rule, rules
+from jobs.catalog.rules.rule import SpecRule, rules
 from jobs.catalog.trainer import trainers
 
 
@@ -17,7 +17,7 @@ def rule_tables() -> str:
     return "\n\n".join(parts)
 
 
-def _row(rule: Rule) -> str:
+def _row(rule: SpecRule) -> str:
     name = rule.id.partition(".")[2]
     count = len(rule.fixes)
     offers = f" {count} {'change' if count == 1 else 'changes'} on offer." if count else ""
@@ -29,7 +29,7 @@ def _row(rule: Rule) -> str:
     return table_row(cells)
 
 
-def _whom(rule: Rule) -> str:
+def _whom(rule: SpecRule) -> str:
     """Say in words whom a rule concerns."""
     names = [trainers()[name].label for name in rule.trainers or trainers()]
     since = f" from {rule.since}" if rule.since else ""

@@ -27,7 +27,7 @@ RUNS_STOP_SECONDS = 25.0  # Ray gives a job 20 s between SIGTERM and SIGKILL
 def run_console(*, host: str, port: int, demo: tuple[str, ...] | None) -> int:
     """Run the embedded console until a signal; return the exit code. `host`, `demo`: as in `services.embedded`.
 
-    Raises: AlreadyRunning, PortTaken, NoRedisServer, DiskFull, each with what to do, before anything was started.
+    Raises: AlreadyRunning, PortTaken, NoRedisServer, TooLittleDisk, each with what to do, before anything was started.
     """
     data_dir = Path(settings.DATA_DIR)
     make_private(data_dir)

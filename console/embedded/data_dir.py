@@ -16,7 +16,7 @@ class AlreadyRunning(RuntimeError):
     """Another supervisor works in this data directory."""
 
 
-class DiskFull(RuntimeError):
+class TooLittleDisk(RuntimeError):
     """Too little space is left to start."""
 
 
@@ -24,10 +24,10 @@ MIN_FREE_BYTES = 512 << 20
 
 
 def require_space(data_dir: Path, *, free_bytes: int | None = None) -> None:
-    """Raise DiskFull if less than 512 MiB are left where the data stands (`free_bytes`; None: ask the system)."""
+    """Raise TooLittleDisk if less than 512 MiB are left where the data stands (`free_bytes`; None: ask the system)."""
     free = shutil.disk_usage(data_dir).free if free_bytes is None else free_bytes
     if free < MIN_FREE_BYTES:
-        raise DiskFull(
+        raise TooLittleDisk(
             f"Only {free >> 20} MiB are free on the disk of {data_dir}; Pitwall needs {MIN_FREE_BYTES >> 20} MiB. "
             "Delete something there, or set PITWALL_DATA_DIR to a directory on another disk."
         )

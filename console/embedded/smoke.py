@@ -44,7 +44,7 @@ class SmokeFailed(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class LearningResult:
     """What the demo learned; `reward` is the mean over the last 20 steps, `accuracy` the newest held-out one."""
 
     reward: float
@@ -60,11 +60,11 @@ class Verdict:
         return f"{reward}, held-out accuracy {self.accuracy:.3f} (needs {MIN_ACCURACY})"
 
 
-def evaluate(columns: Columns) -> Verdict:
+def evaluate(columns: Columns) -> LearningResult:
     """Return the verdict on a run's metrics; NaN where there are fewer than 20 steps, or no held-out evaluation."""
     rewards = [value for _, value in sorted(columns.get("reward/mean", {}).items())][-NUM_LAST_STEPS:]
     accuracies = [value for _, value in sorted(columns.get("eval/accuracy", {}).items())]
-    return Verdict(
+    return LearningResult(
         reward=statistics.fmean(rewards) if len(rewards) == NUM_LAST_STEPS else float("nan"),
         accuracy=accuracies[-1] if accuracies else float("nan"),
     )

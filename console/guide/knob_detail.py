@@ -14,7 +14,7 @@ from jobs.catalog.advice import advice
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob
 from jobs.catalog.recipe import recipes
-from jobs.catalog.rules.rule import Rule, rules
+from jobs.catalog.rules.rule import SpecRule, rules
 from jobs.catalog.rules.symptom import symptoms
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
@@ -150,7 +150,7 @@ def _mentions(knob_id: str) -> dict[str, tuple[Mention, ...]]:
 
 
 @cache
-def _rules() -> Mapping[str, list[Rule]]:
+def _rules() -> Mapping[str, list[SpecRule]]:
     found = defaultdict(list)
     for rule in rules().values():
         for name in rule.knobs:

@@ -12,7 +12,7 @@ from console.guide.other_options import beside, names_of_knobs
 from console.guide.parts import (
     Asked,
     Filter,
-    Row,
+    GuideRow,
     Section,
     algorithm_filter,
     choice_filter,
@@ -98,8 +98,8 @@ def _searched(found: list[Knob], words: tuple[str, ...]) -> list[Section]:
     return [Section(title="", rows=[row for _rank, _place, row in sorted(ranked, key=lambda each: each[:2])])]
 
 
-def _row(knob: Knob, code: str) -> Row:
-    return Row(id=knob.id, label=_(knob.label), caption=code)
+def _row(knob: Knob, code: str) -> GuideRow:
+    return GuideRow(id=knob.id, label=_(knob.label), caption=code)
 
 
 def _rank(knob: Knob, words: tuple[str, ...]) -> tuple[int, str]:

@@ -22,7 +22,7 @@ _BRACES = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class GuideRow:
     """One thing in a list: `caption` is the id or flag by which it was found, or whose it is; `level` a rule's."""
 
     id: str
@@ -36,7 +36,7 @@ class Section:
     """Rows under a heading."""
 
     title: str
-    rows: Sequence[Row]
+    rows: Sequence[GuideRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class KnobLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TextPart:
     """A piece of a text that has values in it: plain words, or the expression that stands for a value."""
 
     text: str
@@ -174,7 +174,7 @@ def knob_link(name: str, to: str = "") -> KnobLink:
     return KnobLink(id=name if known else "", label=_(known.label) if known else name, to=to)
 
 
-def parts_of(text: str) -> list[Part]:
+def parts_of(text: str) -> list[TextPart]:
     """Return a text piece by piece: what stands in braces is an expression."""
     pieces = _BRACES.split(text)
-    return [Part(text=piece, is_code=bool(i % 2)) for i, piece in enumerate(pieces) if piece]
+    return [TextPart(text=piece, is_code=bool(i % 2)) for i, piece in enumerate(pieces) if piece]

@@ -7,8 +7,8 @@ from django.utils.translation import gettext as _
 
 from console.guide.parts import (
     Asked,
+    GuideRow,
     KnobLink,
-    Row,
     Section,
     algorithm_filter,
     group_title,
@@ -95,8 +95,8 @@ def recipes_page(asked: Asked, recipe_id: str) -> dict[str, object]:
     }
 
 
-def _row(each: Recipe) -> Row:
-    return Row(id=each.id, label=_(each.label), caption=_(each.hardware))
+def _row(each: Recipe) -> GuideRow:
+    return GuideRow(id=each.id, label=_(each.label), caption=_(each.hardware))
 
 
 def _text(each: Recipe) -> str:

@@ -8,10 +8,10 @@ from django.utils.translation import gettext_noop
 
 from console.guide.parts import (
     Asked,
+    GuideRow,
     KnobLink,
-    Part,
-    Row,
     Section,
+    TextPart,
     algorithm_words,
     choice_filter,
     group_title,
@@ -24,7 +24,7 @@ from console.guide.parts import (
 )
 from console.labels.rules import rule_title
 from jobs.catalog.algorithm import algorithms
-from jobs.catalog.rules.rule import KINDS, LEVELS, Rule, rules
+from jobs.catalog.rules.rule import KINDS, LEVELS, SpecRule, rules
 
 _LEVELS = {
     "error": gettext_noop("Errors: cannot run, or trains wrongly"),
@@ -42,8 +42,8 @@ class RuleDetail:
     level: str
     level_word: str
     level_words: str
-    says: list[Part]
-    why: list[Part]
+    says: list[TextPart]
+    why: list[TextPart]
     when: str
     knobs: list[KnobLink]
     fixes: list[list[KnobLink]]
@@ -81,11 +81,11 @@ def rules_page(asked: Asked, rule_id: str) -> dict[str, object]:
     }
 
 
-def _group(rule: Rule) -> str:
+def _group(rule: SpecRule) -> str:
     return rule.id.partition(".")[0]
 
 
-def _text(rule: Rule) -> str:
+def _text(rule: SpecRule) -> str:
     texts = (
         rule.id,
         rule_title(rule.id),
@@ -99,18 +99,18 @@ def _text(rule: Rule) -> str:
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
-def _sections(found: list[Rule], groups: list[str]) -> Iterator[Section]:
+def _sections(found: list[SpecRule], groups: list[str]) -> Iterator[Section]:
     for name in groups:
         members = sorted((r for r in found if _group(r) == name), key=lambda rule: LEVELS.index(rule.level))
         if members:
             yield Section(title=group_title(name), rows=[_row(rule) for rule in members])
 
 
-def _row(rule: Rule) -> Row:
-    return Row(id=rule.id, label=rule_title(rule.id), caption=trainer_words(rule.trainers), level=rule.level)
+def _row(rule: SpecRule) -> GuideRow:
+    return GuideRow(id=rule.id, label=rule_title(rule.id), caption=trainer_words(rule.trainers), level=rule.level)
 
 
-def _detail(rule: Rule) -> RuleDetail:
+def _detail(rule: SpecRule) -> RuleDetail:
     return RuleDetail(
         id=rule.id,
         title=rule_title(rule.id),

@@ -7,8 +7,8 @@ from django.utils.translation import gettext as _
 
 from console.guide.parts import (
     Asked,
+    GuideRow,
     KnobLink,
-    Row,
     Section,
     algorithm_words,
     choice_filter,
@@ -107,8 +107,8 @@ def _title(group: str) -> str:
     return _("Memory") if group == "memory" else group_title(group)
 
 
-def _row(symptom: Symptom) -> Row:
-    return Row(id=symptom.id, label=_(symptom.title), caption=trainer_words(symptom.trainers))
+def _row(symptom: Symptom) -> GuideRow:
+    return GuideRow(id=symptom.id, label=_(symptom.title), caption=trainer_words(symptom.trainers))
 
 
 def _text(symptom: Symptom) -> str:

@@ -8,7 +8,7 @@ from typing import cast
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
 
-from jobs.accounts.access import Limits, Role, projects_of, require_whole_account
+from jobs.accounts.access import Role, TokenLimits, projects_of, require_whole_account
 from jobs.accounts.audit import record
 from jobs.catalog.value import is_storable
 from jobs.models import ApiToken, Membership
@@ -73,8 +73,8 @@ def revoke_token(*, user: AbstractBaseUser, token_id: int, now: datetime) -> boo
     return True
 
 
-def limits_of_token(row: ApiToken) -> Limits:
+def limits_of_token(row: ApiToken) -> TokenLimits:
     """Return what the token takes from its person's rights."""
     # A role that nobody knows, written by hand into the database, gives the least.
     role = cast(Role, row.role) if row.role in Membership.Role.values else "viewer"
-    return Limits(role=role, project_id=row.project_id, has_end=row.expires_at is not None)
+    return TokenLimits(role=role, project_id=row.project_id, has_end=row.expires_at is not None)

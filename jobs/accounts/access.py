@@ -19,7 +19,7 @@ _RANK: dict[str, int] = {"viewer": 1, "editor": 2, "admin": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class TokenLimits:
     """What an API token takes from its person's rights: roles above `role`, and all projects but `project_id`.
 
     `has_end`: the token expires by itself.
@@ -30,7 +30,7 @@ class Limits:
     has_end: bool = False
 
 
-_UNLIMITED = Limits()
+_UNLIMITED = TokenLimits()
 
 
 class NotAllowed(PermissionError):
@@ -41,14 +41,14 @@ class NotAllowed(PermissionError):
         self.is_member = is_member
 
 
-def limit(user: AbstractBaseUser, limits: Limits) -> None:
+def limit(user: AbstractBaseUser, limits: TokenLimits) -> None:
     """Narrow what this very object of a person may do, for as long as it is asked about."""
     user._pitwall_limits = limits  # type: ignore[attr-defined]  # travels with request.user, wherever that goes
 
 
-def limits_of(user: User) -> Limits:
+def limits_of(user: User) -> TokenLimits:
     """Return how far the person is narrowed; without a token, not at all."""
-    found: Limits = getattr(user, "_pitwall_limits", _UNLIMITED)
+    found: TokenLimits = getattr(user, "_pitwall_limits", _UNLIMITED)
     return found
 
 

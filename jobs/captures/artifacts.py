@@ -43,7 +43,7 @@ class DiskFull(OSError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class FilePiece:
     """One piece of a file, and what is said of the whole: `offset` and `size` in bytes, `sha256` of the whole."""
 
     offset: int
@@ -57,17 +57,17 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class FileProgress:
     """How much of a file is here."""
 
     received: int
     is_ready: bool
 
 
-def progress(*, run_id: str, attempt: int, name: str) -> Progress:
+def progress(*, run_id: str, attempt: int, name: str) -> FileProgress:
     """Return how much of the file is here; 0 bytes of an unknown one."""
     row = Artifact.objects.filter(run_id=run_id, attempt=attempt, name=name).first()
-    return Progress(received=row.received if row else 0, is_ready=bool(row and row.is_ready))
+    return FileProgress(received=row.received if row else 0, is_ready=bool(row and row.is_ready))
 
 
 def ready_file(*, run_id: str, attempt: int, name: str) -> tuple[Artifact, Path] | None:
@@ -80,7 +80,7 @@ def ready_file(*, run_id: str, attempt: int, name: str) -> tuple[Artifact, Path]
     return None
 
 
-def receive(*, run_id: str, attempt: int, name: str, piece: Piece) -> Progress:
+def receive(*, run_id: str, attempt: int, name: str, piece: FilePiece) -> FileProgress:
     """Write one piece to disk for good and return how much is here; the last piece makes the file ready.
 
     A file whose announced checksum or size changed begins anew. The caller has checked `name`.
@@ -95,7 +95,7 @@ def receive(*, run_id: str, attempt: int, name: str, piece: Piece) -> Progress:
         row.refresh_from_db()
         is_same = (row.sha256, row.size) == (piece.sha256, piece.size)
         if row.is_ready and is_same:
-            return Progress(received=row.size, is_ready=True)
+            return FileProgress(received=row.size, is_ready=True)
         if not is_same:
             _say(row, piece, received=0, is_ready=False)
         if piece.offset != row.received:
@@ -104,10 +104,10 @@ def receive(*, run_id: str, attempt: int, name: str, piece: Piece) -> Progress:
         _say(row, piece, received=piece.offset + len(piece.data), is_ready=False)
         if row.received == row.size:
             _complete(row, part, piece)
-    return Progress(received=row.received, is_ready=row.is_ready)
+    return FileProgress(received=row.received, is_ready=row.is_ready)
 
 
-def _append(part: Path, piece: Piece) -> None:
+def _append(part: Path, piece: FilePiece) -> None:
     try:
         if shutil.disk_usage(part.parent).free < len(piece.data) + _KEEP_FREE_BYTES:
             raise DiskFull(errno.ENOSPC, "The console's disk is full.")
@@ -127,7 +127,7 @@ def _append(part: Path, piece: Piece) -> None:
         raise
 
 
-def _complete(row: Artifact, part: Path, piece: Piece) -> None:
+def _complete(row: Artifact, part: Path, piece: FilePiece) -> None:
     with part.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != piece.sha256:
@@ -153,7 +153,7 @@ def _complete(row: Artifact, part: Path, piece: Piece) -> None:
         )
 
 
-def _say(row: Artifact, piece: Piece, *, received: int, is_ready: bool) -> None:
+def _say(row: Artifact, piece: FilePiece, *, received: int, is_ready: bool) -> None:
     row.received, row.is_ready, row.size, row.sha256 = received, is_ready, piece.size, piece.sha256
     row.type, row.path, row.step = piece.type, piece.path, piece.step
     row.meta = {**row.meta, **piece.meta}

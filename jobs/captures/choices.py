@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy
 from jobs.captures.state import recorded_steps
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Attempt, Capture, Run, RunEvent
-from jobs.telemetry.series import Window, read_series
+from jobs.telemetry.series import SeriesWindow, read_series
 from profiling.captures.tool_selection import (
     ToolSelection,
     candidates,
@@ -62,7 +62,7 @@ _POINTS = 1000  # more than a node sends in that time: its newest is one of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
+class RecordableProcess:
     """One process that can be recorded; `problems` maps each tool to "" (ready), or why not.
 
     `problems` is empty while the worker has not told. `node` is the name of its node, "" while that is not known.
@@ -79,7 +79,7 @@ class Worker:
         return f"{self.role} {self.rank}"
 
 
-def workers(*, run: Run, attempt: int) -> list[Worker]:
+def workers(*, run: Run, attempt: int) -> list[RecordableProcess]:
     """Return the workers of an attempt: those that have told, or, before, those that the run's spec asks for."""
     told = _told(run.pk, attempt)
     if told:
@@ -89,19 +89,23 @@ def workers(*, run: Run, attempt: int) -> list[Worker]:
         spec = parse_spec(run.spec)
     except SpecInvalid:  # launched by an older console
         return []
-    return [Worker(role=role, rank=rank, problems={}) for role, size in spec.workers.items() for rank in range(size)]
+    return [
+        RecordableProcess(role=role, rank=rank, problems={})
+        for role, size in spec.workers.items()
+        for rank in range(size)
+    ]
 
 
-def cannot(tool: str, lacking: Sequence[Worker]) -> str:
+def cannot(tool: str, lacking: Sequence[RecordableProcess]) -> str:
     """Say which workers a tool cannot record, and why: each reason once."""
-    by_reason: dict[str, list[Worker]] = {}
+    by_reason: dict[str, list[RecordableProcess]] = {}
     for worker in lacking:
         by_reason.setdefault(worker.problems.get(tool) or _("it has not reported yet."), []).append(worker)
     text = _("%(tool)s cannot record %(worker)s: %(why)s")
     return " ".join(text % {"tool": tool, "worker": names(who), "why": why} for why, who in by_reason.items())
 
 
-def names(workers: Iterable[Worker]) -> str:
+def names(workers: Iterable[RecordableProcess]) -> str:
     """Return how people call several workers: "policy 0-3, vllm 0"."""
     by_role: dict[str, list[int]] = {}
     for worker in workers:
@@ -118,7 +122,7 @@ def names(workers: Iterable[Worker]) -> str:
     return ", ".join(parts)
 
 
-def _told(run_id: str, attempt: int) -> list[Worker]:
+def _told(run_id: str, attempt: int) -> list[RecordableProcess]:
     notes = RunEvent.objects.filter(run_id=run_id, attempt=attempt, verb="note").order_by("-pk")
     data: Mapping[str, Any] = next((data for data in notes.values_list("data", flat=True) if _is_told(data)), {})
     places = data.get("places")
@@ -129,7 +133,7 @@ def _told(run_id: str, attempt: int) -> list[Worker]:
         if role and rank.isdecimal() and len(rank) < _MAX_DIGITS and isinstance(tools, Mapping):
             problems = {str(k): str(v) for k, v in tools.items()}
             node = str(node_of.get(name, ""))[:_MAX_NODE]
-            listed.append(Worker(role=role, rank=int(rank), problems=problems, node=node))
+            listed.append(RecordableProcess(role=role, rank=int(rank), problems=problems, node=node))
     order = {"policy": 0, "critic": 1, "reference": 2, "reward": 3, "vllm": 4}
     return sorted(listed, key=lambda worker: (order.get(worker.role, 9), worker.role, worker.rank))
 
@@ -174,18 +178,18 @@ def as_what(text: str) -> What | None:
     return next((what for what in WHATS if what == text), None)
 
 
-def device_for(run: Run, *, attempt: int, workers: Sequence[Worker]) -> Device:
+def device_for(run: Run, *, attempt: int, workers: Sequence[RecordableProcess]) -> Device:
     """Return which device the workers of an attempt compute on, as they tell, or else as the attempt was placed."""
     has_gpus = Attempt.objects.filter(run=run, number=attempt, num_gpus__gt=0).exists()
     return device_of([worker.problems for worker in workers], planned="cuda" if has_gpus else "cpu")
 
 
-def choices(*, device: Device, workers: Sequence[Worker]) -> list[Choice]:
+def choices(*, device: Device, workers: Sequence[RecordableProcess]) -> list[Choice]:
     """Return what can be asked of these workers, each with the tool that records it."""
     return [choice(what, device=device, workers=workers) for what in WHATS]
 
 
-def choice(what: What, *, device: Device, workers: Sequence[Worker]) -> Choice:
+def choice(what: What, *, device: Device, workers: Sequence[RecordableProcess]) -> Choice:
     """Return which tool records `what` on these workers, and why it is the one."""
     by_name = {worker.name: worker for worker in workers}
     found = select_tool(what, device=device, workers={name: worker.problems for name, worker in by_name.items()})
@@ -200,7 +204,7 @@ def choice(what: What, *, device: Device, workers: Sequence[Worker]) -> Choice:
     )
 
 
-def _named(tool: str, found: ToolSelection, by_name: Mapping[str, Worker]) -> ToolChoice:
+def _named(tool: str, found: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> ToolChoice:
     lacking = lacking_of(tool, {name: worker.problems for name, worker in by_name.items()})
     seen = seen_in(tool, found.recorded, device=found.device)
     is_lost = bool(lacking) and len(lacking) == len(by_name)
@@ -215,7 +219,7 @@ def _named(tool: str, found: ToolSelection, by_name: Mapping[str, Worker]) -> To
     )
 
 
-def _why(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
+def _why(found: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
     """Say why this tool: what it is good at, on whom it is ready, who would have come first, what is not there."""
     shown = load_tool(found.tool).shows[found.recorded]
     words = {"tool": found.tool, "because": _(shown.because), "where": _where(found, by_name)}
@@ -233,7 +237,7 @@ def _why(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
     return " ".join(said)
 
 
-def _where(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
+def _where(found: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
     total = len(by_name)
     if not found.lacking:
         return _("the worker") if total == 1 else _("all %(n)s workers") % {"n": total}
@@ -242,7 +246,7 @@ def _where(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
     return _("%(n)s of %(of)s workers (not on %(workers)s)") % words
 
 
-def _problem(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
+def _problem(found: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
     if not found.passed:
         text = _("No tool shows %(what)s on %(device)s. Memory peaks of each phase are reported all the same.")
         if found.what != "memory":
@@ -252,7 +256,7 @@ def _problem(found: ToolSelection, by_name: Mapping[str, Worker]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class CaptureCost:
     """What one tool costs on this run; None where it is not known.
 
     `step_bytes` and `second_bytes` are of one worker, `stall_seconds` of the whole run, at start and stop together.
@@ -274,22 +278,22 @@ class Cost:
 
 
 MEASURED = {
-    "torch": Cost(tool="torch", step_bytes=0.26e6, second_bytes=0.31e6, stall_seconds=0.3),
-    "torch_pieces": Cost(tool="torch_pieces", step_bytes=0.26e6, second_bytes=0.31e6),
-    "nsys": Cost(tool="nsys", step_bytes=0.08e6, second_bytes=0.1e6, stall_seconds=1.2),
-    "stacks": Cost(tool="stacks", step_bytes=0.04e6, second_bytes=0.012e6, stall_seconds=0.02),
+    "torch": CaptureCost(tool="torch", step_bytes=0.26e6, second_bytes=0.31e6, stall_seconds=0.3),
+    "torch_pieces": CaptureCost(tool="torch_pieces", step_bytes=0.26e6, second_bytes=0.31e6),
+    "nsys": CaptureCost(tool="nsys", step_bytes=0.08e6, second_bytes=0.1e6, stall_seconds=1.2),
+    "stacks": CaptureCost(tool="stacks", step_bytes=0.04e6, second_bytes=0.012e6, stall_seconds=0.02),
 }
 """Of the demo, on average of its workers: docs/use/profile.md, "What it costs"."""
 
 
-def costs(run: Run) -> list[Cost]:
+def costs(run: Run) -> list[CaptureCost]:
     """Return what each tool costs on this run."""
     rows = run.captures.filter(state="ready").order_by("-created_at").prefetch_related("files")[:NEWEST]
-    own: dict[str, list[Cost]] = {}
+    own: dict[str, list[CaptureCost]] = {}
     for row in rows:
         if (found := _cost_of(row)) is not None:
             own.setdefault(row.tool, []).append(found)
-    return [_median(tool, own[tool]) if tool in own else MEASURED.get(tool, Cost(tool=tool)) for tool in TOOLS]
+    return [_median(tool, own[tool]) if tool in own else MEASURED.get(tool, CaptureCost(tool=tool)) for tool in TOOLS]
 
 
 def free_bytes() -> int:
@@ -303,7 +307,7 @@ def expected_bytes(*, run: Run, tool: str, workers: int, num_steps: int, seconds
     return cost.bytes(workers=workers, num_steps=num_steps, seconds=seconds)
 
 
-def _cost_of(row: Capture) -> Cost | None:
+def _cost_of(row: Capture) -> CaptureCost | None:
     """Return what a ready capture came to."""
     sizes = [file.size for file in row.files.all()]
     steps = recorded_steps(row)
@@ -317,7 +321,7 @@ def _cost_of(row: Capture) -> Cost | None:
     begin, end = overhead.get("start_seconds"), overhead.get("stop_seconds")
     each = sum(sizes) / len(sizes)
     seconds = _seconds(row) if row.seconds else sum(times)
-    return Cost(
+    return CaptureCost(
         tool=row.tool,
         step_bytes=None if row.seconds else each / (steps[1] - steps[0] + 1),  # by time it began and ended within one
         second_bytes=each / seconds if seconds else None,
@@ -336,12 +340,12 @@ def _is_time(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
 
 
-def _median(tool: str, own: list[Cost]) -> Cost:
+def _median(tool: str, own: list[CaptureCost]) -> CaptureCost:
     def of(name: str) -> float | None:
         known = [value for one in own if (value := getattr(one, name)) is not None]
         return median(known) if known else getattr(MEASURED.get(tool), name, None)
 
-    return Cost(
+    return CaptureCost(
         tool=tool,
         step_bytes=of("step_bytes"),
         second_bytes=of("second_bytes"),
@@ -353,7 +357,7 @@ def _median(tool: str, own: list[Cost]) -> Cost:
 
 def cluster_free_bytes(run: Run, *, now: datetime) -> int | None:
     """Return the free bytes of the fullest disk of run directories, as last read; None if none was read lately."""
-    window = Window(low=int((now - RECENT).timestamp() * 1e9))
+    window = SeriesWindow(low=int((now - RECENT).timestamp() * 1e9))
     found = read_series(run_id=run.pk, names=[READING], num_points=_POINTS, window=window).series
     newest = [float(one.y[-1]) for one in found if one.attempt == run.latest_attempt and one.role == "node" and one.n]
     known = [free for free in newest if math.isfinite(free) and free >= 0]

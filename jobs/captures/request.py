@@ -18,7 +18,7 @@ from jobs.accounts.audit import record
 from jobs.captures import state as captures
 from jobs.captures.artifacts import delete_file
 from jobs.captures.choices import (
-    Worker,
+    RecordableProcess,
     as_what,
     cannot,
     choice,
@@ -217,7 +217,7 @@ def opens_in_perfetto(name: str) -> bool:
 
 
 def _resolved(
-    what: What | None, tool: str, *, run: Run, device: Device, workers: Sequence[Worker], seconds: float
+    what: What | None, tool: str, *, run: Run, device: Device, workers: Sequence[RecordableProcess], seconds: float
 ) -> tuple[What, str]:
     """Return what is to be seen and with which tool, where one of the two or none was said. Raises: CaptureRefused."""
     trainer = run.spec.get("trainer", {}).get("name") or "native"
@@ -332,7 +332,9 @@ def not_running(*, run_id: str) -> str:
     return text % {"name": run.name, "state": run.state}
 
 
-def chosen(*, known: Sequence[Worker], roles: Sequence[str], ranks: Sequence[int]) -> list[Worker]:
+def chosen(
+    *, known: Sequence[RecordableProcess], roles: Sequence[str], ranks: Sequence[int]
+) -> list[RecordableProcess]:
     """Return the workers that are asked for. Raises: CaptureRefused naming what there is."""
     there = sorted({worker.role for worker in known})
     for role in roles:
@@ -348,7 +350,7 @@ def chosen(*, known: Sequence[Worker], roles: Sequence[str], ranks: Sequence[int
     return [worker for worker in mine if not ranks or worker.rank in ranks]
 
 
-def check_tool(*, tool: str, workers: Sequence[Worker], roles: Sequence[str]) -> None:
+def check_tool(*, tool: str, workers: Sequence[RecordableProcess], roles: Sequence[str]) -> None:
     """Refuse a tool that no chosen worker has, or that a role asked for by name lacks. Raises: CaptureRefused."""
     silent = [worker for worker in workers if tool not in worker.problems]
     if silent and load_tool(tool).must_tell:

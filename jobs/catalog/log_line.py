@@ -46,7 +46,7 @@ _LOST_PEER = re.compile(f"{LOST_NCCL}|{LOST_GLOO}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class ParsedLine:
     """`label` is whose Ray says it is ("PolicyActor"), `rank` is torch's; `text` is the line without both and colors.
 
     `said` lacks time, level and place in the code, too.
@@ -58,7 +58,7 @@ class LogLine:
     said: str
 
 
-def read_line(raw: str) -> LogLine:
+def read_line(raw: str) -> ParsedLine:
     """Return the parts of a line; one that nobody put anything before is itself."""
     text = _REPEATED.sub("", uncolored(raw)).rstrip()
     label, rank = "", None
@@ -75,7 +75,7 @@ def read_line(raw: str) -> LogLine:
         if before is None:
             break
         said = said[before.end() :]
-    return LogLine(label=label, rank=rank, text=text, said=said)
+    return ParsedLine(label=label, rank=rank, text=text, said=said)
 
 
 def uncolored(text: str) -> str:

@@ -9,7 +9,7 @@ from jobs.comparison.read import one_lane
 from jobs.models import Run
 from jobs.telemetry.chunks import Floats, Ints
 from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import MAX_POINTS, Window
+from jobs.telemetry.series import MAX_POINTS, SeriesWindow
 
 Clock = Callable[[Ints], Floats]
 
@@ -23,7 +23,7 @@ def training_clock(*, run: Run) -> Clock:
     steps: list[Ints] = []
     seconds: list[Floats] = []
     for low in range(0, max(run.step, 1) + 1, MAX_POINTS):
-        window = Window(low=low, high=low + MAX_POINTS - 1)
+        window = SeriesWindow(low=low, high=low + MAX_POINTS - 1)
         answer = read_clean(run_id=run.pk, names=[STEP_METRIC], num_points=MAX_POINTS, window=window)
         for series in one_lane(answer.series).values():
             steps.append(series.x)

@@ -19,8 +19,8 @@ from jobs.comparison.read import (
     read_peaks,
     read_summaries,
 )
-from jobs.comparison.summary import NOTHING, Summary
-from jobs.comparison.verdict import DROPPED_STEPS, Verdict, verdict
+from jobs.comparison.summary import NOTHING, SeriesSummary
+from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict, verdict
 from jobs.models import Attempt, Run
 from jobs.telemetry.attempt_spec import merged
 from jobs.telemetry.chunks import Floats
@@ -39,7 +39,7 @@ class Comparison:
     run_ids: tuple[str, ...]
     base_id: str
     window: StepWindow | None
-    verdicts: Mapping[str, Verdict]
+    verdicts: Mapping[str, RunVerdict]
     measures: tuple[MeasureRow, ...]
     phases: Mapping[str, PhaseTimes]
 
@@ -49,7 +49,7 @@ class MetricRow:
     """One metric over all runs, in their order."""
 
     name: str
-    summaries: tuple[Summary, ...]
+    summaries: tuple[SeriesSummary, ...]
 
 
 def visible_runs(*, user: User, ids: Sequence[str]) -> list[Run]:

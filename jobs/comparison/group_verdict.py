@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.comparison.groups import Group
+from jobs.comparison.groups import RunGroup
 from jobs.comparison.measures import Measure, MeasureRow
 from jobs.comparison.phases import STEP_METRIC
-from jobs.comparison.stats import Interval, welch_interval
+from jobs.comparison.stats import ConfidenceInterval, welch_interval
 from jobs.comparison.summary import Delta, GroupValue, delta
-from jobs.comparison.verdict import OUTCOMES, Verdict, decide
+from jobs.comparison.verdict import OUTCOMES, RunVerdict, decide
 from jobs.telemetry.chunks import Floats
 
 
@@ -22,7 +22,7 @@ class GroupCell:
 
     value: GroupValue | None
     change: Delta | None
-    contrast: Interval | None
+    contrast: ConfidenceInterval | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class GroupRow:
 
 
 def group_rows(
-    *, rows: Sequence[MeasureRow], run_ids: Sequence[str], groups: Sequence[Group], base: int
+    *, rows: Sequence[MeasureRow], run_ids: Sequence[str], groups: Sequence[RunGroup], base: int
 ) -> tuple[GroupRow, ...]:
     """Return the measures by group. Cells of `rows` are in the order of `run_ids`; `base` is a place in `groups`."""
     return tuple(
@@ -59,8 +59,8 @@ def _cells(row: MeasureRow, columns: Sequence[Floats], base: int) -> tuple[Group
 
 
 def group_verdicts(
-    *, rows: Sequence[MeasureRow], run_ids: Sequence[str], groups: Sequence[Group], base: int
-) -> dict[int, Verdict]:
+    *, rows: Sequence[MeasureRow], run_ids: Sequence[str], groups: Sequence[RunGroup], base: int
+) -> dict[int, RunVerdict]:
     """Return place of the group -> verdict against the base's group; `speed` is the ratio of mean log step times."""
     by_name: Mapping[str, MeasureRow] = {row.measure.metric: row for row in rows}
     outcome = next((name for name in OUTCOMES if name in by_name), "")
@@ -75,15 +75,15 @@ def group_verdicts(
             logs = _contrast([np.log(_positive(_of(by_name[STEP_METRIC], run_ids, side))) for side in sides])
             speed = _exp(logs) if logs else None
         badge = decide(speed=speed, outcome=outcome, gain=gain)
-        found[i] = Verdict(run_id=str(i), badge=badge, speed=speed, times=None, outcome=outcome, gain=gain)
+        found[i] = RunVerdict(run_id=str(i), badge=badge, speed=speed, times=None, outcome=outcome, gain=gain)
     return found
 
 
-def _contrast(sides: Sequence[Floats]) -> Interval | None:
+def _contrast(sides: Sequence[Floats]) -> ConfidenceInterval | None:
     return welch_interval(sides[0], sides[1])
 
 
-def _of(row: MeasureRow, run_ids: Sequence[str], group: Group) -> Floats:
+def _of(row: MeasureRow, run_ids: Sequence[str], group: RunGroup) -> Floats:
     """Return the measure's finite values in the group's runs. [n]"""
     cells = dict(zip(run_ids, row.cells, strict=True))
     values = [cells[run_id].value for run_id in group.run_ids if run_id in cells]
@@ -94,8 +94,10 @@ def _positive(values: Floats) -> Floats:
     return values[values > 0]
 
 
-def _exp(found: Interval) -> Interval:
-    return Interval(value=math.exp(found.value), low=math.exp(found.low), high=math.exp(found.high), n=found.n)
+def _exp(found: ConfidenceInterval) -> ConfidenceInterval:
+    return ConfidenceInterval(
+        value=math.exp(found.value), low=math.exp(found.low), high=math.exp(found.high), n=found.n
+    )
 
 
 def _value(values: Floats) -> GroupValue | None:

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.comparison.summary import GroupValue, Summary, over_group
+from jobs.comparison.summary import GroupValue, SeriesSummary, over_group
 from jobs.models import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class RunGroup:
     """Runs in which the knob has the same value; None where it does not apply."""
 
     value: Any
@@ -24,13 +24,13 @@ def knob_value(run: Run, knob_id: str) -> Any:
     return chosen.get("value") if isinstance(chosen, Mapping) else chosen
 
 
-def group_runs(runs: Sequence[Run], *, knob_id: str) -> tuple[Group, ...]:
+def group_runs(runs: Sequence[Run], *, knob_id: str) -> tuple[RunGroup, ...]:
     """Return the runs by the knob's value: numbers rising, then texts, runs without it last."""
     by_value: dict[tuple[int, float, str], tuple[Any, list[str]]] = {}
     for run in runs:
         value = knob_value(run, knob_id)
         by_value.setdefault(_place(value), (value, []))[1].append(run.pk)
-    return tuple(Group(value=value, run_ids=tuple(ids)) for _, (value, ids) in sorted(by_value.items(), key=_first))
+    return tuple(RunGroup(value=value, run_ids=tuple(ids)) for _, (value, ids) in sorted(by_value.items(), key=_first))
 
 
 def _first(item: tuple[tuple[int, float, str], Any]) -> tuple[int, float, str]:
@@ -57,7 +57,7 @@ def swept_knobs(runs: Sequence[Run], *, given: Collection[str] = ()) -> tuple[st
 
 
 def group_values(
-    groups: Sequence[Group], summaries: Mapping[str, Summary], statistic: str
+    groups: Sequence[RunGroup], summaries: Mapping[str, SeriesSummary], statistic: str
 ) -> tuple[GroupValue | None, ...]:
     """Return a statistic over each group's runs. `summaries` maps run id -> summary of one metric."""
     return tuple(

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.comparison.read import Column, Columns
-from jobs.comparison.stats import MEAN_STEPS, Interval, median_interval, ratio_interval
+from jobs.comparison.read import Columns, SeriesPoints
+from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, median_interval, ratio_interval
 from jobs.comparison.summary import Better, Delta, delta
 from jobs.comparison.verdict import paired_difference, steady
 
@@ -57,9 +57,9 @@ class MeasureCell:
 
     value: float | None
     step: int | None = None
-    spread: Interval | None = None
+    spread: ConfidenceInterval | None = None
     change: Delta | None = None
-    contrast: Interval | None = None
+    contrast: ConfidenceInterval | None = None
     word: Words = ""
 
 
@@ -102,7 +102,7 @@ def _cell(measure: Measure, own: Columns, base: Columns, *, is_base: bool) -> Me
     return {"median": _median, "mean": _mean, "newest": _newest}[measure.kind](column, theirs, better)
 
 
-def _median(own: Column, base: Column | None, better: Better) -> MeasureCell:
+def _median(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> MeasureCell:
     values = steady(own) if np.isfinite(steady(own)).any() else own.y
     spread, other = median_interval(steady(own)), median_interval(steady(base)) if base else None
     contrast = ratio_interval(spread, other) if spread and other else None
@@ -116,14 +116,14 @@ def _median(own: Column, base: Column | None, better: Better) -> MeasureCell:
     )
 
 
-def _mean(own: Column, base: Column | None, better: Better) -> MeasureCell:
+def _mean(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> MeasureCell:
     value = float(np.mean(own.y[np.isfinite(own.y)][-MEAN_STEPS:]))
     contrast = paired_difference(own, base) if base else None
     change = delta(value, value - contrast.value, better=better) if contrast else None
     return MeasureCell(value=value, change=change, contrast=contrast, word=_word(change, contrast, neutral=0))
 
 
-def _newest(own: Column, base: Column | None, better: Better) -> MeasureCell:
+def _newest(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> MeasureCell:
     place = int(np.flatnonzero(np.isfinite(own.y))[-1])
     value, step = float(own.y[place]), int(own.x[place])
     change = None
@@ -132,7 +132,7 @@ def _newest(own: Column, base: Column | None, better: Better) -> MeasureCell:
     return MeasureCell(value=value, step=step, change=change, word=change.word if change else "")
 
 
-def _word(change: Delta | None, contrast: Interval | None, *, neutral: float) -> Words:
+def _word(change: Delta | None, contrast: ConfidenceInterval | None, *, neutral: float) -> Words:
     if change is None or contrast is None:
         return ""
     return change.word if contrast.excludes(neutral) else "not_shown"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobs.comparison.stats import Interval, median_interval
+from jobs.comparison.stats import ConfidenceInterval, median_interval
 from jobs.telemetry.chunks import Floats
 from profiling.phases import STEP_PHASES
 
@@ -22,7 +22,7 @@ class PhaseTimes:
 
     seconds: Mapping[str, float]
     step: float | None
-    spreads: Mapping[str, Interval]
+    spreads: Mapping[str, ConfidenceInterval]
 
     @property
     def total(self) -> float:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.comparison.summary import Summary, summarize
+from jobs.comparison.summary import SeriesSummary, summarize
 from jobs.models import Metric
 from jobs.telemetry.chunks import Floats, Ints
 from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import MAX_NAMES, MAX_POINTS, Series, Window
+from jobs.telemetry.series import MAX_NAMES, MAX_POINTS, Series, SeriesWindow
 
 MAX_STEPS = 5000  # steps that medians and means look at: the newest of the common ones, every point of them
 _OVERVIEW_POINTS = 200  # enough that thinned series are thinned by bins, whose extremes are exact
@@ -22,14 +22,14 @@ _LOOK_BACK = 100  # steps before the chosen one in which its newest value is loo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class SeriesPoints:
     """Every point of one series in a window: steps `x` rising and values `y`, both [n]."""
 
     x: Ints
     y: Floats
 
 
-Columns = Mapping[str, Column]
+Columns = Mapping[str, SeriesPoints]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,26 +55,26 @@ def common_window(steps: Iterable[int]) -> StepWindow | None:
 
 def read_columns(*, run_id: str, names: Collection[str], window: StepWindow) -> Columns:
     """Return metric name -> every point of it in the window, of the driver or else of the first role and rank."""
-    span = Window(low=window.low, high=window.high)
-    found: dict[str, Column] = {}
+    span = SeriesWindow(low=window.low, high=window.high)
+    found: dict[str, SeriesPoints] = {}
     for part in _parts(sorted(names)):
         answer = read_clean(run_id=run_id, names=part, num_points=MAX_POINTS, window=span)
         for name, series in one_lane(answer.series).items():
-            found[name] = Column(x=series.x, y=series.y)
+            found[name] = SeriesPoints(x=series.x, y=series.y)
     return found
 
 
-def read_summaries(*, run_id: str, names: Collection[str], at: int | None) -> dict[str, Summary]:
+def read_summaries(*, run_id: str, names: Collection[str], at: int | None) -> dict[str, SeriesSummary]:
     """Return metric name -> last, best, smallest, largest and at-step value of the run's clean history.
 
     Extremes are exact: down-sampling keeps each stretch's smallest and largest point. Where a series of more than 200
     points holds an infinity, the extreme of that stretch's finite values may be passed over.
     """
-    found: dict[str, Summary] = {}
+    found: dict[str, SeriesSummary] = {}
     for part in _parts(sorted(names)):
         near: dict[str, Series] = {}
         if at is not None:
-            back = Window(low=at - max(_LOOK_BACK, at // 50), high=at)
+            back = SeriesWindow(low=at - max(_LOOK_BACK, at // 50), high=at)
             near = one_lane(read_clean(run_id=run_id, names=part, num_points=MAX_POINTS, window=back).series)
         for name, series in one_lane(read_clean(run_id=run_id, names=part, num_points=_OVERVIEW_POINTS).series).items():
             x, y = series.x, series.y

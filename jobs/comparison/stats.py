@@ -26,7 +26,7 @@ _T = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class ConfidenceInterval:
     """An estimate and its 95 % interval, from `n` steps. `low` <= `value` <= `high`."""
 
     value: float
@@ -60,7 +60,7 @@ def batch_error(values: Floats, *, num_batches: int) -> tuple[float, float]:
     return float(batches.mean()), float(batches.std(ddof=1)) / math.sqrt(num_batches)
 
 
-def mean_interval(values: Floats) -> Interval | None:
+def mean_interval(values: Floats) -> ConfidenceInterval | None:
     """Return the mean of the last `MEAN_STEPS` finite values [n] with its interval; None with fewer than `MIN_STEPS`.
 
     Of fewer than 20 values the largest multiple of five is taken. With paired differences of two runs (same step, hence
@@ -72,10 +72,10 @@ def mean_interval(values: Floats) -> Interval | None:
         return None
     mean, error = batch_error(finite[-n:], num_batches=MEAN_BATCHES)
     half = t_quantile(MEAN_BATCHES - 1) * error
-    return Interval(value=mean, low=mean - half, high=mean + half, n=n)
+    return ConfidenceInterval(value=mean, low=mean - half, high=mean + half, n=n)
 
 
-def median_interval(values: Floats) -> Interval | None:
+def median_interval(values: Floats) -> ConfidenceInterval | None:
     """Return the median of the finite values [n] with a rank-based interval; None with fewer than `MIN_STEPS`.
 
     The share of values above the median is one half give or take its batch-means error e; the interval ends at the
@@ -95,10 +95,10 @@ def median_interval(values: Floats) -> Interval | None:
     reach = t_quantile(num_batches - 1) * max(error, 0.5 / math.sqrt(n))
     low = max(0, math.floor(n * (0.5 - reach)))
     high = min(n - 1, math.ceil(n * (0.5 + reach)) - 1)
-    return Interval(value=median, low=float(ordered[low]), high=float(ordered[high]), n=n)
+    return ConfidenceInterval(value=median, low=float(ordered[low]), high=float(ordered[high]), n=n)
 
 
-def ratio_interval(one: Interval, base: Interval) -> Interval | None:
+def ratio_interval(one: ConfidenceInterval, base: ConfidenceInterval) -> ConfidenceInterval | None:
     """Return one / base of two independent positive estimates with its interval; None if a bound is not positive.
 
     The variances are recovered from the two intervals on the log scale and added (MOVER; Zou and Donner, "Construction
@@ -111,10 +111,10 @@ def ratio_interval(one: Interval, base: Interval) -> Interval | None:
     b, b_low, b_high = (math.log(v) for v in (base.value, base.low, base.high))
     low = x - b - math.hypot(x - x_low, b_high - b)
     high = x - b + math.hypot(x_high - x, b - b_low)
-    return Interval(value=math.exp(x - b), low=math.exp(low), high=math.exp(high), n=min(one.n, base.n))
+    return ConfidenceInterval(value=math.exp(x - b), low=math.exp(low), high=math.exp(high), n=min(one.n, base.n))
 
 
-def welch_interval(one: Floats, base: Floats) -> Interval | None:
+def welch_interval(one: Floats, base: Floats) -> ConfidenceInterval | None:
     """Return mean(one) - mean(base) of independent runs, one value each, with its interval; None below two runs a side.
 
     Welch's t interval: variances may differ, degrees of freedom after Satterthwaite (Welch, "The generalization of
@@ -128,4 +128,4 @@ def welch_interval(one: Floats, base: Floats) -> Interval | None:
     difference = float(one.mean() - base.mean())
     degrees = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1)) if a + b else 1.0
     half = t_quantile(max(1, min(len(_T), int(degrees)))) * math.sqrt(a + b)
-    return Interval(value=difference, low=difference - half, high=difference + half, n=n + m)
+    return ConfidenceInterval(value=difference, low=difference - half, high=difference + half, n=n + m)

@@ -21,7 +21,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class SeriesSummary:
     """What a table says of one series. `last` and `at` may be NaN or infinite, as measured; the others are finite.
 
     `best` is None where neither direction is better; `at` is the newest value at or before the chosen step, None
@@ -41,10 +41,10 @@ class Summary:
         return found
 
 
-NOTHING = Summary(last=None, best=None, low=None, high=None, at=None, has_odd=False)
+NOTHING = SeriesSummary(last=None, best=None, low=None, high=None, at=None, has_odd=False)
 
 
-def summarize(*, x: Ints, y: Floats, better: Better, at: int | None) -> Summary:
+def summarize(*, x: Ints, y: Floats, better: Better, at: int | None) -> SeriesSummary:
     """Return the summary of a series with steps `x` [n], rising, and values `y` [n].
 
     Of equal extremes the first counts: that is when the run got there.
@@ -57,7 +57,7 @@ def summarize(*, x: Ints, y: Floats, better: Better, at: int | None) -> Summary:
         low = _spot(x, y, int(finite[np.argmin(y[finite])]))
         high = _spot(x, y, int(finite[np.argmax(y[finite])]))
     place = int(np.searchsorted(x, at, side="right")) - 1 if at is not None else -1
-    return Summary(
+    return SeriesSummary(
         last=_spot(x, y, len(x) - 1),
         best={"higher": high, "lower": low}.get(better),
         low=low,

@@ -14,7 +14,7 @@ MAX_PER_RUN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class CaptureTrace:
     """One capture, its files at hand. `steps` are the first and last one, None while not known.
 
     `is_dead`: the run was resumed before the last of them, so they are no part of its history.
@@ -43,7 +43,7 @@ class TraceRow:
 
     tool: str
     steps: tuple[int, int] | None
-    captures: tuple[tuple[Trace, ...], ...]
+    captures: tuple[tuple[CaptureTrace, ...], ...]
 
     def opened_of(self, run: int) -> str:
         """Return what the newest of these captures of a run, by its place, is looked at by; "" where none can be."""
@@ -75,7 +75,7 @@ def _captures(run_ids: Sequence[str]) -> QuerySet[Capture]:
 def traces_side_by_side(*, run_ids: Sequence[str]) -> Traces:
     """Return the captures of the runs, whatever has become of them; one that was withdrawn recorded nothing."""
     through = _limits(run_ids)
-    found: dict[str, list[Trace]] = {}
+    found: dict[str, list[CaptureTrace]] = {}
     num_left_out = 0
     rows = _captures(run_ids).prefetch_related("files__layer", "trace__layers").select_related("created_by", "trace")
     for row in rows.order_by("-created_at", "-pk"):
@@ -96,14 +96,16 @@ def _limits(run_ids: Sequence[str]) -> dict[str, dict[int, int | None]]:
     return {run_id: limits(origins(own)) for run_id, own in attempts.items()}
 
 
-def _trace(row: Capture, through: Mapping[int, int | None]) -> Trace:
+def _trace(row: Capture, through: Mapping[int, int | None]) -> CaptureTrace:
     steps = recorded_steps(row)
-    return Trace(capture=row, steps=steps, is_dead=not is_visible(steps[1] if steps else 0, through.get(row.attempt)))
+    return CaptureTrace(
+        capture=row, steps=steps, is_dead=not is_visible(steps[1] if steps else 0, through.get(row.attempt))
+    )
 
 
-def _rows(run_ids: Sequence[str], traces: Iterable[Trace]) -> list[TraceRow]:
+def _rows(run_ids: Sequence[str], traces: Iterable[CaptureTrace]) -> list[TraceRow]:
     rows = []
-    of_tool: dict[str, list[Trace]] = {}
+    of_tool: dict[str, list[CaptureTrace]] = {}
     for trace in traces:
         of_tool.setdefault(trace.capture.tool, []).append(trace)
     for tool, own in of_tool.items():
@@ -112,7 +114,7 @@ def _rows(run_ids: Sequence[str], traces: Iterable[Trace]) -> list[TraceRow]:
             ((trace.steps, trace) for trace in own if trace.steps is not None),
             key=lambda one: (one[0], one[1].capture.pk),
         )
-        together: list[Trace] = []
+        together: list[CaptureTrace] = []
         first = last = 0
         for steps, trace in dated:
             if together and steps[0] > last:
@@ -127,6 +129,6 @@ def _rows(run_ids: Sequence[str], traces: Iterable[Trace]) -> list[TraceRow]:
     return sorted(rows, key=lambda row: (row.steps is None, row.steps[0] if row.steps else 0, not is_torch(row.tool)))
 
 
-def _row(run_ids: Sequence[str], tool: str, steps: tuple[int, int] | None, traces: Sequence[Trace]) -> TraceRow:
+def _row(run_ids: Sequence[str], tool: str, steps: tuple[int, int] | None, traces: Sequence[CaptureTrace]) -> TraceRow:
     cells = tuple(tuple(trace for trace in traces if trace.capture.run_id == run_id) for run_id in run_ids)
     return TraceRow(tool=tool, steps=steps, captures=cells)

@@ -12,8 +12,8 @@ import numpy as np
 
 from jobs.catalog.metric import metric
 from jobs.comparison.phases import STEP_METRIC
-from jobs.comparison.read import Column, Columns
-from jobs.comparison.stats import Interval, mean_interval, median_interval, ratio_interval
+from jobs.comparison.read import Columns, SeriesPoints
+from jobs.comparison.stats import ConfidenceInterval, mean_interval, median_interval, ratio_interval
 from jobs.telemetry.chunks import Floats
 
 Badge = Literal["better", "worse", "no_difference", "not_enough"]
@@ -23,7 +23,7 @@ OUTCOMES = ("reward/mean", "loss/sft")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RunVerdict:
     """Run `run_id` against the base.
 
     `speed` is the ratio of median step times, below 1 where the run is faster; `times` are the medians (run, base).
@@ -33,13 +33,13 @@ class Verdict:
 
     run_id: str
     badge: Badge
-    speed: Interval | None
-    times: tuple[Interval, Interval] | None
+    speed: ConfidenceInterval | None
+    times: tuple[ConfidenceInterval, ConfidenceInterval] | None
     outcome: str
-    gain: Interval | None
+    gain: ConfidenceInterval | None
 
 
-def decide(*, speed: Interval | None, outcome: str, gain: Interval | None) -> Badge:
+def decide(*, speed: ConfidenceInterval | None, outcome: str, gain: ConfidenceInterval | None) -> Badge:
     """Return the badge: by the outcome if it shows a difference, else by the step time."""
     if outcome and gain is None:
         return "not_enough"
@@ -50,13 +50,13 @@ def decide(*, speed: Interval | None, outcome: str, gain: Interval | None) -> Ba
     return "no_difference" if gain is not None or speed is not None else "not_enough"
 
 
-def verdict(*, run_id: str, run: Columns, base: Columns) -> Verdict:
+def verdict(*, run_id: str, run: Columns, base: Columns) -> RunVerdict:
     """Return the verdict on a run from the points of both in their common window."""
     times = _times(run, base)
     speed = ratio_interval(*times) if times else None
     outcome = outcome_of([run, base])
     gain = paired_difference(run[outcome], base[outcome]) if outcome else None
-    return Verdict(
+    return RunVerdict(
         run_id=run_id,
         badge=decide(speed=speed, outcome=outcome, gain=gain),
         speed=speed,
@@ -71,12 +71,12 @@ def outcome_of(sides: Collection[Columns]) -> str:
     return next((name for name in OUTCOMES if all(name in side for side in sides)), "")
 
 
-def steady(column: Column) -> Floats:
+def steady(column: SeriesPoints) -> Floats:
     """Return the values after the first steps of the run, which are slower than those that follow. [n]"""
     return column.y[column.x > DROPPED_STEPS]
 
 
-def paired_difference(run: Column, base: Column) -> Interval | None:
+def paired_difference(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | None:
     """Return the mean of run minus base over their last common steps with its interval; None if they are too few.
 
     Differences are taken step by step: what both runs share at a step (its prompts, a late curriculum) cancels.
@@ -85,7 +85,7 @@ def paired_difference(run: Column, base: Column) -> Interval | None:
     return mean_interval(run.y[mine] - base.y[theirs])
 
 
-def _times(run: Columns, base: Columns) -> tuple[Interval, Interval] | None:
+def _times(run: Columns, base: Columns) -> tuple[ConfidenceInterval, ConfidenceInterval] | None:
     if STEP_METRIC not in run or STEP_METRIC not in base:
         return None
     mine, theirs = median_interval(steady(run[STEP_METRIC])), median_interval(steady(base[STEP_METRIC]))

@@ -19,7 +19,7 @@ from jobs.models import Attempt, Trace
 from jobs.planning.question import PlanRefused, policy_shape
 from jobs.telemetry.attempt_spec import spec_json
 from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import MAX_POINTS, Window
+from jobs.telemetry.series import MAX_POINTS, SeriesWindow
 
 _TYPES = {"bfloat16": "bf16", "float16": "fp16"}
 _UPDATE, _UPDATE_RATE = "time/update_seconds", "throughput/update_tokens_per_second"
@@ -105,7 +105,7 @@ def _told(trace: Trace, steps: Sequence[int]) -> dict[str, float]:
     if not wanted:
         return {}
     names = (_UPDATE, _UPDATE_RATE, _STEP, _DEVICE_RATE, *_LENGTHS)
-    window = Window(low=min(wanted), high=max(wanted))
+    window = SeriesWindow(low=min(wanted), high=max(wanted))
     series = read_clean(run_id=trace.run_id or "", names=names, num_points=MAX_POINTS, window=window).series
     found = {}
     for one in series:

@@ -16,7 +16,7 @@ from jobs.models import Attempt, LogChunk, Run
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.logs import LogLine
-from jobs.telemetry.series import MAX_POINTS, Window
+from jobs.telemetry.series import MAX_POINTS, SeriesWindow
 
 MAX_LINES = 2000  # of all processes together, less where there are few
 MIN_LINES = 50  # of each process, however many there are
@@ -82,7 +82,7 @@ def newest_lines(attempt: Attempt) -> list[LogLine]:
 def newest_numbers(run: Run, spec: RunSpec) -> dict[str, list[float | None]]:
     """Return the newest values of the driver's metrics that symptoms of such a run ask for, in the order of steps."""
     names = _asked_for(spec)
-    window = Window(low=max(0, run.step - MAX_STEPS))
+    window = SeriesWindow(low=max(0, run.step - MAX_STEPS))
     answer = read_clean(run_id=run.pk, names=names, num_points=MAX_POINTS, window=window)
     return {
         series.name: [float(value) for value in series.y]

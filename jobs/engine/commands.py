@@ -11,7 +11,7 @@ from typing import Any
 CAPTURE_VERBS = ("profile", "withdraw", "finish")
 
 
-class Commands:
+class CommandInbox:
     """Read new commands, between steps and meanwhile, from any thread. What they ask for stays until it is taken."""
 
     def __init__(self, path: Path) -> None:

@@ -17,10 +17,10 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.role import ROLES, roles_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.engine.checkpoints.checkpoint import Checkpoint, LoopState
+from jobs.engine.checkpoints.checkpoint import CheckpointSource, LoopState
 from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
 from jobs.engine.checkpoints.saving import Saver
-from jobs.engine.commands import Commands
+from jobs.engine.commands import CommandInbox
 from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import model_folder
@@ -28,7 +28,7 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
 from jobs.engine.failures.cause import NAMED, RunStopped, cause_of, is_full
 from jobs.engine.problem import RunProblem
-from jobs.engine.reporting.report import Report
+from jobs.engine.reporting.report import RunReport
 from jobs.engine.rollouts.reward import open_reward
 from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed
@@ -44,7 +44,7 @@ ROLE_CLASSES = {role.id: role.worker for role in ROLES.values() if role.worker}
 def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[str, str] = ROLE_CLASSES) -> int:
     """Train the spec in `run_dir` and return the exit code. `classes` lets a test put in a broken role."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    report = Report(run_dir, attempt=attempt_of(run_dir))
+    report = RunReport(run_dir, attempt=attempt_of(run_dir))
     session = Session(run_dir, report, device=device, classes=classes)
     try:
         return session.run()
@@ -82,9 +82,9 @@ def attempt_of(run_dir: Path) -> int:
 class Session:
     """The run's surroundings; `close` ends every actor."""
 
-    def __init__(self, run_dir: Path, report: Report, *, device: str | None, classes: Mapping[str, str]) -> None:
+    def __init__(self, run_dir: Path, report: RunReport, *, device: str | None, classes: Mapping[str, str]) -> None:
         self._run_dir, self._report, self._device_name, self._classes = run_dir, report, device, classes
-        self._commands = Commands(run_dir / "commands.jsonl")
+        self._commands = CommandInbox(run_dir / "commands.jsonl")
         self._workers: WorkerGroup | None = None
         self._loop: Any = None
         self._reward: Any = None
@@ -233,7 +233,9 @@ class Session:
             reward = open_reward(spec.reward)
         return Material(text=text, train=train, held_out=held_out, reward=reward)
 
-    def _make_loop(self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: Checkpoint | None) -> Any:
+    def _make_loop(
+        self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: CheckpointSource | None
+    ) -> Any:
         from jobs.engine.algorithm import load_algorithm
         from jobs.engine.loop import Loop
 
@@ -253,7 +255,7 @@ class Session:
             state=checkpoint.state if checkpoint is not None else LoopState(step=0, num_consumed=0),
         )
 
-    def _restore(self, checkpoint: Checkpoint, workers: WorkerGroup, saver: Saver) -> None:
+    def _restore(self, checkpoint: CheckpointSource, workers: WorkerGroup, saver: Saver) -> None:
         """Bring the checkpoint into the policy ranks, and the best model so far into this attempt."""
         report, state = self._report, checkpoint.state
         report.state("loading", f"Resuming from {checkpoint.called}", step=state.step)

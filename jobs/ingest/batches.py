@@ -51,7 +51,7 @@ class AnsweredCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class EventBatch:
     """A checked batch; number 0 is a heartbeat. `events` is their JSON list, as it goes on the stream."""
 
     number: int
@@ -60,7 +60,7 @@ class Batch:
     answered: tuple[AnsweredCommand, ...]
 
 
-def parse_batch(body: bytes, *, attempt: int) -> Batch:
+def parse_batch(body: bytes, *, attempt: int) -> EventBatch:
     """Return the batch in the body of `POST events`.
 
     NUL characters, which PostgreSQL cannot keep, become U+FFFD. Raises: BatchInvalid, one sentence a problem.
@@ -84,7 +84,7 @@ def parse_batch(body: bytes, *, attempt: int) -> Batch:
         elif event["kind"] == "state":
             _tidy_cause(event)
     answered = _answered(raw.get("answered", []))
-    return Batch(number=number, num_events=len(events), events=_encoded(events), answered=answered)
+    return EventBatch(number=number, num_events=len(events), events=_encoded(events), answered=answered)
 
 
 def _encoded(events: list[Event]) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import redis.asyncio
 
-from jobs.ingest.batches import Batch
+from jobs.ingest.batches import EventBatch
 from jobs.telemetry.streams import INGEST, MAX_QUEUED_BATCHES, expect_key
 
 EXPECT_SECONDS = 7 * 86_400  # after this silence `expect` is taken from the database again
@@ -51,7 +51,7 @@ class Receipt:
 
 async def accept(
     client: redis.asyncio.Redis,
-    batch: Batch,
+    batch: EventBatch,
     *,
     run_id: str,
     attempt: int,

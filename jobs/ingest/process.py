@@ -17,7 +17,7 @@ import redis
 from django.db import InterfaceError, OperationalError, close_old_connections
 
 from jobs.ingest.compaction import Compactor
-from jobs.ingest.store import Delivery, Memory, StoreResult, skip, store
+from jobs.ingest.store import AttemptCache, Delivery, StoreResult, skip, store
 from jobs.telemetry.streams import INGEST, LIVE, LIVE_ENTRIES, beat, client, expect_key
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Ingest:
     def __init__(self, redis_client: redis.Redis | None = None) -> None:
         self._redis = redis_client or client()
         self._stop = threading.Event()
-        self._memories: dict[tuple[str, int], Memory] = {}
+        self._memories: dict[tuple[str, int], AttemptCache] = {}
         self._compactor = Compactor()
         self._trouble = ""
         self._beaten_at = 0.0
@@ -143,7 +143,7 @@ class Ingest:
         if memory is None:
             if len(self._memories) >= MAX_MEMORIES:
                 self._memories.pop(next(iter(self._memories)))
-            memory = self._memories[run_id, attempt] = Memory()
+            memory = self._memories[run_id, attempt] = AttemptCache()
         stored = store(deliveries, memory=memory, now=datetime.now(UTC))
         if stored.frames:
             self._compactor.saw(

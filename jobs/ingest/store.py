@@ -16,7 +16,7 @@ from jobs.models import ENDED, Artifact, Attempt, Frame, LogChunk, Metric, Run, 
 from jobs.runs import lifecycle
 from jobs.telemetry.columns import SeriesKey
 from jobs.telemetry.frames import LogBlock, encode_frame
-from jobs.telemetry.progress import Progress
+from jobs.telemetry.progress import RunProgress
 from profiling.events import ArtifactEvent, Event, Number
 
 MAX_SERIES = 20_000  # names a run may have; the design is for 5,000
@@ -48,7 +48,7 @@ class StoreResult:
 
 
 @dataclass(slots=True, kw_only=True)
-class Memory:
+class AttemptCache:
     """What need not be asked again while an attempt's batches are stored here. Thrown away if a transaction fails."""
 
     through: int = -1  # the durable batch that this is the state of; another one there: somebody else stored, ask again
@@ -70,7 +70,7 @@ class Memory:
             self.next_line[role, rank, stream] = first + num
 
 
-def store(deliveries: Sequence[Delivery], *, memory: Memory, now: datetime) -> StoreResult:
+def store(deliveries: Sequence[Delivery], *, memory: AttemptCache, now: datetime) -> StoreResult:
     """Store what is next in line of the deliveries, all of one attempt and in the order of the stream.
 
     What was stored before, or comes from an attempt that is not the run's latest, is passed over. The caller throws
@@ -134,9 +134,9 @@ def skip(delivery: Delivery, *, reason: str, now: datetime) -> None:
             )
 
 
-def _move_run(run: Run, attempt: Attempt, events: Events, memory: Memory, now: datetime) -> None:
+def _move_run(run: Run, attempt: Attempt, events: Events, memory: AttemptCache, now: datetime) -> None:
     """Write the header's values, then let the lifecycle decide what the events say about the state."""
-    progress = Progress(
+    progress = RunProgress(
         step=run.step,
         phase=run.phase,
         activity=run.activity,
@@ -167,7 +167,7 @@ def _move_run(run: Run, attempt: Attempt, events: Events, memory: Memory, now: d
             lifecycle.record_cleanup(run_id=run.pk, attempt=attempt.number, cleanup=cleanup, now=now)
 
 
-def _name_series(run: Run, attempt: int, batches: list[Events], memory: Memory, now: datetime) -> None:
+def _name_series(run: Run, attempt: int, batches: list[Events], memory: AttemptCache, now: datetime) -> None:
     """Make a Metric row for each new name; past the limit, take the new names out of the events."""
     fresh: dict[SeriesKey, None] = {}
     for event in (event for batch in batches for event in batch):
@@ -196,7 +196,7 @@ def _name_series(run: Run, attempt: int, batches: list[Events], memory: Memory, 
     memory.series |= fresh.keys()
 
 
-def _log_blocks(events: Events, memory: Memory) -> list[LogBlock]:
+def _log_blocks(events: Events, memory: AttemptCache) -> list[LogBlock]:
     lines: dict[LogKey, list[str]] = {}
     for event in events:
         if event["kind"] == "log":

@@ -25,10 +25,10 @@ from jobs.planner.result import (
     TIGHT_FROM,
     TIGHT_TO,
     ConstantUse,
+    EngineCache,
     Estimate,
     PhaseMemory,
     PoolEstimate,
-    Rollout,
     Term,
     Verdict,
     cost_of,
@@ -64,7 +64,7 @@ class Fit:
     pool: PoolEstimate
     phase: PhaseMemory
     band: float
-    rollout: Rollout | None
+    rollout: EngineCache | None
     host_bytes: int
     problems: tuple[str, ...]
     names: frozenset[str]
@@ -81,7 +81,7 @@ class Estimator:
         """Return the whole answer. Raises: JobInvalid."""
         return self.answer(self.fit(job))
 
-    def rollout(self, job: Job) -> Rollout | None:
+    def rollout(self, job: Job) -> EngineCache | None:
         """Return what the cache of a job's engine holds, whatever is trained; None without an engine."""
         job, engine = self._with_engine(job)
         return None if engine is None else self._rollout(job, engine)
@@ -198,7 +198,7 @@ class Estimator:
         held = memo.of("engine", (serving, accelerator), lambda: engine_memory(serving, accelerator, constants))
         return (job if serving is job.engine else replace(job, engine=serving)), held
 
-    def _rollout(self, job: Job, engine: EngineMemory) -> Rollout:
+    def _rollout(self, job: Job, engine: EngineMemory) -> EngineCache:
         return self._memo.of("cache", (engine,), lambda: _rollout(job, engine, self._constants), job.rollouts)
 
 
@@ -294,14 +294,14 @@ def _start_problem(job: Job, engine: EngineMemory, pools: tuple[PoolEstimate, ..
     )
 
 
-def _rollout(job: Job, engine: EngineMemory, constants: Constants) -> Rollout:
+def _rollout(job: Job, engine: EngineMemory, constants: Constants) -> EngineCache:
     """Return what the cache holds: of sequences as long as they are in the mean, and as they may be at most."""
     longest, mean = engine.max_model_len, float(engine.max_model_len)
     if job.rollouts is not None:
         lengths = job.rollouts.lengths
         longest, mean = lengths.max_prompt + lengths.max_response, batch_of(job.rollouts, constants).length
     blocks = max(engine.cache.num_blocks, 0)
-    return Rollout(
+    return EngineCache(
         kv_bytes=engine.rollout_kv_bytes,
         kv_tokens=engine.kv_tokens,
         mean_sequences=blocks / engine.cache.sequence_blocks(mean),

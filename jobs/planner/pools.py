@@ -21,7 +21,7 @@ from jobs.planner.memory.phases import (
     sync_memory,
     update_memory,
 )
-from jobs.planner.result import Memory, PhaseMemory, PoolEstimate, Term
+from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, Term
 from jobs.planner.serving.engine_memory import EngineMemory, wakes_at_once
 from jobs.planner.time.training import work_of
 
@@ -34,8 +34,8 @@ class Member:
     works itself."""
 
     role: str
-    idle: Memory
-    busy: Mapping[str, Memory]
+    idle: PeakMemory
+    busy: Mapping[str, PeakMemory]
 
 
 def pools_of(job: Job, engine: EngineMemory | None, constants: Constants, memo: Memo) -> tuple[PoolEstimate, ...]:
@@ -102,7 +102,7 @@ _ORDER = ("load", "rollout", "reward", "old_logprobs", "reference", "update", "w
 
 
 def _phase(phase: str, worker: Member, members: list[Member]) -> PhaseMemory:
-    by_role: dict[str, Memory] = {}
+    by_role: dict[str, PeakMemory] = {}
     for member in members:
         is_busy = member is worker or (phase == "weight_sync" and phase in member.busy)
         held = member.busy[phase] if is_busy else member.idle
@@ -110,19 +110,19 @@ def _phase(phase: str, worker: Member, members: list[Member]) -> PhaseMemory:
     return PhaseMemory(phase=phase, role=worker.role, memory=added(*by_role.values()), by_role=by_role)
 
 
-def added(*parts: Memory) -> Memory:
+def added(*parts: PeakMemory) -> PeakMemory:
     """Return the sum, term by term, in the order of the terms."""
     both: dict[Term, int] = {}
     for part in parts:
         for term, size in part.terms.items():
             both[term] = both.get(term, 0) + size
-    return Memory(terms={term: both[term] for term in _TERMS if both.get(term)})
+    return PeakMemory(terms={term: both[term] for term in _TERMS if both.get(term)})
 
 
-def greatest(one: Memory, other: Memory) -> Memory:
+def greatest(one: PeakMemory, other: PeakMemory) -> PeakMemory:
     """Return what two states of one role take together: each term once, as large as the larger."""
     both = {term: max(one.terms.get(term, 0), other.terms.get(term, 0)) for term in _TERMS}
-    return Memory(terms={term: size for term, size in both.items() if size})
+    return PeakMemory(terms={term: size for term, size in both.items() if size})
 
 
 def _trainer(role: str, job: Job, training: Training, constants: Constants, memo: Memo) -> Member:
@@ -145,7 +145,7 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
     return memo.of("trainer", (training, job.fleet.accelerator), make, role, job.rollouts, job.sync_bucket_bytes)
 
 
-def _scoring(training: Training, job: Job, constants: Constants) -> Memory:
+def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:
     rollouts = job.rollouts
     tokens = work_of(training).tokens
     if rollouts is not None and rollouts.score_micro_batch:
@@ -196,9 +196,9 @@ def _engine(engine: EngineMemory, *, sleeps: bool, wakes_at_once: bool, bucket: 
         woken: tuple[Term, ...] = ("weights", "kv_cache") if wakes_at_once else ("weights",)
         for term in woken:
             terms[term] = awake.terms.get(term, 0)
-        syncing = Memory(terms=terms)
+        syncing = PeakMemory(terms=terms)
     elif bucket:
-        syncing = added(awake, Memory(terms={"overhead": bucket}))
+        syncing = added(awake, PeakMemory(terms={"overhead": bucket}))
     busy = {"rollout": awake, "weight_sync": syncing}
     return Member(role="vllm", idle=engine.sleeping if sleeps else awake, busy=busy)
 

@@ -61,7 +61,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class PeakMemory:
     """Peak bytes of one device by term, in one phase; a term that is not there is 0."""
 
     terms: Mapping[Term, int]
@@ -81,8 +81,8 @@ class PhaseMemory:
 
     phase: str
     role: str
-    memory: Memory
-    by_role: Mapping[str, Memory]
+    memory: PeakMemory
+    by_role: Mapping[str, PeakMemory]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class PoolEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
+class EngineCache:
     """What an engine's cache holds: bytes and tokens per engine, sequences of mean and of greatest length at once."""
 
     kv_bytes: int
@@ -162,7 +162,7 @@ class Estimate:
     phase: str
     term: Term
     band: float
-    rollout: Rollout | None
+    rollout: EngineCache | None
     time: StepTime
     cost: Cost
     host_bytes: int

@@ -12,7 +12,7 @@ from jobs.catalog.trainer import part
 
 if TYPE_CHECKING:  # these modules ask for a trainer's planning
     from jobs.planner.job import Fleet, Job, Layout
-    from jobs.planner.read.context import Source
+    from jobs.planner.read.context import RunContext
     from jobs.planner.search.axes import Changes
     from jobs.planner.search.layout_space import Space
     from jobs.planner.search.plan_changes import Situation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # these modules ask for a trainer's planning
 class TrainerPlanning(Protocol):
     """How the planner sees one trainer's runs."""
 
-    def job(self, source: "Source") -> "Job":
+    def job(self, source: "RunContext") -> "Job":
         """Return what a run's knobs do to memory and time; its devices, steps and notes are filled in afterwards."""
         ...
 

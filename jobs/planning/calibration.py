@@ -27,7 +27,7 @@ from jobs.planner.estimate import estimate
 from jobs.planner.read.context import Workload
 from jobs.planner.result import JobInvalid
 from jobs.planning.plan_vs_measured import RunMeasurements, read_measured
-from jobs.planning.question import PlanRefused, Question
+from jobs.planning.question import PlannerQuestion, PlanRefused
 from jobs.planning.run_plan import question_of
 from jobs.planning.settings import MeasuredConstant, constants_of, constants_without, keep_calibration, measured_on
 
@@ -172,7 +172,7 @@ def _place(attempt: Attempt) -> tuple[bool, tuple[tuple[str, float], ...]]:
     return bool(attempt.num_gpus), tuple(sorted(kinds)) if attempt.num_gpus else ()
 
 
-def _setting(asked: Question) -> str:
+def _setting(asked: PlannerQuestion) -> str:
     """Return what is equal for runs that the planner, not told of lengths, takes for the same."""
     time = estimate(asked.job, asked.constants).time
     parts = [f"{phase} {seconds.middle:.6g}" for phase, seconds in time.phases.items()]

@@ -13,7 +13,7 @@ import numpy as np
 
 from jobs.catalog.metric import metric, peak_name
 from jobs.planner.constant import Constants, shipped_constants
-from jobs.planner.result import TERMS, Estimate, Interval, Memory, Term
+from jobs.planner.result import TERMS, Estimate, Interval, PeakMemory, Term
 from jobs.planner.time.steps import PACES, TOGETHER
 from jobs.telemetry.chunks import Floats
 from jobs.telemetry.clean_series import read_clean
@@ -53,7 +53,7 @@ RoleKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SpecEstimate:
     """An estimate of a run's spec. `seconds`: the phases, and "step", whose time means anything; None: all of them.
     `constants`: those of its estimate."""
 
@@ -108,22 +108,22 @@ class PlannedRow:
         return self.predicted.low <= self.measured <= self.predicted.high
 
 
-def planned_rows(plan: Plan, measured: RunMeasurements) -> tuple[PlannedRow, ...]:
+def planned_rows(plan: SpecEstimate, measured: RunMeasurements) -> tuple[PlannedRow, ...]:
     """Return the lines for the plan of the run's spec and what the run told."""
     return (*_seconds(plan, measured), *_bytes(plan.estimate, measured), *_states(plan, measured))
 
 
-def plan_of_cpu(made: Estimate, constants: Constants) -> Plan:
+def plan_of_cpu(made: Estimate, constants: Constants) -> SpecEstimate:
     """Return what of an estimate on the CPU means anything: the bytes of the roles that learn and score, and the
     seconds of phases whose pace was measured there."""
     paces = {phase: constants.get(PACES[phase]) for phase in made.time.phases if phase in PACES}
     phases = frozenset(phase for phase, pace in paces.items() if pace.is_changed and pace.evidence == "measured")
     step = {STEP} if phases and phases >= set(made.time.phases) - {"reward"} else set()
     pools = tuple(pool for pool in made.pools if pool.name != "vllm")
-    return Plan(estimate=replace(made, pools=pools), seconds=phases | step, constants=constants)
+    return SpecEstimate(estimate=replace(made, pools=pools), seconds=phases | step, constants=constants)
 
 
-def _seconds(plan: Plan, measured: RunMeasurements) -> Iterator[PlannedRow]:
+def _seconds(plan: SpecEstimate, measured: RunMeasurements) -> Iterator[PlannedRow]:
     time = plan.estimate.time
     planned = {**time.phases, STEP: time.step}
     if plan.seconds is not None:
@@ -160,7 +160,7 @@ def _bytes(made: Estimate, measured: RunMeasurements) -> Iterator[PlannedRow]:
         )
 
 
-def _states(plan: Plan, measured: RunMeasurements) -> Iterator[PlannedRow]:
+def _states(plan: SpecEstimate, measured: RunMeasurements) -> Iterator[PlannedRow]:
     """Yield weights, gradients and optimizer states of each role: the least of its phases, as what is gathered or
     copied for a while is not what the role reads off itself. Their interval is what holding them may add (BANDS), not
     the band of a whole peak."""
@@ -181,9 +181,9 @@ def _states(plan: Plan, measured: RunMeasurements) -> Iterator[PlannedRow]:
         )
 
 
-def _by_role(made: Estimate) -> dict[RoleKey, Memory]:
+def _by_role(made: Estimate) -> dict[RoleKey, PeakMemory]:
     """Return (role, phase) -> what the role holds in the phases in which it works itself."""
-    found: dict[RoleKey, Memory] = {}
+    found: dict[RoleKey, PeakMemory] = {}
     for pool in made.pools:
         for phase in pool.phases:
             held = phase.by_role.get(phase.role)
@@ -192,7 +192,7 @@ def _by_role(made: Estimate) -> dict[RoleKey, Memory]:
     return found
 
 
-def _comparable(memory: Memory, source: Source) -> int:
+def _comparable(memory: PeakMemory, source: Source) -> int:
     """Return the bytes that a measurement of that source sees."""
     unseen = sum(memory.terms.get(term, 0) for term in _OUTSIDE) if source == "device" else 0
     return memory.total - unseen

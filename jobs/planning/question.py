@@ -34,7 +34,7 @@ from jobs.planner.memory.cpu import host_fleet
 from jobs.planner.read.context import Models, Workload
 from jobs.planner.read.spec import read_job
 from jobs.planner.result import Estimate, JobInvalid
-from jobs.planner.search.advice import Advice, advise
+from jobs.planner.search.advice import PlanAdvice, advise
 from jobs.planner.search.layouts import GOALS, MAX_LAYOUTS, Goal, SearchResult, search
 from jobs.planner.sensitivity import Sensitivity, sensitivities
 from jobs.planner.shapes.known import shape_of
@@ -70,7 +70,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PlannerQuestion:
     """What the planner is asked: a spec, the shapes of its models, hardware, what is known of the data, the constants.
 
     `job` is the spec on this ground. `notes`: sentences on what was assumed here.
@@ -96,7 +96,7 @@ def question(
     workload: Workload | None = None,
     reads: bool = True,
     takes_cpu: bool = False,
-) -> Question:
+) -> PlannerQuestion:
     """Return what the planner is asked about a spec in a project.
 
     `what_if`: other hardware than the cluster's; `config`: the policy's own config.json; `workload`: what is known of
@@ -115,7 +115,7 @@ def question(
     others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
     models = Models(policy=shape, **others)
     known = _workload(spec, project, workload or Workload())
-    return Question(
+    return PlannerQuestion(
         spec=spec,
         models=models,
         fleet=fleet,
@@ -126,7 +126,7 @@ def question(
     )
 
 
-def estimate_of(asked: Question) -> Estimate:
+def estimate_of(asked: PlannerQuestion) -> Estimate:
     """Return the whole answer. Raises: PlanRefused where its sizes cannot be laid out."""
     try:
         found = estimate(asked.job, asked.constants)
@@ -135,7 +135,7 @@ def estimate_of(asked: Question) -> Estimate:
     return replace(found, notes=(*asked.notes, *found.notes))
 
 
-def advice(asked: Question) -> Advice:
+def advice(asked: PlannerQuestion) -> PlanAdvice:
     """Return what would make the run fit, and what would make it faster. Raises: PlanRefused."""
     try:
         return advise(asked.spec, asked.models, asked.fleet, workload=asked.workload, constants=asked.constants)
@@ -143,7 +143,7 @@ def advice(asked: Question) -> Advice:
         raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
-def sensitivities_of(asked: Question) -> tuple[Sensitivity, ...]:
+def sensitivities_of(asked: PlannerQuestion) -> tuple[Sensitivity, ...]:
     """Return the constants that move the answer, the one that moves it most first. Raises: PlanRefused."""
     try:
         return sensitivities(asked.job, asked.constants)
@@ -151,7 +151,7 @@ def sensitivities_of(asked: Question) -> tuple[Sensitivity, ...]:
         raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
-def layouts(asked: Question, *, goal: str = "time", limit: int = 20) -> SearchResult:
+def layouts(asked: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> SearchResult:
     """Return the best layouts of the run on all of the hardware. Raises: PlanRefused."""
     if goal not in GOALS:
         text = _("%(given)r is not allowed for the goal. Use one of %(known)s.")

@@ -21,8 +21,15 @@ from jobs.models import ENDED, Attempt, Run
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import Workload
 from jobs.planner.time.generation import mean_lengths
-from jobs.planning.plan_vs_measured import Plan, PlannedRow, RunMeasurements, plan_of_cpu, planned_rows, read_measured
-from jobs.planning.question import PlanRefused, Question, WhatIf, estimate_of, question
+from jobs.planning.plan_vs_measured import (
+    PlannedRow,
+    RunMeasurements,
+    SpecEstimate,
+    plan_of_cpu,
+    planned_rows,
+    read_measured,
+)
+from jobs.planning.question import PlannerQuestion, PlanRefused, WhatIf, estimate_of, question
 from jobs.telemetry.attempt_spec import latest_spec_json
 
 Missing = Literal["", "no_steps", "phase_not_told", "no_peaks", "role_not_told", "state_not_told"]
@@ -87,7 +94,7 @@ def question_of(
     what_if: WhatIf | None = None,
     workload: Workload | None = None,
     reads: bool = True,
-) -> Question:
+) -> PlannerQuestion:
     """Return what the planner is asked about the run's latest attempt, on what it ran on unless `what_if` says else.
 
     `workload` and `reads` as in jobs.planning.question.question. Raises: PlanRefused.
@@ -108,12 +115,12 @@ def question_of(
     )
 
 
-def _plan(asked: Question) -> Plan:
+def _plan(asked: PlannerQuestion) -> SpecEstimate:
     made, is_host = estimate_of(asked), asked.fleet.accelerator.is_host
-    return plan_of_cpu(made, asked.constants) if is_host else Plan(estimate=made, constants=asked.constants)
+    return plan_of_cpu(made, asked.constants) if is_host else SpecEstimate(estimate=made, constants=asked.constants)
 
 
-def _of_lengths(asked: Question, measured: RunMeasurements) -> tuple[str, ...]:
+def _of_lengths(asked: PlannerQuestion, measured: RunMeasurements) -> tuple[str, ...]:
     """Return what the run generated, where the plan uses something else: seconds and memory follow from it."""
     rollouts = asked.job.rollouts
     if rollouts is None or not measured.mean_response:

@@ -27,7 +27,7 @@ class UploadRefused(ValueError):
     """The file is not taken; the text says why and what to do."""
 
 
-class DiskFull(UploadRefused):
+class NoRoomForUpload(UploadRefused):
     """There is no disk space for the file."""
 
 
@@ -36,7 +36,7 @@ def store_upload(
 ) -> Upload:
     """Write the file under its SHA-256 and return its row; the same content twice is the same upload.
 
-    Nothing is left behind when it is refused. Raises: UploadRefused, DiskFull.
+    Nothing is left behind when it is refused. Raises: UploadRefused, NoRoomForUpload.
     """
     name = PurePosixPath(file_name.replace("\\", "/")).name[-255:]
     if not name.lower().endswith(ENDINGS):
@@ -51,7 +51,9 @@ def store_upload(
         part.replace(folder / sha256)
     except OSError as error:
         text = _("The console's disk cannot take %(name)s: %(why)s. Free some space in %(folder)s.")
-        raise DiskFull(text % {"name": name, "why": os.strerror(error.errno or 0), "folder": folder.name}) from error
+        raise NoRoomForUpload(
+            text % {"name": name, "why": os.strerror(error.errno or 0), "folder": folder.name}
+        ) from error
     finally:
         part.unlink(missing_ok=True)
     with transaction.atomic():

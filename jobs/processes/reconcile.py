@@ -39,7 +39,7 @@ SLOW_START = timedelta(seconds=20)
 
 
 @dataclass(slots=True)
-class Memory:
+class ReconcilerState:
     """What one reconciler remembers between steps."""
 
     started_at: datetime | None = None
@@ -49,7 +49,7 @@ class Memory:
     refused_since: dict[str, datetime] = field(default_factory=dict)  # since when a reachable Ray does not take a job
 
 
-def reconcile(*, now: datetime, memory: Memory) -> None:
+def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
     """Do one step: end what has died, enforce stops, move the queue, hand over what was lost, clean up."""
     memory.started_at = memory.started_at or now
     layers.queue_lost(now=now)
@@ -79,7 +79,7 @@ def reconcile(*, now: datetime, memory: Memory) -> None:
         _say_away(str(error), now, memory)
 
 
-def _reconcile(attempt: Attempt, job: JobInfo | None, now: datetime, memory: Memory) -> None:
+def _reconcile(attempt: Attempt, job: JobInfo | None, now: datetime, memory: ReconcilerState) -> None:
     """Hold one live attempt against Ray's word on its job (None: unknown to it)."""
     if attempt.submitted_at is None and attempt.state != "stopping":
         return  # not handed over yet
@@ -136,7 +136,7 @@ def _bury(attempt: Attempt, job: JobInfo | None, now: datetime) -> None:
     )
 
 
-def _enforce_stop(attempt: Attempt, now: datetime, memory: Memory) -> None:
+def _enforce_stop(attempt: Attempt, now: datetime, memory: ReconcilerState) -> None:
     """After the grace, ask Ray to end the job; again every 30 s."""
     asked_at = attempt.commands.filter(verb="stop").values_list("created_at", flat=True).order_by("created_at").first()
     if asked_at is None or now - asked_at < _grace(attempt.run.latest_values):
@@ -159,7 +159,7 @@ def _grace(latest_values: Mapping[str, Any]) -> timedelta:
 
 
 def _hand_over_lost(
-    admitted: list[tuple[str, int]], state: cluster.ClusterState, now: datetime, memory: Memory
+    admitted: list[tuple[str, int]], state: cluster.ClusterState, now: datetime, memory: ReconcilerState
 ) -> None:
     """Submit what was just admitted here, and what a task admitted but has not handed over.
 
@@ -196,7 +196,7 @@ def _unchecked(now: datetime) -> list[Attempt]:
     return list(recent.exclude(submitted_at=None))
 
 
-def _say_away(problem: str, now: datetime, memory: Memory) -> None:
+def _say_away(problem: str, now: datetime, memory: ReconcilerState) -> None:
     """Tell queued runs that Ray is away; nothing else changes, because silence says nothing about jobs."""
     memory.away_since = memory.away_since or now
     is_early = memory.started_at is not None and now - memory.started_at < STARTING_UP

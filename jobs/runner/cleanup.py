@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from jobs.runner.console_client.console import Console
-from jobs.runner.console_client.job import EnvironmentIncomplete, Job, read_job
-from jobs.runner.reporting.report import Report
+from jobs.runner.console_client.job import EnvironmentIncomplete, RunnerJob, read_job
+from jobs.runner.reporting.report import ShippedReport
 from jobs.runner.supervisor import EXIT_FAULT, AttemptSupervisor, obey_signals
 
 
@@ -40,11 +40,11 @@ def main() -> int:
         console.close()
 
 
-def _close(job: Job, console: Console) -> int:
+def _close(job: RunnerJob, console: Console) -> int:
     supervisor = AttemptSupervisor(job, console)
     obey_signals(supervisor)
     cleanup = supervisor.kill_orphans_of_killed_runner()
-    report = Report(job, console)
+    report = ShippedReport(job, console)
     try:
         return supervisor.close_killed(report, cleanup)
     finally:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jobs.runner.console_client.console import Console, ConsoleError
-from jobs.runner.reporting.progress import Progress
-from jobs.runner.reporting.report import Report
+from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.report import ShippedReport
 from jobs.runner.trainer import STOPPED_EXIT_CODE, Escalation, Exit
 from jobs.runner.uploads import UploadFailed, hand_over, planned
 
@@ -14,7 +14,7 @@ def outcome(
     ended: Exit,
     *,
     escalation: Escalation,
-    progress: Progress,
+    progress: TrainerProgress,
     find_cause: Callable[[], Mapping[str, object]],
     other_trainer: str = "",
 ) -> tuple[str, Mapping[str, object]]:
@@ -43,9 +43,9 @@ def outcome(
 def hand_over_files(
     *,
     run_dir: Path,
-    progress: Progress,
+    progress: TrainerProgress,
     console: Console,
-    report: Report,
+    report: ShippedReport,
     wait: Callable[[float], bool],
 ) -> None:
     """Hand over what the run made. What cannot be handed over is said, and stays in the run directory."""

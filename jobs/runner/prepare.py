@@ -13,15 +13,15 @@ from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import (
-    ChecksumWrong,
+    ChecksumMismatch,
     Console,
-    ConsoleAway,
+    ConsoleUnreachable,
     InputFile,
     LaunchAnswer,
     RequestRejected,
     Resume,
 )
-from jobs.runner.console_client.job import Job
+from jobs.runner.console_client.job import RunnerJob
 from jobs.runner.environment import TrainerMissing, interpreter
 from jobs.runner.inputs import InputsFailed, materialize_inputs
 
@@ -48,14 +48,16 @@ class PreparedRun:
 def fetch_launch(console: Console, *, wait: Callable[[float], bool], say: Callable[[str], None]) -> LaunchAnswer:
     """Return the console's answer to `GET launch`, waiting for it while the console is away.
 
-    `wait(seconds)` pauses and returns True to give up, which raises ConsoleAway. Raises: Fenced, RequestRejected.
+    `wait(seconds)` pauses and returns True to give up, which raises ConsoleUnreachable.
+
+    Raises: Fenced, RequestRejected.
     """
     backoff = Backoff()
     has_said = False
     while True:
         try:
             return console.launch()
-        except ConsoleAway as error:
+        except ConsoleUnreachable as error:
             if not has_said:
                 say(f"Waiting for the console. {error}")
             has_said = True
@@ -70,7 +72,7 @@ def make_run_dir(run_dir: Path) -> None:
 
 
 def prepare(
-    job: Job, console: Console, answer: LaunchAnswer, *, python: str, wait: Callable[[float], bool]
+    job: RunnerJob, console: Console, answer: LaunchAnswer, *, python: str, wait: Callable[[float], bool]
 ) -> PreparedRun:
     """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
 
@@ -105,7 +107,7 @@ def prepare(
     return PreparedRun(spec=spec, launch=launch)
 
 
-def _checkpoint(job: Job, resume: Resume) -> dict[str, int | str]:
+def _checkpoint(job: RunnerJob, resume: Resume) -> dict[str, int | str]:
     """Return what `resume.json` says: the checkpoint to go on from, in the run directory of its attempt on this node.
 
     Raises: NotPrepared if it is not there.
@@ -142,13 +144,13 @@ def _fetch(console: Console, item: InputFile, folder: Path, wait: Callable[[floa
     while not (folder / sha256).exists():
         try:
             console.fetch_input(sha256, folder / sha256)
-        except ChecksumWrong as error:
+        except ChecksumMismatch as error:
             num_downloads += 1
             if num_downloads == MAX_DOWNLOADS:
                 raise NotPrepared(
                     "pitwall", f"the uploaded file {name} arrived damaged {MAX_DOWNLOADS} times"
                 ) from error
-        except ConsoleAway:
+        except ConsoleUnreachable:
             if wait(backoff.wait_seconds()):
                 raise
         except RequestRejected as error:
@@ -156,7 +158,7 @@ def _fetch(console: Console, item: InputFile, folder: Path, wait: Callable[[floa
             raise NotPrepared("pitwall", text) from error
 
 
-def _described(job: Job, spec: RunSpec, launch: Launch) -> dict[str, object]:
+def _described(job: RunnerJob, spec: RunSpec, launch: Launch) -> dict[str, object]:
     """What `launch.json` says. The runner's own environment, where the token is, stays out of it."""
     return {
         "run": job.run,

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from jobs.runner.console_client.backoff import Backoff
-from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError, RequestRejected
-from jobs.runner.console_client.job import EnvironmentIncomplete, Job, read_job
-from jobs.runner.reporting.progress import Progress
+from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, RequestRejected
+from jobs.runner.console_client.job import EnvironmentIncomplete, RunnerJob, read_job
+from jobs.runner.reporting.progress import TrainerProgress
 from jobs.runner.uploads import SPEC_NAME
 
 MAX_NEW_TOKENS = 256
@@ -51,7 +51,7 @@ def main() -> int:
         console.close()
 
 
-def _try(job: Job, console: Console, artifact: str, prompt: str) -> ModelAnswer:
+def _try(job: RunnerJob, console: Console, artifact: str, prompt: str) -> ModelAnswer:
     try:
         with tempfile.TemporaryDirectory(prefix="pitwall-answer-") as folder:
             return _answer(job, console, artifact, prompt, Path(folder))
@@ -68,7 +68,7 @@ def _try(job: Job, console: Console, artifact: str, prompt: str) -> ModelAnswer:
         return {"problem": f"The model in {artifact} could not answer: {type(error).__name__}: {first}"[:500]}
 
 
-def _answer(job: Job, console: Console, artifact: str, prompt: str, folder: Path) -> ModelAnswer:
+def _answer(job: RunnerJob, console: Console, artifact: str, prompt: str, folder: Path) -> ModelAnswer:
     model = local_folder(job, artifact) or _fetch(console, artifact, folder)
     if not (model / "config.json").is_file():
         raise NotAnswered(f"{artifact} holds no config.json, so it is no model that transformers can load.")
@@ -89,9 +89,9 @@ def _system_prompt(*specs: Path) -> str:
     return ""
 
 
-def local_folder(job: Job, artifact: str) -> Path | None:
+def local_folder(job: RunnerJob, artifact: str) -> Path | None:
     """Return where the run wrote the artifact, if that was on this node."""
-    progress = Progress(path=job.run_dir / "events.jsonl")
+    progress = TrainerProgress(path=job.run_dir / "events.jsonl")
     progress.read()
     made = progress.artifacts
     event: Mapping[str, object] = made.get(artifact) or made.get(artifact.removesuffix(".zip")) or {}
@@ -125,7 +125,7 @@ def _hand_over(console: Console, answer_id: str, body: ModelAnswer) -> int:
         try:
             console.answer(answer_id, body)
             return 0
-        except ConsoleAway as error:
+        except ConsoleUnreachable as error:
             if time.monotonic() > deadline:
                 print(error, file=sys.stderr)
                 return 1

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
 from jobs.runner.captures.recovery import CaptureRecovery
-from jobs.runner.console_client.console import Console, ConsoleAway, ConsoleError, LaunchAnswer
-from jobs.runner.console_client.job import Job
+from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, LaunchAnswer
+from jobs.runner.console_client.job import RunnerJob
 from jobs.runner.environment import environment_for
 from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
@@ -22,9 +22,9 @@ from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import Cleanup, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
-from jobs.runner.reporting.progress import Progress
-from jobs.runner.reporting.report import Report
-from jobs.runner.trainer import Escalation, Exit, Trainer, TrainerNotStarted, start
+from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
     Translation,
     label_of,
@@ -43,11 +43,11 @@ EXIT_DONE, EXIT_FAULT, EXIT_FENCED = 0, 1, 3
 class AttemptSupervisor:
     """Supervises one attempt. `asked_to_end` is set by SIGTERM: the cluster ends the job within seconds."""
 
-    def __init__(self, job: Job, console: Console) -> None:
+    def __init__(self, job: RunnerJob, console: Console) -> None:
         self.job = job
         self.console = console
         self.asked_to_end = threading.Event()
-        self.progress = Progress(path=job.run_dir / "events.jsonl")
+        self.progress = TrainerProgress(path=job.run_dir / "events.jsonl")
         self.recovery = CaptureRecovery(job, self.progress)
 
     def run(self) -> int:
@@ -60,7 +60,7 @@ class AttemptSupervisor:
         is_restarted = (self.job.run_dir / "launch.json").exists()
         make_run_dir(self.job.run_dir)
         cleanup = self.kill_orphans_of_killed_runner() if is_restarted else None
-        report = Report(self.job, self.console)
+        report = ShippedReport(self.job, self.console)
         try:
             if cleanup is not None:
                 return self.close_killed(report, cleanup)
@@ -79,7 +79,7 @@ class AttemptSupervisor:
             recordings=recordings(self.job.run_dir),
         )
 
-    def close_killed(self, report: Report, cleanup: Cleanup) -> int:
+    def close_killed(self, report: ShippedReport, cleanup: Cleanup) -> int:
         """Send the terminal event of an attempt whose runner is gone, after the rest of what it had to ship."""
         self.progress.read()
         rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
@@ -106,7 +106,7 @@ class AttemptSupervisor:
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, cleanup)
         return self._wait(report)
 
-    def _train(self, answer: LaunchAnswer, report: Report) -> int:
+    def _train(self, answer: LaunchAnswer, report: ShippedReport) -> int:
         try:
             prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
             report.commands.refused = _refused(prepared)
@@ -170,8 +170,8 @@ class AttemptSupervisor:
 
     def _supervise(
         self,
-        trainer: Trainer,
-        report: Report,
+        trainer: TrainerProcess,
+        report: ShippedReport,
         escalation: Escalation,
         remote_nodes: RemoteNodes,
         translation: Translation | None,
@@ -212,7 +212,7 @@ class AttemptSupervisor:
             escalation.hasten(time.monotonic())
         return ended
 
-    def _clean_up(self, trainer: Trainer, report: Report, remote_nodes: RemoteNodes, why: str) -> Cleanup:
+    def _clean_up(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes, why: str) -> Cleanup:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
         leave_seconds = min(1.0, self.job.leave_seconds) if is_hurried else self.job.leave_seconds
         self.progress.read()
@@ -236,8 +236,8 @@ class AttemptSupervisor:
             )
         return cleanup
 
-    def _not_started(self, report: Report, error: Exception) -> int:
-        if self.asked_to_end.is_set() or isinstance(error, ConsoleAway):
+    def _not_started(self, report: ShippedReport, error: Exception) -> int:
+        if self.asked_to_end.is_set() or isinstance(error, ConsoleUnreachable):
             state, cause = "stopped", {"side": "cluster", "text": "before the trainer started"}
         elif isinstance(error, NotPrepared):
             state, cause = "failed", {"side": error.side, "text": str(error)}
@@ -252,7 +252,7 @@ class AttemptSupervisor:
         self._finish(report, state, cause, cleanup)
         return self._wait(report)
 
-    def _finish(self, report: Report, state: str, cause: Mapping[str, object], cleanup: Cleanup) -> None:
+    def _finish(self, report: ShippedReport, state: str, cause: Mapping[str, object], cleanup: Cleanup) -> None:
         hurry_until = float("inf")
 
         def wait(seconds: float) -> bool:
@@ -270,7 +270,7 @@ class AttemptSupervisor:
         )
         report.terminal_event(state, cause=cause, cleanup=cleanup, step=self.progress.step)
 
-    def _wait(self, report: Report) -> int:
+    def _wait(self, report: ShippedReport) -> int:
         return EXIT_DONE if report.wait_until_done() else EXIT_FENCED
 
 

@@ -45,7 +45,7 @@ class TrainerNotStarted(OSError):
     """The trainer's program could not be started."""
 
 
-class Trainer:
+class TrainerProcess:
     """The running child. To be started from the main thread: the death of the thread that forks is what it notices."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -76,7 +76,9 @@ class Trainer:
                 self._process.kill()
 
 
-def start(*, launch: Launch, run_dir: Path, environ: Mapping[str, str], working_dir: Path | None = None) -> Trainer:
+def start(
+    *, launch: Launch, run_dir: Path, environ: Mapping[str, str], working_dir: Path | None = None
+) -> TrainerProcess:
     """Start the trainer in its own session, its output going straight to `log/driver-0.*`, not through this process.
 
     It works in `working_dir`; None: where the runner does, which is where the built-in trainer's code is. A PYTHONPATH
@@ -90,7 +92,7 @@ def start(*, launch: Launch, run_dir: Path, environ: Mapping[str, str], working_
     log_dir = run_dir / "log"
     log_dir.mkdir(parents=True, exist_ok=True)
     with (log_dir / "driver-0.stdout").open("ab") as out, (log_dir / "driver-0.stderr").open("ab") as err:
-        return Trainer(_popen(launch.argv, env, out, err, working_dir))
+        return TrainerProcess(_popen(launch.argv, env, out, err, working_dir))
 
 
 def adopt_orphans() -> None:

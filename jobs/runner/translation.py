@@ -12,9 +12,9 @@ from jobs.adapters.adapter import LogReader, adapter
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from jobs.runner.console_client.job import Job
+from jobs.runner.console_client.job import RunnerJob
 from jobs.runner.reporting.append_only import AppendFile, Reserve
-from jobs.runner.reporting.report import Report
+from jobs.runner.reporting.report import ShippedReport
 from profiling import events
 from profiling.captures.state import State
 from profiling.events import Event, to_line
@@ -128,7 +128,7 @@ class Translation:
             self._unwritten = b""
 
 
-def translation_of(spec: RunSpec, job: Job, report: Report, *, after_step: int = 0) -> Translation | None:
+def translation_of(spec: RunSpec, job: RunnerJob, report: ShippedReport, *, after_step: int = 0) -> Translation | None:
     """Return who translates the trainer's logs; None for a trainer that writes events itself. Raises: OSError."""
     reader = adapter(spec.trainer.name).logs(spec=spec, run_dir=job.run_dir)
     if reader is None:
@@ -144,7 +144,7 @@ def translation_of(spec: RunSpec, job: Job, report: Report, *, after_step: int =
     )
 
 
-def translation_of_the_rest(job: Job, report: Report, *, after_step: int) -> Translation | None:
+def translation_of_the_rest(job: RunnerJob, report: ShippedReport, *, after_step: int) -> Translation | None:
     """Return who translates what a killed runner had not yet, from `spec.json`; None if there is nothing."""
     try:
         spec = parse_spec(json.loads((job.run_dir / "spec.json").read_text("utf-8")))

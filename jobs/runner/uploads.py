@@ -16,18 +16,18 @@ from types import TracebackType
 
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import (
-    ChecksumWrong,
+    ChecksumMismatch,
     Console,
-    ConsoleAway,
     ConsoleError,
     ConsoleFull,
+    ConsoleUnreachable,
     FileState,
-    OffsetWrong,
+    OffsetMismatch,
     RequestRejected,
 )
 from jobs.runner.console_client.zip_image import FilesChanged, ZipImage, zip_image
-from jobs.runner.reporting.progress import Progress
-from jobs.runner.reporting.report import Report
+from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.report import ShippedReport
 from profiling.events import ArtifactEvent
 
 LOOK_SECONDS = 0.5
@@ -62,7 +62,7 @@ class FileImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
+class ZipUpload:
     """A file or folder of the run directory that goes to the console as a zip; `extra`: name in the zip -> path.
 
     With `is_plain` it is a file that goes as it is.
@@ -86,7 +86,7 @@ class UploadFailed(Exception):
     """The file is not with the console; the sentence says why, and that it is still in the run directory."""
 
 
-def planned(run_dir: Path, artifacts: Mapping[str, ArtifactEvent]) -> Iterator[Upload]:
+def planned(run_dir: Path, artifacts: Mapping[str, ArtifactEvent]) -> Iterator[ZipUpload]:
     """Yield what is to be handed over: announced models and traces, TensorBoard's files, and the logs."""
     yield from planned_captures(run_dir, artifacts)
     for name, event in sorted(artifacts.items()):
@@ -98,20 +98,22 @@ def planned(run_dir: Path, artifacts: Mapping[str, ArtifactEvent]) -> Iterator[U
         kind, step, meta = str(event["artifact"]), int(event.get("step", -1)), event.get("meta", {})
         spec = {SPEC_NAME: run_dir / "spec.json"} if kind == "model" and (run_dir / "spec.json").exists() else {}
         file_name = f"{name.removesuffix('.zip')}.zip"
-        yield Upload(name=file_name, folder=folder, type=kind, path=event["path"], step=step, meta=meta, extra=spec)
+        yield ZipUpload(name=file_name, folder=folder, type=kind, path=event["path"], step=step, meta=meta, extra=spec)
     if (run_dir / "tb").is_dir() and not any(event.get("artifact") == "tensorboard" for event in artifacts.values()):
-        yield Upload(name="tensorboard.zip", folder=run_dir / "tb", type="tensorboard", path="tb")
+        yield ZipUpload(name="tensorboard.zip", folder=run_dir / "tb", type="tensorboard", path="tb")
     if (run_dir / "log").is_dir():
-        yield Upload(name="logs.zip", folder=run_dir / "log", type="log", path="log")
+        yield ZipUpload(name="logs.zip", folder=run_dir / "log", type="log", path="log")
 
 
-def planned_captures(run_dir: Path, artifacts: Mapping[str, ArtifactEvent]) -> Iterator[Upload]:
+def planned_captures(run_dir: Path, artifacts: Mapping[str, ArtifactEvent]) -> Iterator[ZipUpload]:
     """Yield the announced files of captures, which go one by one and as they are, in the order of announcement."""
     for name, event in list(artifacts.items()):
         path = run_dir / event.get("path", "")
         if event.get("artifact") == "trace" and capture_of(event) and _is_inside(path, run_dir):
             step, meta = int(event.get("step", -1)), event.get("meta", {})
-            yield Upload(name=name, folder=path, type="trace", path=event["path"], step=step, meta=meta, is_plain=True)
+            yield ZipUpload(
+                name=name, folder=path, type="trace", path=event["path"], step=step, meta=meta, is_plain=True
+            )
 
 
 def capture_of(about: Mapping[str, object]) -> str:
@@ -121,7 +123,7 @@ def capture_of(about: Mapping[str, object]) -> str:
 
 
 def hand_over(
-    upload: Upload, *, console: Console, wait: Callable[[float], bool], chunk_bytes: int = CHUNK_BYTES
+    upload: ZipUpload, *, console: Console, wait: Callable[[float], bool], chunk_bytes: int = CHUNK_BYTES
 ) -> FileState:
     """Give one file to the console and return its state there; goes on for as long as the console is away.
 
@@ -148,11 +150,11 @@ def hand_over(
             if state.is_ready:
                 return state
             received, num_full = state.received, 0
-        except OffsetWrong as error:
+        except OffsetMismatch as error:
             received = error.received
             if received > (image.size if image else 0):
                 raise _failed(upload, "The console has more bytes than there are.") from error
-        except (ChecksumWrong, OSError) as error:
+        except (ChecksumMismatch, OSError) as error:
             num_fresh += 1
             if num_fresh > MAX_FRESH_STARTS or isinstance(error, FileNotFoundError):
                 raise _failed(upload, str(error)) from error
@@ -162,7 +164,7 @@ def hand_over(
                 received = 0  # nobody has announced it yet
                 continue
             raise _failed(upload, str(error)) from error
-        except ConsoleAway as error:
+        except ConsoleUnreachable as error:
             num_full += isinstance(error, ConsoleFull)
             if num_full > MAX_TRIES_FULL or wait(backoff.wait_seconds()):
                 raise _failed(upload, str(error)) from error
@@ -172,7 +174,7 @@ def hand_over(
 class CaptureUploads:
     """A thread for the time that the trainer runs; a context manager."""
 
-    def __init__(self, *, run_dir: Path, progress: Progress, console: Console, report: Report) -> None:
+    def __init__(self, *, run_dir: Path, progress: TrainerProgress, console: Console, report: ShippedReport) -> None:
         self._run_dir, self._progress, self._console, self._report = run_dir, progress, console, report
         self._over: set[str] = set()
         self._ending = threading.Event()
@@ -193,7 +195,7 @@ class CaptureUploads:
                 if upload.name not in self._over and not self._ending.is_set():
                     self._hand_over(upload)
 
-    def _hand_over(self, upload: Upload) -> None:
+    def _hand_over(self, upload: ZipUpload) -> None:
         try:
             hand_over(upload, console=self._console, wait=self._pause, chunk_bytes=PIECE_BYTES)
         except UploadFailed as error:
@@ -211,7 +213,7 @@ class CaptureUploads:
 
 
 def _send_one(
-    upload: Upload, image: ZipImage | FileImage, offset: int, console: Console, chunk_bytes: int
+    upload: ZipUpload, image: ZipImage | FileImage, offset: int, console: Console, chunk_bytes: int
 ) -> FileState:
     about = {
         "size": str(image.size),
@@ -224,7 +226,7 @@ def _send_one(
     return console.put_file(upload.name, image.read(offset, chunk_bytes), offset=offset, about=about)
 
 
-def _failed(upload: Upload, why: str) -> UploadFailed:
+def _failed(upload: ZipUpload, why: str) -> UploadFailed:
     return UploadFailed(f"{upload.name} could not be handed over; {upload.path} stays in the run directory. {why}")
 
 

@@ -50,7 +50,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class ResourceHolder:
     """Who sits on what; `study` names the sweep of a live run."""
 
     label: str
@@ -60,7 +60,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class AdmissionDecision:
     """May it start; if not, `reason` says what it waits for. `fits` is False if this cluster can never hold it."""
 
     ask: Ask
@@ -75,43 +75,43 @@ def demand(spec: RunSpec, *, device: str) -> tuple[float, float]:
     return float(workers * spec.hardware.cpus_per_worker), float(workers if device == "cuda" else 0)
 
 
-def decide(waiting: Sequence[Ask], holders: Sequence[Holder], state: ClusterState) -> list[Verdict]:
+def decide(waiting: Sequence[Ask], holders: Sequence[ResourceHolder], state: ClusterState) -> list[AdmissionDecision]:
     """Return a verdict for each waiting run, in the order of the queue."""
     free_cpus = state.cpus_total - sum(h.cpus for h in holders)
     free_gpus = state.gpus_total - sum(h.gpus for h in holders)
     live = Counter(h.study for h in holders if h.study)
-    verdicts: list[Verdict] = []
+    verdicts: list[AdmissionDecision] = []
     blocked_by = ""
     for ask in waiting:
         never = _never(ask, state)
         if never:
-            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=never, fits=False))
+            verdicts.append(AdmissionDecision(ask=ask, is_admitted=False, reason=never, fits=False))
         elif ask.held:
-            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=ask.held))
+            verdicts.append(AdmissionDecision(ask=ask, is_admitted=False, reason=ask.held))
         elif ask.study and live[ask.study] >= ask.at_once:
             text = _("Waits for its sweep: %(live)s of %(at_once)s at once are running")
             reason = text % {"live": live[ask.study], "at_once": ask.at_once}
-            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=reason))
+            verdicts.append(AdmissionDecision(ask=ask, is_admitted=False, reason=reason))
         elif blocked_by:
             text = _("Waits behind %(run)s, which came first") % {"run": blocked_by}
-            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=text))
+            verdicts.append(AdmissionDecision(ask=ask, is_admitted=False, reason=text))
         elif ask.cpus <= free_cpus and ask.gpus <= free_gpus:
             free_cpus -= ask.cpus
             free_gpus -= ask.gpus
             live[ask.study] += 1
-            holders = [*holders, Holder(label=ask.run_id, cpus=ask.cpus, gpus=ask.gpus, study=ask.study)]
-            verdicts.append(Verdict(ask=ask, is_admitted=True))
+            holders = [*holders, ResourceHolder(label=ask.run_id, cpus=ask.cpus, gpus=ask.gpus, study=ask.study)]
+            verdicts.append(AdmissionDecision(ask=ask, is_admitted=True))
         else:
             blocked_by = ask.run_id
             is_gpu = ask.gpus > free_gpus
             reason = _shortage(
                 ask.gpus if is_gpu else ask.cpus, free_gpus if is_gpu else free_cpus, holders, state, is_gpu
             )
-            verdicts.append(Verdict(ask=ask, is_admitted=False, reason=reason))
+            verdicts.append(AdmissionDecision(ask=ask, is_admitted=False, reason=reason))
     return verdicts
 
 
-def holders(*, device: str, now: datetime | None = None) -> list[Holder]:
+def holders(*, device: str, now: datetime | None = None) -> list[ResourceHolder]:
     """Return what live attempts and answers hold now; an answer takes one CPU, and on `device` cuda one GPU.
 
     An attempt that just ended without a clean-up report holds its share for one more minute: its
@@ -122,14 +122,14 @@ def holders(*, device: str, now: datetime | None = None) -> list[Holder]:
     live = Attempt.objects.filter(Q(state__in=LIVE) | unchecked).order_by("pk")
     rows = live.values_list("run_id", "state", "num_cpus", "num_gpus", "run__study_id")
     found = [
-        Holder(label=run_id, cpus=cpus, gpus=gpus, study=study or "")
+        ResourceHolder(label=run_id, cpus=cpus, gpus=gpus, study=study or "")
         if state in LIVE
-        else Holder(label=f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
+        else ResourceHolder(label=f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
         for run_id, state, cpus, gpus, study in rows
     ]
     trying = Answer.objects.filter(state="starting").values_list("run_id", flat=True)
     per_answer = 1.0 if device == "cuda" else 0.0
-    return found + [Holder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=per_answer) for run_id in trying]
+    return found + [ResourceHolder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=per_answer) for run_id in trying]
 
 
 def why_answer_waits(state: ClusterState, *, now: datetime) -> str:
@@ -251,7 +251,7 @@ def _never(ask: Ask, state: ClusterState) -> str:
     return ""
 
 
-def _shortage(asked: float, free: float, holders: Sequence[Holder], state: ClusterState, is_gpu: bool) -> str:
+def _shortage(asked: float, free: float, holders: Sequence[ResourceHolder], state: ClusterState, is_gpu: bool) -> str:
     """Say what is asked, what is free, and who holds the rest, the largest first."""
     total = state.gpus_total if is_gpu else state.cpus_total
     held = sorted(((h.gpus if is_gpu else h.cpus, h.label) for h in holders), reverse=True)

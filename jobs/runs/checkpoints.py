@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from jobs.models import Artifact, Attempt, Run
 from jobs.runs.filter import main_metric
 from jobs.telemetry.history import is_visible, limits, origins
-from jobs.telemetry.series import MAX_POINTS, Window, read_series
+from jobs.telemetry.series import MAX_POINTS, SeriesWindow, read_series
 
 EVAL_SCORES = ("eval/accuracy", "eval/reward", "eval/loss")
 """What scores the model at a step, the first that the run has; else the main metric of its algorithm."""
@@ -83,7 +83,7 @@ def _scores(run: Run, steps: Sequence[int]) -> tuple[str, Mapping[tuple[int, int
     """Return the name of the score, and (attempt, step) -> its value."""
     names = [*EVAL_SCORES, main_metric(run.spec.get("algorithm", ""))]
     wanted = frozenset(steps)
-    window = Window(low=min(wanted), high=max(wanted))
+    window = SeriesWindow(low=min(wanted), high=max(wanted))
     answer = read_series(run_id=run.pk, names=[n for n in names if n], num_points=MAX_POINTS, window=window)
     for name in names:
         mine = [s for s in answer.series if s.name == name and s.kind == "metric" and s.role == "driver"]

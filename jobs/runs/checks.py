@@ -30,7 +30,7 @@ from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.preflight.client import TrialFailed, TrialUnavailable
 from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
-from jobs.runs.admission import Ask, Verdict, decide, demand, holders, waiting
+from jobs.runs.admission import AdmissionDecision, Ask, decide, demand, holders, waiting
 
 CheckState = Literal["passed", "failed", "unknown"]
 
@@ -235,7 +235,7 @@ def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
     return [Check(state="passed", text=_("The cluster can hold it"), field=field)]
 
 
-def place(spec: RunSpec, state: ClusterState) -> Verdict:
+def place(spec: RunSpec, state: ClusterState) -> AdmissionDecision:
     """Return what the queue would say if this run stood at its end now."""
     device = state.device if spec.hardware.device == "auto" else spec.hardware.device
     cpus, gpus = demand(spec, device=device)

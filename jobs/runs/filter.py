@@ -52,7 +52,7 @@ class FilterInvalid(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ValueFilter:
     """A knob's or last metric's value held against a number or text."""
 
     name: str
@@ -80,7 +80,7 @@ class RunFilter:
     """Which runs to list; all parts must hold, of states, algorithms, authors and studies any one, none meaning all."""
 
     words: tuple[str, ...] = ()
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[ValueFilter, ...] = ()
     states: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ def parse_filter(
     Raises: FilterInvalid naming an unknown state, knob or metric, with the nearest known one.
     """
     words: list[str] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[ValueFilter] = []
     for part in q.split():
         found = _COMPARISON.match(part)
         if found:
@@ -143,7 +143,7 @@ def is_metric(name: str) -> bool:
     return "/" in name
 
 
-def _comparison(name: str, symbol: str, raw: str) -> Comparison:
+def _comparison(name: str, symbol: str, raw: str) -> ValueFilter:
     if name not in knobs() and not is_metric(name):
         raise FilterInvalid("q", _unknown(_("knob or metric"), name, [*knobs(), *metrics()]))
     try:
@@ -153,7 +153,7 @@ def _comparison(name: str, symbol: str, raw: str) -> Comparison:
     if isinstance(value, str) and symbol not in ("=", "==", "!="):
         text = _("%(value)r is not a number, so %(name)s cannot be compared with %(symbol)s. Use = or a number.")
         raise FilterInvalid("q", text % {"value": raw, "name": name, "symbol": symbol})
-    return Comparison(name=name, symbol=symbol, value=value)
+    return ValueFilter(name=name, symbol=symbol, value=value)
 
 
 def _unknown(what: str, given: str, known: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from jobs.runs.launch import submission_id
 from jobs.telemetry import history
 from jobs.telemetry.attempt_spec import Overrides, difference, merged
 from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import Window
+from jobs.telemetry.series import SeriesWindow
 from profiling.events import Number, encode_number
 
 _LOOK_BACK_STEPS = 10_000  # how far before the restored step a metric's newest value is looked for
@@ -222,7 +222,7 @@ def _values_at(run: Run, origin: Checkpoint | None) -> dict[str, Number]:
         run_id=run.pk,
         names=list(run.latest_values),
         num_points=8,
-        window=Window(low=origin.step - _LOOK_BACK_STEPS, high=origin.step),
+        window=SeriesWindow(low=origin.step - _LOOK_BACK_STEPS, high=origin.step),
         through=history.limits(began),
     )
     mine = {s.name: encode_number(float(s.y[-1])) for s in answer.series if s.kind == "metric" and s.role == "driver"}

@@ -25,7 +25,7 @@ _KEPT = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class MetricCurve:
     """A metric over a run's clean history: finite (step, value) points, and the best value there was, with its step."""
 
     points: tuple[tuple[int, float], ...] = ()
@@ -208,17 +208,17 @@ def _row(run: Run, header: RunHeader, name: str) -> StudyRow:
     )
 
 
-def _curve(run: Run, name: str) -> Curve:
+def _curve(run: Run, name: str) -> MetricCurve:
     """Return the driver's metric over the run's clean history, thinned; read once per newest frame and attempt."""
-    return _read_curve(run.pk, name, run.latest_attempt, run.seq) if run.seq and name else Curve()
+    return _read_curve(run.pk, name, run.latest_attempt, run.seq) if run.seq and name else MetricCurve()
 
 
 @lru_cache(maxsize=_KEPT)
-def _read_curve(run_id: str, name: str, _attempt: int, _seq: int) -> Curve:
+def _read_curve(run_id: str, name: str, _attempt: int, _seq: int) -> MetricCurve:
     answer = read_clean(run_id=run_id, names=[name], num_points=_POINTS)
     mine = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
     if not mine:
-        return Curve()
+        return MetricCurve()
     series = mine[0]
     points = tuple((int(x), float(y)) for x, y in zip(series.x, series.y, strict=True) if math.isfinite(y))
     # A thinned point stands for a stretch: its extremes are exact, where in the stretch they lie is not.
@@ -228,4 +228,4 @@ def _read_curve(run_id: str, name: str, _attempt: int, _seq: int) -> Curve:
     for x, value in zip(series.x, extremes, strict=True):
         if math.isfinite(value) and (best is None or is_better(name, float(value), best)):
             best, best_step = float(value), int(x)
-    return Curve(points=points, best=best, best_step=best_step)
+    return MetricCurve(points=points, best=best, best_step=best_step)

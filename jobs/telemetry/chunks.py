@@ -131,7 +131,7 @@ def _even_x(heads: Sequence[tuple[int, ...]], total: int) -> Ints | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class PointRows:
     """Rows that stand for points. All columns [n]; for single points most columns are one and the same array."""
 
     x0: Ints  # first point
@@ -152,31 +152,31 @@ class Rows:
     def __len__(self) -> int:
         return len(self.x0)
 
-    def take(self, which: Any) -> "Rows":
+    def take(self, which: Any) -> "PointRows":
         """Return the rows at `which` (a slice, or an array of places or booleans)."""
-        return Rows(**{c: getattr(self, c)[which] for c in _ROW_COLUMNS})
+        return PointRows(**{c: getattr(self, c)[which] for c in _ROW_COLUMNS})
 
 
-_ROW_COLUMNS = tuple(Rows.__dataclass_fields__)
+_ROW_COLUMNS = tuple(PointRows.__dataclass_fields__)
 _ROW_FLOATS = frozenset({"y0", "y1", "ymin", "ymax", "mean"})
 
 
-def join_rows(parts: list[Rows]) -> Rows:
+def join_rows(parts: list[PointRows]) -> PointRows:
     """Return the parts, one after the other."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return rows_of_points(points([], [], []))
-    return Rows(**{c: np.concatenate([getattr(p, c) for p in parts]) for c in _ROW_COLUMNS})
+    return PointRows(**{c: np.concatenate([getattr(p, c) for p in parts]) for c in _ROW_COLUMNS})
 
 
-def encode_rows(rows: Rows) -> bytes:
+def encode_rows(rows: PointRows) -> bytes:
     """Return a chunk of level 1 or 2."""
     columns = (getattr(rows, c).astype("<f8" if c in _ROW_FLOATS else "<i8").tobytes() for c in _ROW_COLUMNS)
     return _HEAD.pack(_ROWS, 0, len(rows), 0, 0) + zlib.compress(b"".join(columns), 1)
 
 
-def decode_rows(blob: bytes | memoryview) -> Rows:
+def decode_rows(blob: bytes | memoryview) -> PointRows:
     """Return what `encode_rows` encoded."""
     kind, _, n, _, _ = _HEAD.unpack_from(blob)
     assert kind == _ROWS, kind
@@ -184,21 +184,21 @@ def decode_rows(blob: bytes | memoryview) -> Rows:
     columns = {
         c: np.frombuffer(raw, "<f8" if c in _ROW_FLOATS else "<i8", n, 8 * n * i) for i, c in enumerate(_ROW_COLUMNS)
     }
-    return Rows(**columns)
+    return PointRows(**columns)
 
 
-def rows_of_points(data: Points) -> Rows:
+def rows_of_points(data: Points) -> PointRows:
     """Return each point as a row of its own."""
     x, y = data.x, data.y
     is_nan, is_finite = np.isnan(y), np.isfinite(y)
-    return Rows(
+    return PointRows(
         x0=x, x1=x, xmin=x, xmax=x, xnan=x, y0=y, y1=y, ymin=y, ymax=y, t0=data.t,
         mean=y if is_finite.all() else np.where(is_finite, y, np.nan),
         n=np.broadcast_to(np.int64(1), len(x)), finite=is_finite.astype(np.int64), nan=is_nan.astype(np.int64),
     )  # fmt: skip
 
 
-def roll_up(rows: Rows, *, width: int) -> Rows:
+def roll_up(rows: PointRows, *, width: int) -> PointRows:
     """Return rows that each stand for `width` of the given ones; the last may stand for fewer."""
     if not len(rows):
         return rows
@@ -211,21 +211,21 @@ def roll_up(rows: Rows, *, width: int) -> Rows:
         mean = np.where(finite > 0, sums / finite, np.nan)
     xnan = rows.x0[starts].copy()
     xnan[nan > 0] = rows.xnan[first_nans(rows, starts=starts)]
-    return Rows(
+    return PointRows(
         x0=rows.x0[starts], y0=rows.y0[starts], x1=rows.x1[ends], y1=rows.y1[ends], t0=rows.t0[starts],
         xmin=rows.xmin[lowest], ymin=rows.ymin[lowest], xmax=rows.xmax[highest], ymax=rows.ymax[highest],
         mean=mean, n=np.add.reduceat(rows.n, starts), finite=finite, nan=nan, xnan=xnan,
     )  # fmt: skip
 
 
-def first_nans(rows: Rows, *, starts: Ints) -> Ints:
+def first_nans(rows: PointRows, *, starts: Ints) -> Ints:
     """Return, for each bin with a NaN, the place of the first row that has one."""
     places = np.flatnonzero(rows.nan)
     _, first = np.unique(np.searchsorted(starts, places, side="right"), return_index=True)
     return places[first]
 
 
-def extremes(rows: Rows, *, width: int) -> tuple[Ints, Ints]:
+def extremes(rows: PointRows, *, width: int) -> tuple[Ints, Ints]:
     """Return where each bin of `width` rows has its smallest and its largest number, passing over NaNs.
 
     A bin of NaNs only answers with its first row.

@@ -6,14 +6,14 @@ import numpy as np
 
 from jobs.models import Metric
 from jobs.telemetry import history
-from jobs.telemetry.chunks import POINTS_PER_ROW, Rows, join_rows, roll_up
+from jobs.telemetry.chunks import POINTS_PER_ROW, PointRows, join_rows, roll_up
 from jobs.telemetry.series import (
     Key,
-    Request,
     Series,
     SeriesAnswer,
+    SeriesRequest,
+    SeriesWindow,
     Stock,
-    Window,
     make_series,
     read_stocks,
     series_rows,
@@ -28,7 +28,7 @@ def read_clean(
     names: Collection[str],
     num_points: int = 1000,
     smoothing: float | None = None,
-    window: Window | None = None,
+    window: SeriesWindow | None = None,
     through: Mapping[int, int | None] | None = None,
 ) -> SeriesAnswer:
     """Return one series per name, role and rank, over all attempts; `attempt` is the newest that it has points of.
@@ -40,7 +40,7 @@ def read_clean(
     (`jobs.telemetry.history.limits`), None for the run's history as it is. Raises: ValueError if a number is out of its
     range.
     """
-    request = Request(num_points=num_points, smoothing=smoothing, window=window or Window())
+    request = SeriesRequest(num_points=num_points, smoothing=smoothing, window=window or SeriesWindow())
     request.check()
     metrics = series_rows(run_id=run_id, names=names)
     over_steps = [pk for pk, metric in metrics.items() if metric.kind == "metric"]
@@ -60,10 +60,12 @@ def read_clean(
 
 
 def _one_line(
-    metric: Metric, stocks: Mapping[int, Stock], last_steps: Mapping[Key, int], request: Request
+    metric: Metric, stocks: Mapping[int, Stock], last_steps: Mapping[Key, int], request: SeriesRequest
 ) -> Series | None:
     """Return the series over its attempts, the newest first where they meet."""
-    kept: list[tuple[int, Rows, int]] = []  # attempt, rows, points that each stands for; from the newest attempt back
+    kept: list[
+        tuple[int, PointRows, int]
+    ] = []  # attempt, rows, points that each stands for; from the newest attempt back
     for attempt in sorted(stocks, reverse=True):
         rows, row_points = stocks[attempt].rows()
         last = last_steps.get((metric.pk, attempt))

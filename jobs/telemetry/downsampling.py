@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobs.telemetry.chunks import Floats, Ints, Rows, extremes, first_nans
+from jobs.telemetry.chunks import Floats, Ints, PointRows, extremes, first_nans
 
 _ONE = -40.0  # exp of this is nothing beside 1
 
@@ -25,7 +25,7 @@ class SampledSeries:
     is_whole: bool  # every point is here
 
 
-def sample(rows: Rows, *, num_points: int) -> SampledSeries:
+def sample(rows: PointRows, *, num_points: int) -> SampledSeries:
     """Return at most `num_points` real points of the rows: first, last, and each bin's smallest, largest and first NaN.
 
     Bins hold equally many rows. Single points that all fit are returned as they are.
@@ -64,7 +64,7 @@ def _in_order(place: Ints, x: Ints, y: Floats, low: Floats, high: Floats, width:
     return SampledSeries(x=x, y=y, low=low[place // width], high=high[place // width], place=place, is_whole=False)
 
 
-def smooth(rows: Rows, *, weight: float) -> Floats:
+def smooth(rows: PointRows, *, weight: float) -> Floats:
     """Return the debiased exponential moving average of the rows' means. [n]
 
     s_i = weight * s_(i-1) + (1 - weight) * mean_i, divided by 1 - weight^i (i counts from 1), as TensorBoard draws it.
@@ -106,7 +106,7 @@ def _moving_average(y: Floats, weight: float, width: int = 64) -> Floats:
     return (blocks + carries[:, None] * decay[None, :]).reshape(-1)[: len(y)]
 
 
-def sort_rows(rows: Rows) -> Rows:
+def sort_rows(rows: PointRows) -> PointRows:
     """Return the rows by rising x0; what came first stands first among equals."""
     is_rising = len(rows) < 2 or bool((rows.x0[1:] >= rows.x0[:-1]).all())
     return rows if is_rising else rows.take(np.argsort(rows.x0, kind="stable"))

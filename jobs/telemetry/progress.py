@@ -12,7 +12,7 @@ _OVER = frozenset({"done", "failed"})
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class RunProgress:
     """What the run's row says; `see` each event in order.
 
     A span arrives when its phase is over. What runs now is then the phase that followed it in the step before

@@ -17,8 +17,8 @@ from jobs.telemetry.chunks import (
     POINTS_PER_ROW,
     Floats,
     Ints,
+    PointRows,
     Points,
-    Rows,
     decode_all,
     decode_rows,
     join,
@@ -87,7 +87,7 @@ class SeriesAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class SeriesWindow:
     """What part is asked for, both ends included, in the unit of x; None: open."""
 
     low: int | None = None
@@ -102,7 +102,7 @@ class Window:
             condition &= Q(x0__lte=self.high)
         return condition
 
-    def rows(self, rows: Rows) -> np.ndarray:
+    def rows(self, rows: PointRows) -> np.ndarray:
         """Return which rows touch the window."""
         keep = np.ones(len(rows), bool)
         if self.low is not None:
@@ -122,9 +122,9 @@ class Stock:
     """What chunks and newest frames gave of one series: `levels[k]` are the rows of level k; points of level 0."""
 
     data: list[Points] = field(default_factory=list)
-    levels: dict[int, list[Rows]] = field(default_factory=dict)
+    levels: dict[int, list[PointRows]] = field(default_factory=dict)
 
-    def rows(self) -> tuple[Rows, int]:
+    def rows(self) -> tuple[PointRows, int]:
         """Return rows that all stand for equally many points (the last perhaps for fewer), and for how many."""
         level = max(self.levels, default=0)
         rest = rows_of_points(join(self.data) if self.data else points([], [], []))
@@ -139,12 +139,12 @@ class Stock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SeriesRequest:
     """What is asked of some series: at most `num_points` points each, smoothed with this weight, of this window."""
 
     num_points: int
     smoothing: float | None
-    window: Window
+    window: SeriesWindow
 
     def check(self) -> None:
         """Raise ValueError if a number is out of its range."""
@@ -169,14 +169,14 @@ def read_series(
     names: Collection[str],
     num_points: int = 1000,
     smoothing: float | None = None,
-    window: Window | None = None,
+    window: SeriesWindow | None = None,
 ) -> SeriesAnswer:
     """Return at most `num_points` points of each series with one of these names, all roles, ranks and attempts.
 
     `num_points` is the width in pixels; `smoothing` the weight in [0, 1) of what came before (None: no smoothing).
     Raises: ValueError if a number is out of its range.
     """
-    request = Request(num_points=num_points, smoothing=smoothing, window=window or Window())
+    request = SeriesRequest(num_points=num_points, smoothing=smoothing, window=window or SeriesWindow())
     request.check()
     metrics = series_rows(run_id=run_id, names=names)
     stocks, through = read_stocks(run_id=run_id, metrics=metrics, request=request)
@@ -190,7 +190,7 @@ def series_rows(*, run_id: str, names: Collection[str]) -> dict[int, Metric]:
 
 
 def read_stocks(
-    *, run_id: str, metrics: Mapping[int, Metric], request: Request, last_steps: Mapping[Key, int] | None = None
+    *, run_id: str, metrics: Mapping[int, Metric], request: SeriesRequest, last_steps: Mapping[Key, int] | None = None
 ) -> tuple[dict[Key, Stock], int]:
     """Return what there is of each series and attempt, at the level that the request needs, and through which frame.
 
@@ -213,7 +213,9 @@ def _place(series: Series) -> tuple[str, str, str, int, int]:
     return series.kind, series.name, series.role, series.rank, series.attempt
 
 
-def _read_chunks(metric_ids: Sequence[int], request: Request, cuts: Mapping[Key, int]) -> tuple[dict[Key, Stock], int]:
+def _read_chunks(
+    metric_ids: Sequence[int], request: SeriesRequest, cuts: Mapping[Key, int]
+) -> tuple[dict[Key, Stock], int]:
     """Return what is in chunks, each series at its level, and the highest frame that is in them."""
     stocks: dict[Key, Stock] = {}
     through = 0
@@ -237,7 +239,7 @@ def _read_chunks(metric_ids: Sequence[int], request: Request, cuts: Mapping[Key,
 
 
 def _levels(
-    metric_ids: Sequence[int], num_points: int, window: Window, cuts: Mapping[Key, int]
+    metric_ids: Sequence[int], num_points: int, window: SeriesWindow, cuts: Mapping[Key, int]
 ) -> dict[int, dict[Key, tuple[int, int]]]:
     """Return level -> series to be read at it -> first and last chunk in the window."""
     found: dict[int, dict[Key, tuple[int, int]]] = {}
@@ -271,7 +273,7 @@ def _level(num: int, num_points: int, *, sealed: int) -> int:
 
 
 def _queries(
-    keys: dict[Key, tuple[int, int]], level: int, smoothing: float | None, window: Window
+    keys: dict[Key, tuple[int, int]], level: int, smoothing: float | None, window: SeriesWindow
 ) -> Iterable[QuerySet[Chunk]]:
     """Yield the chunks to read: those of `level`, and of each finer level those that no coarser one covers yet."""
     if level == 0 and window.is_open:
@@ -305,7 +307,9 @@ def _warm_up_chunks(smoothing: float | None) -> int:
     return math.ceil(math.log(_FORGOTTEN) / math.log(smoothing) / CHUNK_POINTS)
 
 
-def make_series(metric: Metric, attempt: int, rows: Rows, row_points: int, request: Request) -> Series | None:
+def make_series(
+    metric: Metric, attempt: int, rows: PointRows, row_points: int, request: SeriesRequest
+) -> Series | None:
     """Return the series of these rows as it was asked for: smoothed, cut to the window, down-sampled; None if empty."""
     rows = sort_rows(rows)
     averages = smooth(rows, weight=request.smoothing) if request.smoothing is not None else None

@@ -10,10 +10,10 @@ from jobs.telemetry.spans import as_phase_spans
 from jobs.traces.files import File, files_of, recordings
 from jobs.traces.phases import read_phases
 from jobs.traces.results import answer
-from profiling.analysis.difference import Difference, Side, difference
+from profiling.analysis.difference import ComparedCapture, Difference, difference
 from profiling.analysis.phases import phases_of
-from profiling.analysis.summary import Summary, open_works, summarise
-from profiling.analysis.work import Work
+from profiling.analysis.summary import TraceSummary, open_works, summarise
+from profiling.analysis.work import WorkerEvents
 from profiling.evidence import PhaseSpans, RecordedTrace
 
 Window = tuple[int, int]
@@ -46,16 +46,16 @@ def phases_beside(trace: Trace) -> PhaseSpans:
 
 def summary_of(
     trace: Trace, *, window: Window | None = None, drop_first: bool = False, patience: float | None = None
-) -> Summary:
+) -> TraceSummary:
     """Return what was recorded in a window of a trace, all of it by default. Raises: NoAnswer."""
     spans, files = phases_beside(trace), files_of(trace)
 
-    def work() -> Summary:
+    def work() -> TraceSummary:
         with recordings(files) as recorded:
             return summarise(recorded, spans, window, drop_first=drop_first)
 
     about = (files, _digest(spans), window, drop_first)
-    return answer(trace, about, Summary, work, patience=patience)
+    return answer(trace, about, TraceSummary, work, patience=patience)
 
 
 def _digest(spans: PhaseSpans) -> tuple[int, int, int]:
@@ -119,7 +119,7 @@ def _files_of(files: Sequence[File], worker: Worker | None) -> Sequence[File]:
 
 def _side(
     name: str, recorded: Sequence[RecordedTrace], spans: PhaseSpans, drop_first: bool
-) -> tuple[dict[Worker, Side], bool]:
+) -> tuple[dict[Worker, ComparedCapture], bool]:
     """Return the workers of a trace with its steps, and whether it was cut. Raises: NothingToCompare."""
     works, steps, is_cut = open_works(recorded, spans)
     if not works:
@@ -135,11 +135,13 @@ def _side(
     for key, work in works.items():
         own = tuple(step for step in steps if step.begin < work.end and work.begin < step.end)
         if own:
-            found[key] = Side(work=work, steps=own, phases=phases_of(spans, role=key[0], rank=key[1], work=work))
+            found[key] = ComparedCapture(
+                work=work, steps=own, phases=phases_of(spans, role=key[0], rank=key[1], work=work)
+            )
     return found, is_cut
 
 
-def _chosen(sides: dict[Worker, Side], worker: Worker | None, name: str) -> Worker:
+def _chosen(sides: dict[Worker, ComparedCapture], worker: Worker | None, name: str) -> Worker:
     if worker is None:
         return max(sides, key=lambda key: (_weight(sides[key].work), -key[1]))
     if worker not in sides:
@@ -149,5 +151,5 @@ def _chosen(sides: dict[Worker, Side], worker: Worker | None, name: str) -> Work
     return worker
 
 
-def _weight(work: Work) -> int:
+def _weight(work: WorkerEvents) -> int:
     return len(work.device) or len(work.events)

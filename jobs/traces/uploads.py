@@ -45,7 +45,7 @@ class TraceRefused(ValueError):
         super().__init__(text)
 
 
-class OffsetWrong(ValueError):
+class TraceOffsetWrong(ValueError):
     """The piece does not begin where the file ends so far; `received` says where."""
 
     def __init__(self, received: int) -> None:
@@ -53,7 +53,7 @@ class OffsetWrong(ValueError):
         super().__init__(_("%(n)s bytes are here; go on from there.") % {"n": received})
 
 
-class DiskFull(TraceRefused):
+class NoRoomForTrace(TraceRefused):
     """There is no disk space for the file."""
 
 
@@ -104,8 +104,8 @@ def create_trace(
 def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
     """Take the next piece of an announced file and return its layer; the last one queues the import.
 
-    A piece that is here already is not written again. Raises: OffsetWrong; TraceRefused where the file is of no known
-    kind, too long, or here already; DiskFull.
+    A piece that is here already is not written again. Raises: TraceOffsetWrong; TraceRefused where the file is of
+    no known kind, too long, or here already; NoRoomForTrace.
     """
     if len(data) > MAX_PIECE_BYTES:
         raise TraceRefused("", _("A piece may have %(n)s bytes. Send smaller ones.") % {"n": MAX_PIECE_BYTES})
@@ -117,7 +117,7 @@ def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
             text = _("%(name)s is here already.") % {"name": layer.file_name}
             raise TraceRefused("", text, is_conflict=True)
         if offset != layer.received:
-            raise OffsetWrong(layer.received)
+            raise TraceOffsetWrong(layer.received)
         if not data or offset + len(data) > layer.size:
             text = _("%(n)s bytes from %(offset)s on do not fit into a file of %(size)s bytes.")
             raise TraceRefused("offset", text % {"n": len(data), "offset": offset, "size": layer.size})
@@ -201,7 +201,7 @@ def _check_free_space(size: int) -> None:
     free = shutil.disk_usage(home).free - KEEP_FREE_BYTES
     if size > free:
         text = _("The console's disk has %(free)s MiB free, the files take %(size)s MiB. Free some space there.")
-        raise DiskFull("files", text % {"free": max(0, free >> 20), "size": -(-size >> 20)})
+        raise NoRoomForTrace("files", text % {"free": max(0, free >> 20), "size": -(-size >> 20)})
 
 
 def _check_quota(project: Project, wanted: int) -> None:
@@ -235,7 +235,7 @@ def _append(path: Path, offset: int, data: bytes) -> None:
             os.close(fd)
     except OSError as error:
         if error.errno in _FULL:
-            raise DiskFull("files", _("The console's disk is full. Free some space, then go on.")) from error
+            raise NoRoomForTrace("files", _("The console's disk is full. Free some space, then go on.")) from error
         raise
 
 

@@ -23,7 +23,7 @@ from profiling.analysis.intervals import (
     partition,
 )
 from profiling.analysis.phases import CONTROLLER, WorkerPhases, by_phase, last_in, moments, phases_of
-from profiling.analysis.work import Work
+from profiling.analysis.work import WorkerEvents
 from profiling.evidence import PhaseSpans, Step
 from profiling.trace.category import Category
 
@@ -34,7 +34,7 @@ Worker = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BudgetPart:
     """Time of one phase ("" outside of all) and kind, by a worker. [ns]"""
 
     role: str
@@ -51,7 +51,7 @@ class StepBudget:
     step: int
     begin: int
     wall: int
-    parts: tuple[Part, ...]
+    parts: tuple[BudgetPart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def totals(steps: Sequence[StepBudget]) -> dict[str, int]:
     return {kind: found[kind] for kind in KINDS if kind in found}
 
 
-def kinds_of(work: Work | None, phases: WorkerPhases, whole: Intervals) -> dict[str, Intervals]:
+def kinds_of(work: WorkerEvents | None, phases: WorkerPhases, whole: Intervals) -> dict[str, Intervals]:
     """Share out a set of moments of one worker by kind."""
     if work is None or not work.tells_work:
         return partition(whole, [("waiting", phases.other_workers)], "not_recorded")
@@ -100,7 +100,7 @@ def kinds_of(work: Work | None, phases: WorkerPhases, whole: Intervals) -> dict[
     return partition(whole, [*wanted, *idle.claims(work, phases)], "unattributed")
 
 
-def budget(works: Mapping[Worker, Work], spans: PhaseSpans, steps: Sequence[Step]) -> Budget:
+def budget(works: Mapping[Worker, WorkerEvents], spans: PhaseSpans, steps: Sequence[Step]) -> Budget:
     """Return the budget of the steps, which do not overlap: of each worker with a trace or phases, by role and rank."""
     known = {(str(role), int(rank)) for role, rank in zip(spans.role, spans.rank, strict=True) if role != CONTROLLER}
     workers, kinds = [], {}
@@ -143,7 +143,7 @@ def _table(
             begin=step.begin,
             wall=step.end - step.begin,
             parts=tuple(
-                Part(role=worker[0], rank=worker[1], phase=phase, kind=kind, ns=int(ns[i]))
+                BudgetPart(role=worker[0], rank=worker[1], phase=phase, kind=kind, ns=int(ns[i]))
                 for phase, kind, ns in rows
                 if ns[i]
             ),
@@ -181,7 +181,7 @@ def _path(
                 begin=step.begin,
                 wall=step.end - step.begin,
                 parts=tuple(
-                    Part(role=role, rank=rank, phase=phase, kind=kind, ns=ns)
+                    BudgetPart(role=role, rank=rank, phase=phase, kind=kind, ns=ns)
                     for (role, rank, phase, kind), ns in parts.items()
                 ),
             )

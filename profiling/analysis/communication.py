@@ -8,7 +8,7 @@ import numpy as np
 
 from profiling.analysis.intervals import Ints, covered, difference, interval, joined, total
 from profiling.analysis.stats import percentile
-from profiling.analysis.work import Events, Work
+from profiling.analysis.work import Events, WorkerEvents
 from profiling.trace.category import Category
 
 _DEVICE_NAME = re.compile(
@@ -68,7 +68,7 @@ def plain_name(name: str) -> str:
     return found[1] if found else name
 
 
-def communication(work: Work, begin: int, end: int) -> Communication:
+def communication(work: WorkerEvents, begin: int, end: int) -> Communication:
     """Return the communication of a worker that begins in [begin, end)."""
     events = _inside(work.collectives, begin, end)
     window = interval(begin, end)
@@ -88,7 +88,7 @@ def _inside(events: Events, begin: int, end: int) -> Events:
     return events.take((events.ts >= begin) & (events.ts < end))
 
 
-def _shares_stream(work: Work, begin: int, end: int) -> bool | None:
+def _shares_stream(work: WorkerEvents, begin: int, end: int) -> bool | None:
     device = _inside(work.device, begin, end)
     communicating = set(device.of(Category.COMMUNICATION).lane.tolist())
     if not communicating:
@@ -96,7 +96,7 @@ def _shares_stream(work: Work, begin: int, end: int) -> bool | None:
     return bool(communicating & set(device.of(Category.KERNEL).lane.tolist()))
 
 
-def _by_name(work: Work, events: Events, exposed: Ints) -> list[Collective]:
+def _by_name(work: WorkerEvents, events: Events, exposed: Ints) -> list[Collective]:
     names = np.array([plain_name(work.name(number)) for number in events.name.tolist()], object)
     found = []
     for name in sorted(set(names.tolist())):
@@ -116,7 +116,7 @@ def _by_name(work: Work, events: Events, exposed: Ints) -> list[Collective]:
     return sorted(found, key=lambda one: -one.total)
 
 
-def stragglers(works: Sequence[Work], begin: int, end: int) -> tuple[Late, ...]:
+def stragglers(works: Sequence[WorkerEvents], begin: int, end: int) -> tuple[Late, ...]:
     """Return how late each worker enters the collectives that begin in [begin, end), the latest first.
 
     The k-th collective of a name is the same one on all workers; names of which they have different numbers are left
@@ -147,7 +147,7 @@ def stragglers(works: Sequence[Work], begin: int, end: int) -> tuple[Late, ...]:
     return tuple(sorted(found, key=lambda one: (-one.last, -one.total)))
 
 
-def _starts(work: Work, begin: int, end: int) -> Mapping[str, Ints]:
+def _starts(work: WorkerEvents, begin: int, end: int) -> Mapping[str, Ints]:
     events = _inside(work.collectives, begin, end)
     names = np.array([plain_name(work.name(number)) for number in events.name.tolist()], object)
     return {name: np.sort(events.ts[names == name]) for name in sorted(set(names.tolist()))}

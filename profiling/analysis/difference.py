@@ -21,7 +21,7 @@ from profiling.analysis.nested import Nest
 from profiling.analysis.operators import operators
 from profiling.analysis.phases import WorkerPhases
 from profiling.analysis.stats import sums
-from profiling.analysis.work import Events, Work
+from profiling.analysis.work import Events, WorkerEvents
 from profiling.evidence import Step
 from profiling.trace.category import Category
 
@@ -32,10 +32,10 @@ _SAME = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ComparedCapture:
     """One capture: a worker's events, its steps (at least one) and its phases."""
 
-    work: Work
+    work: WorkerEvents
     steps: tuple[Step, ...]
     phases: WorkerPhases = field(default_factory=WorkerPhases)
 
@@ -99,7 +99,7 @@ _Key = tuple[str, str]
 _Table = dict[_Key, tuple[float, float]]  # ns and calls
 
 
-def difference(one: Side, other: Side) -> Difference:
+def difference(one: ComparedCapture, other: ComparedCapture) -> Difference:
     """Return what differs from `one` (before) to `other` (after). Raises: ValueError if a side has no step."""
     for side in (one, other):
         if not side.steps:
@@ -158,7 +158,7 @@ def _change(had: bool, has: bool, was: float, now: float) -> Change:
     return "slower" if now > was else "faster"
 
 
-def shares_of(side: Side) -> _Table:
+def shares_of(side: ComparedCapture) -> _Table:
     """Return item -> (ns per step, calls per step); the times add up to the mean step."""
     work, whole = side.work, side.whole
     parts = kinds_of(work, side.phases, whole)
@@ -192,7 +192,7 @@ def _add(table: _Table, key: _Key, ns: float, calls: float) -> None:
 
 def _add_owned(
     table: _Table,
-    work: Work,
+    work: WorkerEvents,
     sources: Sequence[Events],
     categories: Sequence[Category],
     moments: Intervals,
@@ -214,7 +214,7 @@ def _add_owned(
             _add(table, (Category(kinds[number]).name.lower(), work.name(number)), own, calls[number])
 
 
-def _add_innermost(table: _Table, kind: str, work: Work, nests: Sequence[Nest], moments: Intervals) -> None:
+def _add_innermost(table: _Table, kind: str, work: WorkerEvents, nests: Sequence[Nest], moments: Intervals) -> None:
     """Share out moments by what the threads were in: operators before ranges, the leading thread first.
 
     The name is "" where nothing was recorded.
@@ -236,7 +236,7 @@ def _add_innermost(table: _Table, kind: str, work: Work, nests: Sequence[Nest], 
         _add(table, (kind, ""), total(left), 0)
 
 
-def _count(table: _Table, work: Work, whole: Intervals) -> None:
+def _count(table: _Table, work: WorkerEvents, whole: Intervals) -> None:
     """Add how often operators were called."""
     mine = work.host.of(Category.OPERATOR)
     for number, calls in sums(mine.name, whole.contains(mine.ts).astype(np.int64)).items():
@@ -244,7 +244,7 @@ def _count(table: _Table, work: Work, whole: Intervals) -> None:
             _add(table, ("operator", work.name(number)), 0, calls)
 
 
-def _operators(side: Side) -> _Table:
+def _operators(side: ComparedCapture) -> _Table:
     """Return the kernels' time of each operator per step, or its own time, where no device was recorded."""
     found = operators(DeviceSide(side.work, side.whole), most=_ALL)
     n = len(side.steps)
@@ -255,11 +255,11 @@ def _operators(side: Side) -> _Table:
 _ALL = 1 << 30
 
 
-def _phases(side: Side) -> _Table:
+def _phases(side: ComparedCapture) -> _Table:
     found = partition(side.whole, side.phases.own.items(), "") if side.phases.own else {}
     return {("phase", key): (total(own) / len(side.steps), 0.0) for key, own in found.items()}
 
 
-def _kinds(side: Side) -> _Table:
+def _kinds(side: ComparedCapture) -> _Table:
     found = kinds_of(side.work, side.phases, side.whole)
     return {("kind", kind): (total(found[kind]) / len(side.steps), 0.0) for kind in KINDS if kind in found}

@@ -25,7 +25,7 @@ _LARGEST = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class FlopsModel:
     """What a forward pass depends on: `parameters` that every token is multiplied with (of experts those used, without
     the table of embeddings), `layers`, and `width`, heads times head size.
     """
@@ -69,12 +69,12 @@ class FlopCount:
     without_shapes: int
 
 
-def forward_flops(model: Model, *, tokens: float, context: float) -> float:
+def forward_flops(model: FlopsModel, *, tokens: float, context: float) -> float:
     """Return FLOPs of a forward pass over tokens in documents of `context` tokens."""
     return tokens * (2 * model.parameters + 4 * model.layers * model.width * (context + 1) / 2 * (context > 0))
 
 
-def training_flops(model: Model, *, tokens: float, context: float, recompute: Recompute = "none") -> Flops:
+def training_flops(model: FlopsModel, *, tokens: float, context: float, recompute: Recompute = "none") -> Flops:
     """Return FLOPs of training on tokens in documents of `context` tokens.
 
     Raises: ValueError for an unknown way of recomputing.

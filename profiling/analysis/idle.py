@@ -12,7 +12,7 @@ import numpy as np
 from profiling.analysis.intervals import Claim, Intervals, Ints, covered, difference, joined, partition
 from profiling.analysis.nested import Nest
 from profiling.analysis.phases import WorkerPhases
-from profiling.analysis.work import Events, Work
+from profiling.analysis.work import Events, WorkerEvents
 from profiling.trace.category import Category
 
 CAUSES = ("profiler", "collector", "data_wait", "synchronisation", "launch", "waiting", "unattributed")
@@ -42,7 +42,7 @@ class Gap:
     phase: str
 
 
-def claims(work: Work, phases: WorkerPhases) -> list[Claim]:
+def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
     """Return what claims an idle moment of a worker's device, the first claim counting most."""
     host = work.host
     loader = [i for i, name in enumerate(work.names) if _LOADER.search(name)]
@@ -68,13 +68,13 @@ def _phase(phases: WorkerPhases, key: str) -> list[Intervals]:
     return [phases.own[key]] if key in phases.own else []
 
 
-def idle_by_cause(work: Work, phases: WorkerPhases, within: Intervals) -> dict[str, Intervals]:
+def idle_by_cause(work: WorkerEvents, phases: WorkerPhases, within: Intervals) -> dict[str, Intervals]:
     """Return the idle ones of some recorded moments by cause; they make up all of them exactly."""
     return partition(difference(within, work.busy), claims(work, phases), "unattributed")
 
 
 def longest_gaps(
-    work: Work, phases: WorkerPhases, within: Intervals, *, least: int = LEAST, most: int = 20
+    work: WorkerEvents, phases: WorkerPhases, within: Intervals, *, least: int = LEAST, most: int = 20
 ) -> tuple[Gap, ...]:
     """Return the longest idle gaps of at least `least` ns in some recorded moments, the longest first."""
     idle = difference(within, work.busy)
@@ -99,7 +99,7 @@ def longest_gaps(
     )
 
 
-def _innermost(work: Work, moments: Ints, ends: Ints) -> list[str]:
+def _innermost(work: WorkerEvents, moments: Ints, ends: Ints) -> list[str]:
     """Return what the thread that launched the next work was in at each moment; else any thread's, "" for none."""
     nest = Nest(work.host.of(Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.BATCH))
     launches = work.host.of(Category.RUNTIME)
@@ -117,7 +117,7 @@ def _innermost(work: Work, moments: Ints, ends: Ints) -> list[str]:
     return [work.name(int(nest.events.name[row])) if row >= 0 else "" for row in rows.tolist()]
 
 
-def main_lane(work: Work) -> int:
+def main_lane(work: WorkerEvents) -> int:
     """Return the thread that leads: the one with the steps, else with most calls of the device, else most operators."""
     for categories in ((Category.STEP,), (Category.RUNTIME,), (Category.OPERATOR, Category.RANGE)):
         found = work.host.of(*categories)

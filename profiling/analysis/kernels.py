@@ -13,7 +13,7 @@ import numpy as np
 from profiling.analysis.intervals import Intervals, Ints, covered, owned, total, union
 from profiling.analysis.nested import Nest
 from profiling.analysis.stats import Groups, grouped, percentile, sums
-from profiling.analysis.work import Events, Work
+from profiling.analysis.work import Events, WorkerEvents
 from profiling.trace.category import Category
 
 MOST = 50
@@ -76,7 +76,7 @@ class Launches:
 class DeviceSide:
     """The device events of a worker that begin within some moments, with what launched them."""
 
-    def __init__(self, work: Work, within: Intervals) -> None:
+    def __init__(self, work: WorkerEvents, within: Intervals) -> None:
         self.work = work
         self.within = within
         device = work.device

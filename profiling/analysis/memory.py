@@ -24,7 +24,7 @@ _MOST_POINTS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class MemoryCurve:
     """One quantity over time: `points` are (Unix ns, bytes), at most 400 of the `samples`, with every peak kept."""
 
     name: str
@@ -37,7 +37,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class AllocationSite:
     """The line of code whose allocations held so many bytes, in so many blocks."""
 
     place: str
@@ -46,7 +46,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class MemoryTimeline:
     """Memory of one device (-1: the CPU) in a window. [bytes]
 
     fragmentation: the share of reserved memory that was not allocated at the peak; None where one of them is not told.
@@ -55,14 +55,14 @@ class Memory:
     """
 
     device: int
-    curves: tuple[Curve, ...]
+    curves: tuple[MemoryCurve, ...]
     peak: float
     peak_at: int
     reserved: float | None
     fragmentation: float | None
     role: str = ""
     rank: int = -1
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[AllocationSite, ...] = ()
     is_at_peak: bool = False
 
 
@@ -97,7 +97,7 @@ def thinned(times: Ints, values: Floats, most: int = _MOST_POINTS) -> tuple[tupl
     return tuple(zip(times[rows].tolist(), values[rows].tolist(), strict=True))
 
 
-def memory_of(curves: Mapping[str, tuple[Ints, Floats]], device: int) -> Memory | None:
+def memory_of(curves: Mapping[str, tuple[Ints, Floats]], device: int) -> MemoryTimeline | None:
     """Return the memory of one device by its curves, each (times [n], bytes [n]); None if none has a sample.
 
     The peak is that of "allocated", or of all others but "reserved" together, where that is not told.
@@ -112,10 +112,10 @@ def memory_of(curves: Mapping[str, tuple[Ints, Floats]], device: int) -> Memory 
     peak, peak_at = float(values[highest]), int(times[highest])
     reserved = at(*known[RESERVED], peak_at) if RESERVED in known else None
     order = {name: i for i, name in enumerate((ALLOCATED, RESERVED, *CATEGORIES))}
-    return Memory(
+    return MemoryTimeline(
         device=device,
         curves=tuple(
-            Curve(
+            MemoryCurve(
                 name=name,
                 samples=len(own[0]),
                 points=thinned(*own),
@@ -144,7 +144,7 @@ def _sum(curves: Mapping[str, tuple[Ints, Floats]]) -> tuple[Ints, Floats]:
     return times, whole
 
 
-def memory(store: "Store", begin: int, end: int, *, role: str = "", rank: int = -1) -> tuple[Memory, ...]:
+def memory(store: "Store", begin: int, end: int, *, role: str = "", rank: int = -1) -> tuple[MemoryTimeline, ...]:
     """Return the memory that a store tells of, device by device, in [begin, end); `role` and `rank` are whose it is."""
     curves: dict[int, dict[str, tuple[Ints, Floats]]] = {}
     for series in store.series:
@@ -171,13 +171,13 @@ def _states(store: "Store") -> dict[int, tuple[int, int]]:
     return found
 
 
-def _holders(store: "Store") -> tuple[Holder, ...]:
+def _holders(store: "Store") -> tuple[AllocationSite, ...]:
     """Return who a store says held most at the end."""
     found = []
     for each in _listed(store, "holders"):
         match each:
             case {"place": place, "bytes": int(size), "blocks": int(blocks)}:
-                found.append(Holder(place=str(place), bytes=size, blocks=blocks))
+                found.append(AllocationSite(place=str(place), bytes=size, blocks=blocks))
     return tuple(found[:MOST_HOLDERS])
 
 
@@ -186,12 +186,12 @@ def _listed(store: "Store", key: str) -> Sequence[object]:
     return told if isinstance(told, list) else ()
 
 
-def _at_end(state: tuple[int, int], device: int) -> Memory | None:
+def _at_end(state: tuple[int, int], device: int) -> MemoryTimeline | None:
     """Return the memory of a device of which only the last state is known."""
     allocated, reserved = state
     if not reserved:
         return None
-    return Memory(
+    return MemoryTimeline(
         device=device,
         curves=(),
         peak=allocated,
@@ -201,7 +201,7 @@ def _at_end(state: tuple[int, int], device: int) -> Memory | None:
     )
 
 
-def _held_at(store: "Store", device: int, moment: int) -> tuple[Holder, ...]:
+def _held_at(store: "Store", device: int, moment: int) -> tuple[AllocationSite, ...]:
     """Return the places whose allocations were held at a moment, of those that the store has as spans."""
     lanes = [lane.id for lane in store.lanes if lane.device == device and lane.title == ALLOCATIONS]
     if not lanes:
@@ -209,4 +209,4 @@ def _held_at(store: "Store", device: int, moment: int) -> tuple[Holder, ...]:
     found = store.events(lanes=lanes, begin=moment, end=moment + 1, columns=("name", "bytes"))
     sizes, counts = sums(found["name"], found["bytes"]), sums(found["name"], np.ones(len(found["name"]), np.int64))
     best = sorted(sizes, key=lambda name: -sizes[name])[:MOST_HOLDERS]
-    return tuple(Holder(place=store.names[name], bytes=sizes[name], blocks=counts[name]) for name in best)
+    return tuple(AllocationSite(place=store.names[name], bytes=sizes[name], blocks=counts[name]) for name in best)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profiling.analysis.intervals import EMPTY, Intervals, difference, interval, joined, partition, union
-from profiling.analysis.work import Work
+from profiling.analysis.work import WorkerEvents
 from profiling.evidence import PhaseSpans
 from profiling.phases import PHASES
 from profiling.trace.category import Category
@@ -48,7 +48,7 @@ def disjoint(phases: Mapping[str, Intervals]) -> dict[str, Intervals]:
     return {key: found for key, found in partition(whole, phases.items(), "").items() if key}
 
 
-def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: Work | None = None) -> WorkerPhases:
+def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: WorkerEvents | None = None) -> WorkerPhases:
     """Return the phases of a worker: its spans, or, where there are none, ranges of phases in its trace."""
     role = role.partition("/")[0]  # one process of several
     mine = spans.take((spans.role == role) & (spans.rank == rank)) if role else spans.take(np.zeros(len(spans), bool))
@@ -63,7 +63,7 @@ def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: Work | None = No
     return WorkerPhases(own=shared, other_workers=difference(others, joined(*shared.values())))
 
 
-def _in_trace(work: Work) -> dict[str, Intervals]:
+def _in_trace(work: WorkerEvents) -> dict[str, Intervals]:
     marks = work.events.of(Category.PHASE)
     found = {}
     for number in np.unique(marks.name).tolist():

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from profiling.analysis.intervals import Ints
 from profiling.analysis.stats import percentile
-from profiling.analysis.work import Work
+from profiling.analysis.work import WorkerEvents
 from profiling.trace.category import Category
 
 DONE = 0.9
@@ -68,7 +68,7 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
+class RolloutSummary:
     """Generation within a window. `points` are (Unix ns, requests in the pass that begins then), at most 400."""
 
     passes: int
@@ -80,7 +80,7 @@ class Rollout:
     points: tuple[tuple[int, int], ...]
 
 
-def batches(work: Work, begin: int, end: int) -> Batches:
+def batches(work: WorkerEvents, begin: int, end: int) -> Batches:
     """Return the passes that begin in [begin, end) and whose names tell what was in them."""
     events = work.host.of(Category.BATCH)
     events = events.take((events.ts >= begin) & (events.ts < end))
@@ -135,7 +135,7 @@ def tail_of_requests(begin: int, finished: Ints, tokens: Ints | None = None) -> 
     )
 
 
-def rollout(work: Work, rollouts: Sequence[tuple[int, int]], begin: int, end: int) -> Rollout | None:
+def rollout(work: WorkerEvents, rollouts: Sequence[tuple[int, int]], begin: int, end: int) -> RolloutSummary | None:
     """Return how generation went in [begin, end); `rollouts` are begin and end of each phase of it, () if not known.
 
     None where the trace has no passes of an engine.
@@ -147,7 +147,7 @@ def rollout(work: Work, rollouts: Sequence[tuple[int, int]], begin: int, end: in
     tails = [tail_of_batches(_between(found, *part)) for part in parts]
     weights = np.maximum(found.dur, 1)
     chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), _MOST_POINTS)).astype(np.int64))
-    return Rollout(
+    return RolloutSummary(
         passes=len(found),
         most_requests=int(found.requests.max()),
         mean_requests=float((found.requests * weights).sum() / weights.sum()),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profiling.analysis.work import Work
+from profiling.analysis.work import WorkerEvents
 from profiling.evidence import Evidence, PhaseSpans, Step
 from profiling.trace.category import Category
 
@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"(\d+)\s*$")
 
 
 def steps_of(
-    spans: PhaseSpans, works: Sequence[Work], begin: int, end: int, *, is_whole: bool = False
+    spans: PhaseSpans, works: Sequence[WorkerEvents], begin: int, end: int, *, is_whole: bool = False
 ) -> tuple[Step, ...]:
     """Return the steps that lie whole in [begin, end), oldest first, none overlapping another.
 
@@ -30,11 +30,11 @@ def steps_of(
     return tuple(steps or [step for step in _in_traces(works) if begin <= step.begin and step.end <= end])
 
 
-def _overlap(step: Step, work: Work) -> int:
+def _overlap(step: Step, work: WorkerEvents) -> int:
     return min(step.end, work.end) - max(step.begin, work.begin)
 
 
-def _in_traces(works: Sequence[Work]) -> list[Step]:
+def _in_traces(works: Sequence[WorkerEvents]) -> list[Step]:
     bounds: dict[int, tuple[int, int]] = {}
     for work in works:
         marks = work.events.of(Category.STEP)

@@ -13,12 +13,12 @@ from profiling.analysis.flops import FlopCount, count_store
 from profiling.analysis.idle import Gap, idle_by_cause, longest_gaps
 from profiling.analysis.intervals import Intervals, clipped, intersection, interval, joined, total
 from profiling.analysis.kernels import Copies, DeviceSide, Kernel, Launches
-from profiling.analysis.memory import Memory, memory
+from profiling.analysis.memory import MemoryTimeline, memory
 from profiling.analysis.operators import Operator, operators, ranges
 from profiling.analysis.phases import WorkerPhases, phases_of
-from profiling.analysis.rollout import Rollout, rollout
+from profiling.analysis.rollout import RolloutSummary, rollout
 from profiling.analysis.steps import steps_of
-from profiling.analysis.work import Work, read
+from profiling.analysis.work import WorkerEvents, read
 from profiling.analysis.workers import best, label, split
 from profiling.evidence import PhaseSpans, RecordedTrace, Step
 
@@ -57,12 +57,12 @@ class WorkerSummary:
     device_by_phase: dict[str, int]
     idle: dict[str, int]
     gaps: tuple[Gap, ...]
-    rollout: Rollout | None
+    rollout: RolloutSummary | None
     flops: FlopCount | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class TraceSummary:
     """A window of a trace, in Unix ns. `events` are those in it; `is_cut`: there were too many, so that of the window
     up to `asked_end` only the part up to `end` is used.
 
@@ -79,7 +79,7 @@ class Summary:
     budget: Budget
     workers: tuple[WorkerSummary, ...]
     late: tuple[Late, ...]
-    memory: tuple[Memory, ...]
+    memory: tuple[MemoryTimeline, ...]
     has_clock: bool = True
 
 
@@ -90,7 +90,7 @@ def summarise(
     *,
     drop_first: bool = False,
     most_events: int = MOST_EVENTS,
-) -> Summary:
+) -> TraceSummary:
     """Return what was recorded in a window, by default in all of the recording.
 
     `recorded` are the files with the worker each is of; a file of several workers is split. `drop_first` leaves out the
@@ -115,7 +115,7 @@ def summarise(
         for key, work in sorted(chosen.items())
     ]
     first, last = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (begin, until)
-    return Summary(
+    return TraceSummary(
         begin=begin,
         end=until,
         asked_end=max(end, until),
@@ -134,7 +134,7 @@ def summarise(
 
 def open_works(
     recorded: Sequence[RecordedTrace], spans: PhaseSpans, *, most_events: int = MOST_EVENTS
-) -> tuple[dict[tuple[str, int], Work], tuple[Step, ...], bool]:
+) -> tuple[dict[tuple[str, int], WorkerEvents], tuple[Step, ...], bool]:
     """Return the workers of some files by role and rank, the steps of which they tell, and whether there are too many
     events, so that both are of the first of them only.
     """
@@ -161,7 +161,7 @@ def _lengths(worker: WorkerSummary) -> WorkerSummary:
 
 def _open(
     recorded: Sequence[RecordedTrace], begin: int, end: int
-) -> tuple[dict[tuple[str, int], Work], dict[tuple[str, int], "Store"]]:
+) -> tuple[dict[tuple[str, int], WorkerEvents], dict[tuple[str, int], "Store"]]:
     """Return each worker's events in a window and the store that they are from."""
     works, stores = [], []
     for one in recorded:
@@ -216,7 +216,7 @@ def _rank(one: RecordedTrace) -> int:
     return one.rank if one.rank >= 0 or not isinstance(told, int) else told
 
 
-def _distinct(works: Sequence[Work], sources: Sequence[object]) -> list[Work]:
+def _distinct(works: Sequence[WorkerEvents], sources: Sequence[object]) -> list[WorkerEvents]:
     """Give workers numbers of their own where files name none, or where a role has several processes.
 
     Two files of one worker stay one worker: they are of different tools, or of the same process.
@@ -238,7 +238,7 @@ def _distinct(works: Sequence[Work], sources: Sequence[object]) -> list[Work]:
     return found
 
 
-def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") -> WorkerSummary:
+def _worker(work: WorkerEvents, phases: WorkerPhases, whole: Intervals, store: "Store") -> WorkerSummary:
     begin, end = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (0, 0)
     seen = clipped(whole, work.begin, work.end)
     side = DeviceSide(work, whole)
@@ -268,7 +268,7 @@ def _worker(work: Work, phases: WorkerPhases, whole: Intervals, store: "Store") 
     )
 
 
-def _device_name(work: Work, store: "Store") -> str:
+def _device_name(work: WorkerEvents, store: "Store") -> str:
     """Return what the first device of a worker is called, "" where the trace does not tell."""
     numbers = {work.lanes[lane].device for lane in np.unique(work.device.lane).tolist()}
     told = store.meta.get("devices")

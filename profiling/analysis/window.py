@@ -131,7 +131,7 @@ def _device(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StepRange:
     """When a step ran, by a range that the trace itself holds; `begin` and `end` in Unix ns."""
 
     number: int
@@ -139,7 +139,7 @@ class Step:
     end: int
 
 
-def steps(store: Store) -> tuple[Step, ...]:
+def steps(store: Store) -> tuple[StepRange, ...]:
     """Return the steps that the trace marks (torch's ProfilerStep#3, a range `step 3`), by begin."""
     found = store.sql(
         "SELECT n.text AS name, min(e.ts) AS first, max(e.ts + e.dur) AS last FROM ev e JOIN names n ON n.id = e.name "
@@ -150,7 +150,7 @@ def steps(store: Store) -> tuple[Step, ...]:
     for name, first, last in zip(found["name"].tolist(), found["first"].tolist(), found["last"].tolist(), strict=True):
         number = _NUMBER.search(name)
         if number is not None and len(number[1]) < 10:
-            numbered.append(Step(number=int(number[1]), begin=first, end=last))
+            numbered.append(StepRange(number=int(number[1]), begin=first, end=last))
     return tuple(numbered)
 
 

@@ -60,7 +60,7 @@ class Events:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class WorkerEvents:
     """What was recorded of one worker. `begin` and `end` (Unix ns): nothing is known of it before and after."""
 
     events: Events
@@ -149,13 +149,15 @@ def plain_names(names: Sequence[str]) -> tuple[list[str], Ints]:
     return list(found), np.array(plain, np.int64)
 
 
-def read(store: "Store", *, role: str = "", rank: int = -1, begin: int | None = None, end: int | None = None) -> Work:
+def read(
+    store: "Store", *, role: str = "", rank: int = -1, begin: int | None = None, end: int | None = None
+) -> WorkerEvents:
     """Return the events of a store that touch [begin, end), all of them without a window."""
     found = store.events(begin=begin, end=end, categories=[int(one) for one in _READ], columns=_COLUMNS)
     whole = {name: values.astype(np.int64, copy=False) for name, values in found.items()}
     names, plain = plain_names(store.names)
     whole["name"] = plain[whole["name"]]
-    return Work(
+    return WorkerEvents(
         events=Events(**whole),
         names=names,
         lanes={lane.id: lane for lane in store.lanes},

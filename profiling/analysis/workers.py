@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from profiling.analysis.work import Work
+from profiling.analysis.work import WorkerEvents
 
 _PLUMBING = re.compile(r"ray::|(ba|da)?sh$")
 
 
-def split(work: Work) -> tuple[Work, ...]:
+def split(work: WorkerEvents) -> tuple[WorkerEvents, ...]:
     """Return the workers of one file: one per process and device, or per process where no device was recorded.
 
     Of a file of one worker that is itself. The parts of a file that names no worker are numbered.
@@ -30,7 +30,7 @@ def split(work: Work) -> tuple[Work, ...]:
     return _numbered(work, [[lane.id for lane in work.lanes.values() if lane.pid == pid] for pid in pids])
 
 
-def _lanes_of(work: Work, pid: int, device: int) -> list[int]:
+def _lanes_of(work: WorkerEvents, pid: int, device: int) -> list[int]:
     """Return the streams of a device and the threads that could have launched on it."""
     mine = [lane.id for lane in work.lanes.values() if lane.kind != "stream" and lane.pid == pid]
     streams = [
@@ -39,7 +39,7 @@ def _lanes_of(work: Work, pid: int, device: int) -> list[int]:
     return [*mine, *streams]
 
 
-def _numbered(work: Work, parts: Iterable[Sequence[int]]) -> tuple[Work, ...]:
+def _numbered(work: WorkerEvents, parts: Iterable[Sequence[int]]) -> tuple[WorkerEvents, ...]:
     return tuple(
         replace(
             work,
@@ -51,7 +51,7 @@ def _numbered(work: Work, parts: Iterable[Sequence[int]]) -> tuple[Work, ...]:
     )
 
 
-def label(work: Work) -> str:
+def label(work: WorkerEvents) -> str:
     """Return the process and device of a worker, as its lanes tell: "python 4037, device 0".
 
     What Ray or a shell calls the process of a worker (its newest call, "sh") says nothing of it.
@@ -69,9 +69,9 @@ def label(work: Work) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def best(works: Iterable[Work]) -> dict[tuple[str, int], Work]:
+def best(works: Iterable[WorkerEvents]) -> dict[tuple[str, int], WorkerEvents]:
     """Return one file for each worker: the one with most work of a device, then most events."""
-    found: dict[tuple[str, int], Work] = {}
+    found: dict[tuple[str, int], WorkerEvents] = {}
     for work in works:
         known = found.get((work.role, work.rank))
         if known is None or _weight(work) > _weight(known):
@@ -79,5 +79,5 @@ def best(works: Iterable[Work]) -> dict[tuple[str, int], Work]:
     return found
 
 
-def _weight(work: Work) -> tuple[int, int]:
+def _weight(work: WorkerEvents) -> tuple[int, int]:
     return len(work.device), len(work.events)

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profiling.captures.request import Request
+from profiling.captures.request import CaptureRequest
 from profiling.recorders.recorder import load_tool, version_of
 
 _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class CaptureWindow:
     """What a capture's files have in common: the tool, and the steps that it recorded."""
 
     capture: str
@@ -28,7 +28,7 @@ class Window:
     num_steps: int
 
     @classmethod
-    def of(cls, request: Request) -> "Window":
+    def of(cls, request: CaptureRequest) -> "CaptureWindow":
         """Return what a request says of its files."""
         return cls(
             capture=request.capture, tool=request.tool, first_step=request.first_step, num_steps=request.num_steps
@@ -70,7 +70,7 @@ def is_of(name: str, capture: str, worker: str) -> bool:
 
 
 def announcement(
-    window: Window, path: Path, *, role: str, rank: int, tool_version: str, size: int, sha256: str
+    window: CaptureWindow, path: Path, *, role: str, rank: int, tool_version: str, size: int, sha256: str
 ) -> dict[str, Any]:
     """Return what an `artifact` event says of a capture's file at `path`, as the arguments of a report's `artifact`."""
     return {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from profiling.captures.request import Request
+from profiling.captures.request import CaptureRequest
 
 State = Literal["armed", "starting", "recording", "stopping", "writing", "importing", "ready", "failed", "withdrawn"]
 
@@ -70,7 +70,7 @@ def event_of(reported: str) -> Event | None:
     return _BY_STATE.get(reported)
 
 
-class Report(Protocol):
+class CaptureReport(Protocol):
     """Where a trainer's side reports captures and their files: the event log of the attempt."""
 
     def capture(self, capture: str, state: State, *, step: int, text: str = "", **meta: Any) -> object:
@@ -83,7 +83,7 @@ class Report(Protocol):
 class TrackedCapture:
     """One capture on a trainer's side, armed at first. `move` is the only way from state to state, and reports each."""
 
-    def __init__(self, request: Request, *, report: Report, step: int, **meta: Any) -> None:
+    def __init__(self, request: CaptureRequest, *, report: CaptureReport, step: int, **meta: Any) -> None:
         self.request, self.report = request, report
         self.state: State = "armed"
         self.lock = threading.RLock()

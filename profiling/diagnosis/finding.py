@@ -158,7 +158,7 @@ def rules(*, live: bool = False) -> dict[str, Rule]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class RuleResult:
     """What a rule observed, or what it lacks: one of the two."""
 
     observation: Observation | None = None
@@ -169,7 +169,7 @@ class Evaluation:
 class OfFiles:
     """What the rules that look into files say of them, by key: of the first `looked` ns of all `whole` ns."""
 
-    evaluations: Mapping[str, Evaluation]
+    evaluations: Mapping[str, RuleResult]
     looked: int = 0
     whole: int = 0
 
@@ -188,17 +188,17 @@ def finding_of(key: str, rule: Rule, evidence: Evidence) -> Finding:
     return _finding(key, rule, _evaluation(rule.evaluate(evidence), rule))
 
 
-def _evaluation(observation: Observation | InsufficientData, rule: Rule) -> Evaluation:
+def _evaluation(observation: Observation | InsufficientData, rule: Rule) -> RuleResult:
     if isinstance(observation, Observation) and not math.isfinite(observation.value):
         observation = InsufficientData(what=rule.needs[0])  # NaN is above no threshold, and reads as healthy
     return (
-        Evaluation(missing=observation)
+        RuleResult(missing=observation)
         if isinstance(observation, InsufficientData)
-        else Evaluation(observation=observation)
+        else RuleResult(observation=observation)
     )
 
 
-def _finding(key: str, rule: Rule, found: Evaluation) -> Finding:
+def _finding(key: str, rule: Rule, found: RuleResult) -> Finding:
     observation = found.observation
     if observation is None:
         return Finding(key=key, rule=rule, state="not_enough_data", missing=found.missing)

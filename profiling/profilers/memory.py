@@ -4,7 +4,7 @@ So the peak of a phase is what the phase itself needed. On CPU it costs page fau
 model takes nearly twice its time. It is meant for runs that measure, not for long ones.
 """
 
-from profiling.memory_marks import Memory, MemoryMarks, Opened
+from profiling.memory_marks import MarkMemory, MemoryMarks, Opened
 from profiling.process_memory import return_freed_memory, return_freed_memory_at_once
 
 
@@ -31,7 +31,7 @@ class MemoryInUse:
             return_freed_memory()
         return self.marks.begin()
 
-    def end(self, token: Opened) -> Memory:
+    def end(self, token: Opened) -> MarkMemory:
         """Read again."""
         return self.marks.end(token)
 

@@ -7,7 +7,7 @@ import importlib
 from functools import cache
 from typing import Any
 
-from profiling.memory_marks import Memory
+from profiling.memory_marks import MarkMemory
 from profiling.profilers.profiler import range_name
 
 MAX_BYTES = 128
@@ -32,7 +32,7 @@ class MstxMarks:
         message = range_name(phase, name).encode()[:MAX_BYTES].decode(errors="ignore")
         return _mstx().range_start(message)
 
-    def end(self, token: Any) -> Memory | None:
+    def end(self, token: Any) -> MarkMemory | None:
         """End it. 0 is the number of a range that nobody listens to."""
         if token:
             _mstx().range_end(token)

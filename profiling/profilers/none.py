@@ -1,6 +1,6 @@
 """No marks beyond the phases, which are always recorded: a detail mark costs less than a microsecond."""
 
-from profiling.memory_marks import Memory
+from profiling.memory_marks import MarkMemory
 
 
 class NoMarks:
@@ -16,7 +16,7 @@ class NoMarks:
     def begin(self, phase: str, step: int, name: str) -> None:
         """Nothing."""
 
-    def end(self, token: object) -> Memory | None:  # noqa: ARG002
+    def end(self, token: object) -> MarkMemory | None:  # noqa: ARG002
         """Nothing."""
         return None
 

@@ -8,7 +8,7 @@ import os
 from functools import cache
 from typing import Any
 
-from profiling.memory_marks import Memory
+from profiling.memory_marks import MarkMemory
 from profiling.profilers.profiler import range_name
 
 DOMAIN = "pitwall"
@@ -32,7 +32,7 @@ class NvtxMarks:
         """Push a range."""
         package().push_range(range_name(phase, name), domain=DOMAIN, payload=step)
 
-    def end(self, token: Any) -> Memory | None:  # noqa: ARG002
+    def end(self, token: Any) -> MarkMemory | None:  # noqa: ARG002
         """Pop it."""
         package().pop_range(domain=DOMAIN)
         return None

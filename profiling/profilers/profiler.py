@@ -7,7 +7,7 @@ it off with one line in the log.
 from typing import Any, Protocol, cast
 
 from profiling import plugins
-from profiling.memory_marks import Memory
+from profiling.memory_marks import MarkMemory
 
 
 class Profiler(Protocol):
@@ -31,7 +31,7 @@ class Profiler(Protocol):
         What it opens in a library it calls `range_name(phase, name)`.
         """
 
-    def end(self, token: Any) -> Memory | None:
+    def end(self, token: Any) -> MarkMemory | None:
         """Close the mark, also where what it wrapped raised; return what was measured over it, if this one measures."""
 
 

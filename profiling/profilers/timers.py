@@ -4,7 +4,7 @@ The facade itself takes the time. The peak of resident memory is what the system
 keeps of earlier phases (the backend `memory` does without that).
 """
 
-from profiling.memory_marks import Memory, MemoryMarks, Opened
+from profiling.memory_marks import MarkMemory, MemoryMarks, Opened
 
 
 class Timers:
@@ -24,7 +24,7 @@ class Timers:
         """Read what is held."""
         return self.marks.begin()
 
-    def end(self, token: Opened) -> Memory:
+    def end(self, token: Opened) -> MarkMemory:
         """Read again."""
         return self.marks.end(token)
 

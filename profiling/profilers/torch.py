@@ -6,7 +6,7 @@ Outside a recording a `record_function` would cost 6 µs for nothing. torch is i
 import sys
 from typing import Any
 
-from profiling.memory_marks import Memory
+from profiling.memory_marks import MarkMemory
 from profiling.profilers.profiler import range_name
 
 
@@ -31,7 +31,7 @@ class TorchMarks:
         found.__enter__()
         return found
 
-    def end(self, token: Any) -> Memory | None:
+    def end(self, token: Any) -> MarkMemory | None:
         """Close it."""
         if token is not None:
             token.__exit__(None, None, None)

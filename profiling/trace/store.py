@@ -78,7 +78,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class CounterSeries:
     """A quantity that was sampled over time."""
 
     id: int
@@ -216,11 +216,11 @@ class Store:
         return tuple(Note(severity=severity, text=text) for severity, text in rows)
 
     @cached_property
-    def series(self) -> tuple[Series, ...]:
+    def series(self) -> tuple[CounterSeries, ...]:
         """Sampled quantities by number."""
         names = ("id", "name", "unit", "device", "process", "samples")
         rows = self._connection.execute("SELECT * FROM series ORDER BY id").fetchall()
-        return tuple(Series(**dict(zip(names, row, strict=True))) for row in rows)
+        return tuple(CounterSeries(**dict(zip(names, row, strict=True))) for row in rows)
 
     def samples(
         self, series: int, *, begin: int | None = None, end: int | None = None

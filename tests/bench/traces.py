@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiling import plain
-from profiling.analysis.summary import Summary, summarise, within
+from profiling.analysis.summary import TraceSummary, summarise, within
 from profiling.diagnosis.finding import evaluate_files
 from profiling.evidence import Evidence, RecordedTrace, phase_spans
 from profiling.trace.store import Store
@@ -194,7 +194,7 @@ def answers(target: Path) -> Answers:
     with Store(target) as store:
         evaluate_files(Evidence(recorded=within([RecordedTrace(store=store)])))
     rules = time.perf_counter()
-    plain.read(Summary, text)
+    plain.read(TraceSummary, text)
     return Answers(summary=summary - began, rules=rules - summary, again=time.perf_counter() - rules)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from jobs.catalog.knob import knobs
 from jobs.catalog.rules.expression import parse_expression
-from jobs.catalog.rules.rule import KINDS, LEVELS, Finding, changed, findings, rules
+from jobs.catalog.rules.rule import KINDS, LEVELS, SpecFinding, changed, findings, rules
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
@@ -39,7 +39,7 @@ def run_of(table: Mapping[str, Any]) -> RunSpec:
     return parse_spec({**given, "trainer": trainer})
 
 
-def errors(found: Iterable[Finding]) -> set[str]:
+def errors(found: Iterable[SpecFinding]) -> set[str]:
     return {finding.rule for finding in found if finding.level == "error"}
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from profiling import plugins, profile
 from profiling.config import Marks
-from profiling.memory_marks import Memory
+from profiling.memory_marks import MarkMemory
 from profiling.profile import Span, drain, mark
 from profiling.profilers.profiler import Profiler, load_profiler
 
@@ -182,7 +182,7 @@ def test_it_measures_memory_or_nothing(backend: Profiler, library: Library) -> N
     token = backend.begin("update", 1, "")
     found = backend.end(token)
 
-    assert found is None or isinstance(found, Memory)
+    assert found is None or isinstance(found, MarkMemory)
 
 
 def test_switched_off_it_is_not_called_and_what_is_open_still_closes(backend: Profiler, library: Library) -> None:

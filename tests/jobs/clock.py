@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from jobs.processes.reconcile import Memory, reconcile
+from jobs.processes.reconcile import ReconcilerState, reconcile
 from tests.rows import NOW
 
 
@@ -11,7 +11,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.now: datetime = NOW
-        self.memory = Memory()
+        self.memory = ReconcilerState()
 
     def step(self, seconds: float = 0) -> None:
         self.now += timedelta(seconds=seconds)

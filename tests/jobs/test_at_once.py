@@ -14,7 +14,7 @@ from console.sign_in.link import LinkUnusable, make_link, use_link
 from jobs.accounts.members import MemberRefused, set_member
 from jobs.captures import artifacts as files
 from jobs.captures.request import CaptureRefused, request_capture, withdraw_capture
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Answer, Attempt, AuditEvent, Capture, Command, Membership, Run, RunEvent, Study
 from jobs.runs import admission, launch, lifecycle
 from jobs.runs.prompt_model import PromptRefused, ask
@@ -168,7 +168,7 @@ def test_a_piece_that_comes_several_times_is_written_once(settings: Any, tmp_pat
     run = make_run(state="running")
     data = b"abc" * 1000
     sha256 = "9ac3ac9a9f0a6c0f0f4e5b2d" + "0" * 40  # of something else: the file never becomes ready
-    piece = files.Piece(
+    piece = files.FilePiece(
         offset=0, size=6000, sha256=sha256, type="model", step=-1, path="model/final", meta={}, data=data
     )
 
@@ -246,7 +246,7 @@ def test_who_withdraws_while_recording_begins_is_refused_or_finds_that_it_goes_o
 
     def move(number: int) -> bool:
         if number == 0:
-            store([delivery(run.pk, 1, [begun])], memory=Memory(), now=NOW)
+            store([delivery(run.pk, 1, [begun])], memory=AttemptCache(), now=NOW)
             return False
         try:
             withdraw_capture(run_id=run.pk, capture_id=capture.pk, user=None, now=NOW)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiling import events
-from profiling.memory_marks import Memory
+from profiling.memory_marks import MarkMemory
 from profiling.phases import BY_KEY, PHASES, STEP_PHASES
 from profiling.plugins import UnknownPlugin, load, names
 
@@ -39,7 +39,7 @@ def test_each_event_is_one_line_with_the_common_keys(tmp_path: Path) -> None:
 
 def test_the_memory_of_a_span_says_what_was_measured_and_nothing_else() -> None:
     def told(**measured: int) -> object:
-        memory = Memory(resident_begin=1, resident_end=2, **measured)
+        memory = MarkMemory(resident_begin=1, resident_end=2, **measured)
         return events.span("update", start=10, duration=5, attempt=1, step=3, role="policy", memory=memory)["memory"]
 
     assert told() == {"resident": [1, 2]}

@@ -39,8 +39,8 @@ def outcome_of(shipped: ShippedRun, capture: str, *, tool: str) -> CaptureOutcom
     """
     from django.db import transaction
 
-    from jobs.captures.artifacts import Piece, receive
-    from jobs.ingest.store import Memory, store
+    from jobs.captures.artifacts import FilePiece, receive
+    from jobs.ingest.store import AttemptCache, store
     from jobs.models import Capture
     from jobs.runs.lifecycle import finish
     from tests.batches import delivery
@@ -55,16 +55,16 @@ def outcome_of(shipped: ShippedRun, capture: str, *, tool: str) -> CaptureOutcom
         )
         told = [event for event in shipped.events if event != shipped.terminal_event]  # files come before it
         before, rest = told[: shipped.num_before], told[shipped.num_before :]
-        store([delivery(run.pk, 1, cast(list[Event], before))], memory=Memory(), now=now)
+        store([delivery(run.pk, 1, cast(list[Event], before))], memory=AttemptCache(), now=now)
         if rest:
             finish(run_id=run.pk, attempt=1, state="failed", cause={}, cleanup={}, now=now)
-            store([delivery(run.pk, 2, cast(list[Event], rest))], memory=Memory(), now=now)
+            store([delivery(run.pk, 2, cast(list[Event], rest))], memory=AttemptCache(), now=now)
         for name, data in shipped.files.items():
             about = shipped.about[name]
             meta = json.loads(about["meta"])
             if meta.get("capture") != capture:
                 continue
-            piece = Piece(
+            piece = FilePiece(
                 offset=0,
                 sha256=about["sha256"],
                 type="trace",

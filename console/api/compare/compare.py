@@ -19,7 +19,7 @@ from jobs.comparison.read import one_lane
 from jobs.comparison.traces import traces_side_by_side
 from jobs.models import Run
 from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import MAX_NAMES, Series, Window
+from jobs.telemetry.series import MAX_NAMES, Series, SeriesWindow
 
 router = Router(tags=["runs"])
 
@@ -65,7 +65,7 @@ def compare_series(
     names = [name for name in dict.fromkeys(metrics.split(",")) if name]
     if not 1 <= len(names) <= MAX_NAMES:
         raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
-    window = Window(low=_whole(low, "from", np.floor), high=_whole(high, "to", np.ceil))
+    window = SeriesWindow(low=_whole(low, "from", np.floor), high=_whole(high, "to", np.ceil))
     found = []
     for run in rows:
         answer = read_clean(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)

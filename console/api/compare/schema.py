@@ -11,7 +11,7 @@ from console.api.runs.series_schema import Number
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison, MetricRow, current_specs
 from jobs.comparison.config import setting_rows
-from jobs.comparison.stats import Interval
+from jobs.comparison.stats import ConfidenceInterval
 from jobs.comparison.summary import STATISTICS, Spot
 from jobs.comparison.traces import TraceRow, Traces
 from jobs.models import Run
@@ -220,7 +220,7 @@ def _run(run: Run, found: Comparison) -> ComparedRunOut:
     )
 
 
-def _interval(found: Interval | None) -> IntervalOut | None:
+def _interval(found: ConfidenceInterval | None) -> IntervalOut | None:
     return IntervalOut(value=found.value, low=found.low, high=found.high, n=found.n) if found else None
 
 

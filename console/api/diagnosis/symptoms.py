@@ -8,7 +8,7 @@ from ninja import Field, Router, Schema
 
 from console.api.problem import REFUSALS
 from console.api.visible import run_for
-from jobs.catalog.rules.symptom import Evidence, Match, Offer
+from jobs.catalog.rules.symptom import Match, Offer, SymptomEvidence
 from jobs.catalog.value import Value
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
 
@@ -82,7 +82,7 @@ def _symptom(match: Match, found: RunSymptoms) -> SymptomOut:
     )
 
 
-def _evidence(evidence: Evidence, found: RunSymptoms) -> EvidenceOut:
+def _evidence(evidence: SymptomEvidence, found: RunSymptoms) -> EvidenceOut:
     line = found.lines.get(evidence.text) if evidence.kind == "log" else None
     return EvidenceOut(
         kind=evidence.kind,

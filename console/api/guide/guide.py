@@ -13,7 +13,7 @@ from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.recipe import Recipe, recipes
 from jobs.catalog.rules.condition import Condition
 from jobs.catalog.rules.expression import Expression
-from jobs.catalog.rules.rule import Rule, rules
+from jobs.catalog.rules.rule import SpecRule, rules
 from jobs.catalog.rules.symptom import Remedy, Symptom, symptoms
 from jobs.catalog.trainer import trainers
 
@@ -230,7 +230,7 @@ def _advice(each: Advice) -> AdviceOut:
     )
 
 
-def _rule(each: Rule) -> CatalogRule:
+def _rule(each: SpecRule) -> CatalogRule:
     return CatalogRule(
         id=each.id,
         level=each.level,

@@ -25,7 +25,7 @@ Inner = Callable[Concatenate[HttpRequest, Attempt, P], Awaitable[HttpResponseBas
 View = Callable[Concatenate[HttpRequest, str, int, P], Coroutine[Any, Any, HttpResponseBase]]
 
 
-class RequestRefused(Exception):
+class IngestRefused(Exception):
     """The request is wrong in itself; repeating it will not help."""
 
     def __init__(self, sentence: str, *, status: int = 400) -> None:
@@ -72,7 +72,7 @@ def runner_view(*methods: str) -> Callable[[Inner[P]], View[P]]:
                 if attempt is None:
                     return refusal(404, f"There is no attempt {number} of a run {run}.")
                 return await inner(request, attempt, *args, **kwargs)
-            except RequestRefused as error:
+            except IngestRefused as error:
                 return refusal(error.status, str(error))
             except RequestDataTooBig:
                 return refusal(413, "The body is too large. Send smaller pieces.")

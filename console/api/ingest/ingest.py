@@ -19,10 +19,10 @@ from django.http.response import HttpResponseBase
 from django.urls import path
 from django.utils import timezone
 
-from console.api.ingest.access import RequestRefused, fenced, refusal, runner_view
+from console.api.ingest.access import IngestRefused, fenced, refusal, runner_view
 from jobs.captures import artifacts as files
 from jobs.captures import state as captures
-from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, Batch, BatchInvalid, name_problem, parse_batch
+from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, BatchInvalid, EventBatch, name_problem, parse_batch
 from jobs.ingest.inbox import accept
 from jobs.models import Attempt, Command, Upload
 from jobs.preflight.preview import uploads_dir
@@ -93,7 +93,7 @@ async def events(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
     return JsonResponse({"durable_through": attempt.durable_batch, "expect": accepted.expect, "commands": commands})
 
 
-def _note_contact(attempt: Attempt, batch: Batch) -> list[dict[str, object]]:
+def _note_contact(attempt: Attempt, batch: EventBatch) -> list[dict[str, object]]:
     """Note that the runner reported and what it answered; return the commands it has not answered yet."""
     now = timezone.now()
     if attempt.last_contact_at is None or now - attempt.last_contact_at >= TOUCH_EVERY:
@@ -122,14 +122,14 @@ async def answer(request: HttpRequest, attempt: Attempt, answer_id: int) -> Http
     try:
         body = json.loads(request.body)
     except (ValueError, RecursionError) as error:
-        raise RequestRefused(f"The body is not JSON: {error}.") from error
+        raise IngestRefused(f"The body is not JSON: {error}.") from error
     if not isinstance(body, dict):
-        raise RequestRefused("The body must be a JSON object with text, token_ids and problem.")
+        raise IngestRefused("The body must be a JSON object with text, token_ids and problem.")
     text, token_ids, problem = (body.get(k, d) for k, d in (("text", ""), ("token_ids", []), ("problem", "")))
     if not isinstance(text, str) or not isinstance(problem, str):
-        raise RequestRefused("text, problem: must be texts.")
+        raise IngestRefused("text, problem: must be texts.")
     if not isinstance(token_ids, list) or not all(type(t) is int for t in token_ids):
-        raise RequestRefused("token_ids: must be a list of whole numbers.")
+        raise IngestRefused("token_ids: must be a list of whole numbers.")
     await sync_to_async(settle)(
         answer_id=answer_id,
         run_id=attempt.run_id,
@@ -174,14 +174,14 @@ async def content(_request: HttpRequest, attempt: Attempt, name: str) -> HttpRes
 async def file(request: HttpRequest, attempt: Attempt, name: str) -> HttpResponseBase:
     """Say how much of a file is here, or take its next piece."""
     if problem := name_problem(name):
-        raise RequestRefused(problem)
+        raise IngestRefused(problem)
     if request.method == "GET":
         have = await sync_to_async(files.progress)(run_id=attempt.run_id, attempt=attempt.number, name=name)
         return JsonResponse({"received": have.received, "is_ready": have.is_ready})
     if (answer := fenced(request, attempt)) is not None:
         return answer
     if int(request.headers.get("Content-Length") or 0) > files.MAX_PIECE_BYTES:
-        raise RequestRefused(f"A piece may have {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
+        raise IngestRefused(f"A piece may have {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
     piece = _piece(request.GET, request.body)
     try:
         have = await sync_to_async(files.receive)(run_id=attempt.run_id, attempt=attempt.number, name=name, piece=piece)
@@ -194,23 +194,23 @@ async def file(request: HttpRequest, attempt: Attempt, name: str) -> HttpRespons
     return JsonResponse({"received": have.received, "is_ready": have.is_ready})
 
 
-def _piece(query: QueryDict, data: bytes) -> files.Piece:
-    """Return the piece, every field checked. Raises: RequestRefused."""
+def _piece(query: QueryDict, data: bytes) -> files.FilePiece:
+    """Return the piece, every field checked. Raises: IngestRefused."""
     size, offset = _number(query, "size", files.MAX_FILE_BYTES), _number(query, "offset", files.MAX_FILE_BYTES)
     step = _number(query, "step", 2**31 - 1, low=-1, default="-1")
     sha256 = query.get("sha256", "")
     if not _SHA256.fullmatch(sha256):
-        raise RequestRefused(f"sha256: {sha256!r} is not 64 hexadecimal digits in lower case.")
+        raise IngestRefused(f"sha256: {sha256!r} is not 64 hexadecimal digits in lower case.")
     kind, path = query.get("type", ""), query.get("path", "")
     if not 1 <= len(kind) <= 20 or not 0 <= len(path) <= 500 or "\0" in kind + path:
-        raise RequestRefused("type: must have 1 to 20 characters, and path at most 500.")
+        raise IngestRefused("type: must have 1 to 20 characters, and path at most 500.")
     if len(data) > files.MAX_PIECE_BYTES:
-        raise RequestRefused(f"A piece may have {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
+        raise IngestRefused(f"A piece may have {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
     if offset + len(data) > size:
-        raise RequestRefused(f"offset: {offset} and {len(data)} bytes go past the announced size of {size}.")
+        raise IngestRefused(f"offset: {offset} and {len(data)} bytes go past the announced size of {size}.")
     if not data and offset < size:
-        raise RequestRefused("The piece is empty. Send the bytes from offset on.")
-    return files.Piece(
+        raise IngestRefused("The piece is empty. Send the bytes from offset on.")
+    return files.FilePiece(
         offset=offset, size=size, sha256=sha256, type=kind, step=step, path=path, meta=_meta(query), data=data
     )
 
@@ -218,7 +218,7 @@ def _piece(query: QueryDict, data: bytes) -> files.Piece:
 def _number(query: QueryDict, name: str, high: int, *, low: int = 0, default: str = "") -> int:
     given = query.get(name, default)
     if not re.fullmatch(r"-?[0-9]{1,18}", given) or not low <= int(given) <= high:
-        raise RequestRefused(f"{name}: {given!r} is not a whole number from {low} to {high}.")
+        raise IngestRefused(f"{name}: {given!r} is not a whole number from {low} to {high}.")
     return int(given)
 
 
@@ -230,7 +230,7 @@ def _meta(query: QueryDict) -> dict[str, object]:
     except (ValueError, RecursionError):
         is_storable = False
     if not is_storable or not isinstance(meta, dict):
-        raise RequestRefused("meta: must be a JSON object, without NaN, NUL, or halves of surrogate pairs.")
+        raise IngestRefused("meta: must be a JSON object, without NaN, NUL, or halves of surrogate pairs.")
     return meta
 
 

@@ -11,7 +11,7 @@ from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import project_for
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import find_diffusion_model
-from jobs.planner.can_it_run.verdict import Option
+from jobs.planner.can_it_run.verdict import HardwareOption
 from jobs.planner.diffusion.answer import compare_for_diffusion
 from jobs.planner.diffusion.job import Picture, stream_tokens
 from jobs.planner.result import JobInvalid
@@ -74,7 +74,7 @@ class DiffusionOption(Schema):
     notes: list[str]
 
     @classmethod
-    def of(cls, option: Option) -> "DiffusionOption":
+    def of(cls, option: HardwareOption) -> "DiffusionOption":
         """Return an option as the API gives it."""
         verdict = option.verdict
         found = verdict.at.estimate if verdict.at is not None else None

@@ -15,8 +15,8 @@ from jobs.models import Project
 from jobs.planner.constant import Constant, shipped_constants
 from jobs.planner.read.context import Workload
 from jobs.planning.question import (
+    PlannerQuestion,
     PlanRefused,
-    Question,
     WhatIf,
     advice,
     estimate_of,
@@ -134,7 +134,7 @@ def change_plan_settings(request: HttpRequest, project: str, asked: PlanSettings
     return _settings(home)
 
 
-def _question(request: HttpRequest, home: Project, asked: PlanIn) -> Question:
+def _question(request: HttpRequest, home: Project, asked: PlanIn) -> PlannerQuestion:
     spec = parse_spec(asked.spec)
     what_if = asked.what_if
     known = asked.workload

@@ -9,10 +9,10 @@ from pydantic import JsonValue
 from console.api.runs.spec_schema import SpecIn
 from jobs.catalog.value import Value
 from jobs.planner.result import Estimate, Interval, PhaseMemory, PoolEstimate
-from jobs.planner.search.advice import Advice, LargestTerm, OfferedChange
+from jobs.planner.search.advice import LargestTerm, OfferedChange, PlanAdvice
 from jobs.planner.search.layouts import RankedLayout, RejectionCount, SearchResult
 from jobs.planner.sensitivity import Sensitivity
-from jobs.planning.question import Question
+from jobs.planning.question import PlannerQuestion
 
 
 class WhatIfIn(Schema):
@@ -191,7 +191,7 @@ class PlanOut(Schema):
     notes: list[str]
 
     @classmethod
-    def of(cls, asked: Question, found: Estimate) -> "PlanOut":
+    def of(cls, asked: PlannerQuestion, found: Estimate) -> "PlanOut":
         """Return an estimate as the API gives it."""
         fleet, time, cost = asked.job.fleet, found.time, found.cost
         return cls(
@@ -344,7 +344,7 @@ class PlanAdviceOut(Schema):
     constants: list[PlanSensitivity]
 
     @classmethod
-    def of(cls, found: Advice, moved: Sequence[Sensitivity]) -> "PlanAdviceOut":
+    def of(cls, found: PlanAdvice, moved: Sequence[Sensitivity]) -> "PlanAdviceOut":
         """Return advice as the API gives it."""
         return cls(
             levers=[PlanLargestTerm.of_term(each) for each in found.largest_terms],

@@ -14,7 +14,15 @@ from jobs.catalog.metric import metric
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.logs import CursorInvalid, LogPage, read_logs
 from jobs.telemetry.samples import SamplesPage, read_samples
-from jobs.telemetry.series import MAX_NAMES, MAX_POINTS, MIN_POINTS, SeriesAnswer, Window, read_series, series_names
+from jobs.telemetry.series import (
+    MAX_NAMES,
+    MAX_POINTS,
+    MIN_POINTS,
+    SeriesAnswer,
+    SeriesWindow,
+    read_series,
+    series_names,
+)
 from jobs.telemetry.spans import MAX_LIMIT, SpansAnswer, read_spans
 from profiling.phases import PHASES
 
@@ -72,7 +80,7 @@ def get_series(
     if not 1 <= len(names) <= MAX_NAMES:
         raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     read = read_clean if history == "clean" else read_series
-    window = Window(low=low, high=high)
+    window = SeriesWindow(low=low, high=high)
     return _json(series_json(read(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)))
 
 

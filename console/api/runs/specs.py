@@ -10,7 +10,7 @@ from console.api.problem import REFUSALS, ProblemOut, RequestProblem
 from console.api.runs.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.accounts.privilege import check_privileged
-from jobs.catalog.rules.rule import Finding, findings, refused
+from jobs.catalog.rules.rule import SpecFinding, findings, refused
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import to_json
 from jobs.catalog.value import Value
@@ -52,7 +52,7 @@ class CheckFindingOut(Schema):
     is_overridden: bool
 
     @classmethod
-    def of(cls, found: Finding) -> "CheckFindingOut":
+    def of(cls, found: SpecFinding) -> "CheckFindingOut":
         """Return a finding as the API gives it."""
         return cls(
             rule=found.rule,

@@ -10,7 +10,7 @@ from ninja.files import UploadedFile
 from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.models import Upload
-from jobs.preflight.data_files import DiskFull, UploadRefused, store_upload
+from jobs.preflight.data_files import NoRoomForUpload, UploadRefused, store_upload
 
 router = Router(tags=["uploads"])
 
@@ -45,7 +45,7 @@ def upload_file(request: HttpRequest, file: File[UploadedFile], project: Project
             user=caller(request),
             now=timezone.now(),
         )
-    except DiskFull as error:
+    except NoRoomForUpload as error:
         raise RequestProblem(507, str(error), field="file") from error
     except UploadRefused as error:
         raise RequestProblem(422, str(error), field="file") from error

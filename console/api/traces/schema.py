@@ -7,7 +7,7 @@ from ninja import Field, Schema
 
 from jobs.captures.state import recorded_steps
 from jobs.models import Layer, Trace
-from profiling.trace.store import Lane, Note, Series, Store
+from profiling.trace.store import CounterSeries, Lane, Note, Store
 
 
 class FileIn(Schema):
@@ -101,7 +101,7 @@ class LayerDetailOut(LayerOut):
     """A ready layer: its lanes, counters, steps, and what the importer had to say."""
 
     lanes: list[Lane]
-    series: list[Series]
+    series: list[CounterSeries]
     steps: list[StepOut]
     notes: list[Note]
     meta: dict[str, object]

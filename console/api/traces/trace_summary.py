@@ -13,14 +13,14 @@ from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, fille
 from jobs.diagnosis.model_facts import FormulaInput, OfRun, of_run
 from jobs.traces.files import NoAnswer, ready_layers
 from jobs.traces.summary import NothingToCompare, compare, summary_of
-from profiling.analysis.budget import Part
+from profiling.analysis.budget import BudgetPart
 from profiling.analysis.communication import Communication, Late
 from profiling.analysis.difference import Item
 from profiling.analysis.flops import FlopCount, Use
 from profiling.analysis.kernels import Copies, Kernel, Launches
-from profiling.analysis.memory import Holder
+from profiling.analysis.memory import AllocationSite
 from profiling.analysis.operators import Operator
-from profiling.analysis.summary import Summary, WorkerSummary
+from profiling.analysis.summary import TraceSummary, WorkerSummary
 
 router = Router(tags=["traces"])
 
@@ -41,7 +41,7 @@ class StepBudgetOut(Schema):
     step: int
     begin: MomentText
     wall: int
-    parts: list[Part]
+    parts: list[BudgetPart]
 
 
 class WorkerBudgetOut(Schema):
@@ -111,7 +111,7 @@ class MemoryOut(Schema):
     fragmentation: float | None = Field(description="The share of reserved memory that was not allocated at the peak")
     role: str
     rank: int
-    holders: list[Holder]
+    holders: list[AllocationSite]
     is_at_peak: bool
 
 
@@ -280,7 +280,7 @@ def analysis(
         raise RequestProblem(422, problems=error.problems) from error
 
 
-def _analysis_out(summary: Summary, given: dict[str, str], run: OfRun) -> AnalysisOut:
+def _analysis_out(summary: TraceSummary, given: dict[str, str], run: OfRun) -> AnalysisOut:
     names = [one.device_name for one in summary.workers if one.device_name]
     asked = asked_of(given, names[0] if names else "")
     mfu, hfu, formula = by_model(asked, summary)

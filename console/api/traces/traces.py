@@ -15,9 +15,9 @@ from jobs.models import Layer, Run, Trace
 from jobs.traces.imports import import_again
 from jobs.traces.uploads import (
     MAX_PIECE_BYTES,
-    DiskFull,
     FileAnnouncement,
-    OffsetWrong,
+    NoRoomForTrace,
+    TraceOffsetWrong,
     TraceRefused,
     create_trace,
     delete_trace,
@@ -121,7 +121,7 @@ def send_piece(
         raise RequestProblem(413, f"A piece may have {MAX_PIECE_BYTES} bytes. Send smaller ones.")
     try:
         receive(layer=layer, offset=offset, data=request.body, now=timezone.now())
-    except OffsetWrong as error:
+    except TraceOffsetWrong as error:
         raise RequestProblem(409, str(error), field="offset") from error
     except TraceRefused as error:
         raise _refusal(error) from error
@@ -141,5 +141,5 @@ def import_layer_again(request: HttpRequest, trace_id: str, layer_id: int) -> La
 
 
 def _refusal(error: TraceRefused) -> RequestProblem:
-    status = 507 if isinstance(error, DiskFull) else 409 if error.is_conflict else 422
+    status = 507 if isinstance(error, NoRoomForTrace) else 409 if error.is_conflict else 422
     return RequestProblem(status, str(error), field=error.field)

@@ -15,7 +15,7 @@ _YAML_WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commands:
+class LaunchCommands:
     """One launch, written in several ways. `spec` is the short JSON that all of them carry."""
 
     cli: str
@@ -25,7 +25,7 @@ class Commands:
     python: str
 
 
-def commands(spec: RunSpec, *, url: str, project: str) -> Commands:
+def commands(spec: RunSpec, *, url: str, project: str) -> LaunchCommands:
     """Return what launches `spec` into `project` at `url`; the token stays in the environment."""
     short = minimal(spec)
     line = shlex.quote(json.dumps(short, ensure_ascii=False))
@@ -35,7 +35,7 @@ def commands(spec: RunSpec, *, url: str, project: str) -> Commands:
         f'curl -X POST {shlex.quote(address)} -H "Authorization: Bearer $PITWALL_API_TOKEN" '
         f'-H "Content-Type: application/json" -d {line}'
     )
-    return Commands(
+    return LaunchCommands(
         cli=cli,
         curl=curl,
         spec=json.dumps(short, indent=2, ensure_ascii=False),

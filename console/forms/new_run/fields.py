@@ -74,7 +74,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class FieldGroup:
     """Fields under one title; `is_open` is how it starts."""
 
     id: str
@@ -84,7 +84,7 @@ class Group:
     is_open: bool = True
 
 
-def groups(values: Mapping[str, str], chosen: Combination) -> list[Group]:
+def groups(values: Mapping[str, str], chosen: Combination) -> list[FieldGroup]:
     """Return the groups of the form with the texts that its inputs hold now."""
     found = [_columns(values, chosen), _resources(values, chosen)]
     by_group: dict[str, list[Field]] = {name: [] for name in GROUP_TITLES}
@@ -93,11 +93,11 @@ def groups(values: Mapping[str, str], chosen: Combination) -> list[Group]:
     for name, fields in by_group.items():
         if fields:
             title = str(GROUP_TITLES.get(name, name.replace("_", " ").capitalize()))
-            found.append(Group(id=name, title=title, note="", fields=tuple(fields)))
+            found.append(FieldGroup(id=name, title=title, note="", fields=tuple(fields)))
     return [*found, _profile(values), _policy(values)]
 
 
-def facts_for_script(shown: list[Group], base: RunSpec, chosen: Combination) -> dict[str, Any]:
+def facts_for_script(shown: list[FieldGroup], base: RunSpec, chosen: Combination) -> dict[str, Any]:
     """Return what the page's module must know of each input: where it starts, its type, what it needs."""
     start = spec_to_form(base)
     begun = baseline(base, chosen)
@@ -161,7 +161,7 @@ def _knob_field(knob: Knob, values: Mapping[str, str], chosen: Combination) -> F
     )
 
 
-def _columns(values: Mapping[str, str], chosen: Combination) -> Group:
+def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
     is_rl, is_pairs = is_in(chosen.algorithm, "rl"), is_in(chosen.algorithm, "pairs")
 
     def column(name: str, label: str, text: str) -> Field:
@@ -233,7 +233,7 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> Group:
             help=_("Put before every prompt as the system message of the model's chat template."),
         ),
     )
-    return Group(id="columns", title=_("Columns and prompt"), note="", fields=fields)
+    return FieldGroup(id="columns", title=_("Columns and prompt"), note="", fields=fields)
 
 
 def _eval_id(values: Mapping[str, str]) -> Field:
@@ -253,7 +253,7 @@ def _range(name: str) -> dict[str, str]:
     return {"low": f"{low:,.15g}", "high": f"{high:,.15g}"}
 
 
-def _resources(values: Mapping[str, str], chosen: Combination) -> Group:
+def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
     def number(name: str, label: str, text: str) -> Field:
         full = f"hardware.{name}"
         return Field(
@@ -279,10 +279,10 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> Group:
                 number("rollout_engines", _("Rollout engines"), engines_text),
                 number("tensor_parallel_size", _("Tensor parallel"), tensor_text),
             ]
-    return Group(id="resources", title=_("Resources"), note="", fields=tuple(fields))
+    return FieldGroup(id="resources", title=_("Resources"), note="", fields=tuple(fields))
 
 
-def _policy(values: Mapping[str, str]) -> Group:
+def _policy(values: Mapping[str, str]) -> FieldGroup:
     retry_on = Field(
         name="policy.retry_on",
         label=_("Start again"),
@@ -312,10 +312,10 @@ def _policy(values: Mapping[str, str]) -> Group:
             "minutes at most. Resuming the run by hand gives it all of them anew."
         ),
     )
-    return Group(id="policy", title=_("After a failure"), note="", fields=(retry_on, retries))
+    return FieldGroup(id="policy", title=_("After a failure"), note="", fields=(retry_on, retries))
 
 
-def _profile(values: Mapping[str, str]) -> Group:
+def _profile(values: Mapping[str, str]) -> FieldGroup:
     def field(name: str, label: str, text: str, **more: Any) -> Field:
         full = f"profile.{name}"
         return Field(name=full, label=label, value=values.get(full, ""), flag=full, help=text, **more)
@@ -392,4 +392,4 @@ def _profile(values: Mapping[str, str]) -> Group:
             is_essential=False,
         ),
     )
-    return Group(id="profile", title=_("Profile"), note="", fields=fields)
+    return FieldGroup(id="profile", title=_("Profile"), note="", fields=fields)

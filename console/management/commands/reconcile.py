@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
-from jobs.processes.reconcile import Memory, reconcile
+from jobs.processes.reconcile import ReconcilerState, reconcile
 from jobs.telemetry.lock import sole_holder
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Command(BaseCommand):
         ending = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ending.set())
-        memory = Memory()
+        memory = ReconcilerState()
         while not ending.is_set():
             try:
                 with sole_holder("reconcile", ending=ending) as is_mine:
@@ -39,7 +39,7 @@ class Command(BaseCommand):
                 connection.close()  # the lock went with it
                 ending.wait(INTERVAL_SECONDS)
 
-    def _loop(self, ending: threading.Event, memory: Memory) -> None:
+    def _loop(self, ending: threading.Event, memory: ReconcilerState) -> None:
         while not ending.is_set():
             began = time.monotonic()
             try:

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from console.embedded.console import run_console
-from console.embedded.data_dir import AlreadyRunning, DiskFull
+from console.embedded.data_dir import AlreadyRunning, TooLittleDisk
 from console.embedded.ports import PortTaken
 from console.embedded.redis_server import NoRedisServer
 
@@ -35,6 +35,6 @@ class Command(BaseCommand):
         changes = tuple(f"--set={change}" for change in options["set"])
         try:
             code = run_console(host=options["host"], port=port, demo=changes if options["demo"] else None)
-        except (AlreadyRunning, PortTaken, NoRedisServer, DiskFull) as error:
+        except (AlreadyRunning, PortTaken, NoRedisServer, TooLittleDisk) as error:
             raise CommandError(str(error)) from error
         sys.exit(code)

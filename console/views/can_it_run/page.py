@@ -16,14 +16,14 @@ from console.guide.device_answer import PublishedLine, published_answer, shown_r
 from console.labels.catalog import phase_label
 from console.labels.numbers import size
 from console.views.can_it_run.diffusion import known_diffusion_models, picture_facts, picture_note
-from console.views.can_it_run.question import MAX_DEVICES, MAX_OPTIONS, Question, address_of
+from console.views.can_it_run.question import MAX_DEVICES, MAX_OPTIONS, HardwareQuestion, address_of
 from console.views.can_it_run.to_new_run import plan_url
 from console.views.plan.largest_terms import LargestTermsPanel, parts_panel
 from console.views.plan.panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import models
 from jobs.models import Project
-from jobs.planner.can_it_run.answer import DeviceNeed, Option, PublishedRun, Verdict, compare_hardware
+from jobs.planner.can_it_run.answer import DeviceNeed, FitVerdict, HardwareOption, PublishedRun, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, OnHost
 from jobs.planner.diffusion.answer import compare_for_diffusion
 from jobs.planner.diffusion.job import DiffusionJob
@@ -145,7 +145,7 @@ class Detail:
     plan_url: str
 
 
-def devices_page(question: Question, project: Project | None) -> dict[str, object]:
+def devices_page(question: HardwareQuestion, project: Project | None) -> dict[str, object]:
     """Return the context of the tab."""
     context: dict[str, object] = {
         "question": question,
@@ -177,7 +177,7 @@ def devices_page(question: Question, project: Project | None) -> dict[str, objec
     }
 
 
-def _compare(question: Question, project: Project | None) -> tuple[Option, ...]:
+def _compare(question: HardwareQuestion, project: Project | None) -> tuple[HardwareOption, ...]:
     """Return the answer for each hardware, of a language model or of a diffusion transformer."""
     on = [accelerators()[name] for name in question.on]
     prices, constants = prices_of(project), constants_of(project)
@@ -208,7 +208,7 @@ def _hardware_choices(chosen: tuple[str, ...]) -> list[tuple[str, list[tuple[Acc
     return [(vendor, found[vendor]) for vendor in _VENDORS.values() if vendor in found]
 
 
-def _facts(question: Question) -> tuple[tuple[str, str], ...]:
+def _facts(question: HardwareQuestion) -> tuple[tuple[str, str], ...]:
     """Return what the shape says, counted and not rounded."""
     if question.pictured is not None:
         return picture_facts(question.pictured)
@@ -225,7 +225,7 @@ def _facts(question: Question) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _overall(options: tuple[Option, ...], question: Question) -> dict[str, str]:
+def _overall(options: tuple[HardwareOption, ...], question: HardwareQuestion) -> dict[str, str]:
     """Say in a sentence on which hardware it runs."""
     able = [option for option in options if option.verdict.answer == "yes"]
     maybe = [option for option in options if option.verdict.answer == "unknown"]
@@ -248,7 +248,7 @@ def _overall(options: tuple[Option, ...], question: Question) -> dict[str, str]:
     return {"state": state, "word": str(word), "text": text % words}
 
 
-def _option(option: Option, question: Question, currency: str, *, is_shown: bool) -> OptionRow:
+def _option(option: HardwareOption, question: HardwareQuestion, currency: str, *, is_shown: bool) -> OptionRow:
     verdict = option.verdict
     state, word = _ANSWERS[verdict.answer]
     panel = _panel(verdict.at)
@@ -277,7 +277,7 @@ def _option(option: Option, question: Question, currency: str, *, is_shown: bool
     )
 
 
-def _says(verdict: Verdict) -> str:
+def _says(verdict: FitVerdict) -> str:
     """Say why, in a sentence."""
     least = verdict.minimum_with_offload.num_devices
     number = verdict.num_devices
@@ -316,7 +316,7 @@ def _lacks(at: DeviceNeed | None) -> str:
     return ""
 
 
-def _detail(option: Option, question: Question, project: Project | None) -> Detail:
+def _detail(option: HardwareOption, question: HardwareQuestion, project: Project | None) -> Detail:
     verdict = option.verdict
     state, word = _ANSWERS[verdict.answer]
     at = verdict.at
@@ -368,7 +368,7 @@ def _panel(need: DeviceNeed | None) -> PlanPanel | None:
     return estimate_panel(need.estimate, _JobOnHardware(job=need.job, fleet=need.job.fleet))
 
 
-def _plan_url(question: Question, accelerator: Accelerator, at: DeviceNeed | None) -> str:
+def _plan_url(question: HardwareQuestion, accelerator: Accelerator, at: DeviceNeed | None) -> str:
     """Return the address of a New run page that plans a layout, "" where no run can be made of it."""
     if at is None or at.job is None or at.num_devices is None or isinstance(at.job, DiffusionJob):
         return ""
@@ -418,7 +418,7 @@ def _published(found: PublishedRun) -> PublishedRow:
     return PublishedRow(each=shown_row(row), state=state, word=str(word), says=says)
 
 
-def _fewest(verdict: Verdict) -> int | None:
+def _fewest(verdict: FitVerdict) -> int | None:
     return verdict.minimum_with_offload.num_devices
 
 
@@ -430,7 +430,7 @@ def _times(number: int | None) -> str:
     return f"{number:,} ×" if number is not None else "—"
 
 
-def _table(question: Question) -> str:
+def _table(question: HardwareQuestion) -> str:
     """Return what the published table calls the method, "" where it has none."""
     return METHODS[question.method].table
 

@@ -45,7 +45,7 @@ _SIZE = re.compile(r"(\d+(?:[.,]\d+)?)\s*b?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class HardwareQuestion:
     """What is asked, as it was read. `problems`: a sentence by field of the form; `note`: what was assumed.
     `typed`: what stands in the boxes of numbers, also what is none. `can_be_read`: the model is not known, and its
     config.json may be looked for (`reads`: it was). `pictured`: a diffusion transformer, which has no `shape`."""
@@ -72,7 +72,9 @@ class Question:
         return bool(self.model or self.config)
 
 
-def read_question(asked: QueryDict, project: Project | None, *, may_read: bool, session: SessionBase) -> Question:
+def read_question(
+    asked: QueryDict, project: Project | None, *, may_read: bool, session: SessionBase
+) -> HardwareQuestion:
     """Return what an address asks; whatever cannot be is told beside its field, and the default stands in its place."""
     problems: dict[str, str] = {}
     model, config = asked.get("model", "").strip()[:200], asked.get("config", "").strip()
@@ -101,7 +103,7 @@ def read_question(asked: QueryDict, project: Project | None, *, may_read: bool, 
         note = _("A size alone has no model shape to estimate from; only published runs are shown.")
     elif model:
         shape, note = _named(model, problems, may_read=may_read, reads=reads)
-    return Question(
+    return HardwareQuestion(
         model=model,
         config=config,
         method=method,
@@ -176,7 +178,7 @@ def _chosen(names: Iterable[str], project: Project | None, problems: dict[str, s
     return tuple(dict.fromkeys((*own, *_USUAL)))
 
 
-def address_of(question: Question, *, show: str = "", read: bool = False) -> str:
+def address_of(question: HardwareQuestion, *, show: str = "", read: bool = False) -> str:
     """Return the address of the same question: `show` one hardware's details, `read` the model's config.json."""
     usual = {"prompt": str(Demand().max_prompt), "response": str(Demand().max_response)}
     pairs = [

@@ -12,7 +12,7 @@ from jobs.catalog.knob import Knob, KnobValueInvalid
 from jobs.catalog.model import find_model
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value
-from jobs.planner.can_it_run.plans import METHODS, Demand, Recipe
+from jobs.planner.can_it_run.plans import METHODS, Demand, TrainingMethod
 from jobs.planner.job import Job, Training
 
 _PRECISION = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -39,7 +39,7 @@ def plan_url(
     return f"{reverse('new-run')}?{urlencode(query)}"
 
 
-def _planned_by(recipe: Recipe, job: Job) -> str:
+def _planned_by(recipe: TrainingMethod, job: Job) -> str:
     """Return the trainer that plans it on New run, "" if none offers the algorithm: rather one that trains with the
     layout's engine, and rather another than the built-in one, whose roles never share devices."""
     family = "deepspeed" if recipe.method == "qlora" else job.policy.family  # which packs weights into 4 bits
@@ -59,7 +59,7 @@ def _takes(here: Mapping[str, Knob], name: str, value: Value) -> bool:
     return True
 
 
-def _wanted(recipe: Recipe, demand: Demand, job: Job, nodes: int, per_node: int) -> dict[str, Value]:
+def _wanted(recipe: TrainingMethod, demand: Demand, job: Job, nodes: int, per_node: int) -> dict[str, Value]:
     """Return the values of knobs that make the layout, of all trainers; a trainer takes those that it has."""
     policy = job.policy
     found: dict[str, Value] = {

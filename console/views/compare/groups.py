@@ -10,14 +10,14 @@ from django.utils.translation import gettext as _
 from console.compare_numbers import difference_text, gap_text, share_text, value_text
 from console.labels.catalog import metric_label
 from console.views.compare.labels import RANK, VerdictText, headline, said_as
-from console.views.compare.rows import TONES, Cell, MeasureLine, change_word, measure_line
+from console.views.compare.rows import TONES, ComparisonCell, MeasureLine, change_word, measure_line
 from console.views.compare.sides import Sides, group_label
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison
 from jobs.comparison.group_verdict import GroupCell, GroupRow, group_rows, group_verdicts
-from jobs.comparison.groups import Group
+from jobs.comparison.groups import RunGroup
 from jobs.comparison.summary import GroupValue
-from jobs.comparison.verdict import Verdict
+from jobs.comparison.verdict import RunVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +61,16 @@ def grouped_panel(found: Comparison, sides: Sides) -> VerdictPanel:
     )
 
 
-def _name(place: int, group: Group) -> SafeString:
+def _name(place: int, group: RunGroup) -> SafeString:
     label, title = group_label(group), ", ".join(group.run_ids)
     return format_html('<b class="cmp-name" data-run-color="{}" title="{}">{}</b>', place % 10, title, label)
 
 
 def _say(
-    found: Verdict,
+    found: RunVerdict,
     *,
     names: tuple[SafeString, SafeString],
-    group: Group,
+    group: RunGroup,
     sides: Sides,
     rows: tuple[GroupRow, ...],
     places: tuple[int, int],
@@ -83,14 +83,14 @@ def _say(
     return said_as(found, side=first, headline=headline(found, *names), support=_support(by_name, found, places))
 
 
-def _too_few(rows: Mapping[str, GroupRow], found: Verdict, places: tuple[int, int]) -> str:
+def _too_few(rows: Mapping[str, GroupRow], found: RunVerdict, places: tuple[int, int]) -> str:
     values = _values(rows, found, places)
     counts = [value.n if value else 0 for value in values] if values else [0, 0]
     text = _("The spread between runs needs two runs of each group that have measured it; there are %(n)s and %(m)s.")
     return text % {"n": counts[0], "m": counts[1]}
 
 
-def _support(rows: Mapping[str, GroupRow], found: Verdict, places: tuple[int, int]) -> str:
+def _support(rows: Mapping[str, GroupRow], found: RunVerdict, places: tuple[int, int]) -> str:
     values = _values(rows, found, places)
     if values is None or found.gain is None or values[0] is None or values[1] is None:
         return ""
@@ -113,20 +113,20 @@ def _support(rows: Mapping[str, GroupRow], found: Verdict, places: tuple[int, in
 
 
 def _values(
-    rows: Mapping[str, GroupRow], found: Verdict, places: tuple[int, int]
+    rows: Mapping[str, GroupRow], found: RunVerdict, places: tuple[int, int]
 ) -> tuple[GroupValue | None, GroupValue | None] | None:
     row = rows.get(found.outcome)
     return (row.cells[places[0]].value, row.cells[places[1]].value) if row else None
 
 
-def _cell(row: GroupRow, cell: GroupCell) -> Cell:
+def _cell(row: GroupRow, cell: GroupCell) -> ComparisonCell:
     about = metric(row.measure.metric)
     if cell.value is None:
-        return Cell(text="—")
+        return ComparisonCell(text="—")
     mean, low, high = (value_text(value, about.unit) for value in (cell.value.mean, cell.value.low, cell.value.high))
     spread = f"{low} – {high}" if cell.value.n > 1 else ""
     if cell.change is None:
-        return Cell(text=mean, note=spread)
+        return ComparisonCell(text=mean, note=spread)
     is_ratio = row.measure.kind in ("median", "peak") and cell.change.share is not None
     text = share_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, about.unit)
     word = ""
@@ -135,4 +135,4 @@ def _cell(row: GroupRow, cell: GroupCell) -> Cell:
         if not is_ratio:
             text = gap_text(cell.change.difference, cell.contrast.half, about.unit)[0]
     note = ", ".join(part for part in (mean, change_word(word)) if part)
-    return Cell(text=text, note=note, title=spread, tone=TONES.get(word, ""))
+    return ComparisonCell(text=text, note=note, title=spread, tone=TONES.get(word, ""))

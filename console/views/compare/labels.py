@@ -9,11 +9,11 @@ from django.utils.translation import ngettext
 
 from console.compare_numbers import gap_text, times_text, value_text
 from console.labels.catalog import metric_label
-from console.views.compare.sides import Side
+from console.views.compare.sides import ComparedRun
 from jobs.catalog.metric import metric
 from jobs.comparison.read import StepWindow
-from jobs.comparison.stats import MIN_STEPS, Interval
-from jobs.comparison.verdict import DROPPED_STEPS, Verdict
+from jobs.comparison.stats import MIN_STEPS, ConfidenceInterval
+from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict
 
 RANK = ("better", "worse", "no_difference", "not_enough")
 ICONS = {"better": "check", "worse": "x", "no_difference": "minus", "not_enough": "help-circle"}
@@ -24,7 +24,7 @@ STATES = {"better": "finished", "worse": "failed", "no_difference": "queued", "n
 class VerdictText:
     """One verdict in words; `headline` is markup with the runs' names in their colors."""
 
-    side: Side
+    side: ComparedRun
     badge: str
     word: str
     icon: str
@@ -44,13 +44,13 @@ def badge_word(badge: str) -> str:
     return words[badge]
 
 
-def say(found: Verdict, *, side: Side, base: Side, window: StepWindow | None) -> VerdictText:
+def say(found: RunVerdict, *, side: ComparedRun, base: ComparedRun, window: StepWindow | None) -> VerdictText:
     """Return a verdict in words."""
     names = (_name(side), _name(base))
     return said_as(found, side=side, headline=headline(found, *names), support=_support(found, side, base, window))
 
 
-def said_as(found: Verdict, *, side: Side, headline: SafeString, support: str) -> VerdictText:
+def said_as(found: RunVerdict, *, side: ComparedRun, headline: SafeString, support: str) -> VerdictText:
     """Return a verdict with this headline and support; `side` is the run to clone if it is better."""
     return VerdictText(
         side=side,
@@ -63,13 +63,13 @@ def said_as(found: Verdict, *, side: Side, headline: SafeString, support: str) -
     )
 
 
-def _name(side: Side) -> SafeString:
+def _name(side: ComparedRun) -> SafeString:
     return format_html(
         '<b class="cmp-name" data-run-color="{}" title="{}">{}</b>', side.color, side.run.name, side.short
     )
 
 
-def headline(found: Verdict, run: SafeString, base: SafeString) -> SafeString:
+def headline(found: RunVerdict, run: SafeString, base: SafeString) -> SafeString:
     """Return the sentence that a verdict opens with; `run` and `base` are the names as markup."""
     names = {"run": run, "base": base}
     if found.badge == "not_enough":
@@ -91,11 +91,11 @@ def headline(found: Verdict, run: SafeString, base: SafeString) -> SafeString:
     return format_html(text, times=times, outcome=said if found.outcome else _("they share no reward or loss"), **names)
 
 
-def _metric(found: Verdict) -> str:
+def _metric(found: RunVerdict) -> str:
     return metric_label(found.outcome).lower()
 
 
-def _outcome(found: Verdict) -> str:
+def _outcome(found: RunVerdict) -> str:
     """Return how the outcome differs, "" where no difference shows."""
     gain = found.gain
     if gain is None or not gain.excludes(0):
@@ -105,14 +105,14 @@ def _outcome(found: Verdict) -> str:
     return (_("%(metric)s is higher by %(size)s") if gain.value > 0 else _("%(metric)s is lower by %(size)s")) % words
 
 
-def _support(found: Verdict, side: Side, base: Side, window: StepWindow | None) -> str:
+def _support(found: RunVerdict, side: ComparedRun, base: ComparedRun, window: StepWindow | None) -> str:
     for one in (side, base):
         if not one.run.step:
             return _("%(name)s has not done a step yet.") % {"name": one.short}
     return f"{_speed(found, window)} {_gain(found)}"
 
 
-def _speed(found: Verdict, window: StepWindow | None) -> str:
+def _speed(found: RunVerdict, window: StepWindow | None) -> str:
     if found.speed is None or found.times is None or window is None:
         have = window.high if window else 0
         return _("Step times need %(needed)s common steps after the first %(dropped)s; there are %(have)s.") % {
@@ -137,11 +137,11 @@ def _speed(found: Verdict, window: StepWindow | None) -> str:
     return text % words
 
 
-def _inverse(ratio: Interval) -> Interval:
-    return Interval(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low, n=ratio.n)
+def _inverse(ratio: ConfidenceInterval) -> ConfidenceInterval:
+    return ConfidenceInterval(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low, n=ratio.n)
 
 
-def _gain(found: Verdict) -> str:
+def _gain(found: RunVerdict) -> str:
     if not found.outcome:
         return _("They have no reward and no loss in common.")
     if found.gain is None:
@@ -169,6 +169,6 @@ def _gain(found: Verdict) -> str:
     return text % words + more
 
 
-def order(verdicts: list[Verdict]) -> list[Verdict]:
+def order(verdicts: list[RunVerdict]) -> list[RunVerdict]:
     """Return the verdicts as they are told: better first, the fastest of them in front."""
     return sorted(verdicts, key=lambda v: (RANK.index(v.badge), v.speed.value if v.speed else 1.0))

@@ -14,7 +14,7 @@ from console.views.compare.address import TABS, ComparisonQuery, read_address
 from console.views.compare.groups import VerdictColumn, VerdictPanel, grouped_panel
 from console.views.compare.labels import order, say
 from console.views.compare.rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
-from console.views.compare.sides import Side, Sides, find_sides
+from console.views.compare.sides import ComparedRun, Sides, find_sides
 from console.views.compare.traces import trace_rows
 from console.views.frame import current_project
 from jobs.accounts.access import allows, role
@@ -139,7 +139,7 @@ def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) 
     }
 
 
-def _single_panel(found: Comparison, sides: Sides, base: Side) -> VerdictPanel:
+def _single_panel(found: Comparison, sides: Sides, base: ComparedRun) -> VerdictPanel:
     columns = [
         VerdictColumn(name=side.short, title=side.run.name, color=side.color, is_base=side.is_base)
         for side in sides.shown

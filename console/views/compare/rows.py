@@ -7,13 +7,13 @@ from django.utils.translation import gettext as _
 
 from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
 from console.labels.catalog import metric_label, phase_label
-from console.views.compare.sides import Side, Sides, group_label
+from console.views.compare.sides import ComparedRun, Sides, group_label
 from console.views.run.config import show
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import MetricRow
 from jobs.comparison.config import SettingRow, is_other
-from jobs.comparison.groups import Group, group_values
+from jobs.comparison.groups import RunGroup, group_values
 from jobs.comparison.measures import Measure, MeasureCell, MeasureRow
 from jobs.comparison.phases import PhaseTimes, phase_deltas
 from jobs.comparison.stats import MEAN_STEPS, ratio_interval
@@ -26,7 +26,7 @@ SMALL_DELTA = 0.01  # of the base's step: smaller changes of a phase are not tol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ComparisonCell:
     """A number with what stands under it; `tone` is good, bad or "" and never stands alone: `note` says it in words."""
 
     text: str
@@ -42,15 +42,15 @@ class MeasureLine:
     label: str
     name: str
     note: str
-    cells: list[Cell]
+    cells: list[ComparisonCell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideLine:
     """The statistics of a metric for one run."""
 
-    side: Side
-    cells: list[Cell]
+    side: ComparedRun
+    cells: list[ComparisonCell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class GroupLine:
     group: str
     color: int
     is_base: bool
-    cells: list[Cell]
+    cells: list[ComparisonCell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class BarPart:
 class StepBar:
     """Where a run's step goes."""
 
-    side: Side
+    side: ComparedRun
     parts: list[BarPart]
     total: str
 
@@ -129,7 +129,7 @@ class PhaseChange:
 class PhaseChanges:
     """How a run's phases differ from the base's."""
 
-    side: Side
+    side: ComparedRun
     changes: list[PhaseChange]
 
 
@@ -139,7 +139,7 @@ class PhaseLine:
 
     key: str
     label: str
-    cells: list[Cell]
+    cells: list[ComparisonCell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ def measure_lines(rows: Sequence[MeasureRow], *, base: int) -> list[MeasureLine]
     ]
 
 
-def measure_line(measure: Measure, cells: list[Cell]) -> MeasureLine:
+def measure_line(measure: Measure, cells: list[ComparisonCell]) -> MeasureLine:
     """Return a row of the card Measures."""
     note = direction(measure.metric) or _unit_word(measure.metric)
     return MeasureLine(label=_measure_label(measure), name=measure.metric, note=note, cells=cells)
@@ -205,17 +205,17 @@ def _measure_label(measure: Measure) -> str:
     }[measure.kind] % words
 
 
-def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Cell:
+def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> ComparisonCell:
     unit = metric(row.measure.metric).unit
     value = value_text(cell.value, unit)
     if is_base or cell.value is None:
         note = half_text(cell.spread.half, unit) if cell.spread else ""
         if cell.step is not None:
             note = _("step %(n)s") % {"n": f"{cell.step:,}"}
-        return Cell(text=value, note=note)
+        return ComparisonCell(text=value, note=note)
     if cell.change is None:
         note = _("step %(n)s") % {"n": f"{cell.step:,}"} if cell.step is not None else _("not enough common steps")
-        return Cell(text=value, note=note)
+        return ComparisonCell(text=value, note=note)
     is_ratio = row.measure.kind in ("median", "peak") and cell.change.share is not None
     text = share_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, unit)
     parts = [value] if is_ratio else []
@@ -227,7 +227,7 @@ def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Cell:
     elif not is_ratio:
         parts.append(value)
     parts.append(change_word(cell.word))
-    return Cell(text=text, note=", ".join(part for part in parts if part), tone=TONES.get(cell.word, ""))
+    return ComparisonCell(text=text, note=", ".join(part for part in parts if part), tone=TONES.get(cell.word, ""))
 
 
 def statistic_heads(at: int | None) -> list[str]:
@@ -256,14 +256,14 @@ def metric_lines(rows: Iterable[MetricRow], sides: Sides) -> list[MetricBlock]:
     return blocks
 
 
-def _spot_cell(row: MetricRow, place: int, base: int, statistic: str) -> Cell:
+def _spot_cell(row: MetricRow, place: int, base: int, statistic: str) -> ComparisonCell:
     about = metric(row.name)
     spot, theirs = row.summaries[place].spot(statistic), row.summaries[base].spot(statistic)
     if spot is None:
-        return Cell(text="—")
+        return ComparisonCell(text="—")
     title = _("step %(n)s") % {"n": f"{spot.step:,}"}
     if place == base or theirs is None:
-        return Cell(text=value_text(spot.value, about.unit), title=title)
+        return ComparisonCell(text=value_text(spot.value, about.unit), title=title)
     change = delta(spot.value, theirs.value, better=about.better if _is_fair(row, place, base, statistic) else "")
     return _with_change(spot, change, about.unit, title)
 
@@ -277,18 +277,20 @@ def _is_fair(row: MetricRow, place: int, base: int, statistic: str) -> bool:
     return mine is not None and theirs is not None and mine.step == theirs.step
 
 
-def _with_change(spot: Spot, change: Delta | None, unit: str, title: str) -> Cell:
+def _with_change(spot: Spot, change: Delta | None, unit: str, title: str) -> ComparisonCell:
     if change is None:
-        return Cell(text=value_text(spot.value, unit), title=title)
+        return ComparisonCell(text=value_text(spot.value, unit), title=title)
     note = (
         change_word("same")
         if change.word == "same"
         else (f"{difference_text(change.difference, unit)} {change_word(change.word)}")
     )
-    return Cell(text=value_text(spot.value, unit), note=note, title=title, tone=TONES.get(change.word, ""))
+    return ComparisonCell(text=value_text(spot.value, unit), note=note, title=title, tone=TONES.get(change.word, ""))
 
 
-def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group], base: int) -> list[GroupLine]:
+def _group_lines(
+    row: MetricRow, shown: tuple[ComparedRun, ...], groups: Sequence[RunGroup], base: int
+) -> list[GroupLine]:
     about = metric(row.name)
     summaries = {side.run.pk: summary for side, summary in zip(shown, row.summaries, strict=True)}
     base_id = shown[base].run.pk
@@ -302,7 +304,7 @@ def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group
         theirs = values[base_group]
         for i, value in enumerate(values):
             if value is None:
-                lines[i].cells.append(Cell(text="—"))
+                lines[i].cells.append(ComparisonCell(text="—"))
                 continue
             low, high = value_text(value.low, about.unit), value_text(value.high, about.unit)
             title = _("mean of %(n)s runs, %(low)s to %(high)s") % {"n": value.n, "low": low, "high": high}
@@ -313,7 +315,9 @@ def _group_lines(row: MetricRow, shown: tuple[Side, ...], groups: Sequence[Group
                 parts.append(f"{difference_text(change.difference, about.unit)} {change_word(change.word)}")
             note = ", ".join(parts)
             tone = TONES.get(change.word, "") if change else ""
-            lines[i].cells.append(Cell(text=value_text(value.mean, about.unit), note=note, title=title, tone=tone))
+            lines[i].cells.append(
+                ComparisonCell(text=value_text(value.mean, about.unit), note=note, title=title, tone=tone)
+            )
     return [line for i, line in enumerate(lines) if any(run_id in summaries for run_id in groups[i].run_ids)]
 
 
@@ -358,7 +362,7 @@ def step_bars(phases: dict[str, PhaseTimes], sides: Sides) -> StepBars:
     )
 
 
-def _bar(side: Side, times: PhaseTimes, scale: float) -> StepBar:
+def _bar(side: ComparedRun, times: PhaseTimes, scale: float) -> StepBar:
     parts, at = [], 0.0
     pieces = [*times.seconds.items(), *([("rest", times.rest)] if times.rest else [])]
     for key, seconds in pieces:
@@ -385,7 +389,7 @@ def _phase_word(key: str) -> str:
     return words[key] if key in words else phase_label(key)
 
 
-def _deltas(own: PhaseTimes, base: PhaseTimes, side: Side) -> PhaseChanges:
+def _deltas(own: PhaseTimes, base: PhaseTimes, side: ComparedRun) -> PhaseChanges:
     whole = base.step or base.total
     changes = [
         PhaseChange(label=phase_label(key), text=difference_text(seconds, "s"), tone="good" if seconds < 0 else "bad")
@@ -395,7 +399,9 @@ def _deltas(own: PhaseTimes, base: PhaseTimes, side: Side) -> PhaseChanges:
     return PhaseChanges(side=side, changes=changes)
 
 
-def _phase_line(key: str, shown: Sequence[Side], phases: dict[str, PhaseTimes], base: PhaseTimes | None) -> PhaseLine:
+def _phase_line(
+    key: str, shown: Sequence[ComparedRun], phases: dict[str, PhaseTimes], base: PhaseTimes | None
+) -> PhaseLine:
     def seconds(times: PhaseTimes) -> float | None:
         return {"rest": times.rest, "step": times.step}[key] if key in ("rest", "step") else times.seconds.get(key)
 
@@ -405,11 +411,11 @@ def _phase_line(key: str, shown: Sequence[Side], phases: dict[str, PhaseTimes], 
         mine = seconds(phases[side.run.pk])
         change = delta(mine, theirs, better="lower") if mine is not None and theirs and not side.is_base else None
         if change is None or change.share is None or base is None:
-            cells.append(Cell(text=value_text(mine, "s")))
+            cells.append(ComparisonCell(text=value_text(mine, "s")))
             continue
         one, other = phases[side.run.pk].spreads.get(key), base.spreads.get(key)
         ratio = ratio_interval(one, other) if one and other else None
         word = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
         note = ", ".join(part for part in (share_text(change.share), change_word(word)) if part)
-        cells.append(Cell(text=value_text(mine, "s"), note=note, tone=TONES.get(word, "")))
+        cells.append(ComparisonCell(text=value_text(mine, "s"), note=note, tone=TONES.get(word, "")))
     return PhaseLine(key=key, label=_phase_word(key), cells=cells)

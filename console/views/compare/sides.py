@@ -10,14 +10,14 @@ from console.views.compare.address import ComparisonQuery
 from console.views.run.config import show
 from jobs.accounts.access import projects_of
 from jobs.comparison.compare import MAX_RUNS, visible_runs
-from jobs.comparison.groups import Group, group_runs, swept_knobs
+from jobs.comparison.groups import RunGroup, group_runs, swept_knobs
 from jobs.comparison.names import line_dashes, short_names
 from jobs.models import LIVE, Run, Study
 from jobs.runs.header import RunHeader, run_headers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ComparedRun:
     """One run of the page. `color` is the index of a run color, `dash` 0 for a line drawn through.
 
     `changes` holds the queries of the same page with this run as the base, hidden or shown, and taken out.
@@ -46,14 +46,14 @@ class Sides:
     `missing` are ids that lead nowhere; by any of `group_knobs` they can be grouped.
     """
 
-    all: tuple[Side, ...]
+    all: tuple[ComparedRun, ...]
     missing: tuple[str, ...]
     study: Study | None
     group_knobs: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[RunGroup, ...]
 
     @property
-    def shown(self) -> tuple[Side, ...]:
+    def shown(self) -> tuple[ComparedRun, ...]:
         """Those that are not hidden."""
         return tuple(side for side in self.all if not side.is_hidden)
 
@@ -63,7 +63,7 @@ class Sides:
         return [side.run for side in self.shown]
 
     @property
-    def base(self) -> Side | None:
+    def base(self) -> ComparedRun | None:
         """The run that the others are held against; None if all are hidden."""
         return next((side for side in self.all if side.is_base), None)
 
@@ -72,7 +72,7 @@ class Sides:
         """Whether any of them may still report something."""
         return any(side.is_live for side in self.all)
 
-    def by_id(self, run_id: str) -> Side:
+    def by_id(self, run_id: str) -> ComparedRun:
         """Return the side of a run."""
         return next(side for side in self.all if side.run.pk == run_id)
 
@@ -107,7 +107,7 @@ def _study(request: HttpRequest, asked: ComparisonQuery) -> Study | None:
     return found
 
 
-def _sides(runs: list[Run], asked: ComparisonQuery) -> tuple[Side, ...]:
+def _sides(runs: list[Run], asked: ComparisonQuery) -> tuple[ComparedRun, ...]:
     open_ids = [run.pk for run in runs if run.pk not in asked.hidden]
     base = asked.base if asked.base in open_ids else next(iter(open_ids), "")
     short = short_names({run.pk: run.name for run in runs})
@@ -122,7 +122,7 @@ def _sides(runs: list[Run], asked: ComparisonQuery) -> tuple[Side, ...]:
     for run, header in zip(in_order, run_headers(in_order, now=timezone.now()), strict=True):
         place, group = group_of.get(run.pk, (run.color, None))
         found.append(
-            Side(
+            ComparedRun(
                 run=run,
                 header=header,
                 short=short[run.pk],
@@ -137,7 +137,7 @@ def _sides(runs: list[Run], asked: ComparisonQuery) -> tuple[Side, ...]:
     return tuple(found)
 
 
-def group_label(group: Group) -> str:
+def group_label(group: RunGroup) -> str:
     """Return the value that a group's runs share, as people write it."""
     return "—" if group.value is None else show(group.value)
 

@@ -7,9 +7,9 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.views.compare.sides import Side, Sides
+from console.views.compare.sides import ComparedRun, Sides
 from jobs.captures.request import opens_in_perfetto
-from jobs.comparison.traces import Trace, TraceRow, traces_side_by_side
+from jobs.comparison.traces import CaptureTrace, TraceRow, traces_side_by_side
 from jobs.models import Artifact, Capture
 
 BADGES = {
@@ -69,7 +69,7 @@ class TraceLines:
     tool: str
     title: str
     num_runs: int
-    columns: list[tuple[Side, str, list[TraceLine]]]
+    columns: list[tuple[ComparedRun, str, list[TraceLine]]]
 
 
 def trace_rows(sides: Sides) -> dict[str, object]:
@@ -92,12 +92,12 @@ def _row(row: TraceRow, sides: Sides) -> TraceLines:
     return TraceLines(tool=row.tool, title=title, num_runs=row.num_runs, columns=columns)
 
 
-def profile_url(side: Side, capture: str = "") -> str:
+def profile_url(side: ComparedRun, capture: str = "") -> str:
     """Return where the run's captures are, and others are asked for."""
     return reverse("run", args=[side.run.pk, "profile"]) + (f"?capture={capture}" if capture else "")
 
 
-def _line(trace: Trace, side: Side, base: str) -> TraceLine:
+def _line(trace: CaptureTrace, side: ComparedRun, base: str) -> TraceLine:
     row = trace.capture
     files = sorted(row.files.all(), key=lambda file: file.name)
     look, icon = BADGES.get(row.state, ("missing", "help-circle"))

@@ -25,13 +25,13 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import cluster_state
 from jobs.planner.result import TIGHT_FROM, Interval, Verdict
-from jobs.planner.search.advice import Advice, OfferedChange
+from jobs.planner.search.advice import OfferedChange, PlanAdvice
 from jobs.planner.search.layout_space import spaces_of
 from jobs.planner.search.layouts import RankedLayout, RejectionCount, SearchResult
 from jobs.planning.question import (
     MAX_LAYOUTS_LISTED,
+    PlannerQuestion,
     PlanRefused,
-    Question,
     estimate_of,
     sensitivities_of,
     shape_of_config,
@@ -156,7 +156,7 @@ def config(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"values": {"plan.config": text, "plan.config_of": name}, "says": says})
 
 
-def _advised(asked: Question) -> tuple[AdvicePanel, LargestTermsPanel]:
+def _advised(asked: PlannerQuestion) -> tuple[AdvicePanel, LargestTermsPanel]:
     """Return the changes that would help, and what moves the plan most. Raises: PlanRefused."""
     found, now = advise(asked), estimate_of(asked)
     return advice_panel(found, now.verdict, asked.spec), largest_terms_panel(
@@ -164,7 +164,7 @@ def _advised(asked: Question) -> tuple[AdvicePanel, LargestTermsPanel]:
     )
 
 
-def advice_panel(found: Advice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
+def advice_panel(found: PlanAdvice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
     """Return the changes that would help a run of which the plan says so."""
     wanted = {"no": ("fits", "tight"), "tight": ("fits",)}.get(verdict, ())
     cures = [each for each in found.fit if each.after.verdict in wanted and each.after.fits]
@@ -185,7 +185,7 @@ def advice_panel(found: Advice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
     )
 
 
-def layouts_panel(found: SearchResult, asked: Question, *, seconds: float) -> LayoutsPanel:
+def layouts_panel(found: SearchResult, asked: PlannerQuestion, *, seconds: float) -> LayoutsPanel:
     """Return the answer of a search as the dialog shows it."""
     words = {
         "n": f"{found.considered:,}",
@@ -205,7 +205,7 @@ def layouts_panel(found: SearchResult, asked: Question, *, seconds: float) -> La
     )
 
 
-def _asked(request: HttpRequest) -> Question:
+def _asked(request: HttpRequest) -> PlannerQuestion:
     """Return what the form asks of the planner. Raises: PlanRefused, also for a form that makes no spec."""
     project = project_to_launch_in(request)
     return asked_of(request.POST, _spec(request), project, request.user, cluster_state())
@@ -223,7 +223,7 @@ def _refusal(error: PlanRefused) -> JsonResponse:
     return JsonResponse({"problems": [{"field": error.field, "message": error_text(error)}]}, status=422)
 
 
-def _num_layouts(asked: Question) -> int:
+def _num_layouts(asked: PlannerQuestion) -> int:
     """Return the layouts that a search for the shortest step would look at."""
     spaces = spaces_of(asked.spec, asked.models.policy, asked.fleet, sizes=(asked.fleet.num_devices,))
     return sum(space.size for space in spaces)
@@ -258,7 +258,7 @@ def _change(each: OfferedChange, spec: RunSpec, place: int, *, is_cure: bool) ->
     )
 
 
-def _layout(row: RankedLayout, asked: Question) -> LayoutRow:
+def _layout(row: RankedLayout, asked: PlannerQuestion) -> LayoutRow:
     found = row.estimate
     share = max(pool.share for pool in found.pools)
     fix = fix_button(row.changes, asked.spec)

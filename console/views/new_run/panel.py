@@ -46,7 +46,7 @@ class SummaryPanel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class TextSpan:
     """A stretch of rendered text; special tokens stand alone."""
 
     text: str
@@ -55,7 +55,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class HistogramBar:
     """A bar of the length histogram, in pixels of its drawing."""
 
     x: str
@@ -75,8 +75,8 @@ class PreviewPanel:
     model: ModelFacts | None
     data_caption: str
     model_caption: str
-    samples: tuple[tuple[int, tuple[Piece, ...], str], ...]  # tokens, pieces, expected answer
-    bars: tuple[Bar, ...]
+    samples: tuple[tuple[int, tuple[TextSpan, ...], str], ...]  # tokens, pieces, expected answer
+    bars: tuple[HistogramBar, ...]
     limit: int
     limit_x: str
     limit_anchor: str
@@ -189,13 +189,13 @@ def reward_panel(spec: RunSpec, *, project: Project) -> RewardPanel:
     )
 
 
-def pieces(segments: tuple[Segment, ...]) -> tuple[Piece, ...]:
+def pieces(segments: tuple[Segment, ...]) -> tuple[TextSpan, ...]:
     """Return segments cut at special tokens, so that these can be drawn as what they are."""
     found = []
     for segment in segments:
         for number, text in enumerate(_SPECIAL.split(segment.text)):
             if text:
-                found.append(Piece(text=text, is_trained=segment.is_trained, is_special=number % 2 == 1))
+                found.append(TextSpan(text=text, is_trained=segment.is_trained, is_special=number % 2 == 1))
     return tuple(found)
 
 
@@ -242,14 +242,14 @@ def _asks(spec: RunSpec, state: ClusterState) -> str:
     return ngettext("%(n)s CPU", "%(n)s CPUs", int(cpus)) % {"n": f"{cpus:g}"}
 
 
-def _bars(data: DataPreview, top: float, limit: int) -> tuple[Bar, ...]:
+def _bars(data: DataPreview, top: float, limit: int) -> tuple[HistogramBar, ...]:
     most = max([*data.counts, 1])
     found = []
     for low, high, count in zip(data.edges, data.edges[1:], data.counts, strict=False):
         height = max(count / most * HISTOGRAM_HEIGHT, 1.5 if count else 0)
         words = {"count": f"{count:,}", "low": f"{low:g}", "high": f"{high:g}"}
         found.append(
-            Bar(
+            HistogramBar(
                 x=f"{low / top * HISTOGRAM_WIDTH:.1f}",
                 y=f"{HISTOGRAM_HEIGHT - height:.1f}",
                 width=f"{max((high - low) / top * HISTOGRAM_WIDTH - 1, 1):.1f}",

@@ -20,7 +20,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
 from jobs.planner.result import JobInvalid
-from jobs.planning.question import PlanRefused, Question, estimate_of, question, what_if_of
+from jobs.planning.question import PlannerQuestion, PlanRefused, estimate_of, question, what_if_of
 
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
 _KNOBS = {
@@ -100,7 +100,7 @@ def asked_of(
     *,
     reads: bool = True,
     takes_cpu: bool = False,
-) -> Question:
+) -> PlannerQuestion:
     """Return what the form asks of the planner (see jobs.planning.question.question). Raises: PlanRefused."""
     texts = {name.removeprefix("plan."): str(text) for name, text in form.items() if name.startswith("plan.")}
     given = texts.get("config", "") if texts.get("config_of") == spec.model.id else ""

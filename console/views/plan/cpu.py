@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from console.labels.catalog import phase_label
 from console.labels.numbers import size
 from console.views.plan.panel import (
-    Number,
+    KeyNumber,
     PlanInput,
     PlanPanel,
     number_labels,
@@ -45,9 +45,9 @@ def cpu_panel(found: Estimate, asked: PlanInput) -> PlanPanel:
         says=says % words,
         is_over=share > 1,
         numbers=(
-            *(Number(label=label, value="—", how=unplanned) for label in (step, run, hours)),
-            Number(label=host, value=size(together), how=_("all processes that train and score, without vLLM")),
-            Number(label=checkpoint, value=size(found.checkpoint_bytes), how=_("to resume from")),
+            *(KeyNumber(label=label, value="—", how=unplanned) for label in (step, run, hours)),
+            KeyNumber(label=host, value=size(together), how=_("all processes that train and score, without vLLM")),
+            KeyNumber(label=checkpoint, value=size(found.checkpoint_bytes), how=_("to resume from")),
         ),
         pools=tuple(pool_bars(pool, found, terms, peak * _ROOM, unit, is_host=True) for pool in pools),
         unit=unit_word(unit),

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from console.forms.new_run.form import show
 from console.labels.catalog import field_label, knob_label
 from jobs.catalog.knob import knobs
-from jobs.catalog.rules.rule import Finding, findings
+from jobs.catalog.rules.rule import SpecFinding, findings
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import ClusterState
@@ -28,7 +28,7 @@ class FixButton:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingRow:
+class SpecFindingRow:
     """One finding; `inputs` are (name, label) of what it is about. `blocks`: the run is not launched with it."""
 
     rule: str
@@ -50,10 +50,10 @@ class FindingRow:
 class FindingsPanel:
     """All findings, those that were put aside last."""
 
-    rows: tuple[FindingRow, ...]
+    rows: tuple[SpecFindingRow, ...]
 
     @property
-    def blocking(self) -> tuple[FindingRow, ...]:
+    def blocking(self) -> tuple[SpecFindingRow, ...]:
         """Those that stand against the launch."""
         return tuple(row for row in self.rows if row.blocks)
 
@@ -77,8 +77,8 @@ def input_of(name: str, spec: RunSpec) -> str:
     return f"{name}.{getattr(spec, name.partition('.')[0]).kind}" if name in _BY_KIND else name
 
 
-def _row(found: Finding, spec: RunSpec) -> FindingRow:
-    return FindingRow(
+def _row(found: SpecFinding, spec: RunSpec) -> SpecFindingRow:
+    return SpecFindingRow(
         rule=found.rule,
         level=found.level,
         says=found.says,

@@ -37,7 +37,7 @@ class PartRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstantRow:
+class SensitivityRow:
     """A constant that moves the answer: from where to where it may be, and what the answer is at both ends."""
 
     name: str
@@ -54,7 +54,7 @@ class LargestTermsPanel:
     phase: str
     memory: tuple[PartRow, ...]
     time: tuple[PartRow, ...]
-    constants: tuple[ConstantRow, ...]
+    constants: tuple[SensitivityRow, ...]
     has_changes: bool
 
 
@@ -90,12 +90,12 @@ def parts_panel(found: Estimate, moved: Sequence[Sensitivity], *, has_settings: 
     )
 
 
-def constant_rows(moved: Sequence[Sensitivity], *, has_settings: bool) -> tuple[ConstantRow, ...]:
+def constant_rows(moved: Sequence[Sensitivity], *, has_settings: bool) -> tuple[SensitivityRow, ...]:
     """Return the constants that move an answer most; with `has_settings` each with the address where it is set."""
     found = [each for each in moved if each.share >= _SHOWN_FROM][:_NUM_CONSTANTS]
     page = reverse("settings") if has_settings else ""
     return tuple(
-        ConstantRow(
+        SensitivityRow(
             name=each.constant.name,
             label=capfirst(_(each.constant.label)),
             span=_span(each),

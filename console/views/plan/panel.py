@@ -19,7 +19,7 @@ from jobs.planner.result import (
     TIGHT_FROM,
     Estimate,
     Interval,
-    Memory,
+    PeakMemory,
     PhaseMemory,
     PoolEstimate,
     Term,
@@ -66,7 +66,7 @@ class PlanInput(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
+class KeyNumber:
     """A key number: its label, its text, and how it comes about."""
 
     label: str
@@ -75,7 +75,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class PlanBarSegment:
     """A part of a bar: `x` and `width` in per cent of the bar; `key` names its color."""
 
     key: str
@@ -100,7 +100,7 @@ class MemoryRow:
 
     key: str
     label: str
-    segments: tuple[Segment, ...]
+    segments: tuple[PlanBarSegment, ...]
     needed: str
     share: str
     says: str
@@ -121,7 +121,7 @@ class PoolBars:
 class TimeBars:
     """A step on a scale from 0 to its highest estimate; the whisker spans the interval."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[PlanBarSegment, ...]
     low_x: str
     high_x: str
     low: str
@@ -139,7 +139,7 @@ class PlanPanel:
     is_over: bool = False
     needs_config: bool = False
     is_unread: bool = False
-    numbers: tuple[Number, ...] = ()
+    numbers: tuple[KeyNumber, ...] = ()
     pools: tuple[PoolBars, ...] = ()
     unit: str = "GiB"
     band: str = ""
@@ -155,7 +155,7 @@ class PlanPanel:
         return _("May not fit") if self.state == "tight" and self.is_over else str(VERDICT_WORDS[self.state])
 
     @property
-    def strip(self) -> tuple[Number, ...]:
+    def strip(self) -> tuple[KeyNumber, ...]:
         """The numbers that a narrow window shows of it while it is closed: the time of a step, and device hours."""
         return (self.numbers[0], self.numbers[2])
 
@@ -170,7 +170,7 @@ def unknown_panel(says: str, *, needs_config: bool = False, is_unread: bool = Fa
 
     `is_unread`: its model was not read yet, which is still to be tried.
     """
-    dashes = tuple(Number(label=label, value="—") for label in number_labels())
+    dashes = tuple(KeyNumber(label=label, value="—") for label in number_labels())
     return PlanPanel(state="unknown", says=says, needs_config=needs_config, is_unread=is_unread, numbers=dashes)
 
 
@@ -264,26 +264,26 @@ def number_labels() -> tuple[str, ...]:
     return (_("Step time"), _("Run time"), _("Device hours"), _("Host RAM"), _("Checkpoint"))
 
 
-def _numbers(found: Estimate, fleet: Fleet) -> tuple[Number, ...]:
+def _numbers(found: Estimate, fleet: Fleet) -> tuple[KeyNumber, ...]:
     step, run, hours, host, checkpoint = number_labels()
     cost = found.cost
     spread = _("from %(low)s to %(high)s tokens/s")
     ends = {"low": figure(found.time.tokens_per_second.low), "high": figure(found.time.tokens_per_second.high)}
     numbers = [
-        Number(label=step, value=seconds_text(found.time.step), how=spread % ends),
-        Number(label=run, value=seconds_text(cost.seconds), how=_("all steps, with checkpoints and restarts")),
-        Number(label=hours, value=interval_text(cost.device_hours), how=_("run time times devices")),
+        KeyNumber(label=step, value=seconds_text(found.time.step), how=spread % ends),
+        KeyNumber(label=run, value=seconds_text(cost.seconds), how=_("all steps, with checkpoints and restarts")),
+        KeyNumber(label=hours, value=interval_text(cost.device_hours), how=_("run time times devices")),
     ]
     if cost.money is not None:
         how = _("%(price)s an hour for each device") % {"price": f"{fleet.price:,.2f} {cost.currency}"}
-        numbers.append(Number(label=_("Cost"), value=interval_text(cost.money, unit=cost.currency), how=how))
+        numbers.append(KeyNumber(label=_("Cost"), value=interval_text(cost.money, unit=cost.currency), how=how))
     shared = _("on the fullest node, and %(shm)s of shared memory") % {"shm": size(found.shm_bytes)}
     if fleet.host_bytes:
         has = _("a node has %(size)s") % {"size": size(fleet.host_bytes)}
         shared = f"{shared}; {has}"
     exported = _("to resume from; the weights alone are %(size)s") % {"size": size(found.export_bytes)}
-    numbers.append(Number(label=host, value=size(found.host_bytes), how=shared))
-    numbers.append(Number(label=checkpoint, value=size(found.checkpoint_bytes), how=exported))
+    numbers.append(KeyNumber(label=host, value=size(found.host_bytes), how=shared))
+    numbers.append(KeyNumber(label=checkpoint, value=size(found.checkpoint_bytes), how=exported))
     return tuple(numbers)
 
 
@@ -365,14 +365,14 @@ def _row(
     )
 
 
-def _segments(memory: Memory, terms: Iterable[Term], scale: float) -> Iterable[Segment]:
+def _segments(memory: PeakMemory, terms: Iterable[Term], scale: float) -> Iterable[PlanBarSegment]:
     at = 0
     for term in terms:
         held = memory.terms.get(term, 0)
         width = held / scale * 100
         if width >= _FEWEST_PIXELS:
             says = f"{TERM_WORDS[term]}: {size(held)}"
-            yield Segment(key=term, x=f"{at / scale * 100:.2f}", width=f"{width:.2f}", says=says)
+            yield PlanBarSegment(key=term, x=f"{at / scale * 100:.2f}", width=f"{width:.2f}", says=says)
         at += held
 
 
@@ -386,7 +386,7 @@ def _time(found: Estimate) -> TimeBars:
         if width >= _FEWEST_PIXELS:
             label = phase_label(key)
             segments.append(
-                Segment(
+                PlanBarSegment(
                     key=key,
                     x=f"{at:.2f}",
                     width=f"{width:.2f}",

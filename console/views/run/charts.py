@@ -15,7 +15,7 @@ GAP_LIMIT = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ChartLine:
     """One metric in a chart; `color` is a CSS variable."""
 
     name: str
@@ -40,7 +40,7 @@ class ChartPlan:
     key: str
     title: str
     hint: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     unit: str = ""
     is_stacked: bool = False
     limits: tuple[Limit, ...] = ()
@@ -115,29 +115,29 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
             title=_("Reward"),
             hint=_("mean of %(n)s") % {"n": f"{total:,}"} + held_out,
             lines=(
-                Line(name="reward/mean", label=_("Reward")),
-                Line(name="eval/reward", label=_("Held-out"), color="--run-1", is_points=True),
+                ChartLine(name="reward/mean", label=_("Reward")),
+                ChartLine(name="eval/reward", label=_("Held-out"), color="--run-1", is_points=True),
             ),
         ),
         ChartPlan(
             key="kl",
             title=_("KL to reference"),
             hint=_("%(estimator)s, nats per token") % {"estimator": _told(spec, "algorithm.kl_estimator", "k1")},
-            lines=(Line(name="kl/reference", label=_("KL to reference")),),
+            lines=(ChartLine(name="kl/reference", label=_("KL to reference")),),
         ),
         ChartPlan(
             key="entropy",
             title=_("Entropy"),
             hint=_("nats per token"),
-            lines=(Line(name="policy/entropy", label=_("Entropy")),),
+            lines=(ChartLine(name="policy/entropy", label=_("Entropy")),),
         ),
         ChartPlan(
             key="length",
             title=_("Response length"),
             hint=_("tokens, mean and p95"),
             lines=(
-                Line(name="response/length_mean", label=_("mean")),
-                Line(name="response/length_p95", label=_("p95"), color="--run-7", is_dashed=True),
+                ChartLine(name="response/length_mean", label=_("mean")),
+                ChartLine(name="response/length_p95", label=_("p95"), color="--run-7", is_dashed=True),
             ),
             limits=(Limit(value=longest, label=_("limit %(n)s") % {"n": f"{longest:,}"}),) if longest else (),
         ),
@@ -150,19 +150,19 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
 
 def _groups(samples: int) -> ChartPlan:
     title = _("Zero-variance groups")
-    line = Line(name="groups/without_signal_share", label=title)
+    line = ChartLine(name="groups/without_signal_share", label=title)
     return ChartPlan(
         key="groups", title=title, hint=_("all %(n)s rewards equal") % {"n": samples}, lines=(line,), unit="share"
     )
 
 
 def _critic() -> ChartPlan:
-    line = Line(name="loss/value", label=_("Value loss"))
+    line = ChartLine(name="loss/value", label=_("Value loss"))
     return ChartPlan(key="critic", title=_("Value loss"), hint=_("squared error of the critic"), lines=(line,))
 
 
 def _truncated(longest: int) -> ChartPlan:
-    line = Line(name="response/truncated_share", label=_("Truncated"))
+    line = ChartLine(name="response/truncated_share", label=_("Truncated"))
     hint = _("answers cut at %(n)s tokens") % {"n": f"{longest:,}"}
     return ChartPlan(key="truncated", title=_("Truncated"), hint=hint, lines=(line,), unit="share")
 
@@ -172,7 +172,7 @@ def _clip(spec: RunSpec) -> ChartPlan:
     hint = ""
     if low is not None and high is not None:
         hint = _("ratio outside %(low)s–%(high)s") % {"low": f"{1 - low:g}", "high": f"{1 + high:g}"}
-    line = Line(name="policy/clip_fraction", label=_("Clip fraction"))
+    line = ChartLine(name="policy/clip_fraction", label=_("Clip fraction"))
     return ChartPlan(key="clip", title=_("Clip fraction"), hint=hint, lines=(line,), unit="share")
 
 
@@ -184,8 +184,8 @@ def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
             title=_("Pairs in order"),
             hint=_("chosen above rejected"),
             lines=(
-                Line(name="pairs/accuracy", label=_("Training")),
-                Line(name="eval/pairs_accuracy", label=_("Held-out"), color="--run-1", is_points=True),
+                ChartLine(name="pairs/accuracy", label=_("Training")),
+                ChartLine(name="eval/pairs_accuracy", label=_("Held-out"), color="--run-1", is_points=True),
             ),
             unit="share",
         ),
@@ -194,8 +194,8 @@ def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
             title=_("Rewards of the pairs"),
             hint=_("mean of the batch"),
             lines=(
-                Line(name="pairs/chosen_reward", label=_("chosen")),
-                Line(name="pairs/rejected_reward", label=_("rejected"), color="--run-7", is_dashed=True),
+                ChartLine(name="pairs/chosen_reward", label=_("chosen")),
+                ChartLine(name="pairs/rejected_reward", label=_("rejected"), color="--run-7", is_dashed=True),
             ),
         ),
         _single("eval", _("Held-out loss"), _("of held-out pairs"), "eval/pairs_loss"),
@@ -206,7 +206,7 @@ def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
 
 
 def _single(key: str, title: str, hint: str, name: str, unit: str = "") -> ChartPlan:
-    return ChartPlan(key=key, title=title, hint=hint, lines=(Line(name=name, label=title),), unit=unit)
+    return ChartPlan(key=key, title=title, hint=hint, lines=(ChartLine(name=name, label=title),), unit=unit)
 
 
 def _sft(spec: RunSpec) -> tuple[ChartPlan, ...]:
@@ -218,8 +218,8 @@ def _sft(spec: RunSpec) -> tuple[ChartPlan, ...]:
             title=_("Loss"),
             hint=_("nats per token") + held_out,
             lines=(
-                Line(name="loss/sft", label=_("Loss")),
-                Line(name="eval/loss", label=_("Held-out"), color="--run-1", is_points=True),
+                ChartLine(name="loss/sft", label=_("Loss")),
+                ChartLine(name="eval/loss", label=_("Held-out"), color="--run-1", is_points=True),
             ),
         ),
         _single("eval", _("Held-out loss"), _("nats per token"), "eval/loss"),
@@ -246,7 +246,7 @@ def _sft(spec: RunSpec) -> tuple[ChartPlan, ...]:
 def _gradient(spec: RunSpec) -> ChartPlan:
     limit = float(_told(spec, "optimizer.max_grad_norm") or 0)
     hint = _("before clipping at %(limit)s") % {"limit": f"{limit:g}"} if limit > 0 else _("not clipped")
-    line = Line(name="policy/grad_norm", label=_("Gradient norm"))
+    line = ChartLine(name="policy/grad_norm", label=_("Gradient norm"))
     return ChartPlan(key="gradient", title=_("Gradient norm"), hint=hint, lines=(line,))
 
 
@@ -266,7 +266,7 @@ def _whole_step_time() -> ChartPlan:
 
 def _step_time() -> ChartPlan:
     lines = tuple(
-        Line(name=f"time/{phase.key}_seconds", label=phase_label(phase.key), color=f"--{phase.token}")
+        ChartLine(name=f"time/{phase.key}_seconds", label=phase_label(phase.key), color=f"--{phase.token}")
         for phase in PHASES
         if phase.key not in ("load", "export")
     )

@@ -46,7 +46,7 @@ class KnobChangeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingRow:
+class DiagnosisRow:
     """One rule's answer for the page."""
 
     key: str
@@ -69,8 +69,8 @@ class QuestionRow:
 
     title: str
     firing: int
-    known: tuple[FindingRow, ...]
-    lacking: tuple[FindingRow, ...]
+    known: tuple[DiagnosisRow, ...]
+    lacking: tuple[DiagnosisRow, ...]
 
 
 @require_GET
@@ -117,13 +117,13 @@ def questions(findings: Iterable[Finding], *, run: Run | None, trace: Trace | No
     return made
 
 
-def _row(finding: Finding, run: Run | None, spec: RunSpec | None, timeline: str) -> FindingRow:
+def _row(finding: Finding, run: Run | None, spec: RunSpec | None, timeline: str) -> DiagnosisRow:
     rule, observation = finding.rule, finding.observation
     is_firing = finding.state == "fires"
     window = ""
     if observation is not None and observation.end > observation.begin > 0:
         window = f"{timeline}?{urlencode({'from': observation.begin, 'to': observation.end})}"
-    return FindingRow(
+    return DiagnosisRow(
         key=finding.key,
         state=finding.state,
         level=finding.level,

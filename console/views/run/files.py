@@ -21,7 +21,7 @@ PIECE_BYTES = 256 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})$")
 
 
-class Part(NamedTuple):
+class ByteRange(NamedTuple):
     """The bytes `first` to `last`, both included, of a file."""
 
     first: int
@@ -56,7 +56,7 @@ async def run_file(request: HttpRequest, run_id: str, artifact_id: int) -> HttpR
     }
     if part is None and wanted and _RANGE.match(wanted.strip()):
         return HttpResponse(status=416, headers={**headers, "Content-Range": f"bytes */{size}"})
-    first, last = part or Part(0, size - 1)
+    first, last = part or ByteRange(0, size - 1)
     headers["Content-Length"] = str(last - first + 1)
     if part is not None:
         headers["Content-Range"] = f"bytes {first}-{last}/{size}"
@@ -75,7 +75,7 @@ def download_name(artifact: Artifact) -> str:
     return f"{artifact.run_id}-{name}"
 
 
-def parse_range(header: str, *, size: int) -> Part | None:
+def parse_range(header: str, *, size: int) -> ByteRange | None:
     """Return the part that a Range header with one range asks for; None without one, or outside the file."""
     match = _RANGE.match(header.strip())
     if match is None or size == 0:
@@ -84,8 +84,8 @@ def parse_range(header: str, *, size: int) -> Part | None:
     if not first and not last:
         return None
     if not first:
-        return Part(max(0, size - int(last)), size - 1) if int(last) > 0 else None
-    part = Part(int(first), min(int(last), size - 1) if last else size - 1)
+        return ByteRange(max(0, size - int(last)), size - 1) if int(last) > 0 else None
+    part = ByteRange(int(first), min(int(last), size - 1) if last else size - 1)
     return part if part.first <= part.last else None
 
 

@@ -18,7 +18,7 @@ _NEAR = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PlanRow:
     """A row in words. `is_inside`: None where one of the two is missing; `why` says then which and why."""
 
     label: str
@@ -70,9 +70,9 @@ def _said_of_memory(found: RunPlan) -> str:
     return _("Memory in %(phase)s was %(share)s less than planned.") % words
 
 
-def line(row: PlannedRow, found: RunPlan) -> Line:
+def line(row: PlannedRow, found: RunPlan) -> PlanRow:
     """Return a row in words."""
-    return Line(
+    return PlanRow(
         label=_label(row),
         planned=seconds_text(row.predicted) if row.quantity == "seconds" else _sizes(row.predicted),
         measured="—" if row.measured is None else _shown(row, row.measured),

@@ -13,7 +13,7 @@ from console.views.run.files import visible_run
 from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture
 from jobs.traces.imports import TIMELESS
-from profiling.sampled_stacks import Place, Samples, places, read
+from profiling.sampled_stacks import SampledStack, Samples, places, read
 from profiling.stacks import MAIN
 
 _MOST_FILES = 64
@@ -26,7 +26,7 @@ _MOST_WORKERS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class StackRow:
     """A stack as the page shows it: the newest frames first, those below `rest` folded away."""
 
     num_processes: int
@@ -98,7 +98,7 @@ def _of_threads(samples: Samples) -> dict[str, int]:
     return found
 
 
-def _rows(found: list[Place]) -> list[Row]:
+def _rows(found: list[SampledStack]) -> list[StackRow]:
     rows = []
     for place in islice(found, _MOST_SHOWN):
         where = [
@@ -108,7 +108,7 @@ def _rows(found: list[Place]) -> list[Row]:
         ]
         frames = [_frame(call) for call in reversed(place.stack)]
         rows.append(
-            Row(
+            StackRow(
                 num_processes=place.processes,
                 where=where[:_MOST_WORKERS],
                 more=max(len(where) - _MOST_WORKERS, 0),

@@ -15,7 +15,7 @@ from console.labels.catalog import knob_label
 from console.views.run.config import show
 from console.views.run.files import visible_run
 from jobs.accounts.access import allows
-from jobs.catalog.rules.symptom import Evidence, Match, Offer
+from jobs.catalog.rules.symptom import Match, Offer, SymptomEvidence
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value, value_text
@@ -92,7 +92,7 @@ def _row(match: Match, run: Run, spec: RunSpec, found: RunSymptoms) -> SymptomRo
     )
 
 
-def _evidence(evidence: Evidence, run: Run, found: RunSymptoms) -> EvidenceRow:
+def _evidence(evidence: SymptomEvidence, run: Run, found: RunSymptoms) -> EvidenceRow:
     line = found.lines.get(evidence.text) if evidence.kind == "log" else None
     url = place = ""
     if line is not None:

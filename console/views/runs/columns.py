@@ -41,7 +41,7 @@ _SHORT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class RunColumn:
     """A column: `kind` is its key, or knob or metric; `sort` is its sort key, "" where it has none."""
 
     key: str
@@ -53,36 +53,36 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class RunCell:
     """One value of a row: `differs` frames it, `unit` stands small behind it."""
 
-    column: Column
+    column: RunColumn
     text: str = "—"
     unit: str = ""
     differs: bool = False
 
 
-def column(key: str) -> Column | None:
+def column(key: str) -> RunColumn | None:
     """Return the column of that key, a knob id or a metric name; None if there is none."""
     if key in _FIXED:
         label, sort = _FIXED[key]
-        return Column(key=key, kind=key, label=str(label), title="", sort=sort, is_number=key not in _WORDS)
+        return RunColumn(key=key, kind=key, label=str(label), title="", sort=sort, is_number=key not in _WORDS)
     knob = knobs().get(key)
     if knob is not None:
         label = str(_SHORT.get(key) or _(knob.label))
-        return Column(key=key, kind="knob", label=label, title=key, sort=key, is_number=True)
+        return RunColumn(key=key, kind="knob", label=label, title=key, sort=key, is_number=True)
     if is_metric(key):
-        return Column(key=key, kind="metric-value", label=metric_label(key), title=key, sort=key, is_number=True)
+        return RunColumn(key=key, kind="metric-value", label=metric_label(key), title=key, sort=key, is_number=True)
     return None
 
 
-def chosen(keys: Sequence[str]) -> list[Column]:
+def chosen(keys: Sequence[str]) -> list[RunColumn]:
     """Return the columns of these keys in their fixed order, without unknown ones; the default ones if none is left."""
     found = [c for c in (column(key) for key in dict.fromkeys(keys)) if c is not None]
     return sorted(found, key=_place) or [c for c in (column(key) for key in DEFAULT) if c is not None]
 
 
-def _place(column: Column) -> tuple[int, int, int]:
+def _place(column: RunColumn) -> tuple[int, int, int]:
     """Return where a column stands: progress, knobs, last values, then the run itself; default ones first."""
     fixed = list(_FIXED)
     group = {"knob": 1, "metric-value": 2}.get(column.kind, 0 if column.kind in DEFAULT[:5] else 3)
@@ -93,10 +93,10 @@ def _place(column: Column) -> tuple[int, int, int]:
     return group, default, known.index(column.key) if column.key in known else len(known)
 
 
-def choices() -> list[tuple[str, list[Column]]]:
+def choices() -> list[tuple[str, list[RunColumn]]]:
     """Return every column there is, in groups for the chooser."""
 
-    def made(keys: Sequence[str]) -> list[Column]:
+    def made(keys: Sequence[str]) -> list[RunColumn]:
         return [c for c in (column(key) for key in keys) if c is not None]
 
     return [
@@ -106,45 +106,45 @@ def choices() -> list[tuple[str, list[Column]]]:
     ]
 
 
-def cells(row: RunRow, columns: Sequence[Column]) -> list[Cell]:
+def cells(row: RunRow, columns: Sequence[RunColumn]) -> list[RunCell]:
     """Return the row's cells under these columns."""
     return [_cell(row, column) for column in columns]
 
 
-def _cell(row: RunRow, column: Column) -> Cell:
+def _cell(row: RunRow, column: RunColumn) -> RunCell:
     header = row.header
     if column.kind == "knob":
         return _knob_cell(row, column)
     if column.kind == "metric-value":
-        return Cell(column=column, text=figure(header.latest_values.get(column.key)))
+        return RunCell(column=column, text=figure(header.latest_values.get(column.key)))
     if column.kind == "value":
         name = main_metric(header.algorithm)
         value = header.latest_values.get(name)
         unit = metric_label(name).lower() if value is not None else ""
-        return Cell(column=column, text=figure(value), unit=unit)
+        return RunCell(column=column, text=figure(value), unit=unit)
     if column.kind == "speed":
-        return Cell(
+        return RunCell(
             column=column, text=figure(header.latest_values.get(BY_ALGORITHM["speed"].get(header.algorithm, "")))
         )
     if column.kind == "devices":
         if header.num_gpus:
-            return Cell(column=column, text=f"{header.num_gpus:g}", unit="GPU")
-        return Cell(column=column, text=f"{header.num_cpus:g}", unit="CPU")
+            return RunCell(column=column, text=f"{header.num_gpus:g}", unit="GPU")
+        return RunCell(column=column, text=f"{header.num_cpus:g}", unit="CPU")
     texts = {
         "algorithm": header.algorithm.upper(),
         "model": _short(header.model),
         "data": "upload" if header.data.startswith("upload:") else _short(header.data),
         "by": header.author,
     }
-    return Cell(column=column, text=texts.get(column.kind, "") or "—")
+    return RunCell(column=column, text=texts.get(column.kind, "") or "—")
 
 
-def _knob_cell(row: RunRow, column: Column) -> Cell:
+def _knob_cell(row: RunRow, column: RunColumn) -> RunCell:
     value = row.knobs.get(column.key)
     if value is None:
-        return Cell(column=column)
+        return RunCell(column=column)
     differs = value != knobs()[column.key].default_for(row.header.algorithm)
-    return Cell(column=column, text=knob_text(value), differs=differs)
+    return RunCell(column=column, text=knob_text(value), differs=differs)
 
 
 def knob_text(value: Any) -> str:

@@ -19,7 +19,7 @@ from console.downloads.csv_response import csv_answer
 from console.forms.run_line import VIEWS, read_line
 from console.views.frame import current_project, person
 from console.views.run.labels import hint
-from console.views.runs.columns import DEFAULT, Cell, Column, cells, choices, chosen
+from console.views.runs.columns import DEFAULT, RunCell, RunColumn, cells, choices, chosen
 from jobs.accounts.access import require, role
 from jobs.catalog.knob import knobs
 from jobs.models import ENDED, LIVE, Project, Run
@@ -35,11 +35,11 @@ _SPARK_WIDTH, _SPARK_HEIGHT = 84, 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RunListRow:
     """A row as the template draws it. `spark` holds SVG points in a box of 84 by 20, "" without a series."""
 
     row: RunRow
-    cells: list[Cell]
+    cells: list[RunCell]
     hint: str
     is_bad: bool
     spark: str
@@ -47,10 +47,10 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class ColumnHead:
     """A column's head: how it sorts now (`aria`, `arrow`), and the address that sorts by it, "" where none does."""
 
-    column: Column
+    column: RunColumn
     aria: str
     arrow: str
     query: str
@@ -64,7 +64,7 @@ class RunsQuery:
     text: str
     sort: str
     page: int
-    columns: list[Column]
+    columns: list[RunColumn]
 
     def query(self, **changes: Any) -> str:
         """Return the address's query with changes, without what is the default anyway."""
@@ -186,13 +186,13 @@ def edit_run(request: HttpRequest, run_id: str) -> JsonResponse:
     return JsonResponse({"before": before})
 
 
-def lines(rows: Iterable[RunRow], columns: list[Column], *, now: datetime) -> list[Line]:
+def lines(rows: Iterable[RunRow], columns: list[RunColumn], *, now: datetime) -> list[RunListRow]:
     """Return the rows as the template draws them."""
     found = list(rows)
     headers = [row.header for row in found] if any(column.kind == "metric" for column in columns) else []
     drawn = sparklines(headers, width=_SPARK_WIDTH, height=_SPARK_HEIGHT)
     return [
-        Line(
+        RunListRow(
             row=row,
             cells=cells(row, columns),
             hint=hint(row.header, now=now),
@@ -220,7 +220,7 @@ def _page(project: Project, user: Any, asked: RunsQuery) -> RunsPage:
     return runs_list(project, _filter(user, asked), asked.sort, asked.page, columns=_knob_keys(asked.columns))
 
 
-def _knob_keys(columns: list[Column]) -> list[str]:
+def _knob_keys(columns: list[RunColumn]) -> list[str]:
     return [column.key for column in columns if column.key in knobs()]
 
 
@@ -251,7 +251,7 @@ def _paging(page: RunsPage, asked: RunsQuery) -> dict[str, object]:
     }
 
 
-def _heads(asked: RunsQuery) -> list[Head]:
+def _heads(asked: RunsQuery) -> list[ColumnHead]:
     """Return each column with its sort state and the address that sorts by it."""
     key, is_down = asked.sort.removeprefix("-"), asked.sort.startswith("-")
     heads = []
@@ -259,7 +259,7 @@ def _heads(asked: RunsQuery) -> list[Head]:
         is_sorted = bool(column.sort) and column.sort == key
         next_sort = column.sort if is_sorted and is_down else f"-{column.sort}"
         heads.append(
-            Head(
+            ColumnHead(
                 column=column,
                 aria=("descending" if is_down else "ascending") if is_sorted else "none",
                 arrow=("arrow-down" if is_down else "arrow-up") if is_sorted else "",

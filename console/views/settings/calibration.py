@@ -23,7 +23,7 @@ from jobs.planning.settings import PlanSettingsRefused, undo_calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class CalibrationRow:
     """A constant: its value of now and where that is from, what runs make of it, and how far each misses other runs."""
 
     name: str
@@ -45,7 +45,7 @@ class Kind:
     label: str
     runs: str
     says: str
-    lines: tuple[Line, ...]
+    lines: tuple[CalibrationRow, ...]
     has_proposal: bool
     taken_on: str
 
@@ -112,14 +112,14 @@ def _kind(kind: KindCalibration) -> Kind:
     )
 
 
-def _line(proposal: Proposal, kind: KindCalibration) -> Line:
+def _line(proposal: Proposal, kind: KindCalibration) -> CalibrationRow:
     constant = kind.present.get(proposal.constant)
     words = {"runs": len(proposal.runs), "settings": proposal.num_settings}
     source = _("%(runs)s runs of %(settings)s settings") % words if proposal.runs else ""
     if proposal.far:
         source = f"{source}; {_('far off: %(runs)s') % {'runs': ', '.join(proposal.far)}}"
     evidence = {"measured": _("measured"), "assumed": _("assumed"), "set": _("set by the project")}
-    return Line(
+    return CalibrationRow(
         name=constant.name,
         label=_(constant.label),
         present=value_text(proposal.present),

@@ -20,10 +20,10 @@ from jobs.traces.summary import summary_of
 from profiling.analysis.budget import KINDS as ORDER
 from profiling.analysis.budget import StepBudget, WorkerBudget, totals
 from profiling.analysis.kernels import Kernel
-from profiling.analysis.memory import Curve, Memory
+from profiling.analysis.memory import MemoryCurve, MemoryTimeline
 from profiling.analysis.operators import Operator
-from profiling.analysis.rollout import Rollout
-from profiling.analysis.summary import Summary, WorkerSummary
+from profiling.analysis.rollout import RolloutSummary
+from profiling.analysis.summary import TraceSummary, WorkerSummary
 
 _SHOWN = 15
 _LARGEST = 2**63 - 1
@@ -32,7 +32,7 @@ _LEAST = 0.15  # per cent of a bar: thinner parts cannot be seen
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class TraceBarSegment:
     """A part of a bar: x and width in per cent of it; `is_narrow`: its label does not fit in on a phone."""
 
     key: str
@@ -45,13 +45,13 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class StackedBar:
     """One stacked bar; `total` as a text, `note` under its name."""
 
     name: str
     note: str
     total: str
-    segments: tuple[Segment, ...]
+    segments: tuple[TraceBarSegment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class GapLine:
 class RolloutPanel:
     """Generation in words: `tail` of the longest of `tails` rollouts, `line` the requests over time as SVG has them."""
 
-    found: Rollout
+    found: RolloutSummary
     tail: str
     tails: int
     spread: str
@@ -93,10 +93,10 @@ class RolloutPanel:
 class MemoryPanel:
     """Memory of one device, and each curve with its line as SVG has it."""
 
-    found: Memory
+    found: MemoryTimeline
     whose: str
     fragmentation: str
-    curves: list[tuple[Curve, str]]
+    curves: list[tuple[MemoryCurve, str]]
 
 
 @require_GET
@@ -135,12 +135,12 @@ def _window(request: HttpRequest) -> tuple[int, int] | None:
     return (int(begin), int(end)) if int(begin) < int(end) <= _LARGEST else None
 
 
-def _chosen(summary: Summary, name: str) -> WorkerSummary | None:
+def _chosen(summary: TraceSummary, name: str) -> WorkerSummary | None:
     """Return the worker that "role-rank" names, else the first one."""
     return next((one for one in summary.workers if _key(one) == name), next(iter(summary.workers), None))
 
 
-def summary_context(summary: Summary, worker: WorkerSummary | None) -> dict[str, object]:
+def summary_context(summary: TraceSummary, worker: WorkerSummary | None) -> dict[str, object]:
     """Return what the page shows of a summary and of one of its workers."""
     workers = {_key(one): one for one in summary.workers}
     key = _key(worker) if worker else ""
@@ -179,7 +179,7 @@ def _key(worker: WorkerSummary | WorkerBudget) -> str:
     return f"{worker.role}-{worker.rank}"
 
 
-def _answer(summary: Summary, mine: WorkerBudget | None) -> str:
+def _answer(summary: TraceSummary, mine: WorkerBudget | None) -> str:
     """Say in a sentence where the time goes."""
     if not summary.has_clock:
         return _("It is known how long each kernel ran, but not when: nothing is known about what lies between them.")
@@ -211,7 +211,7 @@ def _answer(summary: Summary, mine: WorkerBudget | None) -> str:
     return said
 
 
-def _figures(summary: Summary, worker: WorkerSummary, mine: WorkerBudget | None) -> list[dict[str, str]]:
+def _figures(summary: TraceSummary, worker: WorkerSummary, mine: WorkerBudget | None) -> list[dict[str, str]]:
     """Return key numbers, each with its definition."""
     steps = summary.budget.steps
     walls = sorted(step.end - step.begin for step in steps)
@@ -259,12 +259,12 @@ def _figures(summary: Summary, worker: WorkerSummary, mine: WorkerBudget | None)
     return found
 
 
-def _phases(summary: Summary) -> list[str]:
+def _phases(summary: TraceSummary) -> list[str]:
     found = {part.phase: None for step in summary.budget.path for part in step.parts}
     return list(found)
 
 
-def _path_bar(summary: Summary) -> list[Bar]:
+def _path_bar(summary: TraceSummary) -> list[StackedBar]:
     """Return the critical path of a mean step: phases by who the step waited for, and the same time by kind."""
     path = summary.budget.path
     if not path:
@@ -289,7 +289,7 @@ def _path_bar(summary: Summary) -> list[Bar]:
     ]
 
 
-def _worker_bars(summary: Summary) -> list[Bar]:
+def _worker_bars(summary: TraceSummary) -> list[StackedBar]:
     words = {key: str(word) for key, word in KINDS.items()}
     labels = {(one.role, one.rank): one.label for one in summary.workers}
     return [
@@ -304,7 +304,7 @@ def _worker_bars(summary: Summary) -> list[Bar]:
     ]
 
 
-def _step_bars(mine: WorkerBudget) -> list[Bar]:
+def _step_bars(mine: WorkerBudget) -> list[StackedBar]:
     words = {key: str(word) for key, word in KINDS.items()}
     longest = max(step.wall for step in mine.steps)
     return [
@@ -313,7 +313,7 @@ def _step_bars(mine: WorkerBudget) -> list[Bar]:
     ]
 
 
-def _bar(name: str, note: str, parts: dict[str, int], words: dict[str, str], steps: int, scale: int = 0) -> Bar:
+def _bar(name: str, note: str, parts: dict[str, int], words: dict[str, str], steps: int, scale: int = 0) -> StackedBar:
     """Return a bar of the mean of some steps; without a scale it fills its width."""
     whole = sum(parts.values())
     full = scale * steps or whole or 1
@@ -323,7 +323,7 @@ def _bar(name: str, note: str, parts: dict[str, int], words: dict[str, str], ste
         share = share_text(ns / whole if whole else None)
         if width >= _LEAST:
             segments.append(
-                Segment(
+                TraceBarSegment(
                     key=key or "rest",
                     title=f"{words.get(key, key)}: {time_text(ns / max(steps, 1))}, {share}",
                     x=f"{at:.3f}%",
@@ -334,10 +334,10 @@ def _bar(name: str, note: str, parts: dict[str, int], words: dict[str, str], ste
                 )
             )
         at += width
-    return Bar(name=name, note=note, total=time_text(whole / max(steps, 1)), segments=tuple(segments))
+    return StackedBar(name=name, note=note, total=time_text(whole / max(steps, 1)), segments=tuple(segments))
 
 
-def _legend(summary: Summary) -> list[tuple[str, str, str]]:
+def _legend(summary: TraceSummary) -> list[tuple[str, str, str]]:
     """Return key, word and definition of each kind that occurs."""
     tables: list[Sequence[StepBudget]] = [one.steps for one in summary.budget.workers]
     found = {kind for table in [*tables, summary.budget.path] for kind in totals(table)}
@@ -363,7 +363,7 @@ def _idle(worker: WorkerSummary) -> list[dict[str, str]]:
     ]
 
 
-def _gaps(worker: WorkerSummary, summary: Summary) -> list[GapLine]:
+def _gaps(worker: WorkerSummary, summary: TraceSummary) -> list[GapLine]:
     return [
         GapLine(
             at=time_text(gap.begin - summary.begin),
@@ -387,7 +387,7 @@ def _by_phase(worker: WorkerSummary) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _rollout(found: Rollout) -> RolloutPanel:
+def _rollout(found: RolloutSummary) -> RolloutPanel:
     tails = [tail.share for tail in found.tails]
     spreads = [tail.spread for tail in found.tails if tail.spread is not None]
     return RolloutPanel(
@@ -401,7 +401,7 @@ def _rollout(found: Rollout) -> RolloutPanel:
     )
 
 
-def _memory(found: Memory) -> MemoryPanel:
+def _memory(found: MemoryTimeline) -> MemoryPanel:
     highest = max((curve.peak for curve in found.curves), default=0.0)
     return MemoryPanel(
         found=found,

@@ -85,7 +85,7 @@ def read_value(text: str) -> Plain:
 
     Raises: ValueError with a sentence.
     """
-    reader = _Reader(text)
+    reader = _ValueReader(text)
     value = reader.element("")
     if not reader.is_at_end():
         what = "several values, a sweep" if reader.peek() == "," else f"{reader.peek()!r} where a value ends"
@@ -117,7 +117,7 @@ def _typed(text: str) -> Plain:
     return Interpolation(text) if "${" in text else text
 
 
-class _Reader:
+class _ValueReader:
     """Reads one value from left to right."""
 
     def __init__(self, text: str) -> None:

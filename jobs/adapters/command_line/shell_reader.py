@@ -90,7 +90,7 @@ def commands_of(text: str) -> list[Command]:
     if len(text) > MAX_CHARACTERS:
         words = {"count": f"{len(text):,}", "most": f"{MAX_CHARACTERS:,}"}
         raise ValueError(Sentence("The text has {count} characters; a command has at most {most}.", **words))
-    return _Reader(text.replace("\r\n", "\n")).commands()
+    return _ShellReader(text.replace("\r\n", "\n")).commands()
 
 
 def _may_hold(word: str, is_program: Callable[[str], bool]) -> bool:
@@ -114,7 +114,7 @@ def _env_of(before: Sequence[str]) -> dict[str, str]:
     return found
 
 
-class _Reader:
+class _ShellReader:
     """Walks through a text once; variables take their values as the text sets them."""
 
     def __init__(
@@ -315,7 +315,7 @@ class _Reader:
 
     def _expanded(self, text: str, *, is_quoted: bool = False) -> str:
         """Return a text with the variables in it replaced; in quotes, a backslash protects some characters."""
-        inner = _Reader(text, self.known, self.room)
+        inner = _ShellReader(text, self.known, self.room)
         inner.unknown = self.unknown
         out = ""
         while inner.at < len(text):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from jobs.adapters.native.layouts import native_spaces
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Training
-from jobs.planner.read.context import Source
+from jobs.planner.read.context import RunContext
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
@@ -19,7 +19,7 @@ from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.trainer import TrainerPlanning
 
 
-def _job(source: Source) -> Job:
+def _job(source: RunContext) -> Job:
     """Return the job of a run of the built-in trainer."""
     spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
     is_half = knobs.text("memory.precision") == "bfloat16"
@@ -84,7 +84,7 @@ def _job(source: Source) -> Job:
 class NativePlanning:
     """How the planner sees a run of the built-in trainer."""
 
-    def job(self, source: Source) -> Job:
+    def job(self, source: RunContext) -> Job:
         """See TrainerPlanning."""
         return _job(source)
 

@@ -25,7 +25,7 @@ _SUPERVISED, _PAIRS = (SFT, DPO, RM), (DPO, RM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class ParserOption:
     """An option of a section of the spec, or of Pitwall. `default` is the parser's; "" where it has none."""
 
     field: str
@@ -45,8 +45,10 @@ def is_dotted(version: str) -> bool:
     return as_version(version) >= as_version(DOTTED)
 
 
-def _row(field: str, programs: tuple[str, ...], dotted: str, flat: str, default: str = "", since: str = "") -> Option:
-    return Option(field=field, programs=programs, dotted=dotted, flat=flat, default=default, since=since)
+def _row(
+    field: str, programs: tuple[str, ...], dotted: str, flat: str, default: str = "", since: str = ""
+) -> ParserOption:
+    return ParserOption(field=field, programs=programs, dotted=dotted, flat=flat, default=default, since=since)
 
 
 SECTIONS = (
@@ -140,7 +142,7 @@ _SAYS = {
 _INCLUDE = "--include"
 
 
-def option(field: str, program: str) -> Option | None:
+def option(field: str, program: str) -> ParserOption | None:
     """Return the option of a section's field, or of what Pitwall sets; None where the program has none."""
     return next((o for o in (*SECTIONS, *OURS) if o.field == field and program in o.programs), None)
 

@@ -26,7 +26,7 @@ from jobs.planner.job import (
     Optimizer,
     Training,
 )
-from jobs.planner.read.context import Rows, Source, split_targets
+from jobs.planner.read.context import MicroBatches, RunContext, split_targets
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
@@ -45,12 +45,12 @@ _OPTIMIZERS: dict[str, Optimizer] = {"adam": "adam", "muon": "muon", "adam_8bit"
 NF4_BYTES = 4.127 / 8  # bits of nf4 with double quantization: 4 + 8/64 + 32/(64*256)
 
 
-def _job(source: Source) -> Job:
+def _job(source: RunContext) -> Job:
     """Return the job of a run of OpenRLHF."""
     return _rl(source) if source.is_rl else _supervised(source)
 
 
-def _supervised(source: Source) -> Job:
+def _supervised(source: RunContext) -> Job:
     spec, knobs = source.spec, source.knobs
     rows = _rows(source, role="policy")
     is_reward = spec.algorithm == "rm"
@@ -71,7 +71,7 @@ def _supervised(source: Source) -> Job:
     return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy, frozen=frozen)
 
 
-def _rl(source: Source) -> Job:
+def _rl(source: RunContext) -> Job:
     spec, knobs, models = source.spec, source.knobs, source.models
     is_async, is_shared = knobs.flag("async.enable"), knobs.flag("placement.colocate_all")
     is_colocated = is_shared and not is_async
@@ -113,7 +113,7 @@ def _rl(source: Source) -> Job:
     )
 
 
-def _frozen_models(source: Source, score: Rows, *, is_shared: bool) -> tuple[FrozenModel, ...]:
+def _frozen_models(source: RunContext, score: MicroBatches, *, is_shared: bool) -> tuple[FrozenModel, ...]:
     knobs, models = source.knobs, source.models
     found = []
     if source.spec.needs("reference"):
@@ -148,14 +148,14 @@ def _frozen_models(source: Source, score: Rows, *, is_shared: bool) -> tuple[Fro
     return tuple(found)
 
 
-def _degree(source: Source) -> int:
+def _degree(source: RunContext) -> int:
     """Return how many devices share one micro-batch."""
     return source.knobs.whole("parallel.sequence_parallel_size", 1) * source.knobs.whole(
         "parallel.tensor_parallel_size", 1
     )
 
 
-def _rows(source: Source, *, role: str, is_scoring: bool = False) -> Rows:
+def _rows(source: RunContext, *, role: str, is_scoring: bool = False) -> MicroBatches:
     """Return the micro-batches of a group. Packed samples of one are one row."""
     knobs, degree = source.knobs, _degree(source)
     ranks = max(source.group(role) // degree, 1)
@@ -168,7 +168,7 @@ def _rows(source: Source, *, role: str, is_scoring: bool = False) -> Rows:
     return source.rows(micro, ranks=ranks, is_packed=knobs.flag("train.packing"))
 
 
-def _layout(source: Source, role: str, shards: int) -> Layout:
+def _layout(source: RunContext, role: str, shards: int) -> Layout:
     knobs = source.knobs
     secondary = knobs.whole("memory.zero_secondary_partition", 1)
     return Layout(
@@ -181,17 +181,19 @@ def _layout(source: Source, role: str, shards: int) -> Layout:
     )
 
 
-def _frozen_layout(source: Source, role: str) -> Layout:
+def _frozen_layout(source: RunContext, role: str) -> Layout:
     return _layout(source, role, 3 if source.knobs.whole("memory.zero_stage") == 3 else 0)
 
 
-def _frozen_bytes(source: Source) -> float:
+def _frozen_bytes(source: RunContext) -> float:
     if source.knobs.flag("quantization.load_in_4bit"):
         return NF4_BYTES
     return _ELEMENT[source.knobs.text("memory.precision", "bfloat16")]
 
 
-def _trained(source: Source, role: str, shape: ModelShape, rows: Rows, *, is_scalar: bool = False) -> Training:
+def _trained(
+    source: RunContext, role: str, shape: ModelShape, rows: MicroBatches, *, is_scalar: bool = False
+) -> Training:
     knobs, spec = source.knobs, source.spec
     precision = knobs.text("memory.precision", "bfloat16")
     summed = knobs.text("memory.gradient_accumulation_precision")
@@ -251,7 +253,7 @@ def _method(rank: int, *, is_quantized: bool) -> Method:
 class OpenRLHFPlanning:
     """How the planner sees a run of OpenRLHF."""
 
-    def job(self, source: Source) -> Job:
+    def job(self, source: RunContext) -> Job:
         """See TrainerPlanning."""
         return _job(source)
 

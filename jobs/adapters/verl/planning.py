@@ -29,7 +29,7 @@ from jobs.planner.job import (
     Optimizer,
     Training,
 )
-from jobs.planner.read.context import Rows, Source, split_targets
+from jobs.planner.read.context import MicroBatches, RunContext, split_targets
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
@@ -52,7 +52,7 @@ _FUSED_CHUNK = 512
 """Tokens that verl's fused head takes at once (utils/experimental/torch_functional.py, FusedLinearForPPO)."""
 
 
-def _job(source: Source) -> Job:
+def _job(source: RunContext) -> Job:
     """Return the job of a run of verl."""
     spec, knobs, models = source.spec, source.knobs, source.models
     devices = max(source.group("policy"), 1)
@@ -79,7 +79,7 @@ def _job(source: Source) -> Job:
     )
 
 
-def _engine(source: Source, pool: int, *, is_split: bool, has_adapter: bool) -> Engine:
+def _engine(source: RunContext, pool: int, *, is_split: bool, has_adapter: bool) -> Engine:
     knobs = source.knobs
     # Replicas inside an engine hold weights and cache of their own; experts alone are spread over all of them.
     tensor = knobs.whole("placement.rollout_tensor_parallel", 1)
@@ -107,7 +107,7 @@ def _engine(source: Source, pool: int, *, is_split: bool, has_adapter: bool) -> 
     )
 
 
-def _frozen_models(source: Source, policy: Training, score: Rows) -> tuple[FrozenModel, ...]:
+def _frozen_models(source: RunContext, policy: Training, score: MicroBatches) -> tuple[FrozenModel, ...]:
     spec, knobs, models = source.spec, source.knobs, source.models
     found = []
     if spec.needs("reference") and policy.method == "full":
@@ -152,7 +152,7 @@ def _frozen_models(source: Source, policy: Training, score: Rows) -> tuple[Froze
     return tuple(found)
 
 
-def _layout(source: Source, devices: int) -> Layout:
+def _layout(source: RunContext, devices: int) -> Layout:
     knobs = source.knobs
     if _is_megatron(source):
         tensor = knobs.whole("parallel.tensor_parallel_size", 1)
@@ -179,7 +179,7 @@ def _layout(source: Source, devices: int) -> Layout:
     )
 
 
-def _end_stages(source: Source) -> tuple[int, int]:
+def _end_stages(source: RunContext) -> tuple[int, int]:
     """Return the layers of the first and the last stage where they are not those of the others, else 0.
 
     An embedding or a loss that is counted as a layer takes the place of one on its stage.
@@ -194,11 +194,11 @@ def _end_stages(source: Source) -> tuple[int, int]:
     return knobs.whole("parallel.first_stage_layers"), knobs.whole("parallel.last_stage_layers")
 
 
-def _is_megatron(source: Source) -> bool:
+def _is_megatron(source: RunContext) -> bool:
     return source.knobs.text("parallel.engine", "fsdp") == "megatron"
 
 
-def _rows(source: Source, layout: Layout, *, is_scoring: bool = False, is_critic: bool = False) -> Rows:
+def _rows(source: RunContext, layout: Layout, *, is_scoring: bool = False, is_critic: bool = False) -> MicroBatches:
     knobs = source.knobs
     degree = layout.context * layout.ulysses
     ranks = max(layout.data, 1)
@@ -213,7 +213,7 @@ def _rows(source: Source, layout: Layout, *, is_scoring: bool = False, is_critic
     return source.rows(micro, ranks=ranks, is_packed=knobs.flag("train.packing"))
 
 
-def _entropy(source: Source) -> bool:
+def _entropy(source: RunContext) -> bool:
     """Return whether the update takes the entropy of the whole distribution at once, and keeps what that needs."""
     knobs = source.knobs
     is_asked = knobs.number("algorithm.entropy_coefficient") > 0 or knobs.flag("algorithm.log_entropy")
@@ -222,7 +222,7 @@ def _entropy(source: Source) -> bool:
     return source.is_rl and is_asked and not is_small and not knobs.flag("kernels.fused_head")
 
 
-def _fsdp(source: Source, shape: ModelShape, devices: int, *, is_critic: bool = False) -> Training:
+def _fsdp(source: RunContext, shape: ModelShape, devices: int, *, is_critic: bool = False) -> Training:
     knobs = source.knobs
     layout = _layout(source, devices)
     rows = _rows(source, layout, is_critic=is_critic)
@@ -268,7 +268,7 @@ def _fsdp(source: Source, shape: ModelShape, devices: int, *, is_critic: bool = 
     )
 
 
-def _fsdp_offload(source: Source, *, is_critic: bool) -> Offload:
+def _fsdp_offload(source: RunContext, *, is_critic: bool) -> Offload:
     knobs = source.knobs
     whose = "critic_" if is_critic else ""
     stays_on_host = knobs.flag("memory.cpu_offload_policy")
@@ -281,7 +281,7 @@ def _fsdp_offload(source: Source, *, is_critic: bool) -> Offload:
     )
 
 
-def _optimizer(source: Source, element: float) -> Optimizer:
+def _optimizer(source: RunContext, element: float) -> Optimizer:
     knobs = source.knobs
     knobs.get("optimizer.implementation")
     kind = knobs.text("optimizer.kind", "adam")
@@ -290,7 +290,7 @@ def _optimizer(source: Source, element: float) -> Optimizer:
     return "adam" if element == 4.0 else "adam_bf16"  # its states have the type of the weights
 
 
-def _megatron(source: Source, shape: ModelShape, devices: int, *, is_critic: bool = False) -> Training:
+def _megatron(source: RunContext, shape: ModelShape, devices: int, *, is_critic: bool = False) -> Training:
     knobs = source.knobs
     layout = _layout(source, devices)
     rows = _rows(source, layout, is_critic=is_critic)
@@ -335,7 +335,7 @@ def _megatron(source: Source, shape: ModelShape, devices: int, *, is_critic: boo
     )
 
 
-def _critic(source: Source, devices: int) -> Training:
+def _critic(source: RunContext, devices: int) -> Training:
     shape = source.models.critic or source.models.policy
     if _is_megatron(source):
         return _megatron(source, shape, devices, is_critic=True)
@@ -345,7 +345,7 @@ def _critic(source: Source, devices: int) -> Training:
 class VerlPlanning:
     """How the planner sees a run of verl."""
 
-    def job(self, source: Source) -> Job:
+    def job(self, source: RunContext) -> Job:
         """See TrainerPlanning."""
         return _job(source)
 

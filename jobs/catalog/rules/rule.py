@@ -65,7 +65,7 @@ _KEYS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class SpecRule:
     """One rule; texts are templates with expressions in braces."""
 
     id: str
@@ -109,7 +109,7 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class SpecFinding:
     """What a rule found in a run. `is_overridden`: a person has put it aside."""
 
     rule: str
@@ -124,7 +124,7 @@ class Finding:
 
 
 @cache
-def rules() -> Mapping[str, Rule]:
+def rules() -> Mapping[str, SpecRule]:
     """Return every rule by id, in the order of files and tables.
 
     Raises: ValueError, naming the rule, for a key, knob, level or expression that is not known.
@@ -132,11 +132,11 @@ def rules() -> Mapping[str, Rule]:
     return {rule_id: _rule(rule_id, table) for rule_id, table in folder_entries("rules")}
 
 
-def findings(spec: RunSpec, *, say: Say = str) -> tuple[Finding, ...]:
+def findings(spec: RunSpec, *, say: Say = str) -> tuple[SpecFinding, ...]:
     """Return what the rules find in a run, the gravest first. `say` gives a text in the reader's language."""
     lookup = lookup_of(spec)
     found = [
-        Finding(
+        SpecFinding(
             rule=rule.id,
             level=rule.level,
             says=_filled(say(rule.says), lookup),
@@ -217,7 +217,7 @@ def lookup_of(spec: RunSpec) -> Lookup:
     return find
 
 
-def _applies(rule: Rule, lookup: Lookup) -> bool:
+def _applies(rule: SpecRule, lookup: Lookup) -> bool:
     try:
         return bool(rule.when.value(lookup))
     except NotApplicable:
@@ -245,7 +245,7 @@ def _shown(expression: Expression, lookup: Lookup) -> str:
     return value_text(found) if isinstance(found, (float, str, bool)) or found is None else str(found)
 
 
-def _fixes(rule: Rule, spec: RunSpec, lookup: Lookup) -> tuple[Fix, ...]:
+def _fixes(rule: SpecRule, spec: RunSpec, lookup: Lookup) -> tuple[Fix, ...]:
     """Return the changes on offer; where a version lacks the knob in which two of them differ, they are one."""
     made = (_fix(rule, each, spec, lookup) for each in rule.fixes)
     found: list[Fix] = []
@@ -255,7 +255,7 @@ def _fixes(rule: Rule, spec: RunSpec, lookup: Lookup) -> tuple[Fix, ...]:
     return tuple(found)
 
 
-def _fix(rule: Rule, made: Mapping[str, Expression], spec: RunSpec, lookup: Lookup) -> Fix | None:
+def _fix(rule: SpecRule, made: Mapping[str, Expression], spec: RunSpec, lookup: Lookup) -> Fix | None:
     """Return the change with its values; None if it cannot be computed, is not taken, or the rule would still apply."""
     here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
     changes: dict[str, Value] = {}
@@ -276,7 +276,7 @@ def _fix(rule: Rule, made: Mapping[str, Expression], spec: RunSpec, lookup: Look
     return Fix(changes=changes)
 
 
-def _rule(rule_id: str, table: Mapping[str, Any]) -> Rule:
+def _rule(rule_id: str, table: Mapping[str, Any]) -> SpecRule:
     if strange := sorted(set(table) - _KEYS):
         raise ValueError(f"{rule_id}: a rule has no key {strange[0]!r}. Known: {', '.join(sorted(_KEYS))}.")
     if table["level"] not in LEVELS:
@@ -286,7 +286,7 @@ def _rule(rule_id: str, table: Mapping[str, Any]) -> Rule:
     for name in table.get("trainers", ()):
         if name not in trainers():
             raise ValueError(f"{rule_id}: there is no trainer {name!r}. Known: {', '.join(trainers())}.")
-    return Rule(
+    return SpecRule(
         id=rule_id,
         level=table["level"],
         trainers=tuple(table.get("trainers", ())),

@@ -106,7 +106,7 @@ class Symptom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class SymptomEvidence:
     """By what a symptom was recognized: the line of the log as it stands there, or what the numbers are."""
 
     kind: Literal["log", "metric"]
@@ -128,7 +128,7 @@ class Match:
     """A symptom that a run has, with the evidence, and what to try in order."""
 
     symptom: Symptom
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[SymptomEvidence, ...]
     remedies: tuple[Offer, ...]
 
 
@@ -167,16 +167,16 @@ def _concerns(part: Symptom | Remedy, spec: RunSpec) -> bool:
         return False
 
 
-def _in_log(symptom: Symptom, lines: Sequence[tuple[str, str]]) -> tuple[Evidence, ...]:
+def _in_log(symptom: Symptom, lines: Sequence[tuple[str, str]]) -> tuple[SymptomEvidence, ...]:
     """Return the last line that each pattern finds, and no line twice.
 
     `lines` are the newest first, each with what it says.
     """
-    found: dict[str, Evidence] = {}
+    found: dict[str, SymptomEvidence] = {}
     for signal in symptom.logs:
         line = next((line for line, said in lines if signal.pattern.search(said)), None)
         if line is not None:
-            found.setdefault(line, Evidence(kind="log", text=evidence_of(line), source=signal.source))
+            found.setdefault(line, SymptomEvidence(kind="log", text=evidence_of(line), source=signal.source))
     return tuple(found.values())
 
 
@@ -185,12 +185,12 @@ def evidence_of(line: str) -> str:
     return uncolored(line).strip()[:MAX_LINE]
 
 
-def _in_metrics(symptom: Symptom, metrics: Numbers, say: Say) -> tuple[Evidence, ...]:
+def _in_metrics(symptom: Symptom, metrics: Numbers, say: Say) -> tuple[SymptomEvidence, ...]:
     found = []
     for signal in symptom.metrics:
         said = [each.evidence(metrics, say=say) for each in signal.conditions]
         if all(said):
-            found.append(Evidence(kind="metric", text="; ".join(said), source=signal.source))
+            found.append(SymptomEvidence(kind="metric", text="; ".join(said), source=signal.source))
     return tuple(found)
 
 

@@ -24,10 +24,10 @@ from jobs.catalog.spec.runspec import (
     SECTIONS,
     SPEC_VERSION,
     KnobValue,
-    Model,
     Origin,
     ProfileConfig,
     RunSpec,
+    SpecPart,
     Trainer,
     choices_of,
 )
@@ -105,7 +105,7 @@ def _parse_fields(raw: Mapping[Any, Any], problems: list[Problem]) -> RunSpec:
     return RunSpec.model_validate(given)
 
 
-def _known(raw: Mapping[Any, Any], cls: type[Model], prefix: str, problems: list[Problem]) -> dict[str, object]:
+def _known(raw: Mapping[Any, Any], cls: type[SpecPart], prefix: str, problems: list[Problem]) -> dict[str, object]:
     """Return the fields that a model has; the others are refused by the name that is nearest."""
     known = cls.model_fields
     for key in strangers(raw, known):

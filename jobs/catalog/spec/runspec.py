@@ -28,7 +28,7 @@ MAX_RULE_CHARS = 100
 Origin = Literal["default", "recipe", "you", "tuner"]
 
 
-class OneOf:
+class CatalogName:
     """Marks a text as one of the names that a table of the catalog has."""
 
     def __init__(self, table: Callable[[], Iterable[str]]) -> None:
@@ -74,26 +74,26 @@ def _whole(raw: object) -> object:
     return int(raw) if isinstance(raw, float) and raw.is_integer() else raw
 
 
-AlgorithmId = Annotated[str, OneOf(algorithms)]
-TrainerName = Annotated[str, OneOf(trainers)]
+AlgorithmId = Annotated[str, CatalogName(algorithms)]
+TrainerName = Annotated[str, CatalogName(trainers)]
 Text = Annotated[str, AfterValidator(_check_storable)]
 Whole = BeforeValidator(_whole)
 
 
-class Model(BaseModel):
+class SpecPart(BaseModel):
     """What all parts of a spec share: frozen, no field but the known ones, and no text where a number belongs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Trainer(Model):
+class Trainer(SpecPart):
     """Which trainer runs the spec, in which version; `native` is the built-in one, whose version is ""."""
 
     name: TrainerName = "native"
     version: Text = ""
 
 
-class ModelSource(Model):
+class ModelSource(SpecPart):
     """Where the starting weights come from: a bundled name, a folder on the cluster, or a hub id (with a revision)."""
 
     kind: Literal["bundled", "path", "hub"] = "bundled"
@@ -101,7 +101,7 @@ class ModelSource(Model):
     revision: Text = ""
 
 
-class DataSource(Model):
+class DataSource(SpecPart):
     """Where samples come from and which columns hold them.
 
     `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or
@@ -126,7 +126,7 @@ class DataSource(Model):
     eval_id: Text = ""
 
 
-class RewardSource(Model):
+class RewardSource(SpecPart):
     """How a completion is scored. `custom` carries its own Python source, so that the spec stays complete.
 
     A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`. Other trainers may also score
@@ -140,7 +140,7 @@ class RewardSource(Model):
     location: Text = ""
 
 
-class Hardware(Model):
+class Hardware(SpecPart):
     """What the run asks of the cluster. On CPU a worker takes `cpus_per_worker` logical CPUs; on CUDA also one GPU.
 
     Ranks, engines and tensor parallelism are the built-in trainer's; of others the knobs of the group placement say it.
@@ -153,7 +153,7 @@ class Hardware(Model):
     cpus_per_worker: Annotated[int, Field(ge=1, le=256), Whole] = 1
 
 
-class ProfileConfig(Model):
+class ProfileConfig(SpecPart):
     """A capture asked for at launch, and what marks do besides.
 
     `what` is to be seen of steps `first_step` to `first_step + num_steps - 1` (from 1) on `roles` and `ranks`, lists
@@ -173,7 +173,7 @@ class ProfileConfig(Model):
     nsys_ready: NsysReady = "auto"
 
 
-class RunPolicy(Model):
+class RunPolicy(SpecPart):
     """What the console does on its own: how often it restarts a run from its last checkpoint, and for which causes.
 
     `cluster`: a node, Ray or a process was lost; `any`: also when the trainer failed after it got further than before.
@@ -184,14 +184,14 @@ class RunPolicy(Model):
     retry_on: Literal["never", "cluster", "any"] = "never"
 
 
-class KnobValue(Model):
+class KnobValue(SpecPart):
     """A knob's value and who chose it."""
 
     value: Value
     origin: Origin = "default"
 
 
-class RunSpec(Model):
+class RunSpec(SpecPart):
     """One run, complete. `knobs` holds every knob that applies to the algorithm and trainer, by id.
 
     `overridden` names the rules whose findings of this spec a person has read and put aside.
@@ -279,7 +279,7 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
     """Return the texts that a field chooses from; () for one that does not."""
     if get_origin(field.annotation) is Literal:
         return get_args(field.annotation)
-    return next((mark.names for mark in field.metadata if isinstance(mark, OneOf)), ())
+    return next((mark.names for mark in field.metadata if isinstance(mark, CatalogName)), ())
 
 
 def _ranges() -> Iterator[tuple[str, tuple[float, float]]]:
@@ -291,7 +291,7 @@ def _ranges() -> Iterator[tuple[str, tuple[float, float]]]:
                 yield f"{section}.{name}", (low[0], high[0])
 
 
-SECTIONS: Mapping[str, type[Model]] = {
+SECTIONS: Mapping[str, type[SpecPart]] = {
     "trainer": Trainer,
     "model": ModelSource,
     "data": DataSource,

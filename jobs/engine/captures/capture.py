@@ -19,9 +19,9 @@ from ray.exceptions import RaySystemError
 
 from jobs.engine.workers.actor import CAPTURES
 from jobs.engine.workers.worker import GONE, Worker
-from profiling.captures.files import Window, announcement, final_path, missing_text
-from profiling.captures.request import Request
-from profiling.captures.state import Report, TrackedCapture
+from profiling.captures.files import CaptureWindow, announcement, final_path, missing_text
+from profiling.captures.request import CaptureRequest
+from profiling.captures.state import CaptureReport, TrackedCapture
 
 TOOL_SECONDS = 150.0  # nsys writes its report before it lets go
 FAILED_SECONDS = 20.0  # when the run has failed: for workers that live to end a recording, and again to bring its files
@@ -38,7 +38,7 @@ class StepTimes:
     step: int = 0
     seconds: dict[int, float] = field(default_factory=dict)
 
-    def of_capture(self, request: Request) -> dict[str, Any]:
+    def of_capture(self, request: CaptureRequest) -> dict[str, Any]:
         """Return how long the recorded steps took, and how long others near them."""
         seconds = dict(self.seconds)  # the loop goes on with it
         recorded = [s for n, s in sorted(seconds.items()) if request.first_step <= n <= request.last_step]
@@ -64,7 +64,13 @@ class EngineCapture(TrackedCapture):
     """
 
     def __init__(
-        self, request: Request, *, workers: Sequence[Worker], steps: StepTimes, report: Report, run_dir: Path
+        self,
+        request: CaptureRequest,
+        *,
+        workers: Sequence[Worker],
+        steps: StepTimes,
+        report: CaptureReport,
+        run_dir: Path,
     ) -> None:
         self._workers, self._steps, self._run_dir = list(workers), steps, run_dir
         self.problems: dict[str, str] = {}
@@ -223,7 +229,7 @@ class EngineCapture(TrackedCapture):
         finally:
             part.unlink(missing_ok=True)
         announced = announcement(
-            Window.of(self.request),
+            CaptureWindow.of(self.request),
             target,
             role=worker.role,
             rank=worker.rank,

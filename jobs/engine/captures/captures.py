@@ -19,10 +19,10 @@ from typing import Any, cast
 import ray
 
 from jobs.engine.captures.capture import FAILED_SECONDS, TOOL_SECONDS, EngineCapture, StepTimes
-from jobs.engine.commands import Commands
-from jobs.engine.reporting.report import Report
+from jobs.engine.commands import CommandInbox
+from jobs.engine.reporting.report import RunReport
 from jobs.engine.workers.worker_group import WorkerGroup
-from profiling.captures.request import CaptureRefused, Request, parse_request, within
+from profiling.captures.request import CannotRecord, CaptureRequest, parse_request, within
 from profiling.captures.state import BUSY, State
 from profiling.captures.tool_selection import select_tool
 from profiling.config import TOOLS
@@ -36,7 +36,7 @@ FINISH_SECONDS = 60.0
 class EngineCaptures:
     """All captures of an attempt; at most one records at a time."""
 
-    def __init__(self, *, workers: WorkerGroup, report: Report, commands: Commands, run_dir: Path) -> None:
+    def __init__(self, *, workers: WorkerGroup, report: RunReport, commands: CommandInbox, run_dir: Path) -> None:
         self._workers, self._report, self._commands, self._run_dir = workers, report, commands, run_dir
         self._captures: list[EngineCapture] = []
         self._steps = StepTimes()
@@ -189,7 +189,7 @@ class EngineCaptures:
             request = parse_request(payload)
             names = within(request, {role: len(members) for role, members in self._workers.by_role.items()})
             request = self._with_tool(request, names)
-        except CaptureRefused as refused:
+        except CannotRecord as refused:
             if refused.capture:
                 self._report.capture(refused.capture, "failed", step=step, text=str(refused))
             else:
@@ -200,10 +200,10 @@ class EngineCaptures:
             EngineCapture(request, workers=workers, steps=self._steps, report=self._report, run_dir=self._run_dir)
         )
 
-    def _with_tool(self, request: Request, names: list[str]) -> Request:
+    def _with_tool(self, request: CaptureRequest, names: list[str]) -> CaptureRequest:
         """Return the request with a tool: for what a spec asks for it is selected now that the workers have theirs.
 
-        Raises: CaptureRefused, saying what is missing.
+        Raises: CannotRecord, saying what is missing.
         """
         if request.tool:
             return request
@@ -212,7 +212,7 @@ class EngineCaptures:
         if found.tool:
             return replace(request, tool=found.tool)
         why = " ".join(f"{one.tool}: {' '.join(sorted(set(one.lacking.values())))}" for one in found.passed)
-        raise CaptureRefused(f"No tool can show {request.what} on {device}. {why}".strip(), request.capture)
+        raise CannotRecord(f"No tool can show {request.what} on {device}. {why}".strip(), request.capture)
 
     def _end_watch(self, seconds: float) -> None:
         """Begin and end nothing by time any more, and wait for what is being begun or ended."""
@@ -226,5 +226,5 @@ class EngineCaptures:
             capture.wait(max(0.0, deadline - time.monotonic()))
 
 
-def _busy(other: Request) -> str:
+def _busy(other: CaptureRequest) -> str:
     return f"Capture {other.capture} records {'already' if other.seconds else other.steps}."

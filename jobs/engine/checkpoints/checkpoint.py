@@ -124,7 +124,7 @@ def who_sees(workers: WorkerGroup, folder: Path, token: str) -> tuple[list[Worke
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class CheckpointSource:
     """A checkpoint to go on from; `name` begins a sentence about it, `index` is the content of `checkpoint.json`."""
 
     folder: Path
@@ -184,7 +184,7 @@ def _shape(shape: list[int] | None) -> str:
     return "is not" if shape is None else f"has shape {shape}"
 
 
-def open_checkpoint(folder: Path, *, name: str) -> Checkpoint:
+def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
     """Return the checkpoint in `folder`, of which everything but the content of its parts was checked.
 
     Raises: CheckpointLost saying what is missing or damaged; RunProblem if it is of another format.
@@ -206,7 +206,7 @@ def open_checkpoint(folder: Path, *, name: str) -> Checkpoint:
         ) from error
     if version != VERSION:
         raise RunProblem("resume", f"{name} is of format {version}; this trainer reads format {VERSION}.")
-    return Checkpoint(folder=folder, name=name, state=state, index=index)
+    return CheckpointSource(folder=folder, name=name, state=state, index=index)
 
 
 def read_state(folder: Path) -> LoopState:

@@ -14,7 +14,7 @@ from typing import TypedDict
 
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.atomic_folder import atomic_folder
-from jobs.engine.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from jobs.engine.checkpoints.checkpoint import CheckpointSource, open_checkpoint
 from jobs.engine.checkpoints.export import ABOUT
 from jobs.engine.data.examples import Example
 from jobs.engine.problem import CheckpointLost, RunProblem
@@ -23,9 +23,9 @@ FILE = "resume.json"
 _NUM_FINGERPRINTED = 1000
 
 
-def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> Checkpoint | None:
+def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> CheckpointSource | None:
     """Return the checkpoint that the run directory's `resume.json` names, fit for `spec`; None if there is no such
-    file. Whether its parts are whole says `Checkpoint.check`.
+    file. Whether its parts are whole says `CheckpointSource.check`.
 
     Raises: RunProblem naming `resume` and what is wrong; CheckpointLost where an older checkpoint may do.
     """
@@ -43,7 +43,7 @@ def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> Checkpoint | None:
     return found
 
 
-def _check_spec(checkpoint: Checkpoint, spec: RunSpec) -> None:
+def _check_spec(checkpoint: CheckpointSource, spec: RunSpec) -> None:
     """Refuse what makes going on meaningless; ranks, ZeRO stage, batch sizes and learning rate may differ."""
     then, name = checkpoint.index["spec"], checkpoint.name
     for field, before, now in (
@@ -65,7 +65,7 @@ def _check_spec(checkpoint: Checkpoint, spec: RunSpec) -> None:
         )
 
 
-def check_data(checkpoint: Checkpoint, examples: Sequence[Example]) -> None:
+def check_data(checkpoint: CheckpointSource, examples: Sequence[Example]) -> None:
     """Raise RunProblem if the training data are not those of the checkpoint, whose position counts in them."""
     then, now = checkpoint.index["data"], fingerprint(examples)
     if then == now:
@@ -95,7 +95,7 @@ def fingerprint(examples: Sequence[Example]) -> DataFingerprint:
     return {"num_examples": len(examples), "sha256": digest.hexdigest()}
 
 
-def carry_best(checkpoint: Checkpoint, run_dir: Path) -> dict[str, object] | None:
+def carry_best(checkpoint: CheckpointSource, run_dir: Path) -> dict[str, object] | None:
     """Take over `model/best` of the attempt that wrote the checkpoint; return what its `pitwall.json` says.
 
     None, and nothing is taken over, if that attempt's best model is not the one that was best at the checkpoint: it may

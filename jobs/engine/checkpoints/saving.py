@@ -8,7 +8,7 @@ from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState
 from jobs.engine.checkpoints.export import export_model
 from jobs.engine.checkpoints.resume import DataFingerprint
-from jobs.engine.reporting.report import Report, folder_bytes
+from jobs.engine.reporting.report import RunReport, folder_bytes
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
@@ -18,7 +18,7 @@ class Saver:
     """Writes what a run leaves behind. `data` is what the training data were (resume.fingerprint)."""
 
     def __init__(
-        self, *, spec: RunSpec, run_dir: Path, workers: WorkerGroup, report: Report, data: DataFingerprint
+        self, *, spec: RunSpec, run_dir: Path, workers: WorkerGroup, report: RunReport, data: DataFingerprint
     ) -> None:
         self._spec, self._run_dir, self._workers, self._report, self._data = spec, run_dir, workers, report, data
         self._saved_step = -1

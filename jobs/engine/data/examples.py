@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
-from jobs.engine.data.text import Segment, TextModel
+from jobs.engine.data.text import TextModel, TextSegment
 from jobs.engine.problem import RunProblem
 
 _MISSING = object()
@@ -24,7 +24,7 @@ class Example:
     row: int
     prompt: str
     answer: str
-    segments: tuple[Segment, ...]
+    segments: tuple[TextSegment, ...]
     tokens: tuple[int, ...]
     is_trained: tuple[bool, ...]
 
@@ -62,7 +62,7 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
     if is_in(spec.algorithm, "answers"):
         segments = [tuple(text.conversation(messages)) for messages in shown]
     else:
-        segments = [(Segment(text=text.prompt(messages), is_trained=False),) for messages in shown]
+        segments = [(TextSegment(text=text.prompt(messages), is_trained=False),) for messages in shown]
     flat = text.encode_batch([s.text for parts in segments for s in parts])
     ids = iter(flat)
     examples = []

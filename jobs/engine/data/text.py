@@ -21,7 +21,7 @@ Message = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class TextSegment:
     """A stretch of rendered text, and whether its tokens carry loss."""
 
     text: str
@@ -67,7 +67,7 @@ class TextModel:
             return "\n\n".join(message["content"] for message in messages)
         return self._render(messages, opens_answer=True)
 
-    def conversation(self, messages: Sequence[Message]) -> list[Segment]:
+    def conversation(self, messages: Sequence[Message]) -> list[TextSegment]:
         """Return the conversation in segments; what the assistant says is trained, up to and with its end token.
 
         Where the template rewrites earlier turns, so that they are no prefix of the whole, only the last answer is
@@ -86,30 +86,30 @@ class TextModel:
             "The chat template does not show where the answer begins. Use a model with another template.",
         )
 
-    def _cut(self, messages: Sequence[Message], whole: str, turns: Sequence[int]) -> list[Segment] | None:
-        segments: list[Segment] = []
+    def _cut(self, messages: Sequence[Message], whole: str, turns: Sequence[int]) -> list[TextSegment] | None:
+        segments: list[TextSegment] = []
         end = 0
         for turn in turns:
             before, after = self._render(messages[:turn], opens_answer=True), self._render(messages[: turn + 1])
             if not (whole.startswith(after) and after.startswith(before) and len(before) >= end):
                 return None
             segments += [
-                Segment(text=whole[end : len(before)], is_trained=False),
-                Segment(text=after[len(before) :], is_trained=True),
+                TextSegment(text=whole[end : len(before)], is_trained=False),
+                TextSegment(text=after[len(before) :], is_trained=True),
             ]
             end = len(after)
         if end < len(whole):
-            segments.append(Segment(text=whole[end:], is_trained=False))
+            segments.append(TextSegment(text=whole[end:], is_trained=False))
         return segments
 
-    def _plain(self, messages: Sequence[Message]) -> list[Segment]:
+    def _plain(self, messages: Sequence[Message]) -> list[TextSegment]:
         segments = []
         for message in messages:
             is_answer = message["role"] == "assistant"
             text = message["content"] + (self._specials["eos_token"] if is_answer else "\n\n")
-            segments.append(Segment(text=text, is_trained=is_answer))
+            segments.append(TextSegment(text=text, is_trained=is_answer))
         if len(segments) == 2:  # prompt and answer alone: the same boundary as `prompt`
-            segments[0] = Segment(text=messages[0]["content"], is_trained=False)
+            segments[0] = TextSegment(text=messages[0]["content"], is_trained=False)
         return segments
 
     def _render(self, messages: Sequence[Message], *, opens_answer: bool = False) -> str:

@@ -34,7 +34,7 @@ Side = Literal["user", "trainer", "cluster"]
 """The spec, the work, or what it runs on."""
 
 
-class Cause(TypedDict):
+class FailureCause(TypedDict):
     """Why a run failed: who is at fault, where and when, a sentence, and the log line behind it."""
 
     side: Side
@@ -55,7 +55,7 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, int], str]) -> Cause:
+def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, int], str]) -> FailureCause:
     """Return the cause of a failure."""
     if isinstance(error, CheckpointLost):  # the console passes it over when it starts the run again
         return _cause("cluster", "driver", 0, step, error.message, "", field=error.field)
@@ -96,7 +96,7 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
     )
 
 
-def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, int], str]) -> Cause:
+def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, int], str]) -> FailureCause:
     line = log_tail.get((error.role, error.rank), "")
     who = f"{error.role} rank {error.rank}"
     at = step if error.step < 0 else error.step
@@ -134,8 +134,10 @@ def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def _cause(side: Side, role: str, rank: int, step: int, text: str, log_line: str, *, field: str | None = None) -> Cause:
-    cause: Cause = {"side": side, "role": role, "rank": rank, "step": step, "text": text, "log_line": log_line}
+def _cause(
+    side: Side, role: str, rank: int, step: int, text: str, log_line: str, *, field: str | None = None
+) -> FailureCause:
+    cause: FailureCause = {"side": side, "role": role, "rank": rank, "step": step, "text": text, "log_line": log_line}
     if field is not None:
         cause["field"] = field
     return cause

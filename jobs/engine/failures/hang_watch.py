@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import ray
 
-from jobs.engine.reporting.report import Report
+from jobs.engine.reporting.report import RunReport
 from jobs.engine.workers.actor import LOOKING
 from jobs.engine.workers.worker_group import WorkerGroup
-from profiling.stacks import Group, grouped, stacks
+from profiling.stacks import StackGroup, grouped, stacks
 
 LEAST_SECONDS = 300.0
 STEPS = 5.0
@@ -43,7 +43,7 @@ class HangWatch:
         self,
         *,
         workers: WorkerGroup,
-        report: Report,
+        report: RunReport,
         run_dir: Path,
         clock: Callable[[], float] = time.monotonic,
         first: float = 3.0,
@@ -143,7 +143,7 @@ def _answers(asked: Mapping[str, "ray.ObjectRef[T]"]) -> tuple[dict[str, T], lis
     return found, silent
 
 
-def _lines(groups: list[Group], silent: list[str], waited: float) -> list[str]:
+def _lines(groups: list[StackGroup], silent: list[str], waited: float) -> list[str]:
     """Return what the log says: for each stack who has it, the innermost call last."""
     lines = [f"No progress for {waited:.0f} s. Where everybody stands:"]
     for group in groups[:MOST_GROUPS]:

@@ -22,7 +22,7 @@ PROBES = "jobs.engine.gpu_check.probes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class GpuCheck:
     """What to try: a probe of `jobs.engine.gpu_check.probes`, the checks it needs, and how long it may take."""
 
     name: str
@@ -41,18 +41,18 @@ class Result:
 
 
 CHECKS = (
-    Check(name="driver", needs=(), seconds=30),
-    Check(name="torch", needs=(), seconds=120),
-    Check(name="matmul"),
-    Check(name="nccl"),
-    Check(name="deepspeed", seconds=300),
-    Check(name="vllm", seconds=600),
-    Check(name="ray", needs=(), seconds=60),
-    Check(name="nsys", needs=(), seconds=30),
+    GpuCheck(name="driver", needs=(), seconds=30),
+    GpuCheck(name="torch", needs=(), seconds=120),
+    GpuCheck(name="matmul"),
+    GpuCheck(name="nccl"),
+    GpuCheck(name="deepspeed", seconds=300),
+    GpuCheck(name="vllm", seconds=600),
+    GpuCheck(name="ray", needs=(), seconds=60),
+    GpuCheck(name="nsys", needs=(), seconds=30),
 )
 
 
-def run_probe(check: Check) -> Result:
+def run_probe(check: GpuCheck) -> Result:
     """Run one probe in a process of its own. Its last line is JSON; exit code 3 means: not installed."""
     begin = time.monotonic()
     command = [sys.executable, "-m", PROBES, check.name]
@@ -70,7 +70,7 @@ def run_probe(check: Check) -> Result:
     return Result(status="ok", found=json.loads(lines[-1]), seconds=seconds)
 
 
-def run_checks(checks: Sequence[Check], probe: Callable[[Check], Result]) -> dict[str, Result]:
+def run_checks(checks: Sequence[GpuCheck], probe: Callable[[GpuCheck], Result]) -> dict[str, Result]:
     """Run the checks in order; what needs something that is not ok is not tried, and says so."""
     results: dict[str, Result] = {}
     for check in checks:

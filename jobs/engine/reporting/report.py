@@ -12,7 +12,7 @@ import ray
 
 from jobs.catalog.metric import PEAKS, peak_name
 from jobs.engine.reporting.tensorboard_log import TensorboardLog
-from jobs.engine.workers.actor import Answer
+from jobs.engine.workers.actor import CallResult
 from jobs.engine.workers.node_placement import RunNode, read_there
 from jobs.engine.workers.worker import Worker
 from profiling import events, profile
@@ -24,7 +24,7 @@ _JOIN_SECONDS = 2 * _FETCH_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ShownSample:
     """One completion as people see it; fields as in profiling.events.sample."""
 
     group: int
@@ -37,7 +37,7 @@ class Sample:
     tokens: int
 
 
-class Report:
+class RunReport:
     """Write the run directory's `events.jsonl`, `samples/` and `tb/`. Safe to call from two threads."""
 
     def __init__(self, run_dir: Path, *, attempt: int) -> None:
@@ -90,7 +90,7 @@ class Report:
             self._seconds += time.perf_counter() - begin
         self._write(events.metric(values, attempt=self._attempt, step=step))
 
-    def samples(self, samples: Sequence[Sample], *, step: int, is_eval: bool, shown: int) -> None:
+    def samples(self, samples: Sequence[ShownSample], *, step: int, is_eval: bool, shown: int) -> None:
         """Keep all completions in the run directory and show the first `shown` of them."""
         begin = time.perf_counter()
         name = "eval" if is_eval else "step"
@@ -131,7 +131,7 @@ class Report:
         """Tell the driver's own spans."""
         self._write(*(self._span(span, "driver", 0) for span in spans))
 
-    def answer(self, worker: Worker, answer: Answer) -> None:
+    def answer(self, worker: Worker, answer: CallResult) -> None:
         """Tell what a worker handed over with a result."""
         self._readings[worker.role, worker.rank] = answer.readings
         for span in answer.spans:

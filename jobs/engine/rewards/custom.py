@@ -18,7 +18,7 @@ from pathlib import Path
 
 from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score
-from jobs.engine.rollouts.reward_process import UP, Answer
+from jobs.engine.rollouts.reward_process import UP, RewardReply
 
 _UP_SECONDS = 20.0  # for Python itself, which no reward is to blame for; less than a trial may take
 _DUMP_SECONDS = 10.0
@@ -79,7 +79,7 @@ class CustomReward:
                 text = f"The process for the reward {self._name} ended while it started."
                 raise RewardFailed(text, kind="not_started", log_line=self._last_error_line())
 
-    def _ask(self, request: Mapping[str, object], *, what: str) -> Answer:
+    def _ask(self, request: Mapping[str, object], *, what: str) -> RewardReply:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -95,7 +95,7 @@ class CustomReward:
                 kind="died",
                 log_line=self._last_error_line(),
             )
-        answer: Answer = json.loads(line)
+        answer: RewardReply = json.loads(line)
         if "problem" in answer:
             raise RewardFailed(answer["problem"], kind=answer["kind"], log_line=answer.get("log_line", ""))
         return answer

@@ -19,7 +19,7 @@ from profiling.process_memory import resident_bytes, return_freed_memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class GenerationRequest:
     """One completion to draw: prompt tokens and the seed of its random numbers."""
 
     tokens: tuple[int, ...]
@@ -90,7 +90,7 @@ class Generator:
         if (manager := self._llm.llm_engine.logger_manager) is not None:
             manager.stat_loggers.append(self._meter)
 
-    def generate(self, requests: Sequence[Request], *, greedy: bool = False) -> list[SampledResponse]:
+    def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
         """Return one completion per request, in order; `greedy` takes the likeliest token and ignores seeds."""
         temperature = 0.0 if greedy else self._spec.float_knob("rollout.temperature")
         outputs = self._llm.generate(
@@ -101,7 +101,7 @@ class Generator:
         self._work = self._meter.readings()
         return [_sampled_response(output.outputs[0]) for output in outputs]
 
-    def _parameters(self, request: Request, temperature: float) -> Any:
+    def _parameters(self, request: GenerationRequest, temperature: float) -> Any:
         return self._sampling(
             temperature=temperature,
             top_p=1.0,

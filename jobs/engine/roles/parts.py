@@ -27,7 +27,7 @@ _READERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class FlatSlice:
     """Elements [start, start + numel) of a flattened tensor: a parameter's weights, or one of its optimizer's tensors
     (`state` is "weights", or the optimizer's own key, such as "exp_avg").
     """
@@ -52,11 +52,11 @@ class PartFile:
     crc32: int
 
 
-def batches(pieces: Sequence[Piece], *, limit_bytes: int) -> list[list[Piece]]:
+def batches(pieces: Sequence[FlatSlice], *, limit_bytes: int) -> list[list[FlatSlice]]:
     """Return the pieces in order, cut and grouped so that each group holds at most `limit_bytes`."""
     most = max(limit_bytes // _ELEMENT_BYTES, 1)
     cut = [
-        Piece(state=p.state, name=p.name, start=begin, numel=min(most, p.start + p.numel - begin))
+        FlatSlice(state=p.state, name=p.name, start=begin, numel=min(most, p.start + p.numel - begin))
         for p in pieces
         for begin in range(p.start, p.start + p.numel, most)
     ]
@@ -128,7 +128,7 @@ class Parts:
         """What there is of each parameter: "weights" and the optimizer's keys."""
         return {state for state, _ in self._places}
 
-    def read(self, piece: Piece) -> Tensor:
+    def read(self, piece: FlatSlice) -> Tensor:
         """Return the elements of a piece, float32: [numel].
 
         Raises: RunProblem if some of them are in no file.

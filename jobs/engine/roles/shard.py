@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jobs.engine.roles.parts import WEIGHTS, Piece
+from jobs.engine.roles.parts import WEIGHTS, FlatSlice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Fragment:
     trained: Tensor
     offset: int
 
-    def overlap(self, piece: Piece) -> tuple[int, int]:
+    def overlap(self, piece: FlatSlice) -> tuple[int, int]:
         """Return the elements of the parameter that both hold: [low, high), empty if high <= low."""
         return max(self.start, piece.start), min(self.start + self.numel, piece.start + piece.numel)
 
@@ -41,12 +41,12 @@ class Shard:
         self._optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
         self._fragments = fragments(engine, stage)
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[FlatSlice]:
         """Return what this rank saves: its fragments of weights and optimizer state; in ZeRO-0 rank 0 saves all."""
         if self._stage == 0 and self._rank > 0:
             return []
         return [
-            Piece(state=state, name=name, start=f.start, numel=f.numel)
+            FlatSlice(state=state, name=name, start=f.start, numel=f.numel)
             for name, f in self._fragments.items()
             for state in (WEIGHTS, *self._state_keys(f))
         ]
@@ -57,13 +57,13 @@ class Shard:
             key for key, value in held.items() if torch.is_tensor(value) and value.numel() == fragment.trained.numel()
         ]
 
-    def read(self, piece: Piece) -> Tensor:
+    def read(self, piece: FlatSlice) -> Tensor:
         """Return the elements of a piece of `pieces`, on the CPU, float32: [numel]."""
         f = self._fragments[piece.name]
         whole = f.trained if piece.state == WEIGHTS else self._optimizer.state[f.trained][piece.state]
         return f.within(whole, piece.start, piece.start + piece.numel).float().cpu().clone()
 
-    def wanted(self, states: Sequence[str]) -> list[Piece]:
+    def wanted(self, states: Sequence[str]) -> list[FlatSlice]:
         """Return what this rank needs to go on: whole weights where it computes with all of them, else its
         fragments.
         """
@@ -71,17 +71,17 @@ class Shard:
         for name, parameter in _trained(self._engine):
             fragment = self._fragments.get(name)
             if self._stage < 3:
-                found.append(Piece(state=WEIGHTS, name=name, start=0, numel=parameter.numel()))
+                found.append(FlatSlice(state=WEIGHTS, name=name, start=0, numel=parameter.numel()))
             if fragment is not None:
                 found += [
-                    Piece(state=state, name=name, start=fragment.start, numel=fragment.numel)
+                    FlatSlice(state=state, name=name, start=fragment.start, numel=fragment.numel)
                     for state in states
                     if state != WEIGHTS or self._stage == 3
                 ]
         return found
 
     @torch.no_grad()
-    def write(self, piece: Piece, values: Tensor) -> None:
+    def write(self, piece: FlatSlice, values: Tensor) -> None:
         """Put the elements of a piece, [numel], where this rank holds them."""
         fragment = self._fragments.get(piece.name)
         if fragment is not None:
@@ -92,7 +92,7 @@ class Shard:
         if piece.state == WEIGHTS:
             self._write_used(piece, values, fragment)
 
-    def _write_used(self, piece: Piece, values: Tensor, fragment: Fragment | None) -> None:
+    def _write_used(self, piece: FlatSlice, values: Tensor, fragment: Fragment | None) -> None:
         """Put weights into the tensors that the forward pass uses, in their own precision."""
         if self._stage == 3:
             assert fragment is not None

@@ -20,7 +20,7 @@ from jobs.engine.device import Device, load_device
 from jobs.engine.roles import deepspeed_start
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
-from jobs.engine.roles.parts import PartFile, Parts, Piece, batches, part_bytes, part_name, write_part
+from jobs.engine.roles.parts import FlatSlice, PartFile, Parts, batches, part_bytes, part_name, write_part
 from jobs.engine.roles.shard import Shard
 from profiling.profile import mark
 
@@ -181,11 +181,11 @@ class TrainedModel(ABC):
         """Get ready for new training state. A collective."""
         self._shard.begin_load()
 
-    def wanted(self, states: list[str], limit_bytes: int) -> list[list[Piece]]:
+    def wanted(self, states: list[str], limit_bytes: int) -> list[list[FlatSlice]]:
         """Return the pieces that this rank needs, in batches of at most `limit_bytes`."""
         return batches(self._shard.wanted(states), limit_bytes=limit_bytes)
 
-    def take(self, pieces: list[Piece], values: list[Tensor]) -> None:
+    def take(self, pieces: list[FlatSlice], values: list[Tensor]) -> None:
         """Put the elements of pieces that the driver read into place."""
         for piece, elements in zip(pieces, values, strict=True):
             self._shard.write(piece, elements)

@@ -20,7 +20,7 @@ Call = Callable[[str, str, str], object]
 UP = b"{}"
 
 
-class Answer(TypedDict, total=False):
+class RewardReply(TypedDict, total=False):
     """Rewards of a batch, or a problem; nothing where the source was loaded."""
 
     rewards: list[float]
@@ -49,7 +49,7 @@ def main() -> None:
         answers.flush()
 
 
-def load(source: str, name: str) -> tuple[Call | None, Answer]:
+def load(source: str, name: str) -> tuple[Call | None, RewardReply]:
     """Execute the source and return its `reward`, or a problem."""
     space: dict[str, object] = {"__name__": "custom_reward", "__file__": name}
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
@@ -66,7 +66,7 @@ def load(source: str, name: str) -> tuple[Call | None, Answer]:
     return reward, {}
 
 
-def score(reward: Call, batch: list[list[str]], name: str) -> Answer:
+def score(reward: Call, batch: list[list[str]], name: str) -> RewardReply:
     """Return the rewards of a batch, or the first problem."""
     rewards = []
     for number, (prompt, completion, answer) in enumerate(batch, start=1):
@@ -85,7 +85,7 @@ def score(reward: Call, batch: list[list[str]], name: str) -> Answer:
     return {"rewards": rewards}
 
 
-def raised(error: BaseException, name: str, when: str) -> Answer:
+def raised(error: BaseException, name: str, when: str) -> RewardReply:
     """Say what the user's code raised and at which of its lines."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = own[-1].lineno if own else (error.lineno if isinstance(error, SyntaxError) else None)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from jobs.engine.batch import Batch, make_batch, stable_seed
 from jobs.engine.data.examples import Example
-from jobs.engine.roles.generator import Request, SampledResponse
+from jobs.engine.roles.generator import GenerationRequest, SampledResponse
 from jobs.engine.workers.worker_group import WorkerGroup
 
 
@@ -70,7 +70,7 @@ def roll_out(
     """
     repeated = [e for e in examples for _ in range(samples_per_prompt)]
     requests = [
-        Request(tokens=e.tokens, seed=stable_seed(seed, step, e.row, i % samples_per_prompt))
+        GenerationRequest(tokens=e.tokens, seed=stable_seed(seed, step, e.row, i % samples_per_prompt))
         for i, e in enumerate(repeated)
     ]
     num_engines = len(workers.generators)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.engine.data.text import TextModel
-from jobs.engine.reporting.report import Sample
+from jobs.engine.reporting.report import ShownSample
 from jobs.engine.rollouts.reward import Completion, Reward, Score
 from jobs.engine.rollouts.rollout import Rollout
 
@@ -14,7 +14,7 @@ class RolloutScores:
     """What a rollout earned: `scores[i]` and `samples[i]` belong to its `responses[i]`."""
 
     scores: Sequence[Score]
-    samples: Sequence[Sample]
+    samples: Sequence[ShownSample]
 
 
 def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_per_prompt: int) -> RolloutScores:
@@ -28,7 +28,7 @@ def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_
     ]
     scores = reward.score(completions)
     samples = [
-        Sample(
+        ShownSample(
             group=i // samples_per_prompt,
             index=i % samples_per_prompt,
             prompt=c.prompt,

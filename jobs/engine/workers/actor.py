@@ -39,7 +39,7 @@ UNWRITABLE = "no run directory"  # begins the error of a worker whose node does 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CallResult:
     """What a call gives back: its value, and what the process has to report since the last one."""
 
     value: Any
@@ -75,7 +75,7 @@ class LogQueue:
         return taken
 
 
-class Capture:
+class OutputRedirect:
     """Send this process's stdout and stderr to `<folder>/<role>-<rank>.<stream>` and read new lines from there.
 
     A file, not a pipe: what a dying process wrote last is still there. `problem` says why there is none, if so.
@@ -131,7 +131,7 @@ class Actor:
         self._role, self._rank, self._queue, self._marks = role, rank, queue, marks
         self._recordings = recordings(Path(log_dir).parent)
         self._traced: set[Path] = set()
-        self._capture = Capture(Path(log_dir), role, rank)
+        self._capture = OutputRedirect(Path(log_dir), role, rank)
         self._process = psutil.Process()
         self._target: Any = None
         self._calls = threading.Lock()  # held by the call under way
@@ -141,7 +141,7 @@ class Actor:
         self._flusher = threading.Thread(target=self._flush_lines, daemon=True)
         self._flusher.start()
 
-    def address(self) -> Answer:
+    def address(self) -> CallResult:
         """Return this node's address and a port that is free on it, and stays so until the next call has ended."""
         from jobs.engine.workers.address import held_port, node_address
 
@@ -152,7 +152,7 @@ class Actor:
 
         return self._run(hold, phase="", step=-1)
 
-    def start(self, target: str, arguments: Mapping[str, Any]) -> Answer:
+    def start(self, target: str, arguments: Mapping[str, Any]) -> CallResult:
         """Import `module:Class` and build it with `arguments`: where the heavy libraries are imported."""
         if self._capture.problem:
             raise RoleError(f"{UNWRITABLE}: {self._capture.problem}", "", "")
@@ -167,7 +167,7 @@ class Actor:
 
     def call(
         self, method: str, step: int, phase: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
-    ) -> Answer:
+    ) -> CallResult:
         """Call a method of the role's object; with a `phase`, inside a mark of it."""
 
         def body() -> Any:
@@ -232,14 +232,14 @@ class Actor:
         """Return the newest collectives of this process, b"" where they are not recorded."""
         return flight.dump()
 
-    def _listening(self, answer: Answer) -> Answer:
+    def _listening(self, answer: CallResult) -> CallResult:
         """The call that was to listen on the port of `address` has ended: it does, or will not."""
         if self._held is not None:
             self._held.close()
             self._held = None
         return answer
 
-    def _run(self, body: Any, *, phase: str, step: int) -> Answer:
+    def _run(self, body: Any, *, phase: str, step: int) -> CallResult:
         if step >= 0:
             recording.at_step(step)
         self._caller = threading.get_ident()  # with CAPTURES beside them, Ray's calls have a thread of their own
@@ -266,7 +266,7 @@ class Actor:
         if hasattr(self._target, "readings"):
             readings |= self._target.readings()
         spans = tuple(_with_step(span, step) for span in profile.drain())
-        return Answer(value=value, spans=spans, readings=readings, lines=self._capture.new_lines())
+        return CallResult(value=value, spans=spans, readings=readings, lines=self._capture.new_lines())
 
     def _flush_lines(self) -> None:
         """Once a second, for the times when no result is under way."""

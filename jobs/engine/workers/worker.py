@@ -17,7 +17,7 @@ from ray.exceptions import (
 )
 
 from jobs.engine.problem import RunProblem
-from jobs.engine.workers.actor import Answer, RoleError
+from jobs.engine.workers.actor import CallResult, RoleError
 from jobs.engine.workers.node_placement import RunNode
 
 DEAD_ACTOR_ERRORS = (
@@ -84,11 +84,11 @@ class Worker:
         return WorkerFailed(role=self.role, rank=self.rank, step=step, text=_why_died(error), how="died")
 
 
-def answer_of(call: Pending) -> Answer:
+def answer_of(call: Pending) -> CallResult:
     """Return what a call gave; waits for it. Raises: RunProblem, WorkerFailed; RayError where Ray itself failed."""
     worker = call.worker
     try:
-        answer: Answer = ray.get(call.reference)
+        answer: CallResult = ray.get(call.reference)
     except RayTaskError as error:
         cause = error.cause
         if isinstance(cause, RoleError) and cause.field:

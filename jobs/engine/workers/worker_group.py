@@ -12,7 +12,7 @@ from jobs.catalog.role import roles_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.device import Device
 from jobs.engine.problem import RunProblem
-from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, Answer, LogQueue
+from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, CallResult, LogQueue
 from jobs.engine.workers.first_failure import first_failure
 from jobs.engine.workers.node_placement import RunNode, nodes_of
 from jobs.engine.workers.worker import Pending, Worker, WorkerFailed, answer_of
@@ -34,7 +34,7 @@ class WorkerGroup:
         device: Device,
         *,
         log_dir: str,
-        on_answer: Callable[[Worker, Answer], None],
+        on_answer: Callable[[Worker, CallResult], None],
         check: Callable[[], None],
     ) -> None:
         self._on_answer, self._check = on_answer, check

@@ -8,15 +8,40 @@ from typing import Any
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.device_table import DeviceRow, rows
 from jobs.catalog.sentence import Sentence
-from jobs.planner.can_it_run.plans import METHODS, ON_HOST, Demand, OnHost, Plan, Recipe, plans_of, world_sizes
-from jobs.planner.can_it_run.verdict import Answer, DeviceNeed, Option, PublishedRun, Verdict, in_order, option_of
+from jobs.planner.can_it_run.plans import (
+    METHODS,
+    ON_HOST,
+    Demand,
+    OnHost,
+    TrainingMethod,
+    TrainingPlan,
+    plans_of,
+    world_sizes,
+)
+from jobs.planner.can_it_run.verdict import (
+    Answer,
+    DeviceNeed,
+    FitVerdict,
+    HardwareOption,
+    PublishedRun,
+    in_order,
+    option_of,
+)
 from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.estimate import Estimator, Fit
 from jobs.planner.job import Fleet, Job
 from jobs.planner.result import Estimate, JobInvalid, phase_word
 from jobs.planner.shapes.model_shape import ModelShape
 
-__all__ = ["ASSUMED_HOST_BYTES", "DeviceNeed", "Option", "PublishedRun", "Verdict", "can_it_run", "compare_hardware"]
+__all__ = [
+    "ASSUMED_HOST_BYTES",
+    "DeviceNeed",
+    "FitVerdict",
+    "HardwareOption",
+    "PublishedRun",
+    "can_it_run",
+    "compare_hardware",
+]
 
 _RECOMMENDED_MICRO = 2
 MOST_FITS = 600
@@ -42,7 +67,7 @@ def can_it_run(
     host_bytes: int = 0,
     price: float | None = None,
     constants: Constants | None = None,
-) -> Verdict:
+) -> FitVerdict:
     """Return whether a model can be trained by a method (a key of METHODS) on so many devices, or on any number.
 
     Yes: it fits, or is tight and yet below the limit, which is said. No: nothing that was tried fits, not even with
@@ -67,7 +92,7 @@ def can_it_run(
     )
     if shape is None:
         return _unknown(Sentence("The shape of the model is not known."), recipe, accelerator, devices)
-    asked = _Question(shape, recipe, fleet, demand or Demand(), constants or shipped_constants())
+    asked = _LanguageModelCase(shape, recipe, fleet, demand or Demand(), constants or shipped_constants())
     try:
         needs = asked.needs()
         recommended = asked.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
@@ -75,7 +100,7 @@ def can_it_run(
     except _TooManyLayouts:
         says = Sentence("There are more layouts to try than are tried for one answer. Ask for shorter answers.")
         return _unknown(says, recipe, accelerator, devices)
-    return Verdict(
+    return FitVerdict(
         answer=answer,
         says=says,
         method=recipe,
@@ -88,9 +113,9 @@ def can_it_run(
     )
 
 
-def _unknown(says: str, recipe: Recipe, accelerator: Accelerator, devices: int | None) -> Verdict:
+def _unknown(says: str, recipe: TrainingMethod, accelerator: Accelerator, devices: int | None) -> FitVerdict:
     """Return the verdict of a question that has no answer."""
-    return Verdict(
+    return FitVerdict(
         answer="unknown",
         says=says,
         method=recipe,
@@ -114,7 +139,7 @@ def compare_hardware(
     *,
     prices: Mapping[str, float] | None = None,
     **more: Any,
-) -> tuple[Option, ...]:
+) -> tuple[HardwareOption, ...]:
     """Return the answer for each accelerator, those on which it runs first, the cheapest (then fastest) step first.
 
     `prices`: money per device hour by accelerator id; `more` as in `can_it_run`.
@@ -129,10 +154,12 @@ class _TooManyLayouts(Exception):
     """The question has more layouts than one answer looks at."""
 
 
-class _Question:
+class _LanguageModelCase:
     """One model and method on one kind of device. Its methods raise _TooManyLayouts."""
 
-    def __init__(self, shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, constants: Constants) -> None:
+    def __init__(
+        self, shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, constants: Constants
+    ) -> None:
         self._shape, self._recipe, self._fleet, self._demand = shape, recipe, fleet, demand
         self._estimator = Estimator(constants)
         self._num_fits = self._num_bounds = 0
@@ -163,7 +190,7 @@ class _Question:
         element = {"qlora": 0.5, "lora": 2.0, "full": full}[self._recipe.method]
         return element * self._shape.parameters > size * self._fleet.accelerator.usable_bytes
 
-    def _plans(self, size: int, on_host: OnHost, *, micro_batch: int = 1) -> Iterator[Plan]:
+    def _plans(self, size: int, on_host: OnHost, *, micro_batch: int = 1) -> Iterator[TrainingPlan]:
         fleet = replace(self._fleet, num_devices=size, devices_per_node=min(self._fleet.devices_per_node, size))
         return plans_of(self._shape, self._recipe, fleet, self._demand, on_host, micro_batch=micro_batch)
 
@@ -358,7 +385,7 @@ def _holds_a_wave(fit: Fit) -> bool:
 
 
 def _published(
-    shape: ModelShape, recipe: Recipe, accelerator: Accelerator, needs: Sequence[DeviceNeed]
+    shape: ModelShape, recipe: TrainingMethod, accelerator: Accelerator, needs: Sequence[DeviceNeed]
 ) -> tuple[PublishedRun, ...]:
     """Return the published rows of this size and method, and what each says to the answer."""
     if not recipe.table:

@@ -45,7 +45,7 @@ _UTILIZATIONS = (0.3, 0.45, 0.6, 0.75, 0.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class TrainingMethod:
     """A method to plan for: `objective` and `method` as in Training, and what is there beside the policy."""
 
     id: str
@@ -63,22 +63,22 @@ class Recipe:
         return self.id.partition("-")[0]
 
 
-METHODS: Mapping[str, Recipe] = {
+METHODS: Mapping[str, TrainingMethod] = {
     each.id: each
     for each in (
-        Recipe(id="sft", label="SFT, all weights", objective="lm"),
-        Recipe(id="sft-lora", label="SFT with LoRA", objective="lm", method="lora"),
-        Recipe(id="sft-qlora", label="SFT with LoRA on 4-bit weights", objective="lm", method="qlora"),
-        Recipe(id="dpo", label="DPO, all weights", objective="pairs", frozen=("reference",)),
-        Recipe(id="dpo-lora", label="DPO with LoRA", objective="pairs", method="lora"),
-        Recipe(id="rm", label="Reward model, all weights", objective="scalar"),
-        Recipe(
+        TrainingMethod(id="sft", label="SFT, all weights", objective="lm"),
+        TrainingMethod(id="sft-lora", label="SFT with LoRA", objective="lm", method="lora"),
+        TrainingMethod(id="sft-qlora", label="SFT with LoRA on 4-bit weights", objective="lm", method="qlora"),
+        TrainingMethod(id="dpo", label="DPO, all weights", objective="pairs", frozen=("reference",)),
+        TrainingMethod(id="dpo-lora", label="DPO with LoRA", objective="pairs", method="lora"),
+        TrainingMethod(id="rm", label="Reward model, all weights", objective="scalar"),
+        TrainingMethod(
             id="grpo", label="GRPO, all weights", objective="lm", has_rollouts=True, frozen=("reference",), table="GRPO"
         ),
-        Recipe(
+        TrainingMethod(
             id="grpo-lora", label="GRPO with LoRA", objective="lm", method="lora", has_rollouts=True, table="GRPO-LoRA"
         ),
-        Recipe(
+        TrainingMethod(
             id="ppo",
             label="PPO, all weights",
             objective="lm",
@@ -116,7 +116,7 @@ def world_sizes(devices_per_node: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """One way to train, a job without an engine, and the ways to generate beside it, the least hungry first."""
 
     job: Job
@@ -132,8 +132,8 @@ class Plan:
 
 
 def plans_of(
-    shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, on_host: OnHost, *, micro_batch: int
-) -> Iterator[Plan]:
+    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: OnHost, *, micro_batch: int
+) -> Iterator[TrainingPlan]:
     """Yield the ways to train the model on all devices of the fleet that can hold its weights: FSDP first, then the
     Megatron layouts that hold least, the least divided of them first."""
     limit = fleet.accelerator.usable_bytes
@@ -161,11 +161,11 @@ def plans_of(
             frozen=_frozen(shape, recipe, policy, demand, on_host),
             rollouts=rollouts if recipe.has_rollouts else None,
         )
-        yield Plan(job=job, engines=engines)
+        yield TrainingPlan(job=job, engines=engines)
 
 
 def _policies(
-    shape: ModelShape, recipe: Recipe, fleet: Fleet, demand: Demand, on_host: OnHost, micro: int
+    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: OnHost, micro: int
 ) -> Iterator[Training]:
     devices = fleet.num_devices
     samples = demand.prompts * demand.samples_per_prompt if recipe.has_rollouts else demand.batch_size
@@ -244,7 +244,7 @@ def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
 
 
 def _frozen(
-    shape: ModelShape, recipe: Recipe, policy: Training, demand: Demand, on_host: OnHost
+    shape: ModelShape, recipe: TrainingMethod, policy: Training, demand: Demand, on_host: OnHost
 ) -> tuple[FrozenModel, ...]:
     return tuple(
         FrozenModel(

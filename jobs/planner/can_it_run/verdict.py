@@ -6,7 +6,7 @@ from typing import Literal
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.device_table import DeviceRow
-from jobs.planner.can_it_run.plans import OnHost, Recipe
+from jobs.planner.can_it_run.plans import OnHost, TrainingMethod
 from jobs.planner.job import Job
 from jobs.planner.result import Estimate, Interval
 
@@ -43,14 +43,14 @@ class PublishedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class FitVerdict:
     """The answer for `num_devices` (None: for any number), why, the needs by what sits on the host, the number that is
     recommended, and the published rows. `needs` are in the order of ON_HOST: less on the host first. `at`: the layout
     on `num_devices`, or the one that comes nearest; without a number, the recommended one, else that of the fewest."""
 
     answer: Answer
     says: str
-    method: Recipe
+    method: TrainingMethod
     accelerator: Accelerator
     num_devices: int | None
     needs: tuple[DeviceNeed, ...]
@@ -76,33 +76,33 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class HardwareOption:
     """One hardware of a comparison: the verdict, and for the number of devices it is asked for (or recommended) the
     seconds of a step and what it costs; None where it does not run or no price is known."""
 
     accelerator: Accelerator
-    verdict: Verdict
+    verdict: FitVerdict
     num_devices: int | None
     step: Interval | None
     cost_per_step: Interval | None
     currency: str
 
 
-def in_order(options: Iterable[Option]) -> tuple[Option, ...]:
+def in_order(options: Iterable[HardwareOption]) -> tuple[HardwareOption, ...]:
     """Return options with those on which it runs first, the cheapest (then fastest) step first."""
 
-    def order(option: Option) -> tuple[bool, float, float]:
+    def order(option: HardwareOption) -> tuple[bool, float, float]:
         cost = option.cost_per_step.middle if option.cost_per_step else float("inf")
         return option.step is None, cost, option.step.middle if option.step else 0.0
 
     return tuple(sorted(options, key=order))
 
 
-def option_of(verdict: Verdict) -> Option:
+def option_of(verdict: FitVerdict) -> HardwareOption:
     """Return what a comparison says of one hardware."""
     at = verdict.at if verdict.answer != "no" else None
     if at is None or at.num_devices is None or at.estimate is None or at.job is None:
-        return Option(
+        return HardwareOption(
             accelerator=verdict.accelerator,
             verdict=verdict,
             num_devices=None,
@@ -112,7 +112,7 @@ def option_of(verdict: Verdict) -> Option:
         )
     step, fleet = at.estimate.time.step, at.job.fleet
     cost = None if fleet.price is None else step.scaled(at.num_devices / 3600 * fleet.price)
-    return Option(
+    return HardwareOption(
         accelerator=verdict.accelerator,
         verdict=verdict,
         num_devices=at.num_devices,

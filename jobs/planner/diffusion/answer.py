@@ -12,8 +12,8 @@ from typing import Any
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.can_it_run.answer import ASSUMED_HOST_BYTES
-from jobs.planner.can_it_run.plans import METHODS, ON_HOST, OnHost, Recipe, world_sizes
-from jobs.planner.can_it_run.verdict import DeviceNeed, Option, Verdict, in_order, option_of
+from jobs.planner.can_it_run.plans import METHODS, ON_HOST, OnHost, TrainingMethod, world_sizes
+from jobs.planner.can_it_run.verdict import DeviceNeed, FitVerdict, HardwareOption, in_order, option_of
 from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.diffusion.job import DIFFUSION_METHODS, DiffusionJob, Picture, diffusion_job, stream_tokens
 from jobs.planner.diffusion.memory import pool_of
@@ -77,7 +77,7 @@ def can_it_train(
     host_bytes: int = 0,
     price: float | None = None,
     constants: Constants | None = None,
-) -> Verdict:
+) -> FitVerdict:
     """Return whether a diffusion transformer can be trained by a method on so many devices, or on any number.
 
     Raises: LookupError for a method that means nothing here, JobInvalid for pictures that it does not take, ValueError
@@ -97,7 +97,7 @@ def can_it_train(
     )
     picture = picture or Picture()
     stream_tokens(shape, picture)
-    asked = _Question(shape, METHODS[method], fleet, picture, constants or shipped_constants())
+    asked = _DiffusionCase(shape, METHODS[method], fleet, picture, constants or shipped_constants())
     needs = asked.needs()
     recommended = asked.recommended()
     found = [asked.on(devices, on_host) for on_host in ON_HOST] if devices is not None else list(needs)
@@ -115,7 +115,7 @@ def can_it_train(
         says = Sentence("It fits on {n:,}.", n=best.num_devices)
         if _is_tight(best):
             says = Sentence("It fits on {n:,}. It is tight: a little more would not fit.", n=best.num_devices)
-    return Verdict(
+    return FitVerdict(
         answer=answer,  # type: ignore[arg-type]  # one of its three
         says=says,
         method=METHODS[method],
@@ -136,7 +136,7 @@ def compare_for_diffusion(
     *,
     prices: Mapping[str, float] | None = None,
     **more: Any,
-) -> tuple[Option, ...]:
+) -> tuple[HardwareOption, ...]:
     """Return the answer for each accelerator, as jobs.planner.can_it_run.answer.compare_hardware orders them."""
     known = prices or {}
     return in_order(
@@ -157,11 +157,11 @@ def _share(need: DeviceNeed) -> float:
     return max((pool.share for pool in need.estimate.pools), default=9.0) if need.estimate is not None else 9.0
 
 
-class _Question:
+class _DiffusionCase:
     """One model and method on one kind of device."""
 
     def __init__(
-        self, shape: DiffusionShape, recipe: Recipe, fleet: Fleet, picture: Picture, constants: Constants
+        self, shape: DiffusionShape, recipe: TrainingMethod, fleet: Fleet, picture: Picture, constants: Constants
     ) -> None:
         self._shape, self._recipe, self._fleet, self._picture, self._constants = (
             shape,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from jobs.catalog.sentence import Sentence
-from jobs.planner.can_it_run.plans import OnHost, Recipe
+from jobs.planner.can_it_run.plans import OnHost, TrainingMethod
 from jobs.planner.job import Fleet, Job, Layout, Method, Offload, Training
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.diffusion import DiffusionShape
@@ -148,7 +148,13 @@ def adapter_elements(shape: DiffusionShape, rank: int) -> int:
 
 
 def diffusion_job(
-    shape: DiffusionShape, recipe: Recipe, fleet: Fleet, picture: Picture, on_host: OnHost, *, micro_batch: int = 1
+    shape: DiffusionShape,
+    recipe: TrainingMethod,
+    fleet: Fleet,
+    picture: Picture,
+    on_host: OnHost,
+    *,
+    micro_batch: int = 1,
 ) -> DiffusionJob:
     """Return the job of a method on all devices of a fleet: FSDP with float32 weights, or DeepSpeed with float32
     masters, as jobs.planner.can_it_run.plans has it. Raises: JobInvalid."""

@@ -13,7 +13,7 @@ from jobs.planner.diffusion.job import DiffusionJob, stream_tokens
 from jobs.planner.memory.phases import checkpoint_memory, load_memory, overhead_bytes, resident_memory
 from jobs.planner.memory.stages import Stage, stages_of
 from jobs.planner.memory.states import States, compute_bytes, states_of, transients_of
-from jobs.planner.result import Memory, PhaseMemory, PoolEstimate, Term
+from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, Term
 from jobs.planner.shapes.diffusion import Block
 
 _ENDS = {"joint": 3.5, "dual": 3.5, "cross": 6.0}
@@ -132,5 +132,5 @@ def _peaks(job: DiffusionJob, stage: Stage, held: States, constants: Constants) 
     }
 
 
-def _memory(terms: dict[Term, float]) -> Memory:
-    return Memory(terms={term: round(size) for term, size in terms.items() if round(size)})
+def _memory(terms: dict[Term, float]) -> PeakMemory:
+    return PeakMemory(terms={term: round(size) for term, size in terms.items() if round(size)})

@@ -36,7 +36,7 @@ from jobs.planner.memory.states import (
     transients_of,
 )
 from jobs.planner.memory.storage import checkpoint_bytes, export_bytes, host_bytes
-from jobs.planner.result import Memory, Term
+from jobs.planner.result import PeakMemory, Term
 from jobs.planner.shapes.model_shape import ModelShape
 
 __all__ = [
@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 
-def update_memory(training: Training, accelerator: Accelerator, constants: Constants) -> Memory:
+def update_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
     """Return the peak of forward, backward and optimizer step, on the fullest stage of the pipeline."""
     stages = telling_stages(training.model, training.layout, training.num_micro_batches)
     moments = host_peaks if accelerator.is_host else _peaks
@@ -119,7 +119,7 @@ def overhead_bytes(layout: Layout, accelerator: Accelerator, constants: Constant
 Counts = Literal["allocated", "reserved", "device"]
 
 
-def counted(memory: Memory, layout: Layout, counts: Counts, accelerator: Accelerator, constants: Constants) -> int:
+def counted(memory: PeakMemory, layout: Layout, counts: Counts, accelerator: Accelerator, constants: Constants) -> int:
     """Return what a source would report of a training's memory: bytes that tensors hold, that torch's allocator holds,
     or all of a device (nvidia-smi)."""
     if counts == "allocated":
@@ -129,7 +129,7 @@ def counted(memory: Memory, layout: Layout, counts: Counts, accelerator: Acceler
 
 def _with_overhead(
     terms: dict[Term, float], layout: Layout | None, accelerator: Accelerator, constants: Constants
-) -> Memory:
+) -> PeakMemory:
     """Return terms with what the allocator adds; with a layout also what its process takes outside of it."""
     beyond = 0.0 if accelerator.is_host else sum(terms.values()) * (constants.memory.allocator - 1)
     if layout is not None:
@@ -137,8 +137,8 @@ def _with_overhead(
     return _memory({**terms, "overhead": terms.get("overhead", 0.0) + beyond})
 
 
-def _memory(terms: dict[Term, float]) -> Memory:
-    return Memory(terms={term: round(size) for term, size in terms.items() if round(size)})
+def _memory(terms: dict[Term, float]) -> PeakMemory:
+    return PeakMemory(terms={term: round(size) for term, size in terms.items() if round(size)})
 
 
 @lru_cache(maxsize=1024)
@@ -163,7 +163,7 @@ def least_update_bytes(training: Training, accelerator: Accelerator, constants: 
     return _with_overhead(terms, training.layout, accelerator, constants).total
 
 
-def resident_memory(training: Training, accelerator: Accelerator, constants: Constants) -> Memory:
+def resident_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
     """Return what a trainer leaves on the device while another phase runs, after its offload between phases.
 
     Gradients stay only where they are buffers that were made once, and leave together with the weights.
@@ -182,7 +182,7 @@ def resident_memory(training: Training, accelerator: Accelerator, constants: Con
     return _with_overhead(terms, training.layout, accelerator, constants)
 
 
-def frozen_memory(frozen: FrozenModel, accelerator: Accelerator, constants: Constants) -> Memory:
+def frozen_memory(frozen: FrozenModel, accelerator: Accelerator, constants: Constants) -> PeakMemory:
     """Return what a model that only scores keeps on the device while others run; on devices of its own with what its
     process takes."""
     terms: dict[Term, float] = {}
@@ -202,7 +202,7 @@ def scoring_memory(
     head_chunk: int = 0,
     accelerator: Accelerator,
     constants: Constants,
-) -> Memory:
+) -> PeakMemory:
     """Return the peak of a pass without gradients (log-probabilities, reference, reward, values) over `tokens` tokens
     of one rank: weights with what is gathered, the widest moment of a layer, log-probabilities of all tokens.
 
@@ -235,7 +235,7 @@ def scoring_memory(
     return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), None, accelerator, constants)
 
 
-def load_memory(training: Training, accelerator: Accelerator, constants: Constants) -> Memory:
+def load_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
     """Return the peak while a model is loaded: its weights, whole where they are not sharded, and one unit on its way;
     DeepSpeed makes its master copy beside them."""
     stage, held = _fullest(training)
@@ -245,7 +245,9 @@ def load_memory(training: Training, accelerator: Accelerator, constants: Constan
     return _with_overhead(terms, training.layout, accelerator, constants)
 
 
-def sync_memory(training: Training, accelerator: Accelerator, constants: Constants, *, bucket_bytes: int = 0) -> Memory:
+def sync_memory(
+    training: Training, accelerator: Accelerator, constants: Constants, *, bucket_bytes: int = 0
+) -> PeakMemory:
     """Return the trainer's side of a weight sync: its weights, back on the device, and one buffer of whole tensors:
     `bucket_bytes`, or the largest unit where it sends layer by layer. FSDP gathers whole tensors in the type that it
     keeps, and casts them after that; the state dict of its first version, while it is sent, is a second copy of the
@@ -265,7 +267,7 @@ def sync_memory(training: Training, accelerator: Accelerator, constants: Constan
     return _with_overhead(terms, training.layout, accelerator, constants)
 
 
-def checkpoint_memory(training: Training, accelerator: Accelerator, constants: Constants) -> Memory:
+def checkpoint_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
     """Return the trainer's memory while it writes a checkpoint: its states, and where weights are sharded one unit that
     is gathered for the export."""
     stage, held = _fullest(training)

@@ -49,7 +49,7 @@ class Models:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class MicroBatches:
     """The micro-batches of a model that is trained or scores: `size` rows of `sequence` tokens, `count` of them per
     optimizer step and rank; `document`: mean tokens of one sample in a packed row, 0 where a row is one sample."""
 
@@ -60,7 +60,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RunContext:
     """One run: its spec, its models, the devices it asks for, what is known of its data.
 
     `samples_per_update`: samples of one optimizer step over all ranks; `longest`: tokens of the longest sample, prompt
@@ -105,7 +105,7 @@ class Source:
         """Mean tokens of a sample; the longest one's where nothing is known."""
         return min(self.workload.mean_sample or self.longest, self.longest)
 
-    def rows(self, micro: int, *, ranks: int, is_packed: bool = False) -> Rows:
+    def rows(self, micro: int, *, ranks: int, is_packed: bool = False) -> MicroBatches:
         """Return micro-batches of so many samples, each as long as the longest; joined without padding they are one
         row, as long as so many samples are at most where their lengths are known."""
         mine = max(self.samples_per_update // max(ranks, 1), 1)
@@ -113,8 +113,8 @@ class Source:
         count = -(-mine // size)
         if is_packed and self.workload.mean_sample:
             length = max(min(self._most_together(size), size * self.longest), self.longest)
-            return Rows(size=1, sequence=length, count=count, document=round(self.usual))
-        return Rows(size=size, sequence=self.longest, count=count)
+            return MicroBatches(size=1, sequence=length, count=count, document=round(self.usual))
+        return MicroBatches(size=size, sequence=self.longest, count=count)
 
     def _most_together(self, size: int) -> int:
         """Return the tokens that so many samples seldom exceed: three deviations above their mean, lengths of answers
@@ -124,21 +124,21 @@ class Source:
         alike = min(self.knobs.whole("rollout.samples_per_prompt", 1), size) if self.is_rl else 1
         return math.ceil(size * self.usual + 3 * math.sqrt(size * alike) * deviation)
 
-    def packed(self, tokens: int, *, ranks: int) -> Rows:
+    def packed(self, tokens: int, *, ranks: int) -> MicroBatches:
         """Return micro-batches filled up to a number of tokens; a sample that is longer has one of its own."""
         mine = max(self.samples_per_update // max(ranks, 1), 1)
         budget = max(tokens, self.longest)
         count = max(-(-round(mine * self.usual) // budget), 1)
         if self.workload.mean_sample:  # an update may have fewer samples than would fill it
             budget = max(min(budget, self._most_together(mine)), self.longest)
-        return Rows(size=1, sequence=budget, count=count, document=min(round(self.usual), budget))
+        return MicroBatches(size=1, sequence=budget, count=count, document=min(round(self.usual), budget))
 
     @property
     def _goes_to_the_cap(self) -> bool:
         """Whether every answer is as long as the longest: its end is passed over, as in a probe."""
         return self.knobs.flag("rollout.ignore_eos")
 
-    def rollouts(self, *, score: Rows, has_old_logprobs: bool = True) -> Rollouts:
+    def rollouts(self, *, score: MicroBatches, has_old_logprobs: bool = True) -> Rollouts:
         """Return what a step generates and how it is used."""
         known, cap = self.workload, self.knobs.whole("rollout.max_new_tokens")
         return Rollouts(

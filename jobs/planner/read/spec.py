@@ -5,7 +5,7 @@ from dataclasses import replace
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet, Job
-from jobs.planner.read.context import Models, Source, Workload, samples_per_update
+from jobs.planner.read.context import Models, RunContext, Workload, samples_per_update
 from jobs.planner.trainer import planning_of
 
 
@@ -22,7 +22,7 @@ def read_job(spec: RunSpec, models: Models, fleet: Fleet, *, workload: Workload 
 
 def read_models(spec: RunSpec, models: Models, fleet: Fleet, workload: Workload, *, samples: int) -> Job:
     """Return the job of a run whose models and samples per update are known already, as a search knows them."""
-    source = Source(spec, models, fleet, workload, samples)
+    source = RunContext(spec, models, fleet, workload, samples)
     job = planning_of(spec).job(source)
     return replace(
         job,

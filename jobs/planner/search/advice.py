@@ -86,7 +86,7 @@ class LargestTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class PlanAdvice:
     """What would make a run fit, and what would make it faster. `together`: several changes, where none alone does it;
     None where one does, where the run fits as it is, or where no changes do. `largest_terms`: of the largest terms of
     memory, then of the longest phases, what moves each most."""
@@ -104,7 +104,7 @@ def advise(
     *,
     workload: Workload | None = None,
     constants: Constants | None = None,
-) -> Advice:
+) -> PlanAdvice:
     """Return what would help a run on a fleet.
 
     Raises: JobInvalid if the run as it is cannot be estimated.
@@ -112,7 +112,7 @@ def advise(
     adviser = _Adviser(spec, models, fleet, workload or Workload(), constants or shipped_constants())
     fit = adviser.fit()
     needs_more = adviser.before.verdict == "no" and not any(each.after.fits for each in fit)
-    return Advice(
+    return PlanAdvice(
         fit=fit,
         faster=adviser.faster(),
         together=adviser.together() if needs_more else None,

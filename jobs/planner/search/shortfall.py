@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jobs.catalog.sentence import Sentence
 from jobs.planner.estimate import Fit
 from jobs.planner.job import Job
-from jobs.planner.result import Rollout, phase_word, pool_word
+from jobs.planner.result import EngineCache, phase_word, pool_word
 from jobs.planner.validity import Misfit, least_bytes
 
 
@@ -46,7 +46,7 @@ def shortfall_of(fit: Fit) -> Shortfall | None:
     return None
 
 
-def no_cache(rollout: Rollout | None) -> Shortfall | None:
+def no_cache(rollout: EngineCache | None) -> Shortfall | None:
     """Return what an engine lacks that cannot hold one whole sequence, whatever is trained beside it."""
     if rollout is None or rollout.full_sequences >= 1:
         return None

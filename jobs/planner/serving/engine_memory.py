@@ -12,7 +12,7 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.job import Engine
-from jobs.planner.result import JobInvalid, Memory, Term
+from jobs.planner.result import JobInvalid, PeakMemory, Term
 from jobs.planner.serving.engine_weights import weight_bytes
 from jobs.planner.serving.kv_cache import KvCache, sglang_cache, stages, vllm_cache
 
@@ -38,8 +38,8 @@ class EngineMemory:
     the engine reports that its cache holds. `wake_bytes` must be free when it wakes up. `shortage`: None if it starts.
     """
 
-    memory: Memory
-    sleeping: Memory
+    memory: PeakMemory
+    sleeping: PeakMemory
     budget: int
     rollout_kv_bytes: int
     kv_tokens: int
@@ -91,8 +91,8 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
         "overhead": context + others,
     }
     return EngineMemory(
-        memory=Memory(terms=awake),
-        sleeping=Memory(terms=_asleep(engine, awake, constants)),
+        memory=PeakMemory(terms=awake),
+        sleeping=PeakMemory(terms=_asleep(engine, awake, constants)),
         budget=budget,
         rollout_kv_bytes=held,
         kv_tokens=_reported_tokens(engine, cache, longest),

@@ -16,7 +16,7 @@ _STATE_BYTES = 2  # an element of a linear attention's state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class KvCacheGroup:
     """Layers that share a table of blocks: `window` tokens are kept of each sequence, 0 for all, and `is_state` for
     those that keep one state per sequence instead."""
 
@@ -38,7 +38,7 @@ class KvCache:
     """The cache of one engine: `num_blocks` of `block_tokens` tokens; `block_bytes` of one, on one device of the first
     pipeline stage. `token_bytes` is what a token takes on a device that holds all layers, windows apart."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[KvCacheGroup, ...]
     block_tokens: int
     block_bytes: int
     num_blocks: int
@@ -120,7 +120,7 @@ def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, i
     widths = [max(len(set(group) & set(stage)) for group in members) for stage in stages(engine)]
     blocks = [max(free, 0) // (width * page) for free, width in zip(stage_bytes, widths, strict=True) if width]
     groups = tuple(
-        Group(
+        KvCacheGroup(
             num_layers=len(group), window=model.layers[group[0]].window, is_state=not model.layers[group[0]].has_cache
         )
         for group in members
@@ -142,7 +142,7 @@ def sglang_cache(engine: Engine, free: int, window_share: float) -> KvCache:
     kinds = Counter(bool(engine.model.layers[i].window) for i in stage if engine.model.layers[i].has_cache)
     weight = kinds[False] + (window_share if kinds[False] else 1.0) * kinds[True]
     return KvCache(
-        groups=(Group(num_layers=len(stage), window=0),),
+        groups=(KvCacheGroup(num_layers=len(stage), window=0),),
         block_tokens=1,
         block_bytes=round(weight * per_layer),
         num_blocks=int(max(free, 0) // (weight * per_layer)),

@@ -11,15 +11,15 @@ Windows = Literal["none", "all", "upper", "alternate", "pattern", "chunked"]
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class FamilyProperty:
     """A property of a family: always as `default` says, or as the config's `key` says where it has one."""
 
     default: bool = False
     key: str = ""
 
 
-_BIAS = Flag(False, "attention_bias")
-_YES = Flag(True)
+_BIAS = FamilyProperty(False, "attention_bias")
+_YES = FamilyProperty(True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +35,14 @@ class Family:
     `is_exact`: False for a kind nobody checked, read as most models are built.
     """
 
-    qkv_bias: Flag = _BIAS
-    output_bias: Flag = _BIAS
-    mlp_bias: Flag = Flag(False)
+    qkv_bias: FamilyProperty = _BIAS
+    output_bias: FamilyProperty = _BIAS
+    mlp_bias: FamilyProperty = FamilyProperty(False)
     head_bias: bool = False
     norms: int = 2
     has_layer_norm: bool = False
     qk_norm: Literal["", "head", "projection"] = ""
-    qk_norm_flag: Flag = _YES
+    qk_norm_flag: FamilyProperty = _YES
     is_gated: bool = True
     has_sinks: bool = False
     has_expert_bias: bool = False
@@ -58,10 +58,10 @@ class Family:
     defaults: Mapping[str, int] = field(default_factory=dict)
 
 
-_NONE = Flag(False)
-_LLAMA = Family(mlp_bias=Flag(False, "mlp_bias"))
+_NONE = FamilyProperty(False)
+_LLAMA = Family(mlp_bias=FamilyProperty(False, "mlp_bias"))
 _QWEN2 = Family(qkv_bias=_YES, output_bias=_NONE, windows="upper")
-_QWEN2_MOE = Family(qkv_bias=Flag(True, "qkv_bias"), output_bias=_NONE, mixture=True, shared_gate=True)
+_QWEN2_MOE = Family(qkv_bias=FamilyProperty(True, "qkv_bias"), output_bias=_NONE, mixture=True, shared_gate=True)
 _QWEN3 = Family(qk_norm="head", windows="upper")
 _QWEN3_MOE = Family(qk_norm="head", windows="upper", mixture=True)
 _QWEN3_5_MOE = Family(qk_norm="head", has_output_gate=True, mixture=True, shared_gate=True)
@@ -83,14 +83,16 @@ _GEMMA3 = Family(
 )
 _DEEPSEEK = Family(qkv_bias=_BIAS, mixture=True, has_mla=True, has_mtp=True)
 _LLAMA4 = Family(mixture=True, width_key="intermediate_size_mlp", windows="chunked")
-_GRANITE = Family(mlp_bias=Flag(False, "mlp_bias"))
+_GRANITE = Family(mlp_bias=FamilyProperty(False, "mlp_bias"))
 
 FAMILIES: Mapping[str, Family] = {
     "llama": _LLAMA,
     "granite": _GRANITE,
-    "smollm3": Family(mlp_bias=Flag(False, "mlp_bias"), tied=True),
+    "smollm3": Family(mlp_bias=FamilyProperty(False, "mlp_bias"), tied=True),
     "seed_oss": Family(
-        qkv_bias=Flag(True, "attention_bias"), output_bias=Flag(False, "attention_out_bias"), mlp_bias=_LLAMA.mlp_bias
+        qkv_bias=FamilyProperty(True, "attention_bias"),
+        output_bias=FamilyProperty(False, "attention_out_bias"),
+        mlp_bias=_LLAMA.mlp_bias,
     ),
     "mistral": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all", defaults={"sliding_window": 4096}),
     "mixtral": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all", mixture=True),
@@ -119,17 +121,17 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "phi3": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all"),
     "gpt_neox": Family(
-        qkv_bias=Flag(True, "attention_bias"),
-        output_bias=Flag(True, "attention_bias"),
+        qkv_bias=FamilyProperty(True, "attention_bias"),
+        output_bias=FamilyProperty(True, "attention_bias"),
         mlp_bias=_YES,
         has_layer_norm=True,
         is_gated=False,
     ),
-    "stablelm": Family(qkv_bias=Flag(False, "use_qkv_bias"), output_bias=_NONE, has_layer_norm=True),
+    "stablelm": Family(qkv_bias=FamilyProperty(False, "use_qkv_bias"), output_bias=_NONE, has_layer_norm=True),
     "falcon": Family(
-        qkv_bias=Flag(False, "bias"),
-        output_bias=Flag(False, "bias"),
-        mlp_bias=Flag(False, "bias"),
+        qkv_bias=FamilyProperty(False, "bias"),
+        output_bias=FamilyProperty(False, "bias"),
+        mlp_bias=FamilyProperty(False, "bias"),
         has_layer_norm=True,
         is_gated=False,
         width_key="ffn_hidden_size",
@@ -141,8 +143,8 @@ FAMILIES: Mapping[str, Family] = {
         qk_norm="projection", windows="pattern", defaults={"sliding_window": 4096, "sliding_window_pattern": 4}
     ),
     "gpt_oss": Family(
-        qkv_bias=Flag(True, "attention_bias"),
-        output_bias=Flag(True, "attention_bias"),
+        qkv_bias=FamilyProperty(True, "attention_bias"),
+        output_bias=FamilyProperty(True, "attention_bias"),
         has_sinks=True,
         has_expert_bias=True,
         mixture=True,
@@ -152,11 +154,11 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek_v3": _DEEPSEEK,
     "kimi_k2": _DEEPSEEK,
     "glm4_moe": Family(
-        output_bias=_NONE, qk_norm="head", qk_norm_flag=Flag(False, "use_qk_norm"), mixture=True, has_mtp=True
+        output_bias=_NONE, qk_norm="head", qk_norm_flag=FamilyProperty(False, "use_qk_norm"), mixture=True, has_mtp=True
     ),
     "llama4_text": _LLAMA4,
     "minimax_m2": Family(qkv_bias=_NONE, output_bias=_NONE, qk_norm="projection", mixture=True),
 }
 
 # For a model type that is not known: a decoder as most are built, with whatever of these its config names.
-GENERIC = Family(mlp_bias=Flag(False, "mlp_bias"), windows="all", is_exact=False)
+GENERIC = Family(mlp_bias=FamilyProperty(False, "mlp_bias"), windows="all", is_exact=False)

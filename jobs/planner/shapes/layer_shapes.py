@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobs.catalog.sentence import Sentence
 from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues
-from jobs.planner.shapes.families import Family, Flag
+from jobs.planner.shapes.families import Family, FamilyProperty
 
 _KINDS = ("full_attention", "sliding_attention", "chunked_attention", "linear_attention")
 
@@ -71,7 +71,7 @@ class Mixture:
     layers: tuple[bool, ...]
 
 
-def is_set(config: ConfigValues, flag: Flag) -> bool:
+def is_set(config: ConfigValues, flag: FamilyProperty) -> bool:
     """Return what a flag of the family says for this config. Raises: ShapeUnreadable."""
     return config.flag(flag.key, flag.default) if flag.key else flag.default
 

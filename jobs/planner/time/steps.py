@@ -42,7 +42,7 @@ TOGETHER: Mapping[str, tuple[str, ...]] = {EXPERIENCE: ("reward", "old_logprobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class TrainingBatch:
     """What one step trains on: `samples` of `length` tokens each in the mean, of which `prompt` are given."""
 
     samples: int
@@ -55,10 +55,12 @@ class Batch:
         return self.samples * self.length
 
 
-def batch_of(rollouts: Rollouts, constants: Constants) -> Batch:
+def batch_of(rollouts: Rollouts, constants: Constants) -> TrainingBatch:
     """Return what a step of reinforcement learning generates."""
     prompt, response = mean_lengths(rollouts.lengths, constants)
-    return Batch(samples=rollouts.prompts * rollouts.samples_per_prompt, prompt=prompt, length=prompt + response)
+    return TrainingBatch(
+        samples=rollouts.prompts * rollouts.samples_per_prompt, prompt=prompt, length=prompt + response
+    )
 
 
 def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo: Memo) -> StepTime:
@@ -116,7 +118,13 @@ def _supervised(job: Job, constants: Constants, memo: Memo) -> StepTime:
 
 
 def _rl_phases(
-    job: Job, rollouts: Rollouts, engine: Engine, batch: Batch, memory: EngineMemory, constants: Constants, memo: Memo
+    job: Job,
+    rollouts: Rollouts,
+    engine: Engine,
+    batch: TrainingBatch,
+    memory: EngineMemory,
+    constants: Constants,
+    memo: Memo,
 ) -> dict[str, Interval]:
     training = job.policy
     rollout = memo.of(
@@ -164,7 +172,7 @@ def _rl_phases(
 
 
 def _rollout(
-    job: Job, rollouts: Rollouts, engine: Engine, batch: Batch, memory: EngineMemory, constants: Constants
+    job: Job, rollouts: Rollouts, engine: Engine, batch: TrainingBatch, memory: EngineMemory, constants: Constants
 ) -> Interval:
     """Return seconds of generation. Where the cache holds no whole sequence, as if it held one."""
     longest = rollouts.lengths.max_prompt + rollouts.lengths.max_response
@@ -187,7 +195,7 @@ def _rollout(
 
 
 def _scored(
-    job: Job, training: Training, rollouts: Rollouts, batch: Batch, constants: Constants, memo: Memo
+    job: Job, training: Training, rollouts: Rollouts, batch: TrainingBatch, constants: Constants, memo: Memo
 ) -> Interval:
     """Return seconds in which a trained model gives log-probabilities or values of the batch."""
     size = rollouts.score_micro_batch or training.micro_batch
@@ -231,7 +239,7 @@ def _frozen(
 
 
 def _updates(
-    job: Job, training: Training, rollouts: Rollouts, batch: Batch, constants: Constants, memo: Memo
+    job: Job, training: Training, rollouts: Rollouts, batch: TrainingBatch, constants: Constants, memo: Memo
 ) -> Interval:
     """Return seconds of all optimizer steps on one batch."""
     steps = rollouts.updates

@@ -29,7 +29,7 @@ _LOGIT_BYTES = {"unfused": 32.0, "compiled": 16.0, "chunked": 20.0, "parallel": 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class MicroBatchWork:
     """One optimizer step of one rank: `count` micro-batches of `tokens` each (after context parallelism), in documents
     of `document` tokens."""
 
@@ -67,7 +67,7 @@ class _Pass:
     backward: float
 
 
-def work_of(training: Training, *, tokens: float = 0.0, document: float = 0.0) -> Work:
+def work_of(training: Training, *, tokens: float = 0.0, document: float = 0.0) -> MicroBatchWork:
     """Return a rank's micro-batches. `tokens`: of one optimizer step over all ranks, 0 to take them as they are set.
 
     `document`: mean tokens of a sample where that is known better than from rows. Padded rows are computed whole; rows
@@ -81,10 +81,10 @@ def work_of(training: Training, *, tokens: float = 0.0, document: float = 0.0) -
     divided = layout.context * layout.ulysses
     seen = training.sequence if training.is_padded else length
     if not tokens:
-        return Work(tokens=held / divided, document=seen, count=float(training.num_micro_batches))
+        return MicroBatchWork(tokens=held / divided, document=seen, count=float(training.num_micro_batches))
     padding = row / length if training.is_padded else 1.0
     each = tokens * padding / max(layout.data, 1)
-    return Work(tokens=min(held, each) / divided, document=seen, count=max(each / held, 1.0))
+    return MicroBatchWork(tokens=min(held, each) / divided, document=seen, count=max(each / held, 1.0))
 
 
 def update_seconds(
@@ -368,7 +368,7 @@ def _stage_elements(model: ModelShape, layout: Layout, stage: int) -> tuple[floa
 
 
 def _slowest_stage(
-    training: Training, fleet: Fleet, work: Work, constants: Constants
+    training: Training, fleet: Fleet, work: MicroBatchWork, constants: Constants
 ) -> tuple[float, Exchange, tuple[float, float]]:
     """Return seconds of the slowest stage per micro-batch, what it exchanges, and its elements."""
     model, layout = training.model, training.layout
@@ -396,7 +396,13 @@ def _slowest_stage(
 
 
 def _host_traffic(
-    training: Training, fleet: Fleet, work: Work, elements: float, layers: int, computing: float, constants: Constants
+    training: Training,
+    fleet: Fleet,
+    work: MicroBatchWork,
+    elements: float,
+    layers: int,
+    computing: float,
+    constants: Constants,
 ) -> float:
     """Return seconds per micro-batch of weights and checkpoints that come from host memory and are not hidden."""
     rate = fleet.accelerator.pcie_bandwidth * constants.speed.host_share

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
-from profiling.captures.files import Window, announcement, final_path, missing_text, recordings, sha256_of, stem
-from profiling.captures.request import CaptureRefused, Request, within
-from profiling.captures.state import UNFINISHED, Report, TrackedCapture
+from profiling.captures.files import CaptureWindow, announcement, final_path, missing_text, recordings, sha256_of, stem
+from profiling.captures.request import CannotRecord, CaptureRequest, within
+from profiling.captures.state import UNFINISHED, CaptureReport, TrackedCapture
 from profiling.captures.tool_selection import select_tool
 from profiling.config import Device
 from profiling.recorders.recorder import load_tool, version_of
@@ -29,7 +29,14 @@ class AttachedCapture(TrackedCapture):
     """One capture by `workers`; its files go below the run directory. What goes wrong fails it: nothing is raised."""
 
     def __init__(
-        self, request: Request, *, workers: AttachableWorkers, run_dir: Path, report: Report, step: int, label: str
+        self,
+        request: CaptureRequest,
+        *,
+        workers: AttachableWorkers,
+        run_dir: Path,
+        report: CaptureReport,
+        step: int,
+        label: str,
     ) -> None:
         self._workers, self._run_dir, self._label = workers, run_dir, label
         # who was asked, and under which number the answer comes
@@ -104,12 +111,12 @@ class AttachedCapture(TrackedCapture):
         try:
             if not there:
                 text = f"No process of {self._label} on this node can be recorded yet. Try again once it trains."
-                raise CaptureRefused(text)
+                raise CannotRecord(text)
             sizes: dict[str, int] = {}
             for worker in there.values():
                 sizes[worker.role] = max(sizes.get(worker.role, 0), worker.rank + 1)
             chosen = [there[name] for name in within(request, sizes) if name in there]
-        except CaptureRefused as refused:
+        except CannotRecord as refused:
             self._fail(str(refused), step)
             return
         self._begin(chosen, step, now)
@@ -223,10 +230,10 @@ class AttachedCapture(TrackedCapture):
         self.report.artifact(**about)
 
     @property
-    def _window(self) -> Window:
+    def _window(self) -> CaptureWindow:
         """The steps that were under way while it recorded."""
         over = max(self._ended_at - self._begun_at, 0) + bool(self.request.seconds)
-        return Window(
+        return CaptureWindow(
             capture=self.request.capture,
             tool=self.request.tool,
             first_step=self._begun_at + 1,
@@ -269,7 +276,7 @@ class AttachedCapture(TrackedCapture):
         self.move("fail", step=step, text=why)
 
 
-def _selected_tool(request: Request, chosen: list[AttachableWorker]) -> str:
+def _selected_tool(request: CaptureRequest, chosen: list[AttachableWorker]) -> str:
     """Return the tool that shows what is asked for on most of these processes, "" if none does."""
     device: Device = "cuda" if any(worker.device == "cuda" for worker in chosen) else "cpu"
     return select_tool(request.what, device=device, workers={worker.name: worker.problems for worker in chosen}).tool

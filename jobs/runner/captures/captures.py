@@ -18,11 +18,11 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
 from jobs.runner.captures.attached import AttachedCapture
 from jobs.runner.captures.own_profiler import OwnProfilerCapture
-from jobs.runner.console_client.job import Job
-from jobs.runner.reporting.progress import Progress
-from jobs.runner.reporting.report import Report
+from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.report import ShippedReport
 from jobs.runner.translation import Translation, label_of
-from profiling.captures.request import CaptureRefused, Request, parse_request
+from profiling.captures.request import CannotRecord, CaptureRequest, parse_request
 from profiling.captures.state import next_state
 
 LOOK_SECONDS = 0.2
@@ -36,7 +36,7 @@ OWN = "trainer"  # in the payload of a command, under `by`: its own profiler was
 class RunnerCaptures:
     """All captures of an attempt; at most one records in the trainer's processes at a time."""
 
-    def __init__(self, spec: RunSpec, job: Job, report: Report, translation: Translation) -> None:
+    def __init__(self, spec: RunSpec, job: RunnerJob, report: ShippedReport, translation: Translation) -> None:
         """Raises: OSError."""
         trainer = adapter(spec.trainer.name).captures
         self._spec, self._run_dir, self._label = spec, job.run_dir, label_of(spec)
@@ -122,7 +122,7 @@ class RunnerCaptures:
     def _arm(self, payload: Mapping[str, Any], step: int) -> None:
         try:
             request = parse_request(payload)
-        except CaptureRefused as refused:
+        except CannotRecord as refused:
             if refused.capture:
                 self._translation.capture(refused.capture, "failed", step=step, text=str(refused))
             return
@@ -158,7 +158,7 @@ class RunnerCaptures:
         self._seen = there
 
 
-def finish_own(job: Job, translation: Translation, progress: Progress) -> None:
+def finish_own(job: RunnerJob, translation: Translation, progress: TrainerProgress) -> None:
     """Take what the trainer's own profiler left when its runner was killed; what is told already changes nothing."""
     try:
         spec = parse_spec(json.loads((job.run_dir / "spec.json").read_text("utf-8")))
@@ -174,7 +174,7 @@ def finish_own(job: Job, translation: Translation, progress: Progress) -> None:
 
 
 def _own_capture(
-    request: Request, spec: RunSpec, run_dir: Path, translation: Translation, *, step: int
+    request: CaptureRequest, spec: RunSpec, run_dir: Path, translation: Translation, *, step: int
 ) -> OwnProfilerCapture:
     trainer = adapter(spec.trainer.name).captures
     return OwnProfilerCapture(

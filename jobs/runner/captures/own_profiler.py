@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.adapters.captures import CaptureFile
-from profiling.captures.files import Window, announcement
-from profiling.captures.request import Request
-from profiling.captures.state import Report, TrackedCapture
+from profiling.captures.files import CaptureWindow, announcement
+from profiling.captures.request import CaptureRequest
+from profiling.captures.state import CaptureReport, TrackedCapture
 
 SETTLE_SECONDS = 5.0
 MAX_FILES = 1000
@@ -28,11 +28,11 @@ class OwnProfilerCapture(TrackedCapture):
 
     def __init__(
         self,
-        request: Request,
+        request: CaptureRequest,
         *,
         files: Callable[[], Sequence[CaptureFile]],
         run_dir: Path,
-        report: Report,
+        report: CaptureReport,
         step: int,
         label: str,
     ) -> None:
@@ -89,7 +89,7 @@ class OwnProfilerCapture(TrackedCapture):
             step = file.step or request.first_step
             num_steps = 1 if file.step else request.num_steps
             about = announcement(
-                Window(capture=request.capture, tool=request.tool, first_step=step, num_steps=num_steps),
+                CaptureWindow(capture=request.capture, tool=request.tool, first_step=step, num_steps=num_steps),
                 file.path.with_name(name),
                 role=file.role,
                 rank=file.rank,

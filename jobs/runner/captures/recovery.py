@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.runner.console_client.job import Job
-from jobs.runner.reporting.progress import Progress
-from jobs.runner.reporting.report import Report
+from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.report import ShippedReport
 from profiling.captures.files import (
+    CaptureWindow,
     LeftFile,
-    Window,
     announcement,
     final_path,
     is_of,
@@ -38,7 +38,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what a trainer calls a capture becom
 class CaptureRecovery:
     """The captures of one attempt that somebody recorded, and nobody has told the end of."""
 
-    def __init__(self, job: Job, progress: Progress) -> None:
+    def __init__(self, job: RunnerJob, progress: TrainerProgress) -> None:
         self._run_dir, self._progress = job.run_dir, progress
 
     @property
@@ -52,7 +52,7 @@ class CaptureRecovery:
             return 0.0
         return HURRIED_WRITE_SECONDS if is_hurried else WRITE_SECONDS
 
-    def finish(self, report: Report, *, why: str, remote: Mapping[str, str]) -> None:
+    def finish(self, report: ShippedReport, *, why: str, remote: Mapping[str, str]) -> None:
         """Announce what is there and say what became of each capture; every process of the attempt has ended.
 
         `why` says how the trainer ended, if it did not say so itself. `remote`: files that were found on other
@@ -84,7 +84,7 @@ class CaptureRecovery:
 
     def _end(
         self,
-        report: Report,
+        report: ShippedReport,
         capture: str,
         told: Mapping[str, Any],
         found: Mapping[str, LeftFile],
@@ -124,13 +124,13 @@ class CaptureRecovery:
         report.say(f"capture {capture}: kept after the end of the trainer. {text}".rstrip())
         report.capture(capture, "importing", step=window.first_step + window.num_steps - 1, text=text, **meta)
 
-    def _window(self, capture: str, told: Mapping[str, Any]) -> Window:
+    def _window(self, capture: str, told: Mapping[str, Any]) -> CaptureWindow:
         """Return the steps that were recorded: those told, or up to the one under way if it was not over."""
         first, num_steps = int(told["first_step"]), int(told["num_steps"])
         if told["state"] == "recording":
             touched = max(1, self._progress.step + 1 - first + 1)
             num_steps = touched if told.get("seconds") else min(num_steps, touched)
-        return Window(capture=capture, tool=str(told["tool"]), first_step=first, num_steps=num_steps)
+        return CaptureWindow(capture=capture, tool=str(told["tool"]), first_step=first, num_steps=num_steps)
 
     def _put(self, capture: str, name: str) -> Path:
         target = final_path(self._run_dir, capture, name)
@@ -144,7 +144,9 @@ class CaptureRecovery:
         places = sorted(folder.iterdir()) if folder.is_dir() else []
         return [p for p in places if p not in known and is_of(f"{capture}-{p.name}", capture, worker) and _is_whole(p)]
 
-    def _announce(self, report: Report, window: Window, worker: str, path: Path, found: Mapping[str, LeftFile]) -> None:
+    def _announce(
+        self, report: ShippedReport, window: CaptureWindow, worker: str, path: Path, found: Mapping[str, LeftFile]
+    ) -> None:
         role, _, rank = worker.rpartition("-")
         about = found.get(f"{window.capture}-{path.name}")
         event = report.artifact(
@@ -161,7 +163,7 @@ class CaptureRecovery:
         self._progress.artifacts[event["name"]] = event
 
 
-def _fail(report: Report, capture: str, text: str) -> None:
+def _fail(report: ShippedReport, capture: str, text: str) -> None:
     report.say(f"capture {capture}: failed. {text}")
     report.capture(capture, "failed", text=text)
 

@@ -1,12 +1,12 @@
 """The runner's side of the wire (docs/develop/protocol.md, section 3): a method a request, an exception a refusal.
 
 ConsoleError
-|- ConsoleAway       no answer, 5xx: try again
-|  `- ConsoleFull    507: its disk is full; try again for a while
-|- Fenced            409: this attempt may not report any more
-|- Refused           4xx: will not get better by trying again
-|- OffsetWrong       409 on a file: go on from `received`
-`- ChecksumWrong     422 on a file: start again
+|- ConsoleUnreachable   no answer, 5xx: try again
+|  `- ConsoleFull       507: its disk is full; try again for a while
+|- Fenced               409: this attempt may not report any more
+|- Refused              4xx: will not get better by trying again
+|- OffsetMismatch       409 on a file: go on from `received`
+`- ChecksumMismatch     422 on a file: start again
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from jobs.runner.console_client.job import Job
+from jobs.runner.console_client.job import RunnerJob
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 
@@ -29,11 +29,11 @@ class ConsoleError(Exception):
     """A request to the console did not do what it should."""
 
 
-class ConsoleAway(ConsoleError):
+class ConsoleUnreachable(ConsoleError):
     """The console does not answer, or says that it cannot at the moment."""
 
 
-class ConsoleFull(ConsoleAway):
+class ConsoleFull(ConsoleUnreachable):
     """The console's disk is full."""
 
 
@@ -54,7 +54,7 @@ class RequestRejected(ConsoleError):
         self.events = events
 
 
-class OffsetWrong(ConsoleError):
+class OffsetMismatch(ConsoleError):
     """The console has another number of bytes of the file."""
 
     def __init__(self, received: int) -> None:
@@ -62,7 +62,7 @@ class OffsetWrong(ConsoleError):
         self.received = received
 
 
-class ChecksumWrong(ConsoleError):
+class ChecksumMismatch(ConsoleError):
     """What arrived is not what was announced."""
 
 
@@ -127,7 +127,7 @@ class FileState:
 class Console:
     """Talks to one console about one attempt, over connections that are kept open. Usable from several threads."""
 
-    def __init__(self, job: Job, *, is_cleanup: bool = False) -> None:
+    def __init__(self, job: RunnerJob, *, is_cleanup: bool = False) -> None:
         """Open no connection yet. With `is_cleanup` an ended attempt may report until its clean-up report is in."""
         is_near = urlsplit(job.url).hostname in ("127.0.0.1", "localhost", "::1")
         self._client = httpx.Client(
@@ -143,7 +143,7 @@ class Console:
         return cast(LaunchAnswer, self._json(self._send("GET", "launch")))
 
     def fetch_input(self, sha256: str, target: Path) -> None:
-        """Download an uploaded file of the spec. Raises: ChecksumWrong if it arrives changed."""
+        """Download an uploaded file of the spec. Raises: ChecksumMismatch if it arrives changed."""
         self._download(f"inputs/{quote(sha256)}", target, sha256)
 
     def fetch_file(self, name: str, target: Path) -> None:
@@ -161,7 +161,9 @@ class Console:
                 durable_through=int(raw["durable_through"]), expect=int(raw["expect"]), commands=commands
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise ConsoleAway(f"What answers at the console's address is not the console ({error!r}).") from error
+            raise ConsoleUnreachable(
+                f"What answers at the console's address is not the console ({error!r})."
+            ) from error
 
     def file_state(self, name: str) -> FileState:
         """Return how much of an artifact has arrived."""
@@ -175,11 +177,11 @@ class Console:
             body = self._json(answer)
             if "received" not in body:
                 _check(answer)
-            raise OffsetWrong(int(body["received"]))
+            raise OffsetMismatch(int(body["received"]))
         if answer.status_code == 422:
             if "received" not in self._json(answer):
                 _check(answer)
-            raise ChecksumWrong("what arrived has another checksum.")
+            raise ChecksumMismatch("what arrived has another checksum.")
         return self._file_state(answer)
 
     def answer(self, answer_id: str, body: Mapping[str, object]) -> None:
@@ -194,7 +196,7 @@ class Console:
         try:
             answer = self._client.request(method, path, **rest)
         except httpx.HTTPError as error:
-            raise ConsoleAway(f"The console does not answer ({type(error).__name__}: {error}).") from error
+            raise ConsoleUnreachable(f"The console does not answer ({type(error).__name__}: {error}).") from error
         if answer.status_code not in accept:
             _check(answer)
         return answer
@@ -211,10 +213,10 @@ class Console:
                     digest.update(chunk)
                     file.write(chunk)
         except httpx.HTTPError as error:
-            raise ConsoleAway(f"The console does not answer ({type(error).__name__}: {error}).") from error
+            raise ConsoleUnreachable(f"The console does not answer ({type(error).__name__}: {error}).") from error
         if sha256 and digest.hexdigest() != sha256:
             part.unlink()
-            raise ChecksumWrong(f"{target.name} arrived with another checksum.")
+            raise ChecksumMismatch(f"{target.name} arrived with another checksum.")
         os.replace(part, target)  # noqa: PTH105 (both names are in one folder; one call)
 
     def _file_state(self, answer: httpx.Response) -> FileState:
@@ -224,7 +226,7 @@ class Console:
     def _json(self, answer: httpx.Response) -> dict[str, Any]:
         body = _object(answer)
         if body is None:
-            raise ConsoleAway("What answers at the console's address is not the console (no JSON object).")
+            raise ConsoleUnreachable("What answers at the console's address is not the console (no JSON object).")
         return body
 
 
@@ -248,5 +250,5 @@ def _check(answer: httpx.Response) -> None:
     if status == 507:
         raise ConsoleFull(text)
     if status >= 500 or status in (408, 425, 429):
-        raise ConsoleAway(text)
+        raise ConsoleUnreachable(text)
     raise RequestRejected(text, status=status, events=tuple(body.get("events", ())))

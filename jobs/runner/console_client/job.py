@@ -12,7 +12,7 @@ class EnvironmentIncomplete(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RunnerJob:
     """One attempt of a run, where its console is, and where its files go."""
 
     url: str
@@ -32,7 +32,7 @@ class Job:
         return self.run_root / self.run / f"a{self.attempt}"
 
 
-def read_job(environ: Mapping[str, str]) -> Job:
+def read_job(environ: Mapping[str, str]) -> RunnerJob:
     """Return the job that the PITWALL_ variables describe.
 
     Raises: EnvironmentIncomplete, naming the variable.
@@ -41,7 +41,7 @@ def read_job(environ: Mapping[str, str]) -> Job:
     if missing:
         text = f"{', '.join(missing)} not set. The console sets them when it submits the job; start runs from there."
         raise EnvironmentIncomplete(text)
-    return Job(
+    return RunnerJob(
         url=environ["PITWALL_URL"].rstrip("/"),
         token=environ["PITWALL_TOKEN"],
         run=environ["PITWALL_RUN"],

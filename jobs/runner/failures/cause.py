@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.catalog.log_line import LOST_GLOO, LOST_NCCL, read_line, uncolored
 from jobs.catalog.trainer import trainers
 from jobs.runner.reporting.append_only import RESERVE_BYTES
-from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.progress import TrainerProgress
 from jobs.runner.trainer import Exit
 from profiling.phases import ROLES
 
@@ -140,7 +140,7 @@ class _Line:
 
 
 def exit_cause_of(
-    *, ended: Exit, progress: Progress, run_dir: Path, oom_kills: int, disk_free_bytes: int
+    *, ended: Exit, progress: TrainerProgress, run_dir: Path, oom_kills: int, disk_free_bytes: int
 ) -> dict[str, object]:
     """Return side, role, rank, step, text and log_line (protocol, section 2) of a trainer that failed.
 
@@ -234,7 +234,7 @@ def _last_error(lines: Sequence[_Line]) -> _Line | None:
     return telling[-1] if telling else None
 
 
-def _lines(progress: Progress, run_dir: Path) -> list[_Line]:
+def _lines(progress: TrainerProgress, run_dir: Path) -> list[_Line]:
     """Return the newest log lines, those of the driver's stderr last, because they tell of the end."""
     found = [_worker_line(role, rank, text) for role, rank, text in progress.latest_lines(TAIL_LINES)]
     for stream in ("stdout", "stderr"):

@@ -14,10 +14,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.runner.console_client.job import Job
+from jobs.runner.console_client.job import RunnerJob
 from jobs.runner.nodes.orphans import Cleanup
-from jobs.runner.reporting.progress import Progress, node_name
-from jobs.runner.reporting.report import Report
+from jobs.runner.reporting.progress import TrainerProgress, node_name
+from jobs.runner.reporting.report import ShippedReport
 from jobs.runner.trainer import HIDDEN
 
 START_AFTER_SECONDS = 30.0  # from the word on who sits where: a start is not slowed, and a long one is watched
@@ -29,7 +29,7 @@ HURRIED_SECONDS = 5.0
 class RemoteNodes:
     """The helper of one attempt, started when it is needed."""
 
-    def __init__(self, job: Job, report: Report, progress: Progress) -> None:
+    def __init__(self, job: RunnerJob, report: ShippedReport, progress: TrainerProgress) -> None:
         self._job, self._report, self._progress = job, report, progress
         self._nodes_known_at: float | None = None
         self._process: subprocess.Popen[bytes] | None = None

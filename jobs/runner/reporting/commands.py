@@ -12,7 +12,7 @@ VERBS = ("stop", "checkpoint", "profile", "withdraw", "finish")
 OWN_NUMBER = 0  # of a stop that came as a signal instead of a command
 
 
-class Commands:
+class CommandLog:
     """`commands.jsonl` and what is still to be answered. Used from the shipping and the supervising thread."""
 
     def __init__(self, *, run_dir: Path, reserve: Reserve) -> None:

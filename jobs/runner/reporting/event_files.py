@@ -18,7 +18,7 @@ LOG_EVENT_BYTES = 64 * 1024  # of one log event
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EncodedEvent:
     """One event, encoded, and where in its file it ends."""
 
     data: bytes
@@ -38,7 +38,7 @@ class Source(Protocol):
         """The file."""
         ...
 
-    def pieces(self, data: bytes, *, start: int, t: int, is_whole: bool) -> Iterator[Piece]:
+    def pieces(self, data: bytes, *, start: int, t: int, is_whole: bool) -> Iterator[EncodedEvent]:
         """Yield the events of `data`, which stands at byte `start` of the file; `t` is the time of log lines (Unix ns).
 
         An unfinished last line is left for later, unless `is_whole` says that this is all there will be.
@@ -54,7 +54,7 @@ class EventSource:
     path: Path
     attempt: int
 
-    def pieces(self, data: bytes, *, start: int, t: int, is_whole: bool) -> Iterator[Piece]:  # noqa: ARG002
+    def pieces(self, data: bytes, *, start: int, t: int, is_whole: bool) -> Iterator[EncodedEvent]:  # noqa: ARG002
         """Yield the lines that are events; a line that is none gives a log line that says where it stands."""
         position = 0
         while (cut := data.find(b"\n", position)) >= 0:
@@ -64,11 +64,13 @@ class EventSource:
                 if problem:
                     text = f"Line at byte {start + position} of {self.path.name} is not shown: {problem}."
                     line = _log([text], attempt=self.attempt, role="runner", stream="stderr", t=t)
-                yield Piece(line, start + cut + 1)
+                yield EncodedEvent(line, start + cut + 1)
             position = cut + 1
         if len(data) - position > MAX_EVENT_BYTES * 2:  # a "line" without end: pass over what is there of it
             text = f"{len(data) - position} bytes without a line end at byte {start + position} of {self.path.name}."
-            yield Piece(_log([text], attempt=self.attempt, role="runner", stream="stderr", t=t), start + len(data))
+            yield EncodedEvent(
+                _log([text], attempt=self.attempt, role="runner", stream="stderr", t=t), start + len(data)
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class TextSource:
     stream: str
     rank: int = 0
 
-    def pieces(self, data: bytes, *, start: int, t: int, is_whole: bool) -> Iterator[Piece]:
+    def pieces(self, data: bytes, *, start: int, t: int, is_whole: bool) -> Iterator[EncodedEvent]:
         """Yield log events of some dozens of lines each."""
         lines: list[str] = []
         size = 0
@@ -99,10 +101,10 @@ class TextSource:
             size += cut - position
             end = position = after
             if size > LOG_EVENT_BYTES:
-                yield Piece(self._event(lines, t), start + end)
+                yield EncodedEvent(self._event(lines, t), start + end)
                 lines, size = [], 0
         if lines:
-            yield Piece(self._event(lines, t), start + end)
+            yield EncodedEvent(self._event(lines, t), start + end)
 
     def _event(self, lines: list[str], t: int) -> bytes:
         return _log(lines, attempt=self.attempt, role=self.role, rank=self.rank, stream=self.stream, t=t)

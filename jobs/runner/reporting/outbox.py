@@ -39,7 +39,7 @@ class BatchContent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class OutboxBatch:
     """A numbered list of encoded events."""
 
     number: int
@@ -87,7 +87,7 @@ class Outbox:
         """How far each source has been cut, in bytes."""
         return dict(self._positions)
 
-    def batch(self, number: int) -> Batch | None:
+    def batch(self, number: int) -> OutboxBatch | None:
         """Return the batch of that number; cuts it if it is the next one. None if there is nothing to cut.
 
         Raises: BatchUnknown for one that was never cut; OSError if the disk takes no line of the journal.
@@ -96,7 +96,7 @@ class Outbox:
             if number == self._next:
                 return self._cut()
             cut = self._cuts.get(number) or self._recall(number)
-        return Batch(number=number, events=tuple(self._again(cut)))
+        return OutboxBatch(number=number, events=tuple(self._again(cut)))
 
     def forget(self, durable_through: int) -> None:
         """Drop what is in the console's database."""
@@ -114,7 +114,7 @@ class Outbox:
             if number > self._next:
                 self._write(BatchContent(number=number - 1, t=self._clock_ns(), ranges=()))
 
-    def refuse(self, batch: Batch, text: str, left_out: Sequence[int]) -> None:
+    def refuse(self, batch: OutboxBatch, text: str, left_out: Sequence[int]) -> None:
         """Ship the batch without the events at these places from now on, and with a note that says so.
 
         Without places, or if it was refused before, the note travels alone. The events stay in their files.
@@ -138,7 +138,7 @@ class Outbox:
         """Close the journal."""
         self._journal.close()
 
-    def _cut(self) -> Batch | None:
+    def _cut(self) -> OutboxBatch | None:
         if self._positions[self._last_source]:
             return None
         t = self._clock_ns()
@@ -165,7 +165,7 @@ class Outbox:
             return None
         cut = BatchContent(number=self._next, t=t, ranges=tuple(ranges))
         self._write(cut)
-        return Batch(number=cut.number, events=tuple(events))
+        return OutboxBatch(number=cut.number, events=tuple(events))
 
     def _again(self, cut: BatchContent) -> list[bytes]:
         events = []

@@ -23,7 +23,7 @@ class OtherNode(TypedDict):
 
 
 @dataclass(slots=True)
-class Progress:
+class TrainerProgress:
     """The state of the trainer as its events tell it; `read` looks for new ones."""
 
     path: Path

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from jobs.runner.console_client.console import Console
-from jobs.runner.console_client.job import Job
+from jobs.runner.console_client.job import RunnerJob
 from jobs.runner.reporting.append_only import AppendFile, Reserve
-from jobs.runner.reporting.commands import Commands
+from jobs.runner.reporting.commands import CommandLog
 from jobs.runner.reporting.event_files import EventSource, Source, TextSource
 from jobs.runner.reporting.outbox import Outbox
 from jobs.runner.reporting.shipper import LAST_SOURCE, Shipper
@@ -18,16 +18,16 @@ from profiling.events import ArtifactEvent, Event, StateEvent, capture, log, sys
 from profiling.events import artifact as announced
 
 
-class Report:
+class ShippedReport:
     """The files that are shipped, in a run directory that exists, and the thread that ships them."""
 
-    def __init__(self, job: Job, console: Console) -> None:
+    def __init__(self, job: RunnerJob, console: Console) -> None:
         run_dir = job.run_dir
         self._attempt = job.attempt
         self.reserve = reserve = Reserve(run_dir / ".reserve")
         self._own = AppendFile(run_dir / "runner.jsonl", reserve=reserve)
         self._last = AppendFile(run_dir / "last_word.jsonl", reserve=reserve)
-        self.commands = Commands(run_dir=run_dir, reserve=reserve)
+        self.commands = CommandLog(run_dir=run_dir, reserve=reserve)
         self.outbox = Outbox(run_dir=run_dir, sources=_sources(job), attempt=job.attempt, reserve=reserve)
         self._shipper = Shipper(console=console, outbox=self.outbox, commands=self.commands, say=self.say)
 
@@ -112,7 +112,7 @@ class Report:
             self._own.append(to_line(event))
 
 
-def _sources(job: Job) -> tuple[Source, ...]:
+def _sources(job: RunnerJob) -> tuple[Source, ...]:
     log_dir = job.run_dir / "log"
     attempt = job.attempt
     return (

@@ -11,9 +11,15 @@ import traceback
 from collections.abc import Callable
 
 from jobs.runner.console_client.backoff import Backoff
-from jobs.runner.console_client.console import Acknowledgement, AttemptFenced, Console, ConsoleAway, RequestRejected
-from jobs.runner.reporting.commands import Commands
-from jobs.runner.reporting.outbox import Batch, BatchUnknown, Outbox
+from jobs.runner.console_client.console import (
+    Acknowledgement,
+    AttemptFenced,
+    Console,
+    ConsoleUnreachable,
+    RequestRejected,
+)
+from jobs.runner.reporting.commands import CommandLog
+from jobs.runner.reporting.outbox import BatchUnknown, Outbox, OutboxBatch
 
 PERIOD_SECONDS = 0.1  # between POSTs
 LOOK_SECONDS = 0.025  # between looks while there is nothing to ship: what comes after a pause leaves at once
@@ -31,7 +37,7 @@ class Shipper(threading.Thread):
         *,
         console: Console,
         outbox: Outbox,
-        commands: Commands,
+        commands: CommandLog,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -79,7 +85,7 @@ class Shipper(threading.Thread):
 
     def _turn(self, backoff: Backoff) -> float:
         """Send one POST if it is time; return the seconds from its start to the next turn."""
-        batch: Batch | None = None
+        batch: OutboxBatch | None = None
         try:
             must_ask = not self._has_asked or self._is_stalled()
             batch = None if must_ask else self._next_batch()
@@ -91,7 +97,7 @@ class Shipper(threading.Thread):
             return 0
         except RequestRejected as error:
             return self._on_refused(error, batch, backoff)
-        except (ConsoleAway, BatchUnknown, OSError) as error:
+        except (ConsoleUnreachable, BatchUnknown, OSError) as error:
             self._say_once(str(error))
             return backoff.wait_seconds()
         except Exception:  # a fault of ours must not end the shipping; training does not notice either way
@@ -102,7 +108,7 @@ class Shipper(threading.Thread):
         is_behind = self._expect < self._outbox.next_number or self._is_full(batch)
         return 0 if is_behind else PERIOD_SECONDS
 
-    def _next_batch(self) -> Batch | None:
+    def _next_batch(self) -> OutboxBatch | None:
         if self._expect > self._outbox.next_number:
             self._outbox.skip_to(self._expect)
         batch = self._outbox.batch(self._expect)
@@ -123,7 +129,7 @@ class Shipper(threading.Thread):
         self._moved_at = now  # one heartbeat, then batches again
         return True
 
-    def _exchange(self, batch: Batch | None) -> None:
+    def _exchange(self, batch: OutboxBatch | None) -> None:
         answers = self._commands.answers()
         self._posted_at = self._clock()
         number, events = (batch.number, batch.events) if batch else (0, ())
@@ -142,7 +148,7 @@ class Shipper(threading.Thread):
         if self._terminal_event is not None and answer.durable_through >= self._terminal_event:
             self.is_done.set()
 
-    def _is_full(self, batch: Batch | None) -> bool:
+    def _is_full(self, batch: OutboxBatch | None) -> bool:
         return batch is not None and (len(batch.events) >= 500 or sum(map(len, batch.events)) > 250_000)
 
     def _on_fenced(self, text: str, durable_through: int) -> None:
@@ -154,7 +160,7 @@ class Shipper(threading.Thread):
             self._say(f"This attempt may not report any more, so it ends here. {text}")
             self.is_fenced.set()
 
-    def _on_refused(self, error: RequestRejected, batch: Batch | None, backoff: Backoff) -> float:
+    def _on_refused(self, error: RequestRejected, batch: OutboxBatch | None, backoff: Backoff) -> float:
         self._say_once(str(error))
         if batch is not None and error.status in (400, 413, 422):
             self._outbox.refuse(batch, str(error), error.events)

@@ -27,7 +27,7 @@ def is_database(path: Path) -> bool:
 def read_database(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
     """Put a database into a store. Raises: sqlite3.Error for a damaged one."""
     with Tables(path) as tables:
-        report = _Report(tables, writer, limits)
+        report = _MsprofDatabase(tables, writer, limits)
         for i, part in enumerate((report.calls, report.ranges, report.tasks, report.collectives, report.facts)):
             part()
             progress((i + 1) / 5)
@@ -35,7 +35,7 @@ def read_database(path: Path, writer: StoreWriter, *, progress: Progress, limits
         writer.meta("rank", int(found[1]))
 
 
-class _Report:
+class _MsprofDatabase:
     """A database while it is read."""
 
     def __init__(self, tables: Tables, writer: StoreWriter, limits: Limits) -> None:

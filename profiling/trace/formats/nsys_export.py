@@ -59,7 +59,7 @@ def is_export(path: Path) -> bool:
 def read_export(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
     """Put an export into a store. Raises: sqlite3.Error for a damaged one."""
     with Tables(path) as tables:
-        report = _Report(tables, writer, limits)
+        report = _NsysExport(tables, writer, limits)
         parts = (
             report.ranges,
             report.calls,
@@ -77,7 +77,7 @@ def read_export(path: Path, writer: StoreWriter, *, progress: Progress, limits: 
             progress((i + 1) / len(parts))
 
 
-class _Report:
+class _NsysExport:
     """An export while it is read."""
 
     def __init__(self, tables: Tables, writer: StoreWriter, limits: Limits) -> None:

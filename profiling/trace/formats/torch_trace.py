@@ -81,7 +81,7 @@ _Args = TypedDict(
 """Arguments of an event that are looked at; an event may have any others."""
 
 
-class _Event(TypedDict, total=False):
+class _TorchEvent(TypedDict, total=False):
     """An event as torch writes it; times in us. In somebody's file it may be anything: `_Events.add` leaves out what
     fails.
     """
@@ -175,14 +175,14 @@ class _Events:
         self._layouts: dict[tuple[str, ...], _Layout] = {}
         self._kept_bytes = 0  # of those
         self._open = 0
-        self._opened: dict[int, list[_Event]] = {}
+        self._opened: dict[int, list[_TorchEvent]] = {}
         self._processes: dict[_Id, dict[str, str]] = {}
         self._threads: dict[tuple[_Id, _Id], str] = {}
         self._counters: dict[tuple[str, int], int] = {}
         self._first_cpu: int | None = None
         self._unusable = 0
 
-    def add(self, piece: list[_Event]) -> None:
+    def add(self, piece: list[_TorchEvent]) -> None:
         """Take a piece of the list."""
         for event in piece:
             try:
@@ -231,7 +231,7 @@ class _Events:
 
     # -- events --
 
-    def _complete(self, event: _Event, lasts: float) -> None:
+    def _complete(self, event: _TorchEvent, lasts: float) -> None:
         """Add an event with a beginning and a length."""
         kind = event.get("cat", "")
         if not kind and "Task Type" in (event.get("args") or ()):
@@ -311,7 +311,7 @@ class _Events:
         found = self._known[kind, name] = (place, category, self._writer.name(name))
         return found
 
-    def _instant(self, event: _Event) -> None:
+    def _instant(self, event: _TorchEvent) -> None:
         """Memory is told in moments: what torch's allocator gave out and reserved."""
         args = event.get("args") or {}
         if event.get("name") != "[memory]" or "Total Allocated" not in args:
@@ -322,7 +322,7 @@ class _Events:
             if key in args:
                 self._sample(name, "B", device, at, args[key])
 
-    def _count(self, event: _Event) -> None:
+    def _count(self, event: _TorchEvent) -> None:
         """Counters: each argument is a series."""
         at = clock.of_microseconds(event["ts"], self._base)
         for key, value in (event.get("args") or {}).items():
@@ -335,14 +335,14 @@ class _Events:
             self._counters[key] = self._writer.counter(name, unit, device=device)
         self._writer.count(self._counters[key], at, float(value))
 
-    def _begin(self, event: _Event) -> None:
+    def _begin(self, event: _TorchEvent) -> None:
         """Keep a range that begins until it ends."""
         if self._open >= _MOST_KNOWN:
             raise OverflowError
         self._open += 1
         self._opened.setdefault(self._cpu_lane(event), []).append(event)
 
-    def _close(self, event: _Event) -> None:
+    def _close(self, event: _TorchEvent) -> None:
         """End the range that was opened last in this thread."""
         opened = self._opened.get(self._cpu_lane(event))
         if opened:
@@ -355,7 +355,7 @@ class _Events:
 
     # -- lanes --
 
-    def _cpu_lane(self, event: _Event) -> int:
+    def _cpu_lane(self, event: _TorchEvent) -> int:
         key = (event.get("pid"), event.get("tid"), _ON_CPU)
         found = self._lanes.get(key)
         if found is None:
@@ -367,7 +367,7 @@ class _Events:
             self._know(key, found)
         return found
 
-    def _device_lane(self, event: _Event, args: _Args, place: str) -> int:
+    def _device_lane(self, event: _TorchEvent, args: _Args, place: str) -> int:
         key = (event.get("pid"), event.get("tid"), place)
         found = self._lanes.get(key)
         if found is None:
@@ -390,7 +390,7 @@ class _Events:
         self._lanes[key] = lane
         self._keys[lane] = key
 
-    def _metadata(self, event: _Event) -> None:
+    def _metadata(self, event: _TorchEvent) -> None:
         """Names of processes and threads; they may come after the events."""
         args = event.get("args") or {}
         if len(self._processes) + len(self._threads) >= _MOST_KNOWN:

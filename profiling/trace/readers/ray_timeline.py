@@ -17,7 +17,7 @@ from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
 
 
-class _Event(TypedDict, total=False):
+class _RayEvent(TypedDict, total=False):
     """An event as Ray writes it; times in us. In somebody's file it may be anything: `read` leaves out what fails."""
 
     ph: str
@@ -63,7 +63,7 @@ class RayTimelineReader:
         writer.meta("tool", "ray")
 
 
-def _add(event: _Event, writer: StoreWriter) -> None:
+def _add(event: _RayEvent, writer: StoreWriter) -> None:
     """Add one event; a task is a range, and what Ray does around it is overhead."""
     kind = str(event.get("cat", ""))
     name = str(event["name"])

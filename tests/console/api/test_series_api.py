@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Run
 from profiling import events as make
 from profiling.phases import PHASES
@@ -29,7 +29,7 @@ def run() -> Run:
             rewards={"math": 1.0}, tokens=1,
         ),
     ]  # fmt: skip
-    store([delivery(run.pk, 1, reported)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, reported)], memory=AttemptCache(), now=NOW)
     return run
 
 
@@ -70,7 +70,7 @@ def test_series_come_as_columns(client: Client, run: Run) -> None:
 
 def test_a_long_series_is_thinned_and_says_so(client: Client, run: Run) -> None:
     steps = [metric(i, **{"long": float(i)}) for i in range(1, 1500)]
-    store([delivery(run.pk, 2, steps)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 2, steps)], memory=AttemptCache(), now=NOW)
 
     answer = get(client, run, "series", metrics="long", points=100).json()["series"][0]
 

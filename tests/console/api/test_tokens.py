@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.sign_in.api_token import TokenRefused, make_token
-from jobs.accounts.access import Limits as Narrow
 from jobs.accounts.access import NotAllowed, limit, limits_of, projects_of, require, role
+from jobs.accounts.access import TokenLimits as Narrow
 from jobs.models import ApiToken, AuditEvent, Membership, Run
 from tests.rows import NOW, make_project, make_run, make_user
 

@@ -15,7 +15,7 @@ from jobs.captures.choices import WORDS
 from jobs.captures.request import CaptureRefused, arm_at_launch, check_free_space
 from jobs.captures.state import apply_events
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Capture, Command, Run, RunEvent
 from profiling import events
 from profiling.config import TOOLS, WHATS
@@ -283,7 +283,7 @@ def test_the_room_on_the_cluster_is_that_of_the_fullest_disk_by_now(client: Clie
         read(3, math.nan, seconds_ago=10),
         read(0, 1.0, seconds_ago=10, role="policy"),
     ]
-    store([delivery(run.pk, 1, some)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, some)], memory=AttemptCache(), now=NOW)
 
     assert client.get(url).json()["cluster_free_bytes"] == 7_000_000_000
 

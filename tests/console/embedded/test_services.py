@@ -17,7 +17,7 @@ from console.embedded.data_dir import (
     RAY_SOCKET_SUFFIX,
     AlreadyRunning,
     DataDirLock,
-    DiskFull,
+    TooLittleDisk,
     make_private,
     require_space,
     short_dir,
@@ -115,7 +115,7 @@ def test_a_second_start_in_the_same_directory_is_refused(tmp_path: Path) -> None
 
 
 def test_a_full_disk_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(DiskFull, match=rf"Only 100 MiB are free on the disk of {tmp_path}"):
+    with pytest.raises(TooLittleDisk, match=rf"Only 100 MiB are free on the disk of {tmp_path}"):
         require_space(tmp_path, free_bytes=100 << 20)
     require_space(tmp_path)
 

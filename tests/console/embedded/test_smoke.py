@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from console.embedded.smoke import Verdict, evaluate, table
+from console.embedded.smoke import LearningResult, evaluate, table
 
 
 def columns(rewards: list[float], accuracies: dict[int, float]) -> dict[str, dict[int, float]]:
@@ -13,7 +13,7 @@ def columns(rewards: list[float], accuracies: dict[int, float]) -> dict[str, dic
 
 def test_a_run_that_learned_passes() -> None:
     verdict = evaluate(columns([0.36] * 40 + [0.93] * 20, {0: 0.41, 60: 0.97}))
-    assert verdict == Verdict(reward=pytest.approx(0.93), accuracy=0.97)
+    assert verdict == LearningResult(reward=pytest.approx(0.93), accuracy=0.97)
     assert verdict.is_good
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console.sign_in.api_token import make_token
 from jobs.ingest.batches import BatchInvalid, parse_batch
-from jobs.ingest.store import Delivery, Memory, store
+from jobs.ingest.store import AttemptCache, Delivery, store
 from jobs.models import Attempt, Run
 from jobs.runs.launch import ingest_token
 from tests.rows import make_artifact, make_project, make_run, make_user
@@ -175,7 +175,7 @@ def test_a_terminal_event_of_odd_shapes_is_stored_and_breaks_no_page(attacker: A
     batch = parse_batch(json.dumps({"batch": 1, "events": [event]}).encode(), attempt=1)
     delivery = Delivery(id=b"1", run_id=attacker.live.pk, attempt=1, batch=1, events=batch.events)
 
-    store([delivery], memory=Memory(), now=timezone.now())
+    store([delivery], memory=AttemptCache(), now=timezone.now())
 
     assert Attempt.objects.get(run=attacker.live).state == "failed"
     for page in ("/", "/runs", "/cluster", "/runs/{live}", "/api/runs/{live}"):

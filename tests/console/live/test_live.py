@@ -20,7 +20,7 @@ from console.live import hub as live
 from console.live.hub import LiveFrame, Mailbox, hub
 from jobs.ingest.compaction import compact, forget_frames
 from jobs.ingest.process import Ingest
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Membership
 from jobs.runs.lifecycle import finish
 from jobs.telemetry.notify import run_changed
@@ -101,7 +101,7 @@ class Stage:
         self.cookie = sign_in(self.user)
         self.ingest = Ingest(valkey.client())
         self.batch = 0
-        self.memory = Memory()
+        self.memory = AttemptCache()
         self.pages: list[Page] = []
 
     @sync_to_async

@@ -23,7 +23,7 @@ from console.forms.new_run.form import (
 )
 from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
-from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, Model, RunSpec, Trainer, choices_of, to_json
+from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, RunSpec, SpecPart, Trainer, choices_of, to_json
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
 NAME = TEXT.map(lambda text: "".join(c for c in text if ord(c) >= 32).strip())
@@ -39,7 +39,7 @@ COMBINATIONS: list[tuple[Any, Trainer]] = [
 LIMITS = {"policy_ranks": 8, "rollout_engines": 8, "tensor_parallel_size": 8, "cpus_per_worker": 8, "retries": 10}
 
 
-def section_values(cls: type[Model]) -> st.SearchStrategy[Any]:
+def section_values(cls: type[SpecPart]) -> st.SearchStrategy[Any]:
     def values(name: str, field: FieldInfo) -> st.SearchStrategy[Any]:
         if choices := choices_of(field):
             return st.sampled_from(choices)

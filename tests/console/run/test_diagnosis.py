@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.diagnosis.rules import changed, evidence_of
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Layer, Project, Run, Trace
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.traces.imports import store_path
@@ -53,7 +53,7 @@ def told(project: Project, *, sync: float, **spec: object) -> Run:
         events.append(make.metric(values, attempt=1, step=step, t=at))
         held = {"memory_used_bytes": 50.0, "memory_total_bytes": 100.0}
         events.append(make.system(held, attempt=1, role="runner", t=at))
-    store([delivery(run.pk, 1, events)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, events)], memory=AttemptCache(), now=NOW)
     return run
 
 

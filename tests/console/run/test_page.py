@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from console.views.run.charts import GAP_LIMIT, overview_charts, overview_chips
 from console.views.run.config import config_rows
-from console.views.run.files import Part, parse_range
+from console.views.run.files import ByteRange, parse_range
 from console.views.run.page import TABS, unsaid_line
 from jobs.catalog.metric import metrics
 from jobs.catalog.spec.parse import parse_spec
@@ -187,10 +187,10 @@ def test_only_the_gap_of_float32_has_a_hard_limit() -> None:
 @pytest.mark.parametrize(
     ("header", "part"),
     [
-        ("bytes=0-3", Part(0, 3)),
-        ("bytes=6-", Part(6, 9)),
-        ("bytes=-4", Part(6, 9)),
-        ("bytes=8-99", Part(8, 9)),
+        ("bytes=0-3", ByteRange(0, 3)),
+        ("bytes=6-", ByteRange(6, 9)),
+        ("bytes=-4", ByteRange(6, 9)),
+        ("bytes=8-99", ByteRange(8, 9)),
         ("bytes=10-", None),
         ("bytes=4-2", None),
         ("bytes=-0", None),
@@ -200,7 +200,7 @@ def test_only_the_gap_of_float32_has_a_hard_limit() -> None:
         ("", None),
     ],
 )
-def test_a_range_is_read_as_the_standard_says(header: str, part: Part | None) -> None:
+def test_a_range_is_read_as_the_standard_says(header: str, part: ByteRange | None) -> None:
     assert parse_range(header, size=10) == part
 
 

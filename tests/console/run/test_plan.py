@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from console.views.run.plan_labels import summary
 from jobs.cluster.ray_api import ClusterState, Node
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Project, Run
 from jobs.planner.memory.cpu import host_fleet
 from jobs.planner.result import Interval
@@ -60,7 +60,7 @@ def state_of(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
 
 
 def told(run: Run, *some: Any) -> None:
-    store([delivery(run.pk, 1, list(some))], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, list(some))], memory=AttemptCache(), now=NOW)
 
 
 def step_of(number: int, **seconds: float) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Project, Run
 from profiling import events as make
 from tests.attempts import end
@@ -36,7 +36,7 @@ def failed_run(project: Project, *, said: str = NO_DEVICE_MEMORY) -> Run:
     """Return a run whose policy said this before it died."""
     run = make_run(project, state="running", spec=SPEC)
     line = make.log([said], attempt=1, role="policy", stream="stderr")
-    store([delivery(run.pk, 1, [line])], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, [line])], memory=AttemptCache(), now=NOW)
     end(run)
     return run
 

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from jobs.diagnosis.model_facts import of_run
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Capture, Project, Run, Trace
 from profiling import events as make
 from tests.batches import T0, delivery
@@ -48,7 +48,7 @@ def told(project: Project, *, gpus: int, spec: dict[str, Any] | None = None, ste
         )
         for step in range(1, steps + 1)
     ]
-    store([delivery(run.pk, 1, events)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, events)], memory=AttemptCache(), now=NOW)
     return run
 
 

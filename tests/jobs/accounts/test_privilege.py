@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from console.forms.new_run.form import spec_to_form
 from console.sign_in.api_token import make_token
-from jobs.accounts.access import Limits, User, limit
+from jobs.accounts.access import TokenLimits, User, limit
 from jobs.accounts.privilege import check_privileged, privileged
 from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
@@ -69,7 +69,7 @@ def again(run: Run, user: Any) -> Attempt:
 
 
 def limited(user: Any) -> User:
-    limit(user, Limits(role="editor"))
+    limit(user, TokenLimits(role="editor"))
     return user  # type: ignore[no-any-return]
 
 

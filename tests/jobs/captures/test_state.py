@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from jobs.captures.artifacts import Piece, receive
+from jobs.captures.artifacts import FilePiece, receive
 from jobs.captures.request import CaptureRefused, arm_at_launch, request_capture, withdraw_capture
 from jobs.captures.state import answered, recorded_steps
 from jobs.catalog.spec.parse import parse_spec
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Artifact, Attempt, Capture, Command, Run, RunEvent
 from jobs.runs.lifecycle import finish
 from profiling import events as make
@@ -28,7 +28,7 @@ class Trainer:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.memory = Memory()
+        self.memory = AttemptCache()
         self.batch = 0
 
     def say(self, *some: Any) -> None:
@@ -49,7 +49,7 @@ class Trainer:
 
     def upload(self, capture: Capture, name: str) -> None:
         digest = hashlib.sha256(DATA).hexdigest()
-        piece = Piece(
+        piece = FilePiece(
             offset=0,
             size=len(DATA),
             sha256=digest,
@@ -218,7 +218,7 @@ def test_other_files_are_still_zipped_by_name(trainer: Trainer) -> None:
 def test_a_frame_tells_what_became_of_captures(trainer: Trainer) -> None:
     capture = arm(trainer)
     event = make.capture(capture.pk, "failed", attempt=1, text="Why.")
-    stored = store([delivery(trainer.run.pk, 1, [event])], memory=Memory(), now=NOW)
+    stored = store([delivery(trainer.run.pk, 1, [event])], memory=AttemptCache(), now=NOW)
 
     assert json.loads(stored.frames[0][1])["captures"] == [{"capture": capture.pk, "state": "failed", "text": "Why."}]
 

@@ -17,7 +17,7 @@ from jobs.comparison.read import StepWindow, read_columns
 from jobs.comparison.samples import side_by_side
 from jobs.comparison.summary import Spot
 from jobs.ingest.compaction import append_points
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Metric, Run, Sample
 from jobs.telemetry.chunks import points
 from profiling import events as make
@@ -123,7 +123,7 @@ def test_metrics_that_one_run_lacks_are_rows_without_its_numbers() -> None:
 def test_frames_that_no_chunk_holds_yet_are_compared_too() -> None:
     run = make_run(state="running")
     rewards = [make.metric({"reward/mean": 0.5}, attempt=1, step=step, t=T0 + step) for step in range(1, 13)]
-    store([delivery(run.pk, 1, rewards)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, rewards)], memory=AttemptCache(), now=NOW)
     run.refresh_from_db()
 
     assert metric_table(runs=[run], at=12)[0].summaries[0].at == Spot(step=12, value=0.5)

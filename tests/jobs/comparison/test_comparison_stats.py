@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobs.comparison.stats import (
-    Interval,
+    ConfidenceInterval,
     batch_error,
     mean_interval,
     median_interval,
@@ -38,7 +38,7 @@ def test_only_the_last_twenty_finite_values_count() -> None:
 
     found = mean_interval(values)
 
-    assert found == Interval(value=2.0, low=2.0, high=2.0, n=20)  # each batch of four has the mean 2
+    assert found == ConfidenceInterval(value=2.0, low=2.0, high=2.0, n=20)  # each batch of four has the mean 2
 
 
 def test_too_few_steps_give_no_interval() -> None:
@@ -72,8 +72,8 @@ def test_slow_drifts_widen_the_interval_of_a_median() -> None:
 def test_a_ratio_recovers_its_variances_from_both_intervals() -> None:
     # logs: 2/1 with bounds one tenth around each: the half widths add as squares
     tenth = math.exp(0.1)
-    one = Interval(value=2.0, low=2.0 / tenth, high=2.0 * tenth, n=50)
-    base = Interval(value=1.0, low=1.0 / tenth, high=1.0 * tenth, n=40)
+    one = ConfidenceInterval(value=2.0, low=2.0 / tenth, high=2.0 * tenth, n=50)
+    base = ConfidenceInterval(value=1.0, low=1.0 / tenth, high=1.0 * tenth, n=40)
 
     found = ratio_interval(one, base)
 
@@ -85,7 +85,7 @@ def test_a_ratio_recovers_its_variances_from_both_intervals() -> None:
 
 
 def test_a_ratio_to_nothing_is_none() -> None:
-    zero = Interval(value=1.0, low=0.0, high=2.0, n=10)
+    zero = ConfidenceInterval(value=1.0, low=0.0, high=2.0, n=10)
 
     assert ratio_interval(zero, zero) is None
 
@@ -104,7 +104,7 @@ def test_groups_differ_by_the_spread_of_their_runs() -> None:
 
 
 def test_excluding_means_not_reaching() -> None:
-    found = Interval(value=2.0, low=1.0, high=3.0, n=10)
+    found = ConfidenceInterval(value=2.0, low=1.0, high=3.0, n=10)
 
     assert not found.excludes(1.0)
     assert found.excludes(0.99)

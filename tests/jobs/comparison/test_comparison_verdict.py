@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from jobs.comparison.measures import measure_rows
-from jobs.comparison.read import Column, StepWindow, common_window
-from jobs.comparison.stats import Interval
+from jobs.comparison.read import SeriesPoints, StepWindow, common_window
+from jobs.comparison.stats import ConfidenceInterval
 from jobs.comparison.verdict import decide, paired_difference, verdict
 
 
-def interval(low: float, high: float) -> Interval:
-    return Interval(value=(low + high) / 2, low=low, high=high, n=100)
+def interval(low: float, high: float) -> ConfidenceInterval:
+    return ConfidenceInterval(value=(low + high) / 2, low=low, high=high, n=100)
 
 
-def column(*values: float, first: int = 1) -> Column:
-    return Column(x=np.arange(first, first + len(values)), y=np.array(values))
+def column(*values: float, first: int = 1) -> SeriesPoints:
+    return SeriesPoints(x=np.arange(first, first + len(values)), y=np.array(values))
 
 
 SAME, FASTER, SLOWER = interval(0.9, 1.1), interval(0.5, 0.6), interval(1.4, 1.6)
@@ -38,7 +38,7 @@ NONE, UP, DOWN = interval(-0.1, 0.1), interval(0.1, 0.3), interval(-0.3, -0.1)
         (None, "", None, "not_enough"),
     ],
 )
-def test_the_badge(speed: Interval | None, outcome: str, gain: Interval | None, badge: str) -> None:
+def test_the_badge(speed: ConfidenceInterval | None, outcome: str, gain: ConfidenceInterval | None, badge: str) -> None:
     assert decide(speed=speed, outcome=outcome, gain=gain) == badge
 
 
@@ -48,7 +48,7 @@ def test_differences_are_taken_at_the_same_steps() -> None:
 
     found = paired_difference(run, base)
 
-    assert found == Interval(value=1.0, low=1.0, high=1.0, n=20)
+    assert found == ConfidenceInterval(value=1.0, low=1.0, high=1.0, n=20)
 
 
 def test_a_verdict_drops_the_first_three_steps() -> None:
@@ -101,9 +101,9 @@ def test_a_measure_that_one_run_lacks_is_a_dash() -> None:
 
 
 def test_held_out_values_are_compared_at_the_same_step_only() -> None:
-    base = {"eval/accuracy": Column(x=np.array([50, 100]), y=np.array([0.4, 0.6]))}
-    same = {"eval/accuracy": Column(x=np.array([100]), y=np.array([0.7]))}
-    behind = {"eval/accuracy": Column(x=np.array([75]), y=np.array([0.7]))}
+    base = {"eval/accuracy": SeriesPoints(x=np.array([50, 100]), y=np.array([0.4, 0.6]))}
+    same = {"eval/accuracy": SeriesPoints(x=np.array([100]), y=np.array([0.7]))}
+    behind = {"eval/accuracy": SeriesPoints(x=np.array([75]), y=np.array([0.7]))}
 
     cells = measure_rows(columns=[base, same, behind], peaks=[{}] * 3, base=0)[0].cells
 

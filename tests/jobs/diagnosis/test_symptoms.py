@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.diagnosis.symptoms import MAX_LINES, MAX_STEPS, OWN_LINES, RunSymptoms, run_symptoms
 from jobs.ingest.compaction import compact
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Run
 from profiling import events as make
 from tests.attempts import end
@@ -35,7 +35,7 @@ def last_words(fails: Callable[[], object]) -> list[str]:
 def report(run: Run, *events: make.Event, attempt: int = 1) -> None:
     """Store one batch of the attempt."""
     batch = Attempt.objects.get(run=run, number=attempt).durable_batch + 1
-    store([delivery(run.pk, batch, events, attempt=attempt)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, batch, events, attempt=attempt)], memory=AttemptCache(), now=NOW)
 
 
 def log(lines: list[str], *, role: str = "driver", rank: int = 0, attempt: int = 1) -> make.Event:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jobs.engine.roles.parts import PartFile, Parts, Piece, batches, part_bytes, part_name, write_part
+from jobs.engine.roles.parts import FlatSlice, PartFile, Parts, batches, part_bytes, part_name, write_part
 
 NAME, NUMEL = "layer.weight", 8
 
@@ -43,8 +43,8 @@ class Rank:
     def on_optimizer_step(self) -> int:
         return 7
 
-    def _pieces(self, states: Any) -> list[Piece]:
-        return [Piece(state=s, name=NAME, start=self.start, numel=self.numel) for s in states]
+    def _pieces(self, states: Any) -> list[FlatSlice]:
+        return [FlatSlice(state=s, name=NAME, start=self.start, numel=self.numel) for s in states]
 
     def on_save_parts(self, folder: str, limit: int) -> list[PartFile]:
         assert self._has_disk
@@ -63,10 +63,10 @@ class Rank:
 
     def on_begin_load(self) -> None: ...
 
-    def on_wanted(self, states: list[str], limit: int) -> list[list[Piece]]:
+    def on_wanted(self, states: list[str], limit: int) -> list[list[FlatSlice]]:
         return batches(self._pieces(states), limit_bytes=limit)
 
-    def on_take(self, pieces: list[Piece], values: list[Tensor]) -> None:
+    def on_take(self, pieces: list[FlatSlice], values: list[Tensor]) -> None:
         for piece, elements in zip(pieces, values, strict=True):
             self.held[piece.state][piece.start : piece.start + piece.numel] = elements
 

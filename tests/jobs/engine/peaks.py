@@ -19,7 +19,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import Batch, make_batch
 from jobs.engine.session import ROLE_CLASSES
-from jobs.engine.workers.actor import Answer
+from jobs.engine.workers.actor import CallResult
 from jobs.engine.workers.worker import Worker
 from tests.jobs.engine.ranks import make_workers, start_policies
 
@@ -37,9 +37,9 @@ class PeakMeasurement:
 
 def measure(spec: RunSpec, run_dir: Path) -> dict[str, PeakMeasurement]:
     """Return what each role that learns or scores held, by role."""
-    answers: dict[str, list[Answer]] = {}
+    answers: dict[str, list[CallResult]] = {}
 
-    def keep(worker: Worker, answer: Answer) -> None:
+    def keep(worker: Worker, answer: CallResult) -> None:
         if worker.rank == 0:
             answers.setdefault(worker.role, []).append(answer)
 
@@ -87,7 +87,7 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
     return [whole.rows(torch.arange(rank, count, ranks)) for rank in range(ranks)], whole
 
 
-def _measured(answers: list[Answer]) -> PeakMeasurement:
+def _measured(answers: list[CallResult]) -> PeakMeasurement:
     peaks: dict[str, int] = {}
     for answer in answers:
         for span in answer.spans:

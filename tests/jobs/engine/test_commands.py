@@ -4,12 +4,12 @@ import os
 import signal
 from pathlib import Path
 
-from jobs.engine.commands import Commands
+from jobs.engine.commands import CommandInbox
 
 
 def test_commands_are_read_once_and_a_torn_line_waits(tmp_path: Path) -> None:
     path = tmp_path / "commands.jsonl"
-    commands = Commands(path)
+    commands = CommandInbox(path)
     commands.poll()
 
     path.write_bytes(b'{"number": 1, "verb": "checkpoint", "payload": {}}\n{"number": 2, "verb": "st')
@@ -28,7 +28,7 @@ def test_commands_are_read_once_and_a_torn_line_waits(tmp_path: Path) -> None:
 def test_what_is_no_command_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "commands.jsonl"
     path.write_bytes(b'nonsense\n[]\n{"verb": "dance"}\n')
-    commands = Commands(path)
+    commands = CommandInbox(path)
 
     commands.poll()
 
@@ -42,7 +42,7 @@ def test_what_is_asked_for_and_withdrawn_is_taken_once(tmp_path: Path) -> None:
         '{"number": 1, "verb": "profile", "payload": {"capture": "a"}}\n'
         '{"number": 2, "verb": "withdraw", "payload": {"capture": "a"}}\n{"number": 3, "verb": "withdraw"}\n'
     )
-    commands = Commands(path)
+    commands = CommandInbox(path)
 
     commands.poll()
 
@@ -51,7 +51,7 @@ def test_what_is_asked_for_and_withdrawn_is_taken_once(tmp_path: Path) -> None:
 
 
 def test_sigterm_means_stop(tmp_path: Path) -> None:
-    commands = Commands(tmp_path / "commands.jsonl")
+    commands = CommandInbox(tmp_path / "commands.jsonl")
     before = signal.getsignal(signal.SIGTERM)
     try:
         commands.watch_signals()

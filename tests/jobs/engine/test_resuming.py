@@ -9,7 +9,7 @@ import pytest
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import to_json as spec_json
-from jobs.engine.checkpoints.checkpoint import Checkpoint, Checkpoints, LoopState
+from jobs.engine.checkpoints.checkpoint import Checkpoints, CheckpointSource, LoopState
 from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
 from jobs.engine.data.examples import Example
 from jobs.engine.problem import RunProblem
@@ -32,7 +32,7 @@ def saved(run: Path, *, step: int = 40, best_step: int = 20) -> Path:
     )
 
 
-def resume(run: Path, folder: Path, spec: dict[str, Any] = SPEC, *, step: int = 40) -> Checkpoint:
+def resume(run: Path, folder: Path, spec: dict[str, Any] = SPEC, *, step: int = 40) -> CheckpointSource:
     """What attempt 2 finds."""
     (run / "a2").mkdir(parents=True, exist_ok=True)
     (run / "a2" / "resume.json").write_text(json.dumps({"attempt": 1, "step": step, "folder": str(folder)}))

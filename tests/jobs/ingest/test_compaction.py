@@ -12,7 +12,7 @@ from hypothesis.extra.django import TestCase
 
 from jobs.ingest import compaction
 from jobs.ingest.compaction import Compactor, compact, forget_frames, forget_log_lines
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Chunk, Frame, LogChunk, Metric, Run
 from jobs.telemetry.chunks import decode_all, decode_rows, decode_spans
 from jobs.telemetry.series import read_series
@@ -42,7 +42,7 @@ class TestAnyOrder(TestCase):
         self, scenario: list[Any], chunk_points: int, at_once: int
     ) -> None:
         run = make_run(state="running")
-        memory, step, number = Memory(), 0, 0
+        memory, step, number = AttemptCache(), 0, 0
         expected: dict[str, list[float]] = {}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(compaction, "CHUNK_POINTS", chunk_points)
@@ -70,7 +70,7 @@ class TestAnyOrder(TestCase):
 pytestmark = pytest.mark.django_db
 
 
-def write(run: Run, first: int, last: int, *, memory: Memory, per_batch: int = 1000, **more: float) -> None:
+def write(run: Run, first: int, last: int, *, memory: AttemptCache, per_batch: int = 1000, **more: float) -> None:
     """Store one point of `loss` a step, value = step."""
     number = Run.objects.get(pk=run.pk).seq
     for start in range(first, last + 1, per_batch):
@@ -85,7 +85,7 @@ def chunks(level: int) -> list[Chunk]:
 
 
 def test_full_chunks_are_sealed_and_the_open_one_is_filled_up() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     write(run, 1, 1500, memory=memory, per_batch=100)
     compact(run_id=run.pk)
     sealed = chunks(0)[0]
@@ -104,7 +104,7 @@ def test_full_chunks_are_sealed_and_the_open_one_is_filled_up() -> None:
 
 
 def test_every_10000_points_are_rolled_up_and_every_million_again() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     write(run, 1, 20_500, memory=memory)
 
     compact(run_id=run.pk)
@@ -116,7 +116,7 @@ def test_every_10000_points_are_rolled_up_and_every_million_again() -> None:
 
 
 def test_a_million_points_reach_level_two() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     metric_row = Metric.objects.create(run=run, name="loss")
     level_one = [
         Chunk(metric=metric_row, attempt=1, level=1, seq=i, n=100, x0=i, x1=i, through_seq=1, blob=_level_one(i))
@@ -140,7 +140,7 @@ def _level_one(i: int) -> bytes:
 
 
 def test_compaction_again_changes_nothing() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     write(run, 1, 2500, memory=memory)
     compact(run_id=run.pk)
     before = [(c.pk, bytes(c.blob)) for c in Chunk.objects.order_by("pk")]
@@ -151,7 +151,7 @@ def test_compaction_again_changes_nothing() -> None:
 
 
 def test_dying_while_compaction_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     write(run, 1, 1500, memory=memory)
 
     def die(*_: Any) -> None:
@@ -171,10 +171,10 @@ def test_attempts_have_chunks_of_their_own() -> None:
     from jobs.models import Attempt
 
     run = make_run(state="running")
-    store([delivery(run.pk, 1, [metric(1, loss=1.0)])], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, [metric(1, loss=1.0)])], memory=AttemptCache(), now=NOW)
     Attempt.objects.create(run=run, number=2, state="running", submission_id="second")
     Run.objects.filter(pk=run.pk).update(latest_attempt=2)
-    store([delivery(run.pk, 1, [metric(1, attempt=2, loss=2.0)], attempt=2)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, [metric(1, attempt=2, loss=2.0)], attempt=2)], memory=AttemptCache(), now=NOW)
 
     compact(run_id=run.pk)
 
@@ -183,7 +183,7 @@ def test_attempts_have_chunks_of_their_own() -> None:
 
 
 def test_spans_are_compacted_and_sealed_like_points() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     for number in range(1, 4):
         spans = [
             make.span("rollout", start=T0 + i, duration=1, attempt=1, step=i, role="vllm", name=f"n{i % 3}")
@@ -198,7 +198,7 @@ def test_spans_are_compacted_and_sealed_like_points() -> None:
 
 
 def test_frames_stay_ten_minutes_after_they_were_folded() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     clock = {"now": 1000.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.ingest.compaction.time.monotonic", lambda: clock["now"])
@@ -217,7 +217,7 @@ def test_frames_stay_ten_minutes_after_they_were_folded() -> None:
 
 
 def test_a_quiet_run_is_compacted_after_five_minutes() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     clock = {"now": 1000.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.ingest.compaction.time.monotonic", lambda: clock["now"])
@@ -233,7 +233,7 @@ def test_a_quiet_run_is_compacted_after_five_minutes() -> None:
 
 
 def test_a_run_that_cannot_be_compacted_stops_nothing_and_is_tried_again() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     clock = {"now": 1000.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.ingest.compaction.time.monotonic", lambda: clock["now"])
@@ -256,13 +256,13 @@ def test_spans_past_the_limit_of_series_do_not_stop_compaction() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.ingest.store.MAX_SERIES", 1)
         events = [metric(1, loss=1.0), make.span("rollout", start=T0, duration=1, attempt=1, step=1, role="vllm")]
-        store([delivery(run.pk, 1, events)], memory=Memory(), now=NOW)
+        store([delivery(run.pk, 1, events)], memory=AttemptCache(), now=NOW)
 
     assert compact(run_id=run.pk).num_frames == 1
 
 
 def test_frames_that_are_not_compacted_are_never_forgotten() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     write(run, 1, 5, memory=memory, per_batch=1)
     compact(run_id=run.pk, limit=2)
 
@@ -272,7 +272,7 @@ def test_frames_that_are_not_compacted_are_never_forgotten() -> None:
 
 
 def test_the_oldest_log_lines_go_first() -> None:
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     for number in range(1, 6):
         event = make.log([f"{number}"] * 500, attempt=1, role="vllm")
         store([delivery(run.pk, number, [event])], memory=memory, now=NOW)

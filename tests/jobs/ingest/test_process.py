@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 
 from jobs.ingest.inbox import accept
 from jobs.ingest.process import Ingest
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Artifact, Attempt, Frame, LogChunk, Metric, Run, RunEvent, Sample
 from jobs.telemetry.series import read_series
 from jobs.telemetry.streams import INGEST, LIVE, async_client, expect_key, ingest_status
@@ -261,7 +261,7 @@ def test_a_new_announcement_does_not_undo_an_upload() -> None:
     Artifact.objects.create(run=run, attempt=1, name="model/final.zip", **about)
     event = make.artifact("model/final", artifact="model", path="elsewhere", attempt=1)
 
-    store([delivery(run.pk, 1, [event])], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, [event])], memory=AttemptCache(), now=NOW)
 
     row = Artifact.objects.get()
     assert (row.path, row.size, row.is_ready) == ("model/final", 9, True)
@@ -269,7 +269,7 @@ def test_a_new_announcement_does_not_undo_an_upload() -> None:
 
 def test_5000_series_are_named_once() -> None:
     run = make_run(state="running")
-    memory = Memory()
+    memory = AttemptCache()
     for batch in (1, 2):
         values = {f"layer/{i}/norm": float(i) for i in range(5000)}
         store([delivery(run.pk, batch, [metric(batch, **values)])], memory=memory, now=NOW)
@@ -284,7 +284,7 @@ def test_the_limit_of_series_is_told_once(monkeypatch: pytest.MonkeyPatch) -> No
     run = make_run(state="running")
     events = [metric(1, **{f"m{i}": float(i) for i in range(6)})]
 
-    store([delivery(run.pk, 1, events), delivery(run.pk, 2, events)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, events), delivery(run.pk, 2, events)], memory=AttemptCache(), now=NOW)
 
     assert sorted(Metric.objects.values_list("name", flat=True)) == ["m0", "m1", "m2"]
     assert RunEvent.objects.filter(verb="series_limit").count() == 1
@@ -292,7 +292,7 @@ def test_the_limit_of_series_is_told_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_two_ingest_processes_store_each_batch_once(valkey: Valkey) -> None:
     run = make_run(state="running")
-    first, second = Memory(), Memory()
+    first, second = AttemptCache(), AttemptCache()
     deliveries = [delivery(run.pk, i, [make.log([f"line {i}"], attempt=1, role="driver")]) for i in range(1, 5)]
 
     store(deliveries[:2], memory=first, now=NOW)
@@ -325,10 +325,10 @@ def test_the_ingest_process_says_that_it_lives(valkey: Valkey) -> None:
 
 
 async def test_the_endpoint_moves_expect_and_lets_it_fall_when_redis_lost_the_stream(valkey: Valkey) -> None:
-    from jobs.ingest.batches import Batch
+    from jobs.ingest.batches import EventBatch
 
-    def batch(number: int) -> Batch:
-        return Batch(number=number, num_events=0, events=b"[]", answered=())
+    def batch(number: int) -> EventBatch:
+        return EventBatch(number=number, num_events=0, events=b"[]", answered=())
 
     client = async_client(valkey.url)
     about: dict[str, Any] = {"run_id": "r-1", "attempt": 1, "durable_through": 4}

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 from django.contrib.auth.models import AbstractUser
 
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, AuditEvent, Metric, Project, Run
 from jobs.planning.calibration import Calibrations, NothingToTake, apply, calibrations
 from jobs.planning.run_plan import run_plan
@@ -152,7 +152,7 @@ def test_what_a_trainer_says_may_be_anything(project: Project, admin: AbstractUs
             events.metric({"time/reference_seconds": wild}, attempt=1, step=number, t=T0 + 99 + number)
             for number in range(1, 6)
         ]
-        store([delivery(run.pk, 2, told)], memory=Memory(), now=NOW)
+        store([delivery(run.pk, 2, told)], memory=AttemptCache(), now=NOW)
 
     (kind,) = say(project, admin).kinds
 

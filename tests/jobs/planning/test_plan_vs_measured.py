@@ -8,20 +8,20 @@ import pytest
 
 from jobs.adapters.logs.gathering import canonical
 from jobs.catalog.spec.parse import parse_spec
-from jobs.ingest.store import Memory as Stored
+from jobs.ingest.store import AttemptCache as Stored
 from jobs.ingest.store import store
 from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import estimate
 from jobs.planner.memory.cpu import host_fleet
 from jobs.planner.read.context import Models
 from jobs.planner.read.spec import read_job
-from jobs.planner.result import Cost, Estimate, Interval, Memory, PhaseMemory, PoolEstimate, StepTime
+from jobs.planner.result import Cost, Estimate, Interval, PeakMemory, PhaseMemory, PoolEstimate, StepTime
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.time.steps import PACES
 from jobs.planning.plan_vs_measured import (
-    Plan,
     PlannedRow,
     RunMeasurements,
+    SpecEstimate,
     plan_of_cpu,
     planned_rows,
     read_measured,
@@ -37,7 +37,7 @@ def around(middle: float) -> Interval:
     return Interval(low=0.8 * middle, middle=middle, high=1.25 * middle)
 
 
-def pool(name: str, phases: dict[str, Memory], *, others: dict[str, Memory] | None = None) -> PoolEstimate:
+def pool(name: str, phases: dict[str, PeakMemory], *, others: dict[str, PeakMemory] | None = None) -> PoolEstimate:
     """A pool whose own role works in each phase; `others` are what other roles hold there."""
     beside = others or {}
     made = [
@@ -47,14 +47,14 @@ def pool(name: str, phases: dict[str, Memory], *, others: dict[str, Memory] | No
 
 
 POLICY = {
-    "old_logprobs": Memory(terms={"weights": 2 * GIB, "logits": GIB, "overhead": GIB}),
-    "update": Memory(terms={"weights": 2 * GIB, "gradients": GIB, "optimizer": 6 * GIB, "overhead": GIB}),
+    "old_logprobs": PeakMemory(terms={"weights": 2 * GIB, "logits": GIB, "overhead": GIB}),
+    "update": PeakMemory(terms={"weights": 2 * GIB, "gradients": GIB, "optimizer": 6 * GIB, "overhead": GIB}),
 }
 ESTIMATE = Estimate(
     verdict="fits",
     pools=(
-        pool("policy", POLICY, others={"vllm": Memory(terms={"overhead": GIB})}),
-        pool("reference", {"reference": Memory(terms={"weights": 2 * GIB})}),
+        pool("policy", POLICY, others={"vllm": PeakMemory(terms={"overhead": GIB})}),
+        pool("reference", {"reference": PeakMemory(terms={"weights": 2 * GIB})}),
     ),
     pool="policy",
     phase="update",
@@ -83,7 +83,9 @@ def row(rows: tuple[PlannedRow, ...], quantity: str, phase: str, role: str = "",
 
 
 def test_seconds_stand_beside_the_interval_of_their_phase() -> None:
-    rows = planned_rows(Plan(estimate=ESTIMATE), RunMeasurements(seconds={"rollout": 4.4, "reward": 0.1, "step": 9.0}))
+    rows = planned_rows(
+        SpecEstimate(estimate=ESTIMATE), RunMeasurements(seconds={"rollout": 4.4, "reward": 0.1, "step": 9.0})
+    )
 
     rollout, update = row(rows, "seconds", "rollout"), row(rows, "seconds", "update")
     assert (rollout.measured, rollout.is_inside) == (4.4, True)
@@ -99,7 +101,7 @@ def test_seconds_stand_beside_the_interval_of_their_phase() -> None:
 
 def test_bytes_are_those_of_the_role_that_works() -> None:
     rows = planned_rows(
-        Plan(estimate=ESTIMATE), RunMeasurements(peaks={("policy", "update"): 9.5 * GIB}, source="process")
+        SpecEstimate(estimate=ESTIMATE), RunMeasurements(peaks={("policy", "update"): 9.5 * GIB}, source="process")
     )
 
     update = row(rows, "bytes", "update", "policy")
@@ -116,7 +118,7 @@ def test_bytes_are_those_of_the_role_that_works() -> None:
 
 def test_a_measurement_of_the_device_does_not_see_the_context() -> None:
     rows = planned_rows(
-        Plan(estimate=ESTIMATE), RunMeasurements(peaks={("policy", "update"): 9.0 * GIB}, source="device")
+        SpecEstimate(estimate=ESTIMATE), RunMeasurements(peaks={("policy", "update"): 9.0 * GIB}, source="device")
     )
 
     assert row(rows, "bytes", "update", "policy").difference == pytest.approx(0.0)
@@ -124,7 +126,7 @@ def test_a_measurement_of_the_device_does_not_see_the_context() -> None:
 
 def test_states_are_held_against_the_fullest_phase() -> None:
     rows = planned_rows(
-        Plan(estimate=ESTIMATE),
+        SpecEstimate(estimate=ESTIMATE),
         RunMeasurements(states={("policy", "optimizer"): 3.0 * GIB, ("critic", "weights"): 5.0}),
     )
 
@@ -147,16 +149,18 @@ def test_states_are_held_against_the_fullest_phase() -> None:
 )
 def test_states_may_be_padded_and_rounded(term: str, held: float, is_inside: bool) -> None:
     k = shipped_constants().with_values({"memory.states_band": 0.02, "memory.gradients_band": 0.15})
-    rows = planned_rows(Plan(estimate=ESTIMATE, constants=k), RunMeasurements(states={("policy", term): held}))
+    rows = planned_rows(SpecEstimate(estimate=ESTIMATE, constants=k), RunMeasurements(states={("policy", term): held}))
 
     assert row(rows, "bytes", "", "policy", term).is_inside is is_inside
 
 
 def test_a_state_is_what_is_there_all_the_time_not_what_is_gathered_for_a_while() -> None:
-    gathering = {**POLICY, "weight_sync": Memory(terms={"weights": 9 * GIB})}
+    gathering = {**POLICY, "weight_sync": PeakMemory(terms={"weights": 9 * GIB})}
     made = replace(ESTIMATE, pools=(pool("policy", gathering),))
 
-    predicted = row(planned_rows(Plan(estimate=made), RunMeasurements()), "bytes", "", "policy", "weights").predicted
+    predicted = row(
+        planned_rows(SpecEstimate(estimate=made), RunMeasurements()), "bytes", "", "policy", "weights"
+    ).predicted
 
     assert predicted is not None
     assert predicted.middle == 2 * GIB
@@ -166,7 +170,7 @@ def test_what_a_trainer_tells_as_one_stands_beside_the_sum_of_its_phases() -> No
     time = replace(
         ESTIMATE.time, phases={"rollout": around(4.0), "old_logprobs": around(1.0), "reference": around(0.5)}
     )
-    plan = Plan(estimate=replace(ESTIMATE, time=time))
+    plan = SpecEstimate(estimate=replace(ESTIMATE, time=time))
 
     rows = planned_rows(plan, RunMeasurements(seconds={"rollout": 4.0, "experience": 1.8}))
 
@@ -262,7 +266,7 @@ def test_on_a_device_its_own_peaks_count() -> None:
 def test_a_run_that_told_nothing_has_nothing_measured() -> None:
     run = make_run(spec={"algorithm": "sft"})
 
-    rows = planned_rows(Plan(estimate=ESTIMATE), read_measured(run.pk))
+    rows = planned_rows(SpecEstimate(estimate=ESTIMATE), read_measured(run.pk))
 
     assert rows
     assert all(r.measured is None and r.difference is None for r in rows)

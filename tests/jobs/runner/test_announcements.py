@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.progress import TrainerProgress
 from jobs.runner.uploads import planned
 
 
@@ -18,7 +18,7 @@ def test_an_announcement_that_makes_no_sense_is_passed_over(tmp_path: Path, odd:
     log.write_text(
         "".join(json.dumps(event) + "\n" for event in ({**about, "name": "b", **odd}, {**about, "name": "a"}))
     )
-    progress = Progress(path=log)
+    progress = TrainerProgress(path=log)
 
     progress.read()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobs.runner.finish import outcome
-from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.progress import TrainerProgress
 from jobs.runner.trainer import Escalation, Exit
 
 
@@ -74,7 +74,7 @@ def test_exit_code_and_stop_decide_the_state(
     ended, cause = outcome(
         Exit(code=code),
         escalation=escalation,
-        progress=Progress(path=tmp_path, step=3, state=state),
+        progress=TrainerProgress(path=tmp_path, step=3, state=state),
         find_cause=lambda: {"side": "trainer"},
     )
 
@@ -97,7 +97,7 @@ def test_a_trainer_that_hangs_after_its_terminal_event_is_ended_and_judged_by_it
     ended, _ = outcome(
         Exit(code=-9),
         escalation=escalation,
-        progress=Progress(path=tmp_path, step=3, state=state),
+        progress=TrainerProgress(path=tmp_path, step=3, state=state),
         find_cause=lambda: {"side": "trainer"},
     )
 
@@ -115,7 +115,7 @@ def test_a_stop_tells_of_a_checkpoint_only_where_there_is_one(tmp_path: Path, st
     _, cause = outcome(
         Exit(code=10),
         escalation=escalation,
-        progress=Progress(path=tmp_path, step=step, state="training"),
+        progress=TrainerProgress(path=tmp_path, step=step, state="training"),
         find_cause=dict,
     )
 

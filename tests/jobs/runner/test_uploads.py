@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from jobs.runner.console_client.console import AttemptFenced, Console
-from jobs.runner.console_client.job import Job
+from jobs.runner.console_client.job import RunnerJob
 from jobs.runner.console_client.zip_image import zip_image
-from jobs.runner.uploads import Upload, UploadFailed, hand_over, planned
+from jobs.runner.uploads import UploadFailed, ZipUpload, hand_over, planned
 from profiling import events
 from tests.jobs.runner.fake_console import TOKEN, FakeConsole
 
 
 @pytest.fixture
 def client(console: FakeConsole, tmp_path: Path) -> Iterator[Console]:
-    job = Job(url=console.url, token=TOKEN, run=console.run, attempt=1, run_root=tmp_path)
+    job = RunnerJob(url=console.url, token=TOKEN, run=console.run, attempt=1, run_root=tmp_path)
     made = Console(job)
     yield made
     made.close()
@@ -35,8 +35,8 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def upload(folder: Path) -> Upload:
-    return Upload(name="model-final.zip", folder=folder, type="model", path="model/final")
+def upload(folder: Path) -> ZipUpload:
+    return ZipUpload(name="model-final.zip", folder=folder, type="model", path="model/final")
 
 
 def never(seconds: float) -> bool:

@@ -8,7 +8,7 @@ from jobs.catalog.spec.parse import parse_spec
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Attempt, Run
 from jobs.runs import admission
-from jobs.runs.admission import Ask, Holder, decide
+from jobs.runs.admission import Ask, ResourceHolder, decide
 from tests.rows import NOW, make_run
 
 
@@ -40,14 +40,14 @@ def test_what_fits_is_admitted_until_the_cluster_is_full() -> None:
 
 
 def test_a_waiting_run_is_told_who_holds_what() -> None:
-    (verdict,) = decide([ask("r-2", 4)], [Holder(label="r-12ab", cpus=6, gpus=0)], cluster(cpus=8))
+    (verdict,) = decide([ask("r-2", 4)], [ResourceHolder(label="r-12ab", cpus=6, gpus=0)], cluster(cpus=8))
 
     assert not verdict.is_admitted
     assert verdict.reason == "Needs 4 CPUs, 2 of 8 are free; r-12ab holds 6"
 
 
 def test_nobody_overtakes_who_came_first() -> None:
-    verdicts = decide([ask("r-1", 6), ask("r-2", 1)], [Holder(label="r-0", cpus=4, gpus=0)], cluster(cpus=8))
+    verdicts = decide([ask("r-1", 6), ask("r-2", 1)], [ResourceHolder(label="r-0", cpus=4, gpus=0)], cluster(cpus=8))
 
     assert [v.is_admitted for v in verdicts] == [False, False]
     assert verdicts[1].reason == "Waits behind r-1, which came first"
@@ -63,7 +63,9 @@ def test_a_run_that_never_fits_lets_others_pass() -> None:
 
 def test_gpus_are_counted_like_cpus() -> None:
     waits, never = decide(
-        [ask("r-1", 4, gpus=4), ask("r-2", 4, gpus=16)], [Holder(label="r-0", cpus=1, gpus=6)], cluster(cpus=64, gpus=8)
+        [ask("r-1", 4, gpus=4), ask("r-2", 4, gpus=16)],
+        [ResourceHolder(label="r-0", cpus=1, gpus=6)],
+        cluster(cpus=64, gpus=8),
     )
 
     assert waits.reason == "Needs 4 GPUs, 2 of 8 are free; r-0 holds 6"

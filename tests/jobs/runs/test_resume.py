@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest.store import Memory, StoreResult, store
+from jobs.ingest.store import AttemptCache, StoreResult, store
 from jobs.models import Artifact, Attempt, AuditEvent, Capture, Command, Run, RunEvent
 from jobs.runs import admission, launch, lifecycle
 from jobs.runs.checkpoints import list_checkpoints
@@ -62,7 +62,7 @@ def test_the_resumed_attempt_moves_the_run_and_the_old_one_no_longer_can() -> No
     begun = Attempt.objects.get(run=run, number=1).durable_batch
 
     late = store(
-        [delivery(run.pk, begun + 1, [metric(58, attempt=1, **{"reward/mean": 9.0})])], memory=Memory(), now=NOW
+        [delivery(run.pk, begun + 1, [metric(58, attempt=1, **{"reward/mean": 9.0})])], memory=AttemptCache(), now=NOW
     )
     assert late == StoreResult()
     assert not lifecycle.finish(run_id=run.pk, attempt=1, state="finished", cause={}, cleanup={}, now=NOW)
@@ -219,7 +219,7 @@ def test_checkpoints_tell_branch_score_and_size_and_leave_out_deleted_ones() -> 
     run = failed_run()
     done = Attempt.objects.get(run=run, number=1).durable_batch
     Run.objects.filter(pk=run.pk).update(state="running")
-    store([delivery(run.pk, done + 1, [saved(20, removed=True), saved(50)])], memory=Memory(), now=NOW)
+    store([delivery(run.pk, done + 1, [saved(20, removed=True), saved(50)])], memory=AttemptCache(), now=NOW)
     Run.objects.filter(pk=run.pk).update(state="failed")
     again(run, 40)
     begin_training(run, 2)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from jobs.ingest.compaction import append_points, compact
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Metric, Run
 from jobs.runs.header import run_header
 from jobs.runs.sparklines import sparklines
 from jobs.telemetry.chunks import points
 from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import Series, Window
+from jobs.telemetry.series import Series, SeriesWindow
 from profiling import events as make
 from tests.batches import T0, delivery, metric
 from tests.rows import NOW, make_run
@@ -31,7 +31,7 @@ def begin(run: Run, number: int, origin: tuple[int, int] | None) -> None:
 
 def train(run: Run, attempt: int, steps: Iterable[int], *, plus: float, role: str = "driver") -> None:
     """Let an attempt report a loss of step + `plus` at each of these steps, one batch a step."""
-    memory = Memory()
+    memory = AttemptCache()
     for batch, step in enumerate(steps, start=1):
         event = metric(step, attempt=attempt, role=role, loss=step + plus)
         store([delivery(run.pk, batch, [event], attempt=attempt)], memory=memory, now=NOW)
@@ -94,7 +94,7 @@ def test_what_lies_over_time_is_not_cut() -> None:
         if attempt == 2:
             begin(run, 2, None)
         event = make.system({"cpu_percent": 10.0 * attempt}, attempt=attempt, role="runner", t=T0 + attempt)
-        store([delivery(run.pk, 1, [event], attempt=attempt)], memory=Memory(), now=NOW)
+        store([delivery(run.pk, 1, [event], attempt=attempt)], memory=AttemptCache(), now=NOW)
 
     assert line(read_clean(run_id=run.pk, names=["cpu_percent"]).series) == {T0 + 1: 10.0, T0 + 2: 20.0}
 
@@ -131,7 +131,7 @@ def test_smoothing_runs_on_through_the_restored_step_in_every_window() -> None:
         expected.append(total / mass)
 
     for low, high in [(30_000, 30_250), (30_124, 30_200), (29_000, 29_100), (59_900, 60_000)]:
-        window = Window(low=low, high=high)
+        window = SeriesWindow(low=low, high=high)
         found = read_clean(run_id=run.pk, names=["loss"], smoothing=weight, window=window).series[0]
 
         assert found.x.tolist() == list(range(low, high + 1))
@@ -148,7 +148,7 @@ def test_a_number_out_of_range_is_refused(about: dict[str, float], said: str) ->
 
 def test_the_small_line_of_lists_is_the_clean_one_and_changes_when_the_run_is_resumed() -> None:
     run = make_run(state="running")
-    memory = Memory()
+    memory = AttemptCache()
     for batch, step in enumerate((1, 2, 3, 4), start=1):
         event = metric(step, **{"reward/mean": 1.0 if step > 2 else 0.0})
         store([delivery(run.pk, batch, [event])], memory=memory, now=NOW)

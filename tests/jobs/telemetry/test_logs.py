@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import LogChunk, Run
 from jobs.telemetry.logs import CursorInvalid, read_logs
 from profiling import events as make
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def run() -> Run:
     """A run with 30 lines of vllm and 15 of policy rank 1, in 15 batches."""
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     for i in range(15):
         logged = [
             make.log([f"vllm {2 * i}", f"VLLM {2 * i + 1} Überlauf"], attempt=1, role="vllm"),

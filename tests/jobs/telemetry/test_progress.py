@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from jobs.telemetry.progress import MAX_LATEST_VALUES, Progress
+from jobs.telemetry.progress import MAX_LATEST_VALUES, RunProgress
 
 
-def fresh(**fields: Any) -> Progress:
+def fresh(**fields: Any) -> RunProgress:
     start: dict[str, Any] = {"step": 0, "phase": "", "activity": "", "latest_values": {}, "next_phase": {}}
-    return Progress(**(start | fields))
+    return RunProgress(**(start | fields))
 
 
 def span(phase: str, *, role: str = "driver", depth: int = 0) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Run
 from jobs.telemetry.samples import read_samples
 from profiling import events as make
@@ -25,7 +25,7 @@ def sample(step: int, index: int, *, is_eval: bool = False) -> Event:
 def run() -> Run:
     run = make_run(state="running")
     kept = [sample(step, i) for step in (1, 2, 3) for i in range(40)] + [sample(3, i, is_eval=True) for i in range(5)]
-    store([delivery(run.pk, 1, kept)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, kept)], memory=AttemptCache(), now=NOW)
     return run
 
 
@@ -47,6 +47,6 @@ def test_step_kind_and_text_choose(run: Run) -> None:
 
 
 def test_a_sample_that_comes_again_is_kept_once(run: Run) -> None:
-    store([delivery(run.pk, 2, [sample(1, 0)])], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 2, [sample(1, 0)])], memory=AttemptCache(), now=NOW)
 
     assert read_samples(run_id=run.pk, step=1).total == 40

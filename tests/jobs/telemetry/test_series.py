@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from jobs.ingest.compaction import append_points, compact
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Chunk, Metric, Run
 from jobs.telemetry.chunks import CHUNK_POINTS, points
-from jobs.telemetry.series import Window, read_series, series_names
+from jobs.telemetry.series import SeriesWindow, read_series, series_names
 from profiling import events as make
 from tests.batches import T0, delivery, metric
 from tests.rows import NOW, make_run
@@ -32,7 +32,7 @@ def noise(n: int, seed: int = 0) -> np.ndarray:
 
 def test_a_short_series_comes_whole() -> None:
     run = make_run()
-    store([delivery(run.pk, 1, [metric(1, loss=3.0), metric(2, loss=float("nan"))])], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, [metric(1, loss=3.0), metric(2, loss=float("nan"))])], memory=AttemptCache(), now=NOW)
 
     answer = read_series(run_id=run.pk, names=["loss"])
 
@@ -68,7 +68,7 @@ def test_the_coarse_level_and_its_finer_tail_are_one_series() -> None:
     y = noise(123_456)
     seal(run, y)  # 12 chunks of level 1, 3 sealed ones of level 0 beyond, one open
     Metric.objects.get(name="loss")
-    store([delivery(run.pk, 1, [metric(123_457, loss=77.0)])], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, [metric(123_457, loss=77.0)])], memory=AttemptCache(), now=NOW)
 
     found = read_series(run_id=run.pk, names=["loss"], num_points=100).series[0]
 
@@ -113,7 +113,7 @@ def test_a_window_shows_its_part_smoothed_as_in_the_whole(weight: float) -> None
     by_step = dict(zip(whole.x.tolist(), zip(whole.y.tolist(), whole.smooth.tolist(), strict=True), strict=True))
 
     part = read_series(
-        run_id=run.pk, names=["loss"], num_points=2000, smoothing=weight, window=Window(low=15_001, high=16_000)
+        run_id=run.pk, names=["loss"], num_points=2000, smoothing=weight, window=SeriesWindow(low=15_001, high=16_000)
     ).series[0]
 
     assert (part.n, part.of) == (1000, 1000)
@@ -129,7 +129,7 @@ def test_a_window_zooms_in_to_single_points() -> None:
     seal(run, y)
 
     found = read_series(
-        run_id=run.pk, names=["loss"], num_points=1000, window=Window(low=200_000, high=200_500)
+        run_id=run.pk, names=["loss"], num_points=1000, window=SeriesWindow(low=200_000, high=200_500)
     ).series[0]
 
     assert (found.row_points, found.of) == (1, 501)
@@ -140,13 +140,13 @@ def test_a_window_without_points_has_no_series() -> None:
     run = make_run()
     seal(run, noise(2000))
 
-    assert read_series(run_id=run.pk, names=["loss"], window=Window(low=5000)).series == ()
+    assert read_series(run_id=run.pk, names=["loss"], window=SeriesWindow(low=5000)).series == ()
 
 
 def test_system_readings_are_placed_by_time() -> None:
     run = make_run()
     event = make.system({"cpu_percent": 12.5}, attempt=1, role="runner", t=T0)
-    store([delivery(run.pk, 1, [event])], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, [event])], memory=AttemptCache(), now=NOW)
 
     found = read_series(run_id=run.pk, names=["cpu_percent"]).series[0]
 
@@ -156,7 +156,7 @@ def test_system_readings_are_placed_by_time() -> None:
 def test_series_of_all_roles_and_ranks_of_a_name_come_together() -> None:
     run = make_run()
     rows = [metric(1, role=role, rank=rank, loss=1.0) for role, rank in [("policy", 1), ("driver", 0), ("policy", 0)]]
-    store([delivery(run.pk, 1, rows)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, rows)], memory=AttemptCache(), now=NOW)
 
     found = read_series(run_id=run.pk, names=["loss", "unknown"]).series
 
@@ -166,7 +166,7 @@ def test_series_of_all_roles_and_ranks_of_a_name_come_together() -> None:
 
 def test_a_run_compacted_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run()
-    memory = Memory()
+    memory = AttemptCache()
     for batch in range(1, 6):
         store([delivery(run.pk, batch, [metric(batch, loss=float(batch))])], memory=memory, now=NOW)
     from jobs.telemetry import series

@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.ingest.compaction import compact
-from jobs.ingest.store import Memory, store
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Run
 from jobs.telemetry.spans import SpansAnswer, read_spans, read_steps
 from profiling import events as make
@@ -18,7 +18,7 @@ SECOND = 10**9
 @pytest.fixture
 def run() -> Run:
     """A run with two lanes of 1,500 spans each, half of them compacted; span i lasts i ms and begins at second i."""
-    run, memory = make_run(state="running"), Memory()
+    run, memory = make_run(state="running"), AttemptCache()
     for batch in range(1, 4):
         spans = [
             make.span(phase, start=T0 + i * SECOND, duration=i * 1_000_000, attempt=1, step=i, role=role, rank=rank)
@@ -99,6 +99,6 @@ def test_details_can_be_left_out() -> None:
         make.span("update", start=T0, duration=10, attempt=1, step=1, role="policy", name=name, depth=depth)
         for name, depth in (("", 0), ("forward", 1))
     ]
-    store([delivery(run.pk, 1, spans)], memory=Memory(), now=NOW)
+    store([delivery(run.pk, 1, spans)], memory=AttemptCache(), now=NOW)
 
     assert (read_spans(run_id=run.pk).of, read_spans(run_id=run.pk, depth=0).of) == (2, 1)

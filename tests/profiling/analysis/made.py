@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from profiling.analysis.intervals import Ints
-from profiling.analysis.work import Events, Work
+from profiling.analysis.work import Events, WorkerEvents
 from profiling.trace.category import Category
 from profiling.trace.store import Lane
 
 THREADS = ("main", "other")
 
 
-def work(rows: Sequence[tuple], *, begin: int = 0, end: int = 1000, role: str = "policy", rank: int = 0) -> Work:
+def work(
+    rows: Sequence[tuple], *, begin: int = 0, end: int = 1000, role: str = "policy", rank: int = 0
+) -> WorkerEvents:
     """Return a worker of rows (lane, category, name, start, end) and, for some, a dict of further columns.
 
     The lanes "main" and "other" are threads, every other one a stream of device 0.
@@ -33,7 +35,7 @@ def work(rows: Sequence[tuple], *, begin: int = 0, end: int = 1000, role: str = 
         }
         for key, value in values.items():
             columns[key][i] = value
-    return Work(
+    return WorkerEvents(
         events=events_of(columns),
         names=names,
         lanes={i: _lane(i, title) for i, title in enumerate(lanes)},

@@ -2,19 +2,19 @@
 
 import pytest
 
-from profiling.analysis.flops import Model, counted, forward_flops, operator_flops, training_flops, use
+from profiling.analysis.flops import FlopsModel, counted, forward_flops, operator_flops, training_flops, use
 
 
 def test_training_a_model_counts_three_passes() -> None:
     # 1,000 tokens through 7e9 parameters: 2 * 7e9 each; without attention 6 N D in all.
-    found = training_flops(Model(parameters=7e9), tokens=1000, context=0)
+    found = training_flops(FlopsModel(parameters=7e9), tokens=1000, context=0)
     assert found.model == 6 * 7e9 * 1000
     assert found.executed == found.model
     assert found.formula == "3 × 1,000 tokens × (2 × 7e+09 parameters) = 4.2e+13 FLOP"
 
 
 def test_attention_sees_half_of_the_document_and_recomputation_is_no_use() -> None:
-    model = Model(parameters=1e6, layers=2, width=64)
+    model = FlopsModel(parameters=1e6, layers=2, width=64)
     forward = 10 * (2e6 + 4 * 2 * 64 * (99 + 1) / 2)
     assert forward_flops(model, tokens=10, context=99) == forward
     found = training_flops(model, tokens=10, context=99, recompute="full")

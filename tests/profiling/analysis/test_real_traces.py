@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profiling.analysis.difference import Side, difference, shares_of
+from profiling.analysis.difference import ComparedCapture, difference, shares_of
 from profiling.analysis.steps import steps_of
 from profiling.analysis.summary import summarise
 from profiling.analysis.work import read
@@ -97,7 +97,7 @@ def sides(stores):
     found = []
     for name in PAIR:
         work = read(stores[name])
-        found.append(Side(work=work, steps=steps_of(phase_spans(()), [work], work.begin, work.end)))
+        found.append(ComparedCapture(work=work, steps=steps_of(phase_spans(()), [work], work.begin, work.end)))
     return found
 
 
@@ -246,7 +246,7 @@ def test_a_planted_slow_operator_comes_out_first(tmp_path, on_device, kind, name
         sides = []
         for store in (one, other):
             work = read(store)
-            sides.append(Side(work=work, steps=steps_of(phase_spans(()), [work], work.begin, work.end)))
+            sides.append(ComparedCapture(work=work, steps=steps_of(phase_spans(()), [work], work.begin, work.end)))
         found = difference(*sides)
     first = found.items[0]
     assert (first.kind, first.name, first.change) == (kind, name, "slower")
@@ -269,14 +269,16 @@ def test_a_host_that_is_slow_shows_as_the_operator_during_which_the_device_idles
 
     with made(tmp_path / "before", 0) as one, made(tmp_path / "after", 70_000) as other:
         works = [read(one), read(other)]
-        sides = [Side(work=work, steps=steps_of(phase_spans(()), [work], work.begin, work.end)) for work in works]
+        sides = [
+            ComparedCapture(work=work, steps=steps_of(phase_spans(()), [work], work.begin, work.end)) for work in works
+        ]
         first = difference(*sides).items[0]
     assert (first.kind, first.name, first.share) == ("launch", "aten::tokenize", 1.0)
 
 
 def test_without_steps_there_is_nothing_to_compare(sides) -> None:
     with pytest.raises(ValueError, match="steps: "):
-        difference(sides[0], Side(work=sides[1].work, steps=()))
+        difference(sides[0], ComparedCapture(work=sides[1].work, steps=()))
 
 
 def test_shares_are_none_where_the_steps_are_equal(sides) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from profiling.captures.request import CaptureRefused, parse_request, within
+from profiling.captures.request import CannotRecord, parse_request, within
 
 WORKERS = {"policy": 2, "vllm": 1, "reference": 0}
 GOOD = {"capture": "cap1", "tool": "torch", "first_step": 3, "num_steps": 2, "roles": [], "ranks": []}
@@ -28,7 +28,7 @@ GOOD = {"capture": "cap1", "tool": "torch", "first_step": 3, "num_steps": 2, "ro
     ],
 )
 def test_what_is_wrong_is_told_with_what_is_allowed(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(CaptureRefused) as refused:
+    with pytest.raises(CannotRecord) as refused:
         parse_request(GOOD | change)
 
     assert str(refused.value).startswith(sentence)
@@ -43,7 +43,7 @@ def test_the_tool_may_be_left_open_for_what_is_to_be_seen() -> None:
 
 @pytest.mark.parametrize("capture", [None, "", "../../etc", "a b", "x" * 17])
 def test_an_id_that_could_lead_elsewhere_is_refused(capture: Any) -> None:
-    with pytest.raises(CaptureRefused, match="is not the id of a capture") as refused:
+    with pytest.raises(CannotRecord, match="is not the id of a capture") as refused:
         parse_request(GOOD | {"capture": capture})
 
     assert refused.value.capture == ""
@@ -71,7 +71,7 @@ def test_roles_and_ranks_name_workers(roles: list[str], ranks: list[int], worker
     ],
 )
 def test_a_worker_that_there_is_not_is_named(roles: list[str], ranks: list[int], sentence: str) -> None:
-    with pytest.raises(CaptureRefused) as refused:
+    with pytest.raises(CannotRecord) as refused:
         within(parse_request(GOOD | {"roles": roles, "ranks": ranks}), WORKERS)
 
     assert str(refused.value) == sentence

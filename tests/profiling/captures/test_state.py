@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from profiling.captures.request import Request
+from profiling.captures.request import CaptureRequest
 from profiling.captures.state import (
     ENDED,
     OPEN,
@@ -73,7 +73,7 @@ class Reported:
 
 def test_a_tracked_capture_reports_each_state_once_and_none_that_cannot_follow() -> None:
     reported = Reported()
-    request = Request(capture="c", tool="torch", first_step=3, num_steps=1, roles=(), ranks=())
+    request = CaptureRequest(capture="c", tool="torch", first_step=3, num_steps=1, roles=(), ranks=())
     capture = TrackedCapture(request, report=reported, step=1)
 
     assert capture.move("start")

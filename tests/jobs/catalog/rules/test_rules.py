@@ -2,14 +2,14 @@
 
 import pytest
 
-from jobs.catalog.rules.rule import Finding, changed, findings, refused
+from jobs.catalog.rules.rule import SpecFinding, changed, findings, refused
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.trainer import trainers
 from tests.contracts.test_configuration_rules import example
 
 
-def found(rule_id: str, spec: RunSpec) -> Finding:
+def found(rule_id: str, spec: RunSpec) -> SpecFinding:
     return next(finding for finding in findings(spec) if finding.rule == rule_id)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from jobs.catalog.knob import knobs
-from jobs.catalog.rules.rule import Finding, findings, refused
+from jobs.catalog.rules.rule import SpecFinding, findings, refused
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
@@ -78,5 +78,5 @@ def test_what_openrlhf_accepts_is_refused_only_for_what_its_parser_cannot_see(ve
     assert strange == set()
 
 
-def errors(spec: RunSpec) -> list[Finding]:
+def errors(spec: RunSpec) -> list[SpecFinding]:
     return [finding for finding in findings(spec) if finding.level == "error"]

@@ -8,7 +8,7 @@ import pytest
 from jobs.engine.failures.cause import SyncGap, cause_of
 from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.rollouts.reward import RewardFailed
-from jobs.engine.workers.actor import Actor, Capture, RoleError
+from jobs.engine.workers.actor import Actor, OutputRedirect, RoleError
 from jobs.engine.workers.worker import WorkerFailed
 
 
@@ -100,7 +100,7 @@ def test_a_weight_sync_that_did_not_arrive_is_the_trainers() -> None:
 def test_a_node_that_takes_no_files_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where the run root should be")
     actor = object.__new__(Actor)
-    actor._capture = Capture(tmp_path / "runs" / "r-1" / "a1" / "log", "policy", 1)
+    actor._capture = OutputRedirect(tmp_path / "runs" / "r-1" / "a1" / "log", "policy", 1)
     with pytest.raises(RoleError) as refused:
         actor.start("jobs.engine.roles.policy:Policy", {})
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engine.gpu_check.check import CHECKS, Check, Result, report, run_checks
+from jobs.engine.gpu_check.check import CHECKS, GpuCheck, Result, report, run_checks
 from jobs.engine.gpu_check.probes import nsys
 
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def all_ok(check: Check) -> Result:
+def all_ok(check: GpuCheck) -> Result:
     return Result(status="ok", found={"name": check.name})
 
 
@@ -25,7 +25,7 @@ def test_every_check_runs_on_a_good_machine() -> None:
 
 
 def test_without_a_driver_nothing_that_needs_one_is_tried() -> None:
-    def probe(check: Check) -> Result:
+    def probe(check: GpuCheck) -> Result:
         return Result(status="absent", text="no driver") if check.name == "driver" else all_ok(check)
 
     results = run_checks(CHECKS, probe)
@@ -41,7 +41,7 @@ def test_without_a_driver_nothing_that_needs_one_is_tried() -> None:
 
 
 def test_what_is_there_and_does_not_work_is_a_failure() -> None:
-    def probe(check: Check) -> Result:
+    def probe(check: GpuCheck) -> Result:
         return Result(status="failed", text="no kernel image") if check.name == "nccl" else all_ok(check)
 
     assert report(run_checks(CHECKS, probe))["failed"] == ["nccl"]

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from jobs.engine.problem import RunProblem
-from jobs.engine.roles.parts import Parts, Piece, batches, part_bytes, write_part
+from jobs.engine.roles.parts import FlatSlice, Parts, batches, part_bytes, write_part
 
 
-def piece(start: int, numel: int, state: str = "weights", name: str = "a/b.c") -> Piece:
-    return Piece(state=state, name=name, start=start, numel=numel)
+def piece(start: int, numel: int, state: str = "weights", name: str = "a/b.c") -> FlatSlice:
+    return FlatSlice(state=state, name=name, start=start, numel=numel)
 
 
-def written(folder: Path, *pieces: Piece) -> Parts:
+def written(folder: Path, *pieces: FlatSlice) -> Parts:
     for number, p in enumerate(pieces):
         values = torch.arange(float(p.start), float(p.start + p.numel))
         write_part(folder / f"{number}.safetensors", part_bytes({p.key: values}))

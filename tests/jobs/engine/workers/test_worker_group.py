@@ -22,7 +22,7 @@ from jobs.engine.rollouts.reward import RewardFailed
 from jobs.engine.session import Session
 from jobs.engine.workers import first_failure, worker
 from jobs.engine.workers import worker_group as worker_group_module
-from jobs.engine.workers.actor import Answer, RoleError
+from jobs.engine.workers.actor import CallResult, RoleError
 from jobs.engine.workers.node_placement import Place
 from jobs.engine.workers.worker import DEAD_ACTOR_ERRORS, Pending, Worker, WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -79,7 +79,7 @@ class Scenario:
         outcome = self.outcomes[reference]
         if isinstance(outcome, Exception):
             raise outcome
-        return Answer(value=outcome, spans=(), readings={}, lines={})
+        return CallResult(value=outcome, spans=(), readings={}, lines={})
 
     def actors(self, actor_id: str) -> dict[str, float]:
         return {"EndTime": self.ended[int(actor_id)]}

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.device_table import device_table
-from jobs.planner.can_it_run.answer import MOST_FITS, Verdict, can_it_run, compare_hardware
+from jobs.planner.can_it_run.answer import MOST_FITS, FitVerdict, can_it_run, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST, Demand, plans_of, world_sizes
 from jobs.planner.estimate import Estimator
 from jobs.planner.fleet import FleetInvalid, fleet_of
@@ -17,7 +17,7 @@ from jobs.planner.shapes.known import shape_of
 H100 = find_accelerator("h100-sxm")
 
 
-def _ask(model: str, method: str, devices: int | None = None, accelerator: str = "h100-sxm") -> Verdict:
+def _ask(model: str, method: str, devices: int | None = None, accelerator: str = "h100-sxm") -> FitVerdict:
     return can_it_run(shape_of(model), find_accelerator(accelerator), method, devices)
 
 

@@ -13,7 +13,7 @@ from jobs.catalog.value import Value
 from jobs.planner.estimate import estimate
 from jobs.planner.read.context import samples_per_update
 from jobs.planner.read.spec import read_job
-from jobs.planner.search.advice import Advice, advise
+from jobs.planner.search.advice import PlanAdvice, advise
 from jobs.planner.search.plan_changes import Situation, plan_changes
 from jobs.planner.search.tunable_knobs import PERFORMANCE, teaches_the_same
 from tests.jobs.planner.hardware import fleet, models_for
@@ -32,7 +32,7 @@ def _spec(name: str) -> RunSpec:
     return recipes()[name].spec
 
 
-def _advice(spec: RunSpec) -> Advice:
+def _advice(spec: RunSpec) -> PlanAdvice:
     return advise(spec, models_for(spec), fleet(max(spec.num_workers, 8)))
 
 

@@ -24,7 +24,7 @@ from jobs.planner.serving.engine_memory import (
     validate_engine,
 )
 from jobs.planner.serving.engine_weights import weight_bytes
-from jobs.planner.serving.kv_cache import Group, group_layers, stages, token_bytes
+from jobs.planner.serving.kv_cache import KvCacheGroup, group_layers, stages, token_bytes
 from jobs.planner.shapes.known import shape_of
 
 H100, A100, H200 = (find_accelerator(name) for name in ("h100-sxm", "a100-80-sxm", "h200-sxm"))
@@ -90,8 +90,8 @@ def test_layers_with_windows_are_grouped_as_vllm_groups_them() -> None:
     sizes = [len(group) for group in group_layers(shape_of("gemma-3-4b"))]  # 29 with a window, 5 without
     assert sorted(sizes, reverse=True) == [5, 5, 5, 5, 5, 5, 4]
     assert [len(group) for group in group_layers(shape_of("qwen2.5-7b"))] == [28]
-    assert Group(num_layers=5, window=1024).blocks(100_000, 16, 0) == 1023 // 16 + 2
-    assert Group(num_layers=5, window=1024).blocks(800, 16, 0) == 51
+    assert KvCacheGroup(num_layers=5, window=1024).blocks(100_000, 16, 0) == 1023 // 16 + 2
+    assert KvCacheGroup(num_layers=5, window=1024).blocks(800, 16, 0) == 51
 
 
 def test_old_releases_sort_and_new_ones_count_graphs() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.runner.failures.cause import exit_cause_of
-from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.progress import TrainerProgress
 from jobs.runner.trainer import Exit
 from profiling import events
 from tests.jobs.catalog.test_log_line import BEFORE
@@ -34,7 +34,7 @@ def die(
         (run_dir / "log" / "driver-0.stdout").open("wb") as out,
     ):
         code = subprocess.run([python, "-c", body], stdout=out, stderr=err, check=False).returncode
-    progress = Progress(path=run_dir / "events.jsonl")
+    progress = TrainerProgress(path=run_dir / "events.jsonl")
     progress.read()
     return exit_cause_of(
         ended=Exit(code=code), progress=progress, run_dir=run_dir, oom_kills=oom_kills, disk_free_bytes=free
@@ -202,7 +202,7 @@ def test_a_death_before_the_first_step_says_so(tmp_path: Path) -> None:
 
     cause = exit_cause_of(
         ended=Exit(code=1),
-        progress=Progress(path=tmp_path / "events.jsonl"),
+        progress=TrainerProgress(path=tmp_path / "events.jsonl"),
         run_dir=tmp_path,
         oom_kills=0,
         disk_free_bytes=1 << 40,
@@ -240,7 +240,7 @@ def test_a_cause_is_known_with_whatever_stands_before_it(tmp_path: Path, before:
 
     cause = exit_cause_of(
         ended=Exit(code=1),
-        progress=Progress(path=tmp_path / "events.jsonl"),
+        progress=TrainerProgress(path=tmp_path / "events.jsonl"),
         run_dir=tmp_path,
         oom_kills=0,
         disk_free_bytes=1 << 40,

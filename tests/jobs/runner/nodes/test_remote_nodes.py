@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jobs.runner.console_client.job import Job
+from jobs.runner.console_client.job import RunnerJob
 from jobs.runner.nodes.remote_nodes import RemoteNodes, merge
-from jobs.runner.reporting.progress import Progress
+from jobs.runner.reporting.progress import TrainerProgress
 
 RUN, ATTEMPT = f"r-elsewhere-{os.getpid()}", 3  # processes of another session of these tests are not ours
 CLEANUP = {"processes_left": 0, "device_bytes_left": 0, "ended": [], "nodes": ["head"], "checked_at": "2026-01-01"}
@@ -41,8 +41,8 @@ def remote_nodes(run_dir: Path, listener: Listener, *, nodes: list[dict[str, Any
     (run_dir / "log").mkdir(parents=True)
     note = {"kind": "note", "role": "driver", "rank": 0, "step": 0, "text": "Workers: ...", "meta": {"nodes": nodes}}
     (run_dir / "events.jsonl").write_text(json.dumps(note) + "\n" if nodes else "")
-    job = Job(url="http://127.0.0.1:1", token="t", run=RUN, attempt=ATTEMPT, run_root=run_dir.parents[1])
-    progress = Progress(path=run_dir / "events.jsonl")
+    job = RunnerJob(url="http://127.0.0.1:1", token="t", run=RUN, attempt=ATTEMPT, run_root=run_dir.parents[1])
+    progress = TrainerProgress(path=run_dir / "events.jsonl")
     progress.read()
     return RemoteNodes(job, listener, progress)  # type: ignore[arg-type]  # a listener is all it needs of a report
 

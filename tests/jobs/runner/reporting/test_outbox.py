@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobs.runner.reporting.append_only import AppendFile, Reserve
 from jobs.runner.reporting.event_files import MAX_EVENT_BYTES, EventSource, TextSource
-from jobs.runner.reporting.outbox import MAX_BYTES, MAX_EVENTS, Batch, BatchUnknown, Outbox
+from jobs.runner.reporting.outbox import MAX_BYTES, MAX_EVENTS, BatchUnknown, Outbox, OutboxBatch
 
 
 def make(run_dir: Path) -> Outbox:
@@ -42,14 +42,14 @@ def write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def drain(outbox: Outbox) -> list[Batch]:
+def drain(outbox: Outbox) -> list[OutboxBatch]:
     batches = []
     while (batch := outbox.batch(outbox.next_number)) is not None:
         batches.append(batch)
     return batches
 
 
-def contents(batches: list[Batch]) -> list[dict[str, Any]]:
+def contents(batches: list[OutboxBatch]) -> list[dict[str, Any]]:
     return [json.loads(event) for batch in batches for event in batch.events]
 
 
@@ -70,7 +70,7 @@ def test_any_sequence_of_writes_gives_gapless_bounded_batches_that_never_change(
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder)
         outbox = make(run_dir)
-        batches: list[Batch] = []
+        batches: list[OutboxBatch] = []
         for index, ((name, data), is_cut_now) in enumerate(writes):
             write(run_dir / name, data)
             if is_cut_now and (batch := outbox.batch(outbox.next_number)) is not None:
