@@ -9,6 +9,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+WRITTEN = [page for page in PAGES if page.parent.name != "proofs"]
+"""By people: reports of proofs are written by programs."""
+MOST_COLUMNS = 120
+DJANGO = {"migrate", "collectstatic", "createsuperuser", "check", "makemigrations"}
+
 
 def names(document: Path) -> list[str]:
     """Return what stands in backticks, fenced blocks included, word by word."""
@@ -42,6 +47,56 @@ def test_files_of_ours_are_where_the_page_says(document: Path) -> None:
     missing = [w for w in ours if w not in files and not any(f.startswith(w.rstrip("/") + "/") for f in files)]
 
     assert missing == []
+
+
+@pytest.mark.parametrize("document", PAGES, ids=lambda document: str(document.relative_to(ROOT)))
+def test_modules_of_ours_and_what_is_in_them_are_there(document: Path) -> None:
+    files = tracked()
+    named = {word.rstrip(",.:;()") for word in names(document)}
+    dotted = [word for word in named if re.fullmatch(r"(console|jobs|profiling|tests)(\.\w+)+", word)]
+
+    assert [word for word in dotted if not is_there(word, files)] == []
+
+
+def is_there(dotted: str, files: set[str]) -> bool:
+    """Return True if there is such a module or package, such a name in one, or a file that is called so."""
+    path, _, name = dotted.replace(".", "/").rpartition("/")
+    if f"{path}/{name}.py" in files or any(file.startswith(f"{path}/{name}/") for file in files):
+        return True
+    if f"{path}.py" in files:
+        return (
+            re.search(
+                rf"^\s*(?:async )?(?:def|class) {name}\b|^{name}\b", (ROOT / f"{path}.py").read_text("utf-8"), re.M
+            )
+            is not None
+        )
+    return any(Path(file).name == dotted for file in files)
+
+
+@pytest.mark.parametrize("document", PAGES, ids=lambda document: str(document.relative_to(ROOT)))
+def test_globs_of_ours_match_something(document: Path) -> None:
+    globs = [word.rstrip(",.:;") for word in names(document) if "*" in word]
+    ours = [
+        word for word in globs if re.fullmatch(r"(console|jobs|profiling|templates|tests|static|docs)/[\w./*-]+", word)
+    ]
+
+    assert [word for word in ours if next(ROOT.glob(word), None) is None] == []
+
+
+@pytest.mark.parametrize("document", WRITTEN, ids=lambda document: str(document.relative_to(ROOT)))
+def test_lines_of_text_are_not_longer_than_those_of_code(document: Path) -> None:
+    text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    long = [line for line in text.splitlines() if len(line) > MOST_COLUMNS and not line.startswith("|")]
+
+    assert [line for line in long if len(re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)) > 20] == []
+
+
+def test_commands_of_manage_that_are_named_are_there() -> None:
+    there = {path.stem for path in (ROOT / "console" / "management" / "commands").glob("*.py")} | DJANGO
+    named = {c for page in PAGES for c in re.findall(r"manage\.py ([a-z][\w-]*)", page.read_text(encoding="utf-8"))}
+
+    assert named
+    assert sorted(named - there) == []
 
 
 def test_modules_that_are_named_can_be_started() -> None:
