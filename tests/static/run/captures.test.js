@@ -43,19 +43,19 @@ const known = {
 test("a capture's cost is that of all its workers and steps", () => {
   assert.deepEqual(costOf({ ...known, steps: 3 }), {
     text:
-      "Files of about 6.0 MiB, the run stands still for about 1.3 s, recorded steps take 1.50 times as long " +
-      "(by 1 capture before). Room: 10.0 MiB on the console's disk.",
+      "Files of about 6.0 MiB, the run pauses for about 1.3 s, recorded steps take 1.50 times as long " +
+      "(by 1 capture before). Free: 10.0 MiB on the console's disk.",
     isTooLarge: false,
   });
 });
 
-test("the smaller disk decides whether there is room", () => {
+test("the smaller disk decides whether there is space", () => {
   assert.equal(costOf({ ...known, steps: 6 }).isTooLarge, true);
   assert.equal(costOf({ ...known, steps: 3, clusterFreeBytes: 5 * MIB }).isTooLarge, true);
 });
 
 test("what was never recorded has no known cost", () => {
-  const unknown = "How large its files get is not known yet. Room: 10.0 MiB on the console's disk.";
+  const unknown = "How large its files get is not known yet. Free: 10.0 MiB on the console's disk.";
   assert.deepEqual(costOf({ ...known, tool: "nsys", steps: 3 }), { text: unknown, isTooLarge: false });
   assert.deepEqual(costOf({ ...known, steps: 3, seconds: 60 }), { text: unknown, isTooLarge: false });
 });
