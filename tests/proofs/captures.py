@@ -51,7 +51,7 @@ What the recorders alone showed on small file systems, before it was mended: tor
 temporary files wrote a gzip of nothing and called it whole (its trace is now compressed from a file beside the
 target, and only if kineto came to its end). nsys that cannot write its report exits with 0 and left the
 recorder waiting for 300 s and its raw file behind. nsys with a full folder for temporary files ends the
-recorded process by a segmentation fault; it is now started only with 256 MiB of room and dropped below 64 MiB.
+recorded process by a segmentation fault; it is now started only with 256 MiB of free disk and dropped below 64 MiB.
 A process that fills those 64 MiB within half a second, as three million ranges in a row did, is still lost."""
 LOST = r"policy-0: Its process was killed, and what it had recorded was in its memory\."
 """The true sentence on a torch trace whose process was ended at once: nobody can bring it back."""

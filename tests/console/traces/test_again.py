@@ -112,7 +112,7 @@ def test_an_import_again_that_breaks_off_again_and_again_keeps_what_there_was(ru
     queue_lost(now=timezone.now())
 
     layer.refresh_from_db()
-    assert (layer.state, "broke off 3 times" in layer.problem) == ("ready", True)
+    assert (layer.state, "stopped 3 times" in layer.problem) == ("ready", True)
     assert Run.objects.get(pk=run.pk).capture_changes == told + 1  # open pages of the run read it
 
 
