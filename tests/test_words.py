@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from console.translations import messages
 from tests.test_architecture import ROOT, own_code, tracked
 
 BANNED = {
     "crew": "worker group",
     "custody": "state of a capture; file transfer",
     "doors?": "ingest endpoint; lookup; entry point",
+    "hears?": "apply an event; receive; notify",
+    "lay_out|laid_out": "materialize; padded",
     "last.?word": "terminal event",
     "leftovers?": "orphan processes",
     "levers?": "largest terms, change",
@@ -24,21 +27,32 @@ BANNED = {
     "spell(s|ed|ing|ings)?": "option name; config key; name",
     "story": "console log lines",
     "suppos(e|ed|ing|ition)": "assume; hypothetical hardware",
+    "without.signal": "zero-variance group",
 }
 EXCEPTIONS = {
     "last_word": ("jobs/runner/reporting/", "tests/jobs/runner/reporting/", "docs/develop/"),  # a run directory's file
     "levers": ("console/api/", "console/command_line/", "docs/use/", "tests/console/plan/"),  # a field of the API
+    "without_signal": ("",),  # a metric and a rule, as runs have stored them and clients ask for them
     "processor": ("tests/console/captures/test_captures_api.py",),  # a file of Perfetto
+}
+SENTENCES = {
+    r"(has|have) not told|told no|tells no(?! pair)": "has not reported; reports no",
+    r"(is|are) to be|is to go": "is set to; resumes",
+    r"ask again": "try again",
+    r"beside": "next to; in addition to; during",
+    r"nothing stands|stands? still": "none; idle; does not update",
+    r"whoever": "the operator; who",
 }
 HISTORY = ("CHANGELOG.md",)
 TEXTS = ("*.py", "*.js", "*.html", "*.css", "*.toml", "*.md", "Makefile")
 
 
 def parts_of_names(words: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that finds the words by themselves, in snake_case and at the humps of camelCase."""
-    either = "|".join(words)
-    humps = "|".join(word.capitalize() for word in either.split("|"))
-    return re.compile(rf"(?<![A-Za-z])(?i:{either})(?![a-z])|(?<=[a-z])(?:{humps})(?![a-z])")
+    """Return a pattern that finds the words by themselves, in snake_case, in capitals and at the humps of camelCase."""
+    lower = "|".join(words)
+    humps = "|".join(word.capitalize() for word in lower.split("|"))
+    word, hump = rf"(?<![A-Za-z])(?:{lower}|{humps})(?![a-z])", rf"(?<=[a-z])(?:{humps})(?![a-z])"
+    return re.compile(rf"{word}|{hump}|(?<![A-Za-z])(?:{lower.upper()})(?![A-Za-z])")
 
 
 def texts() -> list[tuple[str, str]]:
@@ -67,5 +81,17 @@ def test_nothing_is_called_by_a_word_of_our_own() -> None:
         for name, text in texts()
         for match in banned.finditer(text)
         if not is_excepted(name, match.group())
+    ]
+    assert found == []
+
+
+def test_no_sentence_of_a_page_is_bent() -> None:
+    """English that an engineer would write; the texts are those that are translated."""
+    bent = re.compile("|".join(rf"\b(?:{phrase})\b" for phrase in SENTENCES), re.IGNORECASE)
+    found = [
+        f"{catalog.name}: {match.group()!r} in {text!r}"
+        for catalog in tracked("console/locale/*.po")
+        for text in messages(catalog)
+        for match in bent.finditer(text)
     ]
     assert found == []

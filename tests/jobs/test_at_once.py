@@ -67,7 +67,7 @@ def test_a_sweep_with_one_key_makes_its_runs_once() -> None:
     assert (Study.objects.count(), Run.objects.count()) == (1, 4)
 
 
-def test_processes_that_judge_the_queue_together_keep_to_the_sweeps_limit() -> None:
+def test_processes_that_admit_from_the_queue_together_keep_to_the_sweeps_limit() -> None:
     make_sweep(make_project())
 
     admitted = at_once(lambda _: admission.admit_waiting(state=cluster(cpus=64), now=NOW))

@@ -43,7 +43,7 @@ KINDS = {
     "silent": "the trainer changes or ignores it without a word",
     "implicit": "the trainer takes it and fails later",
     "guide": "advice of a guide",
-    "trap": "what is often told wrongly",
+    "trap": "what is often stated wrongly",
 }
 Say = Callable[[str], str]
 _BRACES = re.compile(r"\{([^{}]+)\}")

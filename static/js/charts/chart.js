@@ -89,7 +89,7 @@ const sized = new ResizeObserver((entries) => {
 });
 
 export class Chart {
-  /** @type {((index: number | null, shown: Shown | null) => void) | null} hears where the crosshair is */
+  /** @type {((index: number | null, shown: Shown | null) => void) | null} called with where the crosshair is */
   onCursor = null;
   /** @type {Shown | null} */
   shown = null;

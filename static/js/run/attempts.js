@@ -40,7 +40,7 @@ export class Attempts {
             step: grouped(one.resume_step),
             attempt: one.resume_attempt,
           });
-    const by = one.is_automatic ? gettext("by itself, as its policy says") : one.by;
+    const by = one.is_automatic ? gettext("automatically, by its policy") : one.by;
     const at = new Date(one.started_at ?? one.created_at);
     const from = one.resume_attempt === null ? 0 : one.resume_step;
     const steps = one.step > from ? `${grouped(from + 1)}–${grouped(one.step)}` : "—";

@@ -169,7 +169,7 @@ export class ProfileDialog {
         isReady ? null : el("span", { class: "small", "data-why": value }),
       );
     place.replaceChildren(
-      row("", gettext("Picked"), gettext("by what is to be seen, the device and what workers have"), true, ""),
+      row("", gettext("Picked"), gettext("by what it shows, the device and what workers have"), true, ""),
       ...tools.map((one) =>
         row(
           one.name,

@@ -155,7 +155,7 @@ def test_a_capture_that_failed_says_why_and_can_be_deleted(page: Page, live_cons
     assert not Capture.objects.filter(pk=capture).exists()
 
 
-def test_an_armed_capture_is_withdrawn_and_every_page_hears_of_it(page: Page, live_console: LiveConsole) -> None:
+def test_an_armed_capture_is_withdrawn_and_every_page_shows_it(page: Page, live_console: LiveConsole) -> None:
     reporter = start(live_console, steps=2)
     first, late = (ask_for(reporter, first_step=step) for step in (10, 20))
     open_profile(page, reporter, f"?capture={first}")

@@ -67,7 +67,7 @@ test("following starts where the part that was read first ends", () => {
   assert.equal(store.startAt(9), 3);
 });
 
-test("listeners hear once of all that changed", () => {
+test("listeners are called once for all that changed", () => {
   const store = new RunStore();
   const told = [];
   store.on("series", (names) => told.push([...names]));
