@@ -20,7 +20,7 @@ from jobs.engine.workers.worker import Worker, WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
 from tests.jobs.engine.ranks import make_workers
 
-ROLE = "tests.jobs.engine.killed:Linked"
+ROLE = "tests.jobs.engine.killed:LinkedRole"
 PATIENCE = 60.0
 
 
