@@ -36,7 +36,7 @@ EXCEPTIONS = {
     "processor": ("tests/console/captures/test_captures_api.py",),  # a file of Perfetto
 }
 SENTENCES = {
-    r"(has|have) not told|told no|tells no(?! pair)": "has not reported; reports no",
+    r"told|tells no(?! pair)": "reported; reports no",
     r"(is|are) to be|is to go": "is set to; resumes",
     r"ask again": "try again",
     r"beside": "next to; in addition to; during",

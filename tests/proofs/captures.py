@@ -48,7 +48,7 @@ runs, so the runs here end once the first is on disk. `torch` has it in the memo
 then: the rows with `torch` alone show that the capture says so."""
 ALONE_WHY = """\
 What the recorders alone showed on small file systems, before it was mended: torch with a full folder for
-temporary files wrote a gzip of nothing and called it whole (its trace is now compressed from a file beside the
+temporary files wrote a gzip of nothing and called it whole (its trace is now compressed from a file next to the
 target, and only if kineto came to its end). nsys that cannot write its report exits with 0 and left the
 recorder waiting for 300 s and its raw file behind. nsys with a full folder for temporary files ends the
 recorded process by a segmentation fault; it is now started only with 256 MiB of free disk and dropped below 64 MiB.
