@@ -23,11 +23,11 @@ from jobs.engine.session import Session
 from jobs.engine.workers import first_failure, worker
 from jobs.engine.workers import worker_group as worker_group_module
 from jobs.engine.workers.actor import CallResult, RoleError
-from jobs.engine.workers.node_placement import Place
+from jobs.engine.workers.node_placement import RunNode
 from jobs.engine.workers.worker import DEAD_ACTOR_ERRORS, Pending, Worker, WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
 
-HERE = Place(node="", index=0, address="10.0.0.1", name="head")
+HERE = RunNode(node="", index=0, address="10.0.0.1", name="head")
 LOST_PEER = RoleError("RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.5]:31", "", "")
 KILLED = (
     "The actor died unexpectedly before finishing this task.\n\tclass_name: Actor\n"
