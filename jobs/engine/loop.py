@@ -19,13 +19,13 @@ from jobs.engine.batch import Batch, join_padded, make_batch, share_out
 from jobs.engine.captures.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
-from jobs.engine.commands import CommandInbox
+from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.examples import Example, in_order
 from jobs.engine.data.text import TextModel
-from jobs.engine.failures.cause import SyncGap
+from jobs.engine.failures.failure_cause import SyncGap
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.reporting.console_log import eval_line, step_line
-from jobs.engine.reporting.report import RunReport, folder_bytes
+from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.weights import WeightSync
 from jobs.engine.rollouts import evaluation
 from jobs.engine.rollouts.reward import Reward, Score

@@ -20,15 +20,15 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.checkpoints.checkpoint import CheckpointSource, LoopState
 from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
 from jobs.engine.checkpoints.saving import Saver
-from jobs.engine.commands import CommandInbox
+from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
-from jobs.engine.failures.cause import NAMED, RunStopped, cause_of, is_full
+from jobs.engine.failures.failure_cause import NAMED, RunStopped, cause_of, is_full
 from jobs.engine.problem import RunProblem
-from jobs.engine.reporting.report import RunReport
+from jobs.engine.reporting.run_report import RunReport
 from jobs.engine.rollouts.reward import open_reward
 from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed

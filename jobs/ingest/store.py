@@ -16,7 +16,7 @@ from jobs.models import ENDED, Artifact, Attempt, Frame, LogChunk, Metric, Run, 
 from jobs.runs import lifecycle
 from jobs.telemetry.columns import SeriesKey
 from jobs.telemetry.frames import LogBlock, encode_frame
-from jobs.telemetry.progress import RunProgress
+from jobs.telemetry.run_progress import RunProgress
 from profiling.events import ArtifactEvent, Event, Number
 
 MAX_SERIES = 20_000  # names a run may have; the design is for 5,000

@@ -4,7 +4,7 @@ import os
 import sys
 
 from jobs.runner.console_client.console import Console
-from jobs.runner.console_client.job import EnvironmentIncomplete, read_job
+from jobs.runner.console_client.runner_job import EnvironmentIncomplete, read_job
 from jobs.runner.supervisor import EXIT_FAULT, AttemptSupervisor, obey_signals
 
 

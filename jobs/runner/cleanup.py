@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from jobs.runner.console_client.console import Console
-from jobs.runner.console_client.job import EnvironmentIncomplete, RunnerJob, read_job
-from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.console_client.runner_job import EnvironmentIncomplete, RunnerJob, read_job
+from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.supervisor import EXIT_FAULT, AttemptSupervisor, obey_signals
 
 

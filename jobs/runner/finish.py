@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jobs.runner.console_client.console import Console, ConsoleError
-from jobs.runner.reporting.progress import TrainerProgress
-from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.reporting.shipped_report import ShippedReport
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.trainer import STOPPED_EXIT_CODE, Escalation, Exit
 from jobs.runner.uploads import UploadFailed, hand_over, planned
 

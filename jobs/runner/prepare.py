@@ -21,7 +21,7 @@ from jobs.runner.console_client.console import (
     RequestRejected,
     Resume,
 )
-from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.environment import TrainerMissing, interpreter
 from jobs.runner.inputs import InputsFailed, materialize_inputs
 

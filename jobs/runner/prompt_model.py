@@ -16,8 +16,8 @@ from typing import TypedDict
 
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, RequestRejected
-from jobs.runner.console_client.job import EnvironmentIncomplete, RunnerJob, read_job
-from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.console_client.runner_job import EnvironmentIncomplete, RunnerJob, read_job
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.uploads import SPEC_NAME
 
 MAX_NEW_TOKENS = 256

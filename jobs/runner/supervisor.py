@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
 from jobs.runner.captures.recovery import CaptureRecovery
 from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, LaunchAnswer
-from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.environment import environment_for
 from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
@@ -22,8 +22,8 @@ from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import Cleanup, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
-from jobs.runner.reporting.progress import TrainerProgress
-from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.reporting.shipped_report import ShippedReport
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
     Translation,

@@ -12,9 +12,9 @@ from jobs.adapters.adapter import LogReader, adapter
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.reporting.append_only import AppendFile, Reserve
-from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.reporting.shipped_report import ShippedReport
 from profiling import events
 from profiling.captures.state import State
 from profiling.events import Event, to_line

@@ -26,8 +26,8 @@ from jobs.runner.console_client.console import (
     RequestRejected,
 )
 from jobs.runner.console_client.zip_image import FilesChanged, ZipImage, zip_image
-from jobs.runner.reporting.progress import TrainerProgress
-from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.reporting.shipped_report import ShippedReport
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from profiling.events import ArtifactEvent
 
 LOOK_SECONDS = 0.5

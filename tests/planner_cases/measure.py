@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from jobs.planner.can_it_run.answer import can_it_run
+from jobs.planner.can_it_run.language_models import can_it_run
 from jobs.planner.can_it_run.plans import Demand
 from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.estimate import Estimator

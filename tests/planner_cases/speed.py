@@ -4,7 +4,7 @@ import time
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.recipe import recipes
-from jobs.planner.can_it_run.answer import compare_hardware
+from jobs.planner.can_it_run.language_models import compare_hardware
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import Models
 from jobs.planner.search.layouts import search

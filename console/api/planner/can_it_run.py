@@ -13,7 +13,7 @@ from jobs.accounts.access import allows, role
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource
-from jobs.planner.can_it_run.answer import DeviceNeed, HardwareOption, PublishedRun, compare_hardware
+from jobs.planner.can_it_run.language_models import DeviceNeed, HardwareOption, PublishedRun, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
 from jobs.planner.sensitivity import sensitivities
 from jobs.planning.question import PlanRefused, policy_shape, shape_of_config

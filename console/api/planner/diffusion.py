@@ -12,7 +12,7 @@ from console.api.visible import project_for
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import find_diffusion_model
 from jobs.planner.can_it_run.verdict import HardwareOption
-from jobs.planner.diffusion.answer import compare_for_diffusion
+from jobs.planner.diffusion.can_it_run import compare_for_diffusion
 from jobs.planner.diffusion.job import Picture, stream_tokens
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.config_values import ShapeUnreadable

@@ -23,9 +23,15 @@ from console.views.plan.panel import MemoryRow, PlanPanel, estimate_panel, inter
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import models
 from jobs.models import Project
-from jobs.planner.can_it_run.answer import DeviceNeed, FitVerdict, HardwareOption, PublishedRun, compare_hardware
+from jobs.planner.can_it_run.language_models import (
+    DeviceNeed,
+    FitVerdict,
+    HardwareOption,
+    PublishedRun,
+    compare_hardware,
+)
 from jobs.planner.can_it_run.plans import METHODS, OnHost
-from jobs.planner.diffusion.answer import compare_for_diffusion
+from jobs.planner.diffusion.can_it_run import compare_for_diffusion
 from jobs.planner.diffusion.job import DiffusionJob
 from jobs.planner.job import Fleet, Job
 from jobs.planner.sensitivity import sensitivities

@@ -19,8 +19,8 @@ from typing import Any, cast
 import ray
 
 from jobs.engine.captures.capture import FAILED_SECONDS, TOOL_SECONDS, EngineCapture, StepTimes
-from jobs.engine.commands import CommandInbox
-from jobs.engine.reporting.report import RunReport
+from jobs.engine.command_inbox import CommandInbox
+from jobs.engine.reporting.run_report import RunReport
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling.captures.request import CannotRecord, CaptureRequest, parse_request, within
 from profiling.captures.state import BUSY, State

@@ -8,7 +8,7 @@ from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState
 from jobs.engine.checkpoints.export import export_model
 from jobs.engine.checkpoints.resume import DataFingerprint
-from jobs.engine.reporting.report import RunReport, folder_bytes
+from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import ray
 
-from jobs.engine.reporting.report import RunReport
+from jobs.engine.reporting.run_report import RunReport
 from jobs.engine.workers.actor import LOOKING
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling.stacks import StackGroup, grouped, stacks

@@ -8,7 +8,7 @@ import torch
 from jobs.engine.batch import Batch, make_batch
 from jobs.engine.data.examples import Example
 from jobs.engine.data.text import TextModel
-from jobs.engine.reporting.report import ShownSample
+from jobs.engine.reporting.run_report import ShownSample
 from jobs.engine.rollouts.reward import Reward
 from jobs.engine.rollouts.rollout import roll_out
 from jobs.engine.rollouts.scoring import score_rollout

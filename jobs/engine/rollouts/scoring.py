@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.engine.data.text import TextModel
-from jobs.engine.reporting.report import ShownSample
+from jobs.engine.reporting.run_report import ShownSample
 from jobs.engine.rollouts.reward import Completion, Reward, Score
 from jobs.engine.rollouts.rollout import Rollout
 

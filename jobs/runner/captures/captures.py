@@ -18,9 +18,9 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
 from jobs.runner.captures.attached import AttachedCapture
 from jobs.runner.captures.own_profiler import OwnProfilerCapture
-from jobs.runner.console_client.job import RunnerJob
-from jobs.runner.reporting.progress import TrainerProgress
-from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.console_client.runner_job import RunnerJob
+from jobs.runner.reporting.shipped_report import ShippedReport
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.translation import Translation, label_of
 from profiling.captures.request import CannotRecord, CaptureRequest, parse_request
 from profiling.captures.state import next_state

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.runner.console_client.job import RunnerJob
-from jobs.runner.reporting.progress import TrainerProgress
-from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.console_client.runner_job import RunnerJob
+from jobs.runner.reporting.shipped_report import ShippedReport
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from profiling.captures.files import (
     CaptureWindow,
     LeftFile,

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.console_client.runner_job import RunnerJob
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.catalog.log_line import LOST_GLOO, LOST_NCCL, read_line, uncolored
 from jobs.catalog.trainer import trainers
 from jobs.runner.reporting.append_only import RESERVE_BYTES
-from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.trainer import Exit
 from profiling.phases import ROLES
 

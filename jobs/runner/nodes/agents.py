@@ -27,7 +27,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs.runner.nodes.node_agent import NodeAgent
 from jobs.runner.nodes.orphans import Cleanup
-from jobs.runner.reporting.progress import node_name
+from jobs.runner.reporting.trainer_progress import node_name
 from jobs.runner.trainer import end_with_parent
 from profiling.captures.files import recordings
 

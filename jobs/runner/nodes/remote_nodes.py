@@ -14,10 +14,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.nodes.orphans import Cleanup
-from jobs.runner.reporting.progress import TrainerProgress, node_name
-from jobs.runner.reporting.report import ShippedReport
+from jobs.runner.reporting.shipped_report import ShippedReport
+from jobs.runner.reporting.trainer_progress import TrainerProgress, node_name
 from jobs.runner.trainer import HIDDEN
 
 START_AFTER_SECONDS = 30.0  # from the word on who sits where: a start is not slowed, and a long one is watched

@@ -18,7 +18,7 @@ from jobs.runner.console_client.console import (
     ConsoleUnreachable,
     RequestRejected,
 )
-from jobs.runner.reporting.commands import CommandLog
+from jobs.runner.reporting.command_log import CommandLog
 from jobs.runner.reporting.outbox import BatchUnknown, Outbox, OutboxBatch
 
 PERIOD_SECONDS = 0.1  # between POSTs

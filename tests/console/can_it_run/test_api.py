@@ -8,7 +8,7 @@ import pytest
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.model import models
 from jobs.models import Project
-from jobs.planner.can_it_run.answer import can_it_run
+from jobs.planner.can_it_run.language_models import can_it_run
 from jobs.planner.can_it_run.plans import METHODS, Demand
 from jobs.planner.shapes.known import shape_of
 from tests.console.plan.test_api import client_of, problems

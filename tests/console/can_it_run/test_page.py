@@ -15,7 +15,7 @@ from jobs.catalog.accelerator import accelerators
 from jobs.catalog.model import models
 from jobs.catalog.spec.parse import parse_spec
 from jobs.models import Project
-from jobs.planner.can_it_run.answer import can_it_run
+from jobs.planner.can_it_run.language_models import can_it_run
 from jobs.planner.can_it_run.plans import METHODS
 from jobs.planner.read.context import Models
 from jobs.planner.read.spec import read_job

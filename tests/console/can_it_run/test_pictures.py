@@ -10,7 +10,7 @@ from django.test import Client
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.diffusion_model import diffusion_models
 from jobs.models import Project
-from jobs.planner.diffusion.answer import can_it_train
+from jobs.planner.diffusion.can_it_run import can_it_train
 from jobs.planner.diffusion.job import DIFFUSION_METHODS, Picture
 from jobs.planner.shapes.known import shape_of_diffusion
 from tests.console.can_it_run.test_page import rows

@@ -8,7 +8,7 @@ import pytest
 from jobs.catalog.accelerator import accelerators
 from jobs.catalog.diffusion_model import diffusion_models
 from jobs.models import Project
-from jobs.planner.diffusion.answer import can_it_train
+from jobs.planner.diffusion.can_it_run import can_it_train
 from jobs.planner.diffusion.job import Picture
 from jobs.planner.shapes.known import shape_of_diffusion
 from tests.console.plan.test_api import client_of, problems

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.spec.runspec import RewardSource
-from jobs.engine.failures.cause import cause_of
+from jobs.engine.failures.failure_cause import cause_of
 from jobs.engine.rewards import custom
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, open_reward
 

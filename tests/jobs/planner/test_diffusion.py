@@ -10,7 +10,7 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import diffusion_models
 from jobs.planner.can_it_run.plans import METHODS, OnHost
 from jobs.planner.constant import shipped_constants
-from jobs.planner.diffusion.answer import can_it_train, compare_for_diffusion, estimate_diffusion
+from jobs.planner.diffusion.can_it_run import can_it_train, compare_for_diffusion, estimate_diffusion
 from jobs.planner.diffusion.job import (
     DIFFUSION_METHODS,
     DiffusionJob,

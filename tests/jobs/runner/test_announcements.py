@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.uploads import planned
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.runner.console_client.console import AttemptFenced, Console
-from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.console_client.zip_image import zip_image
 from jobs.runner.uploads import UploadFailed, ZipUpload, hand_over, planned
 from profiling import events

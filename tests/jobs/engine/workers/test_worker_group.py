@@ -17,7 +17,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from jobs.engine.failures.cause import cause_of
+from jobs.engine.failures.failure_cause import cause_of
 from jobs.engine.rollouts.reward import RewardFailed
 from jobs.engine.session import Session
 from jobs.engine.workers import first_failure, worker
@@ -27,7 +27,7 @@ from jobs.engine.workers.node_placement import RunNode
 from jobs.engine.workers.worker import DEAD_ACTOR_ERRORS, Pending, Worker, WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
 
-HERE = RunNode(node="", index=0, address="10.0.0.1", name="head")
+HERE = RunNode(ray_id="", index=0, address="10.0.0.1", name="head")
 LOST_PEER = RoleError("RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.5]:31", "", "")
 KILLED = (
     "The actor died unexpectedly before finishing this task.\n\tclass_name: Actor\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.runner.failures.cause import exit_cause_of
-from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.trainer import Exit
 from profiling import events
 from tests.jobs.catalog.test_log_line import BEFORE

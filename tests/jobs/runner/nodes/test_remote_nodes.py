@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jobs.runner.console_client.job import RunnerJob
+from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.nodes.remote_nodes import RemoteNodes, merge
-from jobs.runner.reporting.progress import TrainerProgress
+from jobs.runner.reporting.trainer_progress import TrainerProgress
 
 RUN, ATTEMPT = f"r-elsewhere-{os.getpid()}", 3  # processes of another session of these tests are not ours
 CLEANUP = {"processes_left": 0, "device_bytes_left": 0, "ended": [], "nodes": ["head"], "checked_at": "2026-01-01"}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jobs.telemetry.progress import MAX_LATEST_VALUES, RunProgress
+from jobs.telemetry.run_progress import MAX_LATEST_VALUES, RunProgress
 
 
 def fresh(**fields: Any) -> RunProgress:

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from jobs.engine.commands import CommandInbox
+from jobs.engine.command_inbox import CommandInbox
 
 
 def test_commands_are_read_once_and_a_torn_line_waits(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from jobs.engine.failures.cause import SyncGap, cause_of
+from jobs.engine.failures.failure_cause import SyncGap, cause_of
 from jobs.engine.problem import CheckpointLost, RunProblem
 from jobs.engine.rollouts.reward import RewardFailed
 from jobs.engine.workers.actor import Actor, OutputRedirect, RoleError

@@ -1,4 +1,4 @@
-"""Can it train a diffusion transformer? The same answer as jobs.planner.can_it_run.answer gives for a language model.
+"""Can it train a diffusion transformer? The same answer as for a language model (jobs.planner.can_it_run).
 
 No trainer that Pitwall starts trains these: the answer is a hypothetical plan on FSDP, or on DeepSpeed's ZeRO-3 with
 its optimizer on the host, with every block recomputed. No run was measured, so that the margin is as wide as for
@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
-from jobs.planner.can_it_run.answer import ASSUMED_HOST_BYTES
+from jobs.planner.can_it_run.language_models import ASSUMED_HOST_BYTES
 from jobs.planner.can_it_run.plans import METHODS, ON_HOST, OnHost, TrainingMethod, world_sizes
 from jobs.planner.can_it_run.verdict import DeviceNeed, FitVerdict, HardwareOption, in_order, option_of
 from jobs.planner.constant import Constants, shipped_constants
@@ -137,7 +137,7 @@ def compare_for_diffusion(
     prices: Mapping[str, float] | None = None,
     **more: Any,
 ) -> tuple[HardwareOption, ...]:
-    """Return the answer for each accelerator, as jobs.planner.can_it_run.answer.compare_hardware orders them."""
+    """Return the answer for each accelerator, in the order of language_models.compare_hardware."""
     known = prices or {}
     return in_order(
         option_of(can_it_train(shape, each, method, devices, price=known.get(each.id), **more)) for each in accelerators
