@@ -91,7 +91,6 @@ def check(store: Store, facts: StoreFacts) -> None:
         assert one.events == mine.sum()
         if not one.events:
             continue
-        assert (one.begin, one.end) == (ts[mine].min(), (ts + dur)[mine].max())
         assert one.depths == depth[mine].max() + 1 <= MOST_DEPTHS
         for row in range(one.depths):
             here = mine & (depth == row)
