@@ -166,7 +166,7 @@ def test_an_import_that_breaks_off_again_and_again_is_given_up(trace: Trace) -> 
 
     layer = trace.layers.get()
     assert layer.state == "failed"
-    assert "broke off 3 times" in layer.problem
+    assert "stopped 3 times" in layer.problem
 
 
 def test_an_upload_that_nobody_finished_fails_after_a_day(client: Client) -> None:
@@ -247,7 +247,7 @@ def test_a_disk_that_has_filled_since_takes_no_piece(client: Client, monkeypatch
     refused = send(client, made["id"], made["layers"][0]["id"], data)
 
     assert refused.status_code == 507
-    assert "room for 0 MiB" in refused.json()["problems"][0]["message"]
+    assert "has 0 MiB free" in refused.json()["problems"][0]["message"]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -76,8 +76,8 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
     ("kind", "said", "told", "text"),
     [
         (duckdb.OutOfMemoryException, "could not allocate", MemoryError, "could not allocate"),
-        (duckdb.IOException, "No such device", OSError, "no room"),
-        (duckdb.TransactionException, "Could not write file: No space left on device", OSError, "no room"),
+        (duckdb.IOException, "No such device", OSError, "has no space"),
+        (duckdb.TransactionException, "Could not write file: No space left on device", OSError, "has no space"),
         (duckdb.ConversionException, "Type INT64 with value -1", Unreadable, "cannot be sorted into a trace"),
     ],
 )
