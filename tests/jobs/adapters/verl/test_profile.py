@@ -72,7 +72,7 @@ def test_what_verl_does_not_record_leaves_its_profiler_alone() -> None:
         (
             {"algorithm": "grpo", "profile": {"what": "operators"}, "knobs": {"profiling.tool": "nsys"}},
             "knobs.profiling.tool",
-            "said twice",
+            "set twice",
         ),
         (
             {
