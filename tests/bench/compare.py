@@ -32,12 +32,12 @@ def _inside() -> None:
     from django.contrib.auth import get_user_model
     from django.test import Client
 
-    from console.views.compare.page import CHARTS
+    from console.views.compare.page import RL_CHARTS
     from jobs.catalog.metric import metrics
     from jobs.models import Membership
     from tests.bench.storage import METRICS, POINTS, RUNS, long_runs
 
-    first = ("time/step_seconds", "reward/mean", "time/rollout_seconds", "time/update_seconds", *CHARTS["grpo"])
+    first = ("time/step_seconds", "reward/mean", "time/rollout_seconds", "time/update_seconds", *RL_CHARTS)
     names = list(dict.fromkeys([*first, *(name for name in metrics() if "/" in name)]))[:METRICS]
     runs = long_runs(names)
     user = get_user_model().objects.create_user("bench")
