@@ -173,7 +173,7 @@ def _wait_for_end(console: subprocess.Popen[bytes], run_id: str, *, seconds: flo
     while True:
         run = Run.objects.get(pk=run_id)
         line = f"{run.state}, step {run.step} of {run.num_steps} {run.wait_reason or run.activity}".rstrip()
-        if run.step % 10 == 0 and line != shown:
+        if line != shown and (run.step % 10 == 0 or run.state in ENDED):
             say(line)
             shown = line
         if run.state in ENDED:
