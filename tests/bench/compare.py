@@ -45,7 +45,7 @@ def _inside() -> None:
     client = Client(headers={"Host": "localhost"})
     client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     ids = ",".join(run.pk for run in runs)
-    shown = {"verdict": list(CHARTS["grpo"]), "charts": names, "timing": [n for n in names if n.startswith("time/")]}
+    shown = {"verdict": list(RL_CHARTS), "charts": names, "timing": [n for n in names if n.startswith("time/")]}
 
     def get(url: str) -> None:
         answer = client.get(url)
