@@ -7,6 +7,7 @@ two side by side: those with a browser are apart, as Playwright's loop and async
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,10 +16,12 @@ import sys
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.parts import BUSY, files_of
+from tests.ray_head import shared_head
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -187,18 +190,9 @@ def slow_without_reason() -> list[str]:
     return [f"{name} ({s:.0f} s)" for name, s in longest_first if s > SLOW_SECONDS and name not in reasons]
 
 
-def main() -> int:
-    """Run everything, even after a failure; return the exit code."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--fast"]
-    begin = time.monotonic()
-    REPORTS.mkdir(parents=True, exist_ok=True)
-    for old in REPORTS.glob("*.xml"):
-        old.unlink()
-    tally = Tally()
-    broken = []
-    checks = Checks()
-    checks.start()
-    for titles in FAST if "--fast" in sys.argv else ALL:
+def run_parts(groups: Sequence[Sequence[str]], arguments: list[str], tally: Tally, broken: list[str]) -> None:
+    """Run groups of parts one after the other, what is in a group side by side; add what broke outside of tests."""
+    for titles in groups:
         parts = [Part(title, arguments, is_alone=len(titles) == 1) for title in titles]
         for part in parts:
             part.start()
@@ -210,6 +204,23 @@ def main() -> int:
             tally.add(part.report)
             if part.code and tally.failed == before:
                 broken.append(part.title)
+
+
+def main() -> int:
+    """Run everything, even after a failure; return the exit code."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--fast"]
+    begin = time.monotonic()
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    for old in REPORTS.glob("*.xml"):
+        old.unlink()
+    tally = Tally()
+    broken = []
+    checks = Checks()
+    checks.start()
+    is_fast = "--fast" in sys.argv
+    with contextlib.nullcontext({}) if is_fast else shared_head() as named:
+        ENVIRONMENT.update(named)
+        run_parts(FAST if is_fast else ALL, arguments, tally, broken)
     broken += checks.tell()
     tally.failed += len(broken)
     if slow := slow_without_reason():

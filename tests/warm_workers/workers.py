@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -18,8 +19,11 @@ START_SECONDS = 120.0
 
 @contextlib.contextmanager
 def cold_workers(environ: Mapping[str, str]) -> Iterator[None]:
-    """Have workers of that head start as always: where what a process holds is measured."""
-    off = Path(environ[SOCKET] + ".off")
+    """Have workers of that head start as always: where what a process holds is measured.
+
+    Several may ask for it at a time.
+    """
+    off = Path(environ[SOCKET] + ".off") / secrets.token_hex(8)
     off.touch()
     try:
         yield
@@ -32,6 +36,7 @@ def warm_workers(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Yield the environment of a Ray head whose plain workers are forked from one that has imported the libraries."""
     with tempfile.TemporaryDirectory(prefix="pw-warm-", dir="/tmp") as folder:
         path = Path(folder) / "socket"
+        Path(f"{path}.off").mkdir()
         path_of_python = os.pathsep.join((START, environ.get("PYTHONPATH", "")))
         with (Path(folder) / "log").open("wb") as log:
             command = [sys.executable, "-m", "tests.warm_workers.server", str(path)]

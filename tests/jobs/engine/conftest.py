@@ -1,10 +1,19 @@
-"""How to run the engine on the tests' Ray head as the runner does: as a process of its own."""
+"""How to run the engine on the tests' Ray head as the runner does: as a process of its own.
 
+Two runs are made once and read by many tests, of other processes of `make test` and of later ones: they are kept under
+a digest of all that makes them, which is the code, the locked versions and the CPU.
+"""
+
+import fcntl
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +24,9 @@ from tests.waiting import wait_until
 
 HOUSE = Path(__file__).parents[3]
 RUN_SECONDS = 600
+GOLDEN = HOUSE / "build" / "golden"
+MAKES_A_RUN = ("jobs/engine", "jobs/catalog", "jobs/adapters", "profiling", "tests/jobs/engine", "tests/warm_workers")
+LOCKS = ("engine.lock", "torch-cpu.lock")
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
     "profile": {"nsys_ready": "off"},  # test_captures has runs that are ready for it
@@ -29,6 +41,13 @@ GRPO: dict[str, Any] = {
 }
 
 
+def events_of(run_dir: Path) -> list[dict[str, Any]]:
+    """Return the events of a run so far, without a last line that is not whole yet."""
+    path = run_dir / "events.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
 @dataclass
 class EndedRun:
     """A finished run of the engine: its exit code, events and directory."""
@@ -37,6 +56,12 @@ class EndedRun:
     code: int
     output: str
     events: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, run_dir: Path, *, code: int) -> "EndedRun":
+        """Read what a run has left."""
+        output = (run_dir / "driver.log").read_text(errors="replace")
+        return cls(run_dir=run_dir, code=code, output=output, events=events_of(run_dir))
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """The events of a kind, in order."""
@@ -67,9 +92,7 @@ class Running:
 
     def events(self) -> list[dict[str, Any]]:
         """What was told so far."""
-        path = self.run_dir / "events.jsonl"
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
+        return events_of(self.run_dir)
 
     def wait_for_step(self, step: int) -> None:
         """Return when the step has been told."""
@@ -97,7 +120,46 @@ class Running:
         finally:
             self.process.kill()
             self._out.close()
-        return EndedRun(run_dir=self.run_dir, code=code, output=self.output(), events=self.events())
+        return EndedRun.read(self.run_dir, code=code)
+
+
+@cache
+def digest() -> str:
+    """Return what all recorded runs depend on, in 16 hex digits."""
+    found = (path for folder in MAKES_A_RUN for path in (HOUSE / folder).rglob("*"))
+    files = [path for path in found if path.is_file() and path.parent.name != "__pycache__"]
+    files += [HOUSE / "requirements" / name for name in LOCKS]
+    whole = hashlib.sha256()
+    for path in sorted(files):
+        whole.update(f"{path.relative_to(HOUSE)}\n".encode())
+        whole.update(hashlib.sha256(path.read_bytes()).digest())
+    cpu = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
+    whole.update(cpu.encode())
+    return whole.hexdigest()[:16]
+
+
+def golden_run(name: str, attempt: str, make: Callable[[Path], EndedRun], folder: Path) -> EndedRun:
+    """Return a copy, in `folder`, of the run `name`; `make` runs it in a directory that ends in `attempt`.
+
+    Who asks for a run that another process is making waits for it. A run that fails is not kept.
+    """
+    kept = GOLDEN / digest() / name
+    kept.mkdir(parents=True, exist_ok=True)
+    for old in GOLDEN.iterdir():
+        if old.name != digest():
+            shutil.rmtree(old, ignore_errors=True)
+    run_dir = folder / name / attempt
+    with (kept / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (kept / "is_whole").exists():
+            shutil.copytree(kept / attempt, run_dir)
+            return EndedRun.read(run_dir, code=0)
+        ended = make(run_dir)
+        if ended.code == 0:
+            shutil.rmtree(kept / attempt, ignore_errors=True)
+            shutil.copytree(run_dir, kept / attempt)
+            (kept / "is_whole").touch()
+        return ended
 
 
 @pytest.fixture(scope="session")
@@ -114,16 +176,23 @@ def start_engine(ray_head: RayHead) -> Any:
 @pytest.fixture(scope="session")
 def grpo(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
     """A whole run of six steps."""
-    return start_engine(tmp_path_factory.mktemp("runs") / "grpo" / "a2", GRPO).wait()  # type: ignore[no-any-return]
+
+    def make(run_dir: Path) -> EndedRun:
+        return start_engine(run_dir, GRPO).wait()  # type: ignore[no-any-return]
+
+    return golden_run("grpo", "a2", make, tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="session")
 def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
     """The same spec with ZeRO-3, told to stop after its second step."""
-    spec = GRPO | {"knobs": GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}}
-    held = ("tests.jobs.engine.holding_run", "3")
-    running = start_engine(tmp_path_factory.mktemp("runs") / "stopped" / "a1", spec, program=held)
-    running.wait_for_step(2)
-    (running.run_dir / "commands.jsonl").write_text('{"number": 1, "verb": "stop", "payload": {}}\n')
-    running.hold_no_longer()
-    return running.wait()  # type: ignore[no-any-return]
+
+    def make(run_dir: Path) -> EndedRun:
+        spec = GRPO | {"knobs": GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}}
+        running = start_engine(run_dir, spec, program=("tests.jobs.engine.holding_run", "3"))
+        running.wait_for_step(2)
+        (running.run_dir / "commands.jsonl").write_text('{"number": 1, "verb": "stop", "payload": {}}\n')
+        running.hold_no_longer()
+        return running.wait()  # type: ignore[no-any-return]
+
+    return golden_run("stopped", "a1", make, tmp_path_factory.mktemp("runs"))

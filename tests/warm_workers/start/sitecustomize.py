@@ -28,7 +28,7 @@ def _order() -> dict[str, object] | None:
             variables[name] = os.path.expandvars(value)  # as Ray does: ${PATH}
         words = [word for word in words[1:] if "-runtime-env-context=" not in word and "--language=" not in word]
         programs = [os.path.basename(words[0])]  # noqa: PTH119
-    is_cold = bool(COLD & variables.keys()) or os.path.exists(os.environ[SOCKET] + ".off")  # noqa: PTH110
+    is_cold = bool(COLD & variables.keys()) or bool(os.listdir(os.environ[SOCKET] + ".off"))  # noqa: PTH208
     if programs[:1] != ["default_worker.py"] or is_cold:
         return None
     return {"argv": words, "env": variables, "cwd": os.getcwd()}  # noqa: PTH109
