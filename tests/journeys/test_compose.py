@@ -247,6 +247,7 @@ class Browser:
         return thread
 
 
+@pytest.mark.slow("every service of the composition, and a whole run")
 @pytest.mark.stack
 @pytest.mark.engine
 def test_the_demo_runs_through_it_though_a_web_process_is_killed(composition: Composition) -> None:

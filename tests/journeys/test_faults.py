@@ -82,6 +82,7 @@ class Act:
         return [f"{self.target.name}: {problem}" for problem in self.outcome.problems]
 
 
+@pytest.mark.slow("five runs, each loses another part of itself")
 def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(stack: Stack) -> None:
     retried = RetriedRun(stack)  # whose runner is killed
     acts = [Act(stack, name, spec) for name, spec in ENDED_BY.items()]
@@ -102,6 +103,7 @@ def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(
     retried.evaluate()
 
 
+@pytest.mark.slow("one run under every fault of the console")
 def test_a_run_goes_through_everything_that_happens_to_the_console(stack: Stack) -> None:
     # Steps enough for all of them: a fault that comes after the run's end proves nothing.
     long = {"knobs": GRPO["knobs"] | {"train.num_steps": 16}}
@@ -117,6 +119,7 @@ def test_a_run_goes_through_everything_that_happens_to_the_console(stack: Stack)
     assert act.viewer.num_cuts >= 2, "the page lost its line and came back"
 
 
+@pytest.mark.slow("Ray is started twice")
 def test_a_lost_cluster_ends_its_runs(stack: Stack) -> None:
     act = Act(stack, "ray", SFT | SMALL)
     until(lambda: trainer.runner(act.scene.run), seconds=180, what="its runner came")

@@ -58,6 +58,7 @@ def check_recording(client: ApiClient, stack: Stack, token: str, run: str, asked
     assert sum(row["events"] for row in products) > 50, products
 
 
+@pytest.mark.slow("a real run of another trainer")
 def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
     client: ApiClient, stack: Stack, environment: str, token: str
 ) -> None:

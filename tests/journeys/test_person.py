@@ -117,6 +117,7 @@ def state(page: Page) -> Locator:
     return page.locator('[data-field="state"]')
 
 
+@pytest.mark.slow("a whole run in a browser, and a trial of its model")
 def test_a_person_launches_watches_tries_and_downloads(page: Page, stack: Stack, tmp_path: Path) -> None:
     fill_small_run(page, stack, name="first run", steps=12, eval__every_steps="6")
     launch(page)
@@ -165,6 +166,7 @@ def greedy_answer(archive: Path, folder: Path, prompt: str) -> str:
     return str(text).strip()
 
 
+@pytest.mark.slow("two runs of a sweep in a browser")
 def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_leaves_nothing(
     page: Page, stack: Stack, tmp_path: Path
 ) -> None:
@@ -207,6 +209,7 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
     expect(page.get_by_text("Every run that ended has proved that nothing of it is left.")).to_be_visible()
 
 
+@pytest.mark.slow("a real run of the longest samples")
 def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_plan(page: Page, stack: Stack) -> None:
     fill_small_run(page, stack, name="to be probed", steps=5000, rollout__max_new_tokens="24")
     page.locator("[data-probe]").click()
@@ -250,6 +253,7 @@ def test_a_waiting_run_says_why_and_is_cancelled_in_the_queue(page: Page, stack:
     expect(state(page)).to_contain_text("stopped", timeout=STOP_MS)
 
 
+@pytest.mark.slow("a real run to its failure")
 def test_a_failing_run_names_its_cause_on_the_page(page: Page, stack: Stack) -> None:
     fill_small_run(page, stack, name="fails", steps=50, eval__every_steps="0")
     page.select_option('[name="reward.kind"]', "custom")

@@ -52,6 +52,7 @@ def page(browser: Browser, cluster: Cluster) -> Iterator[Page]:
     window.close()
 
 
+@pytest.mark.slow("two Ray nodes and a console in namespaces of their own")
 def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> None:
     shares_nothing(cluster)
     page.goto(f"{cluster.url}/cluster")

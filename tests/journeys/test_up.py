@@ -124,14 +124,15 @@ def test_ctrl_c_during_the_start_leaves_nothing() -> None:
     assert processes_of(running.data_dir) == []
 
 
+@pytest.mark.slow("a console of its own and a run of 20 steps")
 def test_a_demo_that_learns_nothing_fails_the_smoke_test() -> None:
-    changes = ("optimizer.learning_rate=0", "train.num_steps=4", "eval.every_steps=4", "checkpoint.every_steps=0")
+    changes = ("optimizer.learning_rate=0", "train.num_steps=20", "eval.every_steps=20", "checkpoint.every_steps=0")
     command = [sys.executable, str(ROOT / "manage.py"), "smoke", *(f"--set={change}" for change in changes)]
 
     done = subprocess.run(command, cwd=ROOT, env=clean_env(), check=False, capture_output=True, text=True, timeout=600)
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "finished, step 4 of 4" in done.stdout
+    assert "finished, step 20 of 20" in done.stdout
     assert re.search(r"FAIL: mean reward of the last 20 steps 0\.[0-6]", done.stdout)
 
 

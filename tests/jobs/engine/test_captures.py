@@ -136,6 +136,7 @@ def told(running: Running, capture: str, state: str) -> None:
     wait_until(lambda: state in states_of(running.events(), capture), seconds=120)
 
 
+@pytest.mark.slow("a run of its own, recorded by time")
 def test_a_run_is_recorded_by_time_again_and_again(by_time: EndedRun) -> None:
     assert by_time.code == 10, by_time.output  # stopped, as asked
     for cycle in range(CYCLES):
@@ -157,6 +158,7 @@ def annotations(path: Path) -> list[dict[str, Any]]:
     return [e for e in events if e.get("cat") == "user_annotation"]
 
 
+@pytest.mark.slow("the first test waits for the run that all of them read; its workers start under nsys")
 def test_workers_tell_once_which_tools_can_record_them(run: EndedRun) -> None:
     (profilers,) = [e["meta"]["profilers"] for e in run.of("note") if "profilers" in e["meta"]]
 

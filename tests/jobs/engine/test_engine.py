@@ -227,6 +227,7 @@ def test_a_rollout_that_missed_a_sync_ends_the_run_with_its_cause(start_engine: 
     assert "weight sync of step 1" in ended.cause["text"]
 
 
+@pytest.mark.slow("a run of its own")
 def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
     knobs = {
         "train.num_steps": 2,

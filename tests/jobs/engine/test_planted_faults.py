@@ -17,6 +17,7 @@ CASE = Case(
 )
 
 
+@pytest.mark.slow("a Ray head whose processes carry the faults")
 def test_planted_faults_are_found_and_a_run_without_them_is_clear(grpo: EndedRun) -> None:
     with planted_head() as runs:
         found = evidence_of(runs.with_fault("both", CASE))

@@ -41,6 +41,7 @@ def gaps(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     )
 
 
+@pytest.mark.slow("the first test waits for the ranks that all of them read")
 @pytest.mark.parametrize("variant", ["1", "2", "3", "micro", "recompute"])
 def test_losses_and_gradients_are_those_of_one_plain_replica(stages: dict[str, Any], variant: str) -> None:
     assert len(stages["0"]["losses"]) == 5
@@ -70,6 +71,7 @@ def test_each_zero_stage_holds_less_per_rank(stages: dict[str, Any]) -> None:
         assert held[stage]["optimizer_bytes"] <= 0.8 * held["0"]["optimizer_bytes"]
 
 
+@pytest.mark.slow("the first test waits for the engine that others read")
 def test_the_prompt_is_longer_than_a_cache_block(gaps: dict[str, float]) -> None:
     assert gaps["prompt_tokens"] > 128
 

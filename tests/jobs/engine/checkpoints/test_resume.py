@@ -70,6 +70,7 @@ def rewards(run_dir: Path, step: int) -> list[float]:
     return [json.loads(line)["reward"] for line in lines]
 
 
+@pytest.mark.slow("a worker group that is started twice")
 def test_losses_after_a_resume_are_those_of_the_run_that_went_on(layouts: list[dict[str, Any]]) -> None:
     assert sum(len(saved["resumed"]) for saved in layouts) == 7
     for saved in layouts:
