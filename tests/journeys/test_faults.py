@@ -37,12 +37,10 @@ SURVIVED = (
     "redis-stopped",
     "console",
 )
-# What ends a run, and a run that is small enough for all of them at once: with that of Retried eight workers on eight
-# logical CPUs.
+# What ends a run, and a run that is small enough for all of them at once.
 ENDED_BY = {
     "policy": SFT | SMALL,
     "vllm": GRPO | SMALL,
-    "reference": {"knobs": KNOBS} | SMALL,
 } | ({"checkpoint-disk": SFT | SMALL} if CAN_MOUNT else {})
 
 
@@ -82,7 +80,7 @@ class Act:
         return [f"{self.target.name}: {problem}" for problem in self.outcome.problems]
 
 
-@pytest.mark.slow("five runs, each loses another part of itself")
+@pytest.mark.slow("four runs, each loses another part of itself")
 def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(stack: Stack) -> None:
     retried = RetriedRun(stack)  # whose runner is killed
     acts = [Act(stack, name, spec) for name, spec in ENDED_BY.items()]
