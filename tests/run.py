@@ -42,9 +42,10 @@ CHECKS: dict[str, list[str | Path]] = {
 NODE_PACKAGES = ROOT / "node_modules" / ".package-lock.json"
 IS_BUSY = f"({' or '.join(BUSY)})"
 BY_FILE = ["-n", "2", "--dist", "loadfile"]
+IN_ORDER = "--no-loadscope-reorder"  # of files; else those with the most tests come first
 PARTS = {
     "light": ["-m", f"not journey and not browser and not {IS_BUSY}", "-n", "2"],
-    "engine": ["-m", f"not journey and not browser and {IS_BUSY}", *BY_FILE],
+    "engine": ["-m", f"not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
     "pages": ["-m", "not journey and browser", *BY_FILE],
     "consoles": ["-m", "journey and not browser"],
     "journeys": ["-m", "journey and browser"],
@@ -114,7 +115,13 @@ class Part(threading.Thread):
         self.title = title
         self.report = REPORTS / f"{title}.xml"
         self.code = 0
-        self._command: list[str | Path] = [sys.executable, "-m", "pytest", *files_of(title), *PARTS[title]]
+        self._command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *files_of(title, slow_first=IN_ORDER in PARTS[title]),
+            *PARTS[title],
+        ]
         self._command += [f"--junitxml={self.report}", "--durations=15", *arguments]
         self._log = None if is_alone else REPORTS / f"{title}.log"
 
