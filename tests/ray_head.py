@@ -1,11 +1,6 @@
-"""One real Ray head for every test that needs one: the embedded console's own, started and ended as it does.
-
-`make test` starts it once and names it to its parts by an environment variable; a part that runs alone starts its own.
-"""
+"""One real Ray head for every test that needs one: the embedded console's own, started and ended as it does."""
 
 import contextlib
-import dataclasses
-import json
 import os
 import secrets
 import shutil
@@ -26,8 +21,7 @@ from tests.warm_workers.workers import warm_workers
 HOUSE = Path(__file__).parents[1]
 START_SECONDS = 90.0
 STARTS = 3
-NUM_CPUS = 16  # logical ones, more than the machine has: two tests hold two runs of four workers each
-SHARED = "PITWALL_TEST_RAY_HEAD"
+NUM_CPUS = 8  # logical ones, more than the machine has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +70,9 @@ def running_head(*, first_on_path: Path | None = None) -> Iterator[RayHead]:
 
 def _start(folder: Path, path: str, environ: Mapping[str, str], token: str) -> tuple[subprocess.Popen[bytes], RayHead]:
     service, api = ray_service(folder, environ, token=token, web_port=0)
-    argv = list(service.argv)
-    argv[argv.index("--num-cpus") + 1] = str(NUM_CPUS)
-    port = argv[argv.index("--port") + 1]
+    (port,) = (value for option, value in zip(service.argv, service.argv[1:], strict=False) if option == "--port")
     with (folder / "head.log").open("wb") as log:
-        process = subprocess.Popen(argv, env=service.env, stdout=log, stderr=log)
+        process = subprocess.Popen(service.argv, env=service.env, stdout=log, stderr=log)
     return process, RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, path=path, environ=environ)
 
 
@@ -96,19 +88,9 @@ def _is_up(process: subprocess.Popen[bytes], head: RayHead, folder: Path, *, may
     return True
 
 
-@contextlib.contextmanager
-def shared_head() -> Iterator[dict[str, str]]:
-    """Start a head for all processes of tests; yields the variable that names it to them."""
-    with running_head() as head:
-        yield {SHARED: json.dumps(dataclasses.asdict(head) | {"environ": dict(head.environ)})}
-
-
 @pytest.fixture(scope="session")
 def ray_head() -> Iterator[RayHead]:
-    """The one head of `make test`, or of this session."""
-    if SHARED in os.environ:
-        yield RayHead(**json.loads(os.environ[SHARED]))
-        return
+    """The one head of a test session."""
     with running_head() as head:
         yield head
 

@@ -7,7 +7,6 @@ two side by side: those with a browser are apart, as Playwright's loop and async
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
 
-import contextlib
 import json
 import os
 import shutil
@@ -21,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.parts import BUSY, files_of
-from tests.ray_head import shared_head
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -224,10 +222,7 @@ def main() -> int:
     broken = []
     checks = Checks()
     checks.start()
-    is_fast = "--fast" in sys.argv
-    with contextlib.nullcontext({}) if is_fast else shared_head() as named:
-        ENVIRONMENT.update(named)
-        run_parts(FAST if is_fast else ALL, arguments, tally, broken)
+    run_parts(FAST if "--fast" in sys.argv else ALL, arguments, tally, broken)
     broken += checks.tell()
     tally.failed += len(broken)
     if slow := slow_without_reason():
