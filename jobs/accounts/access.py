@@ -48,8 +48,8 @@ def limit(user: AbstractBaseUser, limits: TokenLimits) -> None:
 
 def limits_of(user: User) -> TokenLimits:
     """Return how far the person is narrowed; without a token, not at all."""
-    found: TokenLimits = getattr(user, "_pitwall_limits", _UNLIMITED)
-    return found
+    limits: TokenLimits = getattr(user, "_pitwall_limits", _UNLIMITED)
+    return limits
 
 
 def role(user: User, project: Project) -> Role | None:
@@ -59,11 +59,11 @@ def role(user: User, project: Project) -> Role | None:
         return None
     # Asked anew, not of `user`: a websocket holds that object for days.
     held = Membership.objects.filter(user_id=user.pk, user__is_active=True, project=project)
-    found = held.values_list("role", flat=True).first()
-    if found not in _RANK:
+    member_role = held.values_list("role", flat=True).first()
+    if member_role not in _RANK:
         return None
-    mine = cast(Role, found)
-    return mine if allows(limits.role, mine) else limits.role
+    own_role = cast(Role, member_role)
+    return own_role if allows(limits.role, own_role) else limits.role
 
 
 def allows(held: Role | None, needed: Role) -> bool:
@@ -109,6 +109,6 @@ def projects_of(user: User) -> QuerySet[Project]:
     """Return the projects the person is a member of, oldest first."""
     if not user.is_authenticated or not user.is_active:
         return Project.objects.none()
-    mine = Project.objects.filter(membership__user_id=user.pk).order_by("created_at", "id")
+    own_projects = Project.objects.filter(membership__user_id=user.pk).order_by("created_at", "id")
     only = limits_of(user).project_id
-    return mine if only is None else mine.filter(pk=only)
+    return own_projects if only is None else own_projects.filter(pk=only)

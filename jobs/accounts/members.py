@@ -51,8 +51,8 @@ def remove_member(*, project: Project, username: str, actor: AbstractBaseUser) -
     """Take a person out of the project. Raises: MemberRefused."""
     with transaction.atomic():
         Project.objects.select_for_update().get(pk=project.pk)
-        mine = Membership.objects.select_related("user").filter(project=project)
-        member = mine.filter(user__username=username).first() if is_storable(username) else None
+        members = Membership.objects.select_related("user").filter(project=project)
+        member = members.filter(user__username=username).first() if is_storable(username) else None
         if member is None:
             text = _("%(name)r is no member of this project.") % {"name": username}
             raise MemberRefused(text, is_unknown=True)

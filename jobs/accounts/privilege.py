@@ -38,16 +38,16 @@ def require_privilege(spec: RunSpec, project: Project, user: User | None) -> Non
 
 def privileged(spec: RunSpec) -> list[tuple[str, str]]:
     """Return field and label of what in the spec needs an admin; a knob left at its default needs none."""
-    found = [
+    settings = [
         (f"knobs.{knob_id}", _(knobs()[knob_id].label)) for knob_id in differing(spec) if knobs()[knob_id].is_privileged
     ]
     if is_in(spec.algorithm, "rl") and _is_code_of_reward(spec):
-        found.append(("reward.location", _("The reward file")))
+        settings.append(("reward.location", _("The reward file")))
     runs_scripts = trainers()[spec.trainer.name].runs_data_scripts and spec.data.kind in ("path", "hub")
     for field, place in (("data.id", spec.data.id), ("data.eval_id", spec.data.eval_id)):
         if runs_scripts and _is_code_of_data(place):
-            found.append((field, _("Data")))
-    return found
+            settings.append((field, _("Data")))
+    return settings
 
 
 def _is_code_of_reward(spec: RunSpec) -> bool:

@@ -176,5 +176,5 @@ def adapter(name: str) -> Adapter:
 
     Raises: profiling.plugins.UnknownPlugin, naming the trainers there are.
     """
-    found: Adapter = part(name, "adapter")
-    return found
+    loaded: Adapter = part(name, "adapter")
+    return loaded

@@ -46,8 +46,8 @@ class PlainInputs:
 
 def inputs_of(spec: RunSpec) -> Inputs:
     """Return how the run's trainer reads rows."""
-    found: Inputs = part(spec.trainer.name, "inputs")
-    return found
+    loaded: Inputs = part(spec.trainer.name, "inputs")
+    return loaded
 
 
 def model_path(spec: RunSpec) -> str:

@@ -109,27 +109,27 @@ def find_accelerator(name: str, *, usable_bytes: int = 0) -> Accelerator:
     Raises: LookupError, naming the nearest.
     """
     wanted = _plain(name)
-    found = _by_name().get(wanted, ())
-    if not found:
+    matches = _by_name().get(wanted, ())
+    if not matches:
         near = difflib.get_close_matches(wanted, _by_name(), n=1, cutoff=0.0)
         text = "{name!r} is not a known accelerator. The nearest is {nearest}."
         raise LookupError(Sentence(text, name=name, nearest=_by_name()[near[0]][0].label))
     if usable_bytes:
-        return min(found, key=lambda each: (abs(each.usable_bytes - usable_bytes), -each.link_bandwidth))
-    return found[0]
+        return min(matches, key=lambda each: (abs(each.usable_bytes - usable_bytes), -each.link_bandwidth))
+    return matches[0]
 
 
 @cache
 def _by_name() -> Mapping[str, tuple[Accelerator, ...]]:
     """Return the accelerators of every name: first the one whose own name it is, then by the speed of the link."""
-    found: dict[str, dict[str, Accelerator]] = {}
-    known = sorted(accelerators().values(), key=lambda each: -each.link_bandwidth)
+    by_name: dict[str, dict[str, Accelerator]] = {}
+    fastest_first = sorted(accelerators().values(), key=lambda each: -each.link_bandwidth)
     for own in (True, False):
-        for each in known:
+        for each in fastest_first:
             names = (each.id, each.label, each.names[0]) if own else each.names
             for name in names:
-                found.setdefault(_plain(name), {})[each.id] = each
-    return {name: tuple(several.values()) for name, several in found.items()}
+                by_name.setdefault(_plain(name), {})[each.id] = each
+    return {name: tuple(several.values()) for name, several in by_name.items()}
 
 
 def _plain(name: str) -> str:
@@ -137,9 +137,9 @@ def _plain(name: str) -> str:
 
 
 def _accelerator(accelerator_id: str, table: Mapping[str, Any]) -> Accelerator:
-    given = set(table)
-    if len(given & _USABLE) != 1 or given - _USABLE - {"best_tflops"} != _KEYS:
-        wrong = ", ".join(sorted(given - _USABLE - {"best_tflops"} ^ _KEYS)) or "usable_gib or usable_share"
+    keys = set(table)
+    if len(keys & _USABLE) != 1 or keys - _USABLE - {"best_tflops"} != _KEYS:
+        wrong = ", ".join(sorted(keys - _USABLE - {"best_tflops"} ^ _KEYS)) or "usable_gib or usable_share"
         raise ValueError(f"{accelerator_id}: wrong or missing: {wrong}.")
     usable_gib = table.get("usable_gib") or table["memory_gb"] * table["usable_share"]
     return Accelerator(

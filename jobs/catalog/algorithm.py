@@ -52,14 +52,14 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def _expanded(names: tuple[str, ...]) -> tuple[str, ...]:
-    wanted, found = set(names), []
+    wanted, expanded = set(names), []
     for name, info in algorithms().items():
         if wanted & {"all", name, *info.families}:
-            found.append(name)
-    known = {"all", *algorithms(), *(family for info in algorithms().values() for family in info.families)}
-    if strange := sorted(wanted - known):
-        raise ValueError(f"There is no algorithm or family {strange[0]!r}. Known: {', '.join(sorted(known))}.")
-    return tuple(found)
+            expanded.append(name)
+    choices = {"all", *algorithms(), *(family for info in algorithms().values() for family in info.families)}
+    if strange := sorted(wanted - choices):
+        raise ValueError(f"There is no algorithm or family {strange[0]!r}. Known: {', '.join(sorted(choices))}.")
+    return tuple(expanded)
 
 
 def is_in(algorithm: str, family: str) -> bool:

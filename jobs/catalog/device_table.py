@@ -82,20 +82,20 @@ def rows(
     of 8, never the reverse. Names of classes are rounded: one of 70 holds 72.7 billion. A mixture of experts answers
     for its own class alone. No row means that nobody reported it.
     """
-    found = [row for row in device_table().values() if row.num_devices]
+    matches = [row for row in device_table().values() if row.num_devices]
     if method is not None:
-        found = [row for row in found if row.method.lower() == method.lower()]
+        matches = [row for row in matches if row.method.lower() == method.lower()]
     if device is not None:
-        found = [row for row in found if row.device.lower() == device.lower()]
+        matches = [row for row in matches if row.device.lower() == device.lower()]
     if model_billion is not None:
-        dense = [row.size for row in found if not row.is_mixture and row.size * _ROUNDED >= model_billion]
-        found = [
+        dense = [row.size for row in matches if not row.is_mixture and row.size * _ROUNDED >= model_billion]
+        matches = [
             row
-            for row in found
+            for row in matches
             if (row.size / _ROUNDED <= model_billion <= row.size * _ROUNDED)
             or (not row.is_mixture and row.size == min(dense, default=None))
         ]
-    return tuple(sorted(found, key=lambda row: (row.size, row.num_devices, row.id)))
+    return tuple(sorted(matches, key=lambda row: (row.size, row.num_devices, row.id)))
 
 
 _ROUNDED = 1.1  # Qwen2.5-7B has 7.6 billion parameters

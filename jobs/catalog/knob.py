@@ -209,11 +209,11 @@ def applicable(algorithm: str, trainer: str, version: str = "") -> Mapping[str, 
     """Return the knobs that mean something to `algorithm` under a version of `trainer`, by id, as it takes them."""
     if trainer not in trainers() or not trainers()[trainer].offers(algorithm, version):
         return {}
-    found = {}
+    by_id = {}
     for knob_id, knob in knobs().items():
         if flag := knob.flag(trainer=trainer, version=version, algorithm=algorithm):
-            found[knob_id] = knob.under(flag)
-    return found
+            by_id[knob_id] = knob.under(flag)
+    return by_id
 
 
 def is_live(knob_id: str, values: Mapping[str, Value]) -> bool:

@@ -71,7 +71,7 @@ def read_line(raw: str) -> ParsedLine:
             break
     said = text
     for _part in range(_MOST_PARTS):
-        before = next((found for each in (*_BEFORE, _RAY, _RANK) if (found := each.match(said))), None)
+        before = next((match for each in (*_BEFORE, _RAY, _RANK) if (match := each.match(said))), None)
         if before is None:
             break
         said = said[before.end() :]

@@ -55,25 +55,25 @@ def find_model(name: str) -> KnownModel:
     Raises: LookupError, naming the nearest.
     """
     wanted = name.strip().lower()
-    found = _by_name().get(wanted)
-    if found is None:
+    model = _by_name().get(wanted)
+    if model is None:
         near = difflib.get_close_matches(wanted, _by_name(), n=1, cutoff=0.0)
         text = "{name!r} is not a known model. The nearest is {nearest}."
         raise LookupError(Sentence(text, name=name, nearest=_by_name()[near[0]].id))
-    return found
+    return model
 
 
 @cache
 def _by_name() -> Mapping[str, KnownModel]:
-    found = {model.id: model for model in models().values()}
+    by_name = {model.id: model for model in models().values()}
     for model in models().values():
         for hub in model.hub:
             own = model
             if hub in model.max_positions:
                 own = replace(model, config={**model.config, "max_position_embeddings": model.max_positions[hub]})
-            found.setdefault(hub.lower(), own)
-            found.setdefault(hub.lower().rpartition("/")[2], own)
-    return found
+            by_name.setdefault(hub.lower(), own)
+            by_name.setdefault(hub.lower().rpartition("/")[2], own)
+    return by_name
 
 
 def _model(model_id: str, table: Mapping[str, Any]) -> KnownModel:

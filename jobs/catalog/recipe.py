@@ -134,19 +134,19 @@ def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str,
         return _over({}, own)
     if base not in tables:
         raise ValueError(f"{name}: there is no recipe {base!r} to be based on.")
-    found = _whole(base, tables, (*above, name))
+    inherited = _whole(base, tables, (*above, name))
     without = tables[name].get("without", ())
-    below = found.get("knobs", {})
+    below = inherited.get("knobs", {})
     assert isinstance(below, Mapping)
     if unknown := sorted(set(without) - set(below)):
         raise ValueError(f"{name}: {base} sets no knob {unknown[0]!r} that could be left out.")
-    return _over(found | {"knobs": {k: v for k, v in below.items() if k not in without}}, own)
+    return _over(inherited | {"knobs": {k: v for k, v in below.items() if k not in without}}, own)
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, object]:
     """Return both, section by section; what stands above wins."""
-    found = dict(below)
+    merged = dict(below)
     for key, value in above.items():
-        under = found.get(key)
-        found[key] = {**under, **value} if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-    return found
+        under = merged.get(key)
+        merged[key] = {**under, **value} if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return merged

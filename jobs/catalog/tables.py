@@ -30,15 +30,15 @@ def file_table(name: str) -> Table:
 
 def folder_tables(name: str) -> Mapping[str, Table]:
     """Return what each file of the folder says by its name without the ending, in the order of the names."""
-    found = [file for file in (FOLDER / name).iterdir() if file.name.endswith(".toml")]
-    found.sort(key=lambda file: file.name)
-    return _parsed(name, {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in found})
+    toml_files = [file for file in (FOLDER / name).iterdir() if file.name.endswith(".toml")]
+    toml_files.sort(key=lambda file: file.name)
+    return _parsed(name, {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in toml_files})
 
 
 def plugin_tables(package: str, name: str) -> Mapping[str, Table]:
     """Return what `<name>.toml` says of each folder of a package that has it, by the folder's name."""
-    found = {folder.name: folder / f"{name}.toml" for folder in files(package).iterdir() if folder.is_dir()}
-    texts = {folder: file.read_text(encoding="utf-8") for folder, file in sorted(found.items()) if file.is_file()}
+    toml_files = {folder.name: folder / f"{name}.toml" for folder in files(package).iterdir() if folder.is_dir()}
+    texts = {folder: file.read_text(encoding="utf-8") for folder, file in sorted(toml_files.items()) if file.is_file()}
     return _parsed(f"{package}.{name}", texts)
 
 
@@ -54,10 +54,10 @@ def _parsed(name: str, texts: Mapping[str, str]) -> dict[str, Table]:
     place = _place(name)
     if place is not None:
         with contextlib.suppress(OSError, ValueError):
-            head, _newline, kept = place.read_text(encoding="utf-8").partition("\n")
+            head, _newline, cached = place.read_text(encoding="utf-8").partition("\n")
             if head == digest:
-                found: dict[str, Table] = json.loads(kept)
-                return found
+                parsed: dict[str, Table] = json.loads(cached)
+                return parsed
     tables = {each: tomllib.loads(text) for each, text in texts.items()}
     if place is not None and not sys.dont_write_bytecode:
         _keep(place, digest, tables)

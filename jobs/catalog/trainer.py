@@ -100,13 +100,13 @@ def as_version(text: str) -> Version:
 
 
 def _trainer(name: str, table: Mapping[str, Any]) -> TrainerInfo:
-    known = {field.name for field in fields(TrainerInfo)} - {"id"} | {"algorithms_from"}
-    if strange := sorted(set(table) - known):
-        raise ValueError(f"{name}: a trainer has no key {strange[0]!r}. Known: {', '.join(sorted(known))}.")
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-    if folder := given.pop("algorithms_from", ""):
-        given["algorithms"] = tuple(each for each in algorithms() if each in plugins.names(folder))
+    allowed = {field.name for field in fields(TrainerInfo)} - {"id"} | {"algorithms_from"}
+    if strange := sorted(set(table) - allowed):
+        raise ValueError(f"{name}: a trainer has no key {strange[0]!r}. Known: {', '.join(sorted(allowed))}.")
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    if folder := values.pop("algorithms_from", ""):
+        values["algorithms"] = tuple(each for each in algorithms() if each in plugins.names(folder))
     try:
-        return TrainerInfo(**{"id": name, "algorithm_since": {}, "actors": {}} | given)
+        return TrainerInfo(**{"id": name, "algorithm_since": {}, "actors": {}} | values)
     except TypeError as error:
         raise ValueError(f"{name}: trainer.toml is not complete: {error}") from error

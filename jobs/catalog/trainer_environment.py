@@ -69,13 +69,13 @@ def to_text(environments: Sequence[TrainerEnvironment]) -> str:
 
 def found_below(folder: Path) -> tuple[TrainerEnvironment, ...]:
     """Return the environments that `make trainer-env` finished in `folder`, by the names of their folders."""
-    found = []
+    environments = []
     for stamp in sorted(folder.glob("*/pitwall.json")):
         trainer, _, version = stamp.parent.name.partition("-")
         python = stamp.parent / "bin" / "python"
         if trainer in trainers() and version in trainers()[trainer].versions and python.exists():
-            found.append(TrainerEnvironment(trainer=trainer, version=version, kind="python", at=str(python)))
-    return tuple(found)
+            environments.append(TrainerEnvironment(trainer=trainer, version=version, kind="python", at=str(python)))
+    return tuple(environments)
 
 
 def how_to_make(trainer: str, version: str) -> str:
@@ -94,9 +94,11 @@ def _environment(entry: str) -> TrainerEnvironment:
         raise TrainersMisread(f"{VARIABLE} has the entry {entry!r}. Write <trainer>-<version>=<place>.")
     if trainer not in others:
         raise TrainersMisread(f"{VARIABLE} names a trainer {trainer!r}. Known: {', '.join(others)}.")
-    known = trainers()[trainer].versions
-    if version and version not in known:
-        raise TrainersMisread(f"{VARIABLE} names {name!r}; versions of {trainer} that are known: {', '.join(known)}.")
+    versions = trainers()[trainer].versions
+    if version and version not in versions:
+        raise TrainersMisread(
+            f"{VARIABLE} names {name!r}; versions of {trainer} that are known: {', '.join(versions)}."
+        )
     if where == "installed":
         return TrainerEnvironment(trainer=trainer, version=version, kind="installed")
     if where.startswith("image:"):

@@ -118,10 +118,10 @@ def _nodes(row: NodeKind) -> Iterable[Node]:
 def _where_it_was(attempt: Attempt, kinds: list[NodeKind]) -> list[NodeKind]:
     """Return the nodes that the attempt's workers were on, by kind. Raises: PlaceUnknown."""
     own = _own_nodes(attempt)
-    found: list[NodeKind] = [{**row, "count": len(own & set(row["ids"]))} for row in kinds if own & set(row["ids"])]
-    if not found:
+    earlier: list[NodeKind] = [{**row, "count": len(own & set(row["ids"]))} for row in kinds if own & set(row["ids"])]
+    if not earlier:
         raise PlaceUnknown(row["accelerator"] or "?" for row in kinds)
-    return found
+    return earlier
 
 
 def _own_nodes(attempt: Attempt) -> set[str]:
@@ -131,9 +131,9 @@ def _own_nodes(attempt: Attempt) -> set[str]:
     its GPUs, is where the runner is. Of the Ray workers of other trainers nobody tells.
     """
     notes = RunEvent.objects.filter(run_id=attempt.run_id, attempt=attempt.number, verb="note", data__has_key="nodes")
-    told = notes.order_by("-pk").values_list("data", flat=True).first()
-    if told is not None and isinstance(told["nodes"], list):  # what a trainer says may be anything
-        return {str(node.get("node")) for node in told["nodes"] if isinstance(node, dict)}
+    data = notes.order_by("-pk").values_list("data", flat=True).first()
+    if data is not None and isinstance(data["nodes"], list):  # what a trainer says may be anything
+        return {str(node.get("node")) for node in data["nodes"] if isinstance(node, dict)}
     spec = attempt.run.spec
     is_native = spec.get("trainer", {}).get("name", "native") == "native"
     node = attempt.ran_on.get("node", "")

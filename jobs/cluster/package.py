@@ -38,11 +38,11 @@ def package() -> Package:
 
 def sources() -> dict[str, bytes]:
     """Return path in the package -> content of every file of the cluster side."""
-    found = {"jobs/__init__.py": (files("jobs") / "__init__.py").read_bytes()}
+    contents = {"jobs/__init__.py": (files("jobs") / "__init__.py").read_bytes()}
     for part in PARTS:
         top, *rest = part.split("/")
-        _collect(files(top).joinpath(*rest), part, found)
-    return found
+        _collect(files(top).joinpath(*rest), part, contents)
+    return contents
 
 
 def build(contents: dict[str, bytes]) -> bytes:
@@ -58,10 +58,10 @@ def build(contents: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _collect(folder: Traversable, prefix: str, found: dict[str, bytes]) -> None:
+def _collect(folder: Traversable, prefix: str, contents: dict[str, bytes]) -> None:
     for entry in folder.iterdir():
         path = f"{prefix}/{entry.name}"
         if entry.is_dir() and entry.name not in _LEFT_OUT:
-            _collect(entry, path, found)
+            _collect(entry, path, contents)
         elif entry.is_file() and Path(entry.name).suffix != ".pyc":
-            found[path] = entry.read_bytes()
+            contents[path] = entry.read_bytes()

@@ -54,8 +54,8 @@ class MetricRow:
 
 def visible_runs(*, user: User, ids: Sequence[str]) -> list[Run]:
     """Return the runs with these ids that the person may see, in this order; others as if they did not exist."""
-    found = Run.objects.select_related("project", "created_by").filter(project__in=projects_of(user)).in_bulk(list(ids))
-    return [found[run_id] for run_id in ids if run_id in found]
+    by_id = Run.objects.select_related("project", "created_by").filter(project__in=projects_of(user)).in_bulk(list(ids))
+    return [by_id[run_id] for run_id in ids if run_id in by_id]
 
 
 def current_specs(runs: Sequence[Run]) -> list[dict[str, object]]:
@@ -116,7 +116,7 @@ def metric_table(*, runs: Sequence[Run], at: int | None, names: Collection[str] 
     `at` is the step of the at-step values; None: none.
     """
     own = metric_names([run.pk for run in runs])
-    wanted = {name for found in own.values() for name in found}
+    wanted = {name for values in own.values() for name in values}
     if names is not None:
         wanted &= set(names)
     read = {run.pk: read_summaries(run_id=run.pk, names=own[run.pk] & wanted, at=at) for run in runs}

@@ -40,29 +40,29 @@ def settings_of(raw: Mapping[str, Any]) -> dict[str, Setting]:
 
 def _of_spec(spec: RunSpec) -> dict[str, Setting]:
     default = parse_spec({"algorithm": spec.algorithm})
-    found = {"algorithm": Setting(value=spec.algorithm, origin="you")}
+    settings = {"algorithm": Setting(value=spec.algorithm, origin="you")}
     for section in SECTIONS:
         ours, theirs = getattr(spec, section), getattr(default, section)
         for field, value in ours:
             origin = "default" if value == getattr(theirs, field) else "you"
-            found[f"{section}.{field}"] = Setting(value=value, origin=origin)
+            settings[f"{section}.{field}"] = Setting(value=value, origin=origin)
     for knob_id, chosen in spec.knobs.items():
-        found[knob_id] = Setting(value=chosen.value, origin=chosen.origin)
-    return found
+        settings[knob_id] = Setting(value=chosen.value, origin=chosen.origin)
+    return settings
 
 
 def _plain(raw: Mapping[str, Any], prefix: str) -> list[tuple[str, Setting]]:
-    found: list[tuple[str, Setting]] = []
+    settings: list[tuple[str, Setting]] = []
     for key, value in raw.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and set(value) == {"value", "origin"}:
             origin = value["origin"] if value["origin"] in get_args(Origin) else "you"
-            found.append((name.removeprefix("knobs."), Setting(value=value["value"], origin=origin)))
+            settings.append((name.removeprefix("knobs."), Setting(value=value["value"], origin=origin)))
         elif isinstance(value, Mapping):
-            found += _plain(value, f"{name}.")
+            settings += _plain(value, f"{name}.")
         elif name != "name":
-            found.append((name, Setting(value=value, origin="you")))
-    return found
+            settings.append((name, Setting(value=value, origin="you")))
+    return settings
 
 
 def setting_rows(specs: Sequence[Mapping[str, Any]], *, base: int) -> tuple[SettingRow, ...]:

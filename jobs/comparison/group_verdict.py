@@ -64,7 +64,7 @@ def group_verdicts(
     """Return place of the group -> verdict against the base's group; `speed` is the ratio of mean log step times."""
     by_name: Mapping[str, MeasureRow] = {row.measure.metric: row for row in rows}
     outcome = next((name for name in OUTCOMES if name in by_name), "")
-    found = {}
+    verdicts = {}
     for i, group in enumerate(groups):
         if i == base:
             continue
@@ -75,8 +75,8 @@ def group_verdicts(
             logs = _contrast([np.log(_positive(_of(by_name[STEP_METRIC], run_ids, side))) for side in sides])
             speed = _exp(logs) if logs else None
         badge = decide(speed=speed, outcome=outcome, gain=gain)
-        found[i] = RunVerdict(run_id=str(i), badge=badge, speed=speed, times=None, outcome=outcome, gain=gain)
-    return found
+        verdicts[i] = RunVerdict(run_id=str(i), badge=badge, speed=speed, times=None, outcome=outcome, gain=gain)
+    return verdicts
 
 
 def _contrast(sides: Sequence[Floats]) -> ConfidenceInterval | None:
@@ -94,9 +94,9 @@ def _positive(values: Floats) -> Floats:
     return values[values > 0]
 
 
-def _exp(found: ConfidenceInterval) -> ConfidenceInterval:
+def _exp(interval: ConfidenceInterval) -> ConfidenceInterval:
     return ConfidenceInterval(
-        value=math.exp(found.value), low=math.exp(found.low), high=math.exp(found.high), n=found.n
+        value=math.exp(interval.value), low=math.exp(interval.low), high=math.exp(interval.high), n=interval.n
     )
 
 

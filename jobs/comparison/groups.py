@@ -47,9 +47,9 @@ def _place(value: Any) -> tuple[int, float, str]:
     return (2, 0.0, str(value))
 
 
-def swept_knobs(runs: Sequence[Run], *, given: Collection[str] = ()) -> tuple[str, ...]:
+def swept_knobs(runs: Sequence[Run], *, first: Collection[str] = ()) -> tuple[str, ...]:
     """Return the knobs by which the runs can be grouped: those of their sweep, else those in which they differ."""
-    swept = dict.fromkeys([*given, *(knob for run in runs for knob in run.study_values)])
+    swept = dict.fromkeys([*first, *(knob for run in runs for knob in run.study_values)])
     if swept:
         return tuple(swept)
     names = dict.fromkeys(name for run in runs for name in run.spec.get("knobs", {}))

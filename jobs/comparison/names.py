@@ -14,19 +14,19 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
     a run and its clone are `math` and `math 2`, not `math` and `2`.
     """
     words = {run_id: _WORD.findall(name) for run_id, name in names.items()}
-    shortest = min((len(found) for found in words.values()), default=0)
+    shortest = min((len(parts) for parts in words.values()), default=0)
     lists = list(words.values())
     first = last = 0
     if len(lists) > 1:
-        while first < shortest and len({found[first] for found in lists}) == 1:
+        while first < shortest and len({parts[first] for parts in lists}) == 1:
             first += 1
-        while last < shortest - first and len({found[-1 - last] for found in lists}) == 1:
+        while last < shortest - first and len({parts[-1 - last] for parts in lists}) == 1:
             last += 1
-        if any(not "".join(found[first : len(found) - last]).strip(_BETWEEN) for found in lists):
+        if any(not "".join(parts[first : len(parts) - last]).strip(_BETWEEN) for parts in lists):
             first = last = 0
     short = {
-        run_id: "".join(found[first : len(found) - last]).strip(_BETWEEN) or names[run_id]
-        for run_id, found in words.items()
+        run_id: "".join(parts[first : len(parts) - last]).strip(_BETWEEN) or names[run_id]
+        for run_id, parts in words.items()
     }
     counts = list(short.values())
     return {run_id: name if name and counts.count(name) == 1 else run_id for run_id, name in short.items()}
@@ -38,11 +38,11 @@ def line_dashes(colors: Mapping[str, int]) -> dict[str, int]:
     The eleventh color is the first one dashed, and a run whose color another one here has already goes to the next.
     """
     taken: set[tuple[int, int]] = set()
-    found = {}
+    dashes = {}
     for run_id, color in colors.items():
         dash = color // 10
         while (color % 10, dash) in taken:
             dash += 1
         taken.add((color % 10, dash))
-        found[run_id] = dash
-    return found
+        dashes[run_id] = dash
+    return dashes

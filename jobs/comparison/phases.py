@@ -55,7 +55,7 @@ def phase_times(columns: Mapping[str, Floats]) -> PhaseTimes:
     return PhaseTimes(
         seconds={phase: value for phase, value in medians.items() if value is not None},
         step=_median(columns.get(STEP_METRIC)),
-        spreads={key: found for key, found in intervals.items() if found is not None},
+        spreads={key: interval for key, interval in intervals.items() if interval is not None},
     )
 
 

@@ -56,12 +56,12 @@ def common_window(steps: Iterable[int]) -> StepWindow | None:
 def read_columns(*, run_id: str, names: Collection[str], window: StepWindow) -> Columns:
     """Return metric name -> every point of it in the window, of the driver or else of the first role and rank."""
     span = SeriesWindow(low=window.low, high=window.high)
-    found: dict[str, SeriesPoints] = {}
+    columns: dict[str, SeriesPoints] = {}
     for part in _parts(sorted(names)):
         answer = read_clean(run_id=run_id, names=part, num_points=MAX_POINTS, window=span)
         for name, series in one_lane(answer.series).items():
-            found[name] = SeriesPoints(x=series.x, y=series.y)
-    return found
+            columns[name] = SeriesPoints(x=series.x, y=series.y)
+    return columns
 
 
 def read_summaries(*, run_id: str, names: Collection[str], at: int | None) -> dict[str, SeriesSummary]:
@@ -70,7 +70,7 @@ def read_summaries(*, run_id: str, names: Collection[str], at: int | None) -> di
     Extremes are exact: down-sampling keeps each stretch's smallest and largest point. Where a series of more than 200
     points holds an infinity, the extreme of that stretch's finite values may be passed over.
     """
-    found: dict[str, SeriesSummary] = {}
+    summaries: dict[str, SeriesSummary] = {}
     for part in _parts(sorted(names)):
         near: dict[str, Series] = {}
         if at is not None:
@@ -80,35 +80,35 @@ def read_summaries(*, run_id: str, names: Collection[str], at: int | None) -> di
             x, y = series.x, series.y
             if name in near:
                 x, y = _join(x, y, near[name])
-            found[name] = summarize(x=x, y=y, better=metric(name).better, at=at)
-    return found
+            summaries[name] = summarize(x=x, y=y, better=metric(name).better, at=at)
+    return summaries
 
 
 def read_peaks(*, run_id: str, names: Collection[str]) -> dict[str, float]:
     """Return metric name -> its largest finite value over all roles, ranks and time."""
-    found: dict[str, float] = {}
+    peaks: dict[str, float] = {}
     for series in read_clean(run_id=run_id, names=names, num_points=_OVERVIEW_POINTS).series:
         finite = series.y[np.isfinite(series.y)]
         if len(finite):
-            found[series.name] = max(found.get(series.name, -np.inf), float(finite.max()))
-    return found
+            peaks[series.name] = max(peaks.get(series.name, -np.inf), float(finite.max()))
+    return peaks
 
 
 def metric_names(run_ids: Collection[str]) -> dict[str, set[str]]:
     """Return run id -> names of its metrics over steps, with one query."""
-    found: dict[str, set[str]] = {run_id: set() for run_id in run_ids}
+    by_run: dict[str, set[str]] = {run_id: set() for run_id in run_ids}
     for run_id, name in Metric.objects.filter(run__in=run_ids, kind="metric").values_list("run_id", "name").distinct():
-        found[run_id].add(name)
-    return found
+        by_run[run_id].add(name)
+    return by_run
 
 
 def one_lane(series: Iterable[Series]) -> dict[str, Series]:
     """Return one series a name: the driver's, or that of the first role and rank."""
-    found: dict[str, Series] = {}
+    by_name: dict[str, Series] = {}
     for one in sorted(series, key=lambda s: (s.role != "driver", s.role, s.rank)):
         if one.kind == "metric":
-            found.setdefault(one.name, one)
-    return found
+            by_name.setdefault(one.name, one)
+    return by_name
 
 
 def _join(x: Ints, y: Floats, more: Series) -> tuple[Ints, Floats]:

@@ -51,8 +51,8 @@ def side_by_side(*, run_ids: Sequence[str], is_eval: bool, step: int | None = No
     """
     limits = {run_id: visible_through(run_id) for run_id in run_ids}
     of_step: dict[int, set[str]] = {}
-    kept = _samples(run_ids, is_eval).values_list("run_id", "attempt", "step").distinct()
-    for run_id, attempt, own_step in kept:
+    positions = _samples(run_ids, is_eval).values_list("run_id", "attempt", "step").distinct()
+    for run_id, attempt, own_step in positions:
         if is_visible(own_step, limits[run_id].get(attempt)):
             of_step.setdefault(own_step, set()).add(run_id)
     steps = tuple(sorted(of_step, reverse=True)[:MAX_STEPS])
@@ -83,12 +83,12 @@ def _rows(
 ) -> list[PromptRow]:
     by_prompt: dict[str, dict[str, list[Sample]]] = {}
     newest: dict[str, int] = {}  # run -> its newest attempt that has the step: its word counts
-    found = []
+    samples = []
     for sample in _samples(run_ids, is_eval).filter(step=step).order_by("group", "index"):
         if is_visible(step, limits[sample.run_id].get(sample.attempt)):
             newest[sample.run_id] = max(newest.get(sample.run_id, 0), sample.attempt)
-            found.append(sample)
-    for sample in found:
+            samples.append(sample)
+    for sample in samples:
         if sample.attempt == newest[sample.run_id]:
             by_prompt.setdefault(sample.prompt, {}).setdefault(sample.run_id, []).append(sample)
     rows = [

@@ -37,8 +37,8 @@ class SeriesSummary:
 
     def spot(self, statistic: str) -> Spot | None:
         """Return the statistic by name (one of `STATISTICS`)."""
-        found: Spot | None = getattr(self, statistic)
-        return found
+        at: Spot | None = getattr(self, statistic)
+        return at
 
 
 NOTHING = SeriesSummary(last=None, best=None, low=None, high=None, at=None, has_odd=False)

@@ -75,17 +75,17 @@ def _captures(run_ids: Sequence[str]) -> QuerySet[Capture]:
 def traces_side_by_side(*, run_ids: Sequence[str]) -> Traces:
     """Return the captures of the runs, whatever has become of them; one that was withdrawn recorded nothing."""
     through = _limits(run_ids)
-    found: dict[str, list[CaptureTrace]] = {}
+    by_run: dict[str, list[CaptureTrace]] = {}
     num_left_out = 0
     rows = _captures(run_ids).prefetch_related("files__layer", "trace__layers").select_related("created_by", "trace")
     for row in rows.order_by("-created_at", "-pk"):
-        own = found.setdefault(row.run_id, [])
+        own = by_run.setdefault(row.run_id, [])
         if len(own) < MAX_PER_RUN:
             own.append(_trace(row, through[row.run_id]))
         else:
             num_left_out += 1
-    known = [trace for own in found.values() for trace in own]
-    return Traces(rows=tuple(_rows(run_ids, known)), num_left_out=num_left_out)
+    traces = [trace for own in by_run.values() for trace in own]
+    return Traces(rows=tuple(_rows(run_ids, traces)), num_left_out=num_left_out)
 
 
 def _limits(run_ids: Sequence[str]) -> dict[str, dict[int, int | None]]:

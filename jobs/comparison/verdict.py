@@ -81,12 +81,12 @@ def paired_difference(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterv
 
     Differences are taken step by step: what both runs share at a step (its prompts, a late curriculum) cancels.
     """
-    _, mine, theirs = np.intersect1d(run.x, base.x, return_indices=True)
-    return mean_interval(run.y[mine] - base.y[theirs])
+    _, own, theirs = np.intersect1d(run.x, base.x, return_indices=True)
+    return mean_interval(run.y[own] - base.y[theirs])
 
 
 def _times(run: Columns, base: Columns) -> tuple[ConfidenceInterval, ConfidenceInterval] | None:
     if STEP_METRIC not in run or STEP_METRIC not in base:
         return None
-    mine, theirs = median_interval(steady(run[STEP_METRIC])), median_interval(steady(base[STEP_METRIC]))
-    return (mine, theirs) if mine and theirs else None
+    own, theirs = median_interval(steady(run[STEP_METRIC])), median_interval(steady(base[STEP_METRIC]))
+    return (own, theirs) if own and theirs else None

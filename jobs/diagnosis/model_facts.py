@@ -60,8 +60,8 @@ def of_run(trace: Trace, steps: Sequence[int]) -> OfRun:
         spec = parse_spec(spec_json(attempt))
     except SpecInvalid:  # launched by an older console
         return OfRun()
-    found = [*_model(spec), *_tokens(trace, spec, steps, attempt), *_devices(attempt), *_precision(spec)]
-    return OfRun(known=tuple(found), notes=tuple(_notes(spec, attempt)))
+    inputs = [*_model(spec), *_tokens(trace, spec, steps, attempt), *_devices(attempt), *_precision(spec)]
+    return OfRun(known=tuple(inputs), notes=tuple(_notes(spec, attempt)))
 
 
 def _model(spec: RunSpec) -> Iterator[FormulaInput]:
@@ -78,17 +78,17 @@ def _model(spec: RunSpec) -> Iterator[FormulaInput]:
 
 def _tokens(trace: Trace, spec: RunSpec, steps: Sequence[int], attempt: Attempt) -> Iterator[FormulaInput]:
     """Yield tokens of a mean step and of a document, as the run told of the recorded steps."""
-    told = _told(trace, steps)
+    means = _told(trace, steps)
     sequences = _sequences(spec)
     passes = spec.values().get("train.epochs_per_rollout", 1)
     passes = passes if isinstance(passes, int) and passes > 1 else 1
-    if _UPDATE_RATE in told and _UPDATE in told:
-        tokens, source = told[_UPDATE_RATE] * told[_UPDATE], _("tokens per second of the update times its seconds")
-    elif _DEVICE_RATE in told and _STEP in told and attempt.num_gpus:
-        tokens = told[_DEVICE_RATE] * told[_STEP] * attempt.num_gpus
+    if _UPDATE_RATE in means and _UPDATE in means:
+        tokens, source = means[_UPDATE_RATE] * means[_UPDATE], _("tokens per second of the update times its seconds")
+    elif _DEVICE_RATE in means and _STEP in means and attempt.num_gpus:
+        tokens = means[_DEVICE_RATE] * means[_STEP] * attempt.num_gpus
         source = _("tokens per second and GPU times the seconds of a step and the GPUs")
-    elif sequences and all(name in told for name in _LENGTHS):
-        tokens, source = sequences * sum(told[name] for name in _LENGTHS), _("sequences of a step times their lengths")
+    elif sequences and all(name in means for name in _LENGTHS):
+        tokens, source = sequences * sum(means[name] for name in _LENGTHS), _("sequences of a step times their lengths")
     else:
         return
     if sequences:
@@ -107,15 +107,15 @@ def _told(trace: Trace, steps: Sequence[int]) -> dict[str, float]:
     names = (_UPDATE, _UPDATE_RATE, _STEP, _DEVICE_RATE, *_LENGTHS)
     window = SeriesWindow(low=min(wanted), high=max(wanted))
     series = read_clean(run_id=trace.run_id or "", names=names, num_points=MAX_POINTS, window=window).series
-    found = {}
+    by_name = {}
     for one in series:
         values = one.y[np.isin(one.x, wanted) & np.isfinite(one.y) & (one.y > 0)]
         if one.role == "driver" and len(values) == len(set(wanted)):
-            found[one.name] = values
-    means = {name: float(values.mean()) for name, values in found.items()}
+            by_name[one.name] = values
+    means = {name: float(values.mean()) for name, values in by_name.items()}
     for rate, seconds in ((_UPDATE_RATE, _UPDATE), (_DEVICE_RATE, _STEP)):
-        if rate in found and seconds in found:  # of each step its own tokens
-            means[rate] = float((found[rate] * found[seconds]).sum() / found[seconds].sum())
+        if rate in by_name and seconds in by_name:  # of each step its own tokens
+            means[rate] = float((by_name[rate] * by_name[seconds]).sum() / by_name[seconds].sum())
     return means
 
 
@@ -123,8 +123,8 @@ def _sequences(spec: RunSpec) -> int:
     """Return how many sequences a step trains on, 0 where the spec does not say."""
     values = spec.values()
     names = ("rollout.prompts_per_step", "rollout.samples_per_prompt") if is_in(spec.algorithm, "rl") else ()
-    found = [values.get(name, 0) for name in names or ("train.batch_size",)]
-    return math.prod(one if isinstance(one, int) and one > 0 else 0 for one in found)
+    sizes = [values.get(name, 0) for name in names or ("train.batch_size",)]
+    return math.prod(one if isinstance(one, int) and one > 0 else 0 for one in sizes)
 
 
 def _devices(attempt: Attempt) -> Iterator[FormulaInput]:
@@ -140,10 +140,12 @@ def _devices(attempt: Attempt) -> Iterator[FormulaInput]:
     if len(kinds) != 1:
         return
     try:
-        known = find_accelerator(kinds.pop())
+        accelerator = find_accelerator(kinds.pop())
     except LookupError:
         return
-    yield FormulaInput(key="accelerator", value=known.label, source=_("as Ray reported the nodes when the run started"))
+    yield FormulaInput(
+        key="accelerator", value=accelerator.label, source=_("as Ray reported the nodes when the run started")
+    )
 
 
 def _precision(spec: RunSpec) -> Iterator[FormulaInput]:

@@ -158,7 +158,7 @@ def evidence_of(run: Run, *, capture: Capture | None = None, workers: Sequence[t
         capture=_facts(capture, workers) if capture else None,
         knobs=_knobs(run),
         profiled=tuple(
-            known for one in run.captures.filter(attempt=attempt) if (known := recorded_steps(one)) is not None
+            recorded for one in run.captures.filter(attempt=attempt) if (recorded := recorded_steps(one)) is not None
         ),
         first_step=first_step,
     )
@@ -166,22 +166,26 @@ def evidence_of(run: Run, *, capture: Capture | None = None, workers: Sequence[t
 
 def _first_step(run: Run, attempt: int) -> int:
     """Return the first step of an attempt: 1, or the one after the checkpoint that it was resumed from."""
-    found = Attempt.objects.filter(run=run, number=attempt).values_list("resume_step", flat=True).first()
-    return (found or 0) + 1
+    resume_step = Attempt.objects.filter(run=run, number=attempt).values_list("resume_step", flat=True).first()
+    return (resume_step or 0) + 1
 
 
 def _began(capture: Capture) -> int | None:
     """Return when a capture began to record, in Unix ns; None until it has."""
-    told = capture.state_times.get("recording")
-    return int(datetime.fromisoformat(told).timestamp() * 1e9) if told else None
+    began_at = capture.state_times.get("recording")
+    return int(datetime.fromisoformat(began_at).timestamp() * 1e9) if began_at else None
 
 
 def _around(
     run: Run, capture: Capture | None, series: Sequence[Series], *, factor: float
 ) -> tuple[int | None, int | None]:
     """Return the window of time (Unix ns; None: open) that holds the newest steps, or those around a capture."""
-    told = next((one for one in series if one.name == "time/step_seconds"), None)
-    usual = float(np.median(told.y[np.isfinite(told.y)])) if told is not None and np.isfinite(told.y).any() else None
+    step_times = next((one for one in series if one.name == "time/step_seconds"), None)
+    usual = (
+        float(np.median(step_times.y[np.isfinite(step_times.y)]))
+        if step_times is not None and np.isfinite(step_times.y).any()
+        else None
+    )
     if usual is None:
         return None, None
     if factor == math.inf:

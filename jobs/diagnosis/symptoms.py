@@ -49,34 +49,34 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
     attempt = _begun(run)
     lines = newest_lines(attempt)
     numbers = newest_numbers(run, spec)
-    told = [str(attempt.cause.get(key) or "") for key in ("text", "log_line")]  # a line of the log is better evidence
-    texts = [*(text for text in told if text), *(line.text for line in lines)]
-    found = matches(spec=spec, log_lines=texts, metrics=numbers, say=say)
-    said = {evidence.text for match in found for evidence in match.evidence if evidence.kind == "log"}
+    causes = [str(attempt.cause.get(key) or "") for key in ("text", "log_line")]  # a line of the log is better evidence
+    texts = [*(text for text in causes if text), *(line.text for line in lines)]
+    matched = matches(spec=spec, log_lines=texts, metrics=numbers, say=say)
+    evidence_lines = {evidence.text for match in matched for evidence in match.evidence if evidence.kind == "log"}
     return RunSymptoms(
         attempt=attempt.number,
         computed_at=now,
         num_lines=len(lines),
         num_metrics=len(numbers),
-        matches=tuple(found),
-        lines={text: line for line in lines if (text := evidence_of(line.text)) in said},
+        matches=tuple(matched),
+        lines={text: line for line in lines if (text := evidence_of(line.text)) in evidence_lines},
     )
 
 
 def newest_lines(attempt: Attempt) -> list[LogLine]:
     """Return the newest lines of each process of the attempt, in the order they came, repeated ones once."""
-    mine = LogChunk.objects.filter(run_id=attempt.run_id, attempt=attempt.number)
+    chunks = LogChunk.objects.filter(run_id=attempt.run_id, attempt=attempt.number)
     own = (attempt.cause.get("role"), attempt.cause.get("rank") or 0)
-    lanes: list[Lane] = list(mine.values_list("role", "rank", "stream").distinct().order_by("rank", "role", "stream"))
+    lanes: list[Lane] = list(chunks.values_list("role", "rank", "stream").distinct().order_by("rank", "role", "stream"))
     lanes = sorted(lanes, key=lambda lane: lane[:2] != own)[:MAX_LANES]
     share = max(MIN_LINES, MAX_LINES // max(1, len(lanes)))
-    found: dict[str, tuple[int, int, LogLine]] = {}
+    newest: dict[str, tuple[int, int, LogLine]] = {}
     for lane in lanes:
         for place in _newest_of(attempt, lane, max(share, OWN_LINES) if lane[:2] == own else share):
             text = place[2].text
-            if text.strip() and (text not in found or found[text][:2] < place[:2]):
-                found[text] = place
-    return [line for _chunk, _number, line in sorted(found.values(), key=lambda place: place[:2])]
+            if text.strip() and (text not in newest or newest[text][:2] < place[:2]):
+                newest[text] = place
+    return [line for _chunk, _number, line in sorted(newest.values(), key=lambda place: place[:2])]
 
 
 def newest_numbers(run: Run, spec: RunSpec) -> dict[str, list[float | None]]:
@@ -102,12 +102,12 @@ def _newest_of(attempt: Attempt, lane: Lane, limit: int) -> Sequence[tuple[int, 
     chunks = LogChunk.objects.filter(
         run_id=attempt.run_id, attempt=attempt.number, role=role, rank=rank, stream=stream
     ).order_by("-first_line")[:limit]
-    found: list[tuple[int, int, LogLine]] = []
+    newest: list[tuple[int, int, LogLine]] = []
     for chunk in chunks.iterator(chunk_size=_CHUNKS_AT_ONCE):
         texts = chunk.text.split("\n")
         for i in range(len(texts) - 1, -1, -1):
-            if len(found) == limit:
-                return found
+            if len(newest) == limit:
+                return newest
             line = LogLine(
                 cursor=f"{chunk.pk}.{i}",
                 attempt=attempt.number,
@@ -118,8 +118,8 @@ def _newest_of(attempt: Attempt, lane: Lane, limit: int) -> Sequence[tuple[int, 
                 at=chunk.at,
                 text=texts[i],
             )
-            found.append((chunk.pk, i, line))
-    return found
+            newest.append((chunk.pk, i, line))
+    return newest
 
 
 def _asked_for(spec: RunSpec) -> set[str]:

@@ -59,11 +59,11 @@ class CommandInbox:
     def take_checkpoint(self) -> bool:
         """Return whether a checkpoint was asked for since the last call."""
         with self._lock:
-            asked, self._checkpoint = self._checkpoint, False
-        return asked
+            is_wanted, self._checkpoint = self._checkpoint, False
+        return is_wanted
 
     def take_captures(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return verb and payload of what was asked of captures since the last call, in order."""
         with self._lock:
-            asked, self._captures = self._captures, []
-        return asked
+            requests, self._captures = self._captures, []
+        return requests

@@ -155,8 +155,8 @@ class Loop:
                 reference_logprobs_BL=reference_logprobs_BL,
             )
             assert self.algorithm.advantages is not None
-            found = self.algorithm.advantages(batch, spec)
-            batch = replace(batch, advantages_BL=found.advantages_BL, returns_BL=found.returns_BL)
+            estimate = self.algorithm.advantages(batch, spec)
+            batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
 
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
@@ -212,16 +212,16 @@ class Loop:
 
     def _old_logprobs(self, batch: Batch, shares: list[list[Tensor]], step: int) -> Tensor:
         """Return the policy's log-probabilities before the update, each rank scoring its own share: [B, L]."""
-        mine = [torch.cat(updates) for updates in shares]
+        row_indices = [torch.cat(updates) for updates in shares]
         parts = self.workers.gather(
             [
                 policy.call("logprobs", batch.rows(index), step=step, phase="old_logprobs")
-                for policy, index in zip(self.workers.policies, mine, strict=True)
+                for policy, index in zip(self.workers.policies, row_indices, strict=True)
             ]
         )
         width = batch.tokens_BL.shape[1]
         old_logprobs_BL = torch.empty((batch.num_sequences, width))
-        old_logprobs_BL[torch.cat(mine)] = join_padded(parts, width)
+        old_logprobs_BL[torch.cat(row_indices)] = join_padded(parts, width)
         return old_logprobs_BL
 
     def _update(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
@@ -332,7 +332,7 @@ class Loop:
         self.report.state("evaluating", step=self.step)
         with mark("eval", step=self.step) as eval_mark:
             if self.material.reward is not None:
-                found = evaluation.evaluate_answers(
+                evaluated = evaluation.evaluate_answers(
                     self.workers,
                     self.material.held_out,
                     reward=self.material.reward,
@@ -340,22 +340,22 @@ class Loop:
                     step=self.step,
                 )
             else:
-                found = evaluation.evaluate_loss(
+                evaluated = evaluation.evaluate_loss(
                     self.workers, self.material.held_out, pad_id=self.material.text.pad_id, step=self.step
                 )
-        self.report.metrics(found.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
-        self.report.say(eval_line(found.metrics, step=self.step, seconds=eval_mark.seconds))
+        self.report.metrics(evaluated.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
+        self.report.say(eval_line(evaluated.metrics, step=self.step, seconds=eval_mark.seconds))
         self.report.samples(
-            found.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step")
+            evaluated.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step")
         )
         self.report.driver_spans(profile.drain())
         self.hang_watch.progress(self.step)
         self.state = replace(self.state, evaluated_step=self.step)
-        self._scores["score"] = found.score
+        self._scores["score"] = evaluated.score
         best = self.state.best_score
-        if self.step > 0 and (best is None or found.score > best):
-            self.state = replace(self.state, best_score=found.score, best_step=self.step)
-            self.saver.model("best", step=self.step, metrics=found.metrics)
+        if self.step > 0 and (best is None or evaluated.score > best):
+            self.state = replace(self.state, best_score=evaluated.score, best_step=self.step)
+            self.saver.model("best", step=self.step, metrics=evaluated.metrics)
         self.report.state("training", step=self.step)
 
     def _finish(self, *, is_finished: bool) -> None:

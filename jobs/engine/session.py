@@ -74,9 +74,9 @@ def run_session(run_dir: Path, *, device: str | None = None, classes: Mapping[st
 
 def attempt_of(run_dir: Path) -> int:
     """Return the attempt: PITWALL_ATTEMPT, else the number in the directory's name (`a2`), else 1."""
-    given = os.environ.get("PITWALL_ATTEMPT", "")
+    number = os.environ.get("PITWALL_ATTEMPT", "")
     match = re.fullmatch(r"a(\d+)", run_dir.name)
-    return int(given) if given.isdigit() else int(match.group(1)) if match else 1
+    return int(number) if number.isdigit() else int(match.group(1)) if match else 1
 
 
 class Session:

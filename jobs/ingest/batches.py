@@ -130,17 +130,17 @@ def _refuse_constant(name: str) -> float:
 def _answered(items: object) -> tuple[AnsweredCommand, ...]:
     if not isinstance(items, list):
         raise BatchInvalid(["answered: must be a list of {number, answer}."])
-    found = []
+    commands = []
     for i, item in enumerate(items):
         if not isinstance(item, dict) or not _is_int(item.get("number"), 0, MAX_INT64):
             raise BatchInvalid([f"answered[{i}].number: must be the number of a command."])
         answer = item.get("answer")
         if _is_deep(answer):
             raise BatchInvalid([f"answered[{i}].answer: is nested more than {MAX_DEPTH} levels deep."])
-        found.append(
+        commands.append(
             AnsweredCommand(number=item["number"], answer=answer if isinstance(answer, dict) else {"answer": answer})
         )
-    return tuple(found)
+    return tuple(commands)
 
 
 def _check(events: list[Event], *, attempt: int) -> None:
@@ -184,8 +184,8 @@ def _allowed_at(missing: ErrorDetails) -> str:
     try:
         EVENTS.validate_python([{**missing["input"], missing["loc"][-1]: None}])
     except ValidationError as refused:
-        found = (error for error in refused.errors(include_url=False) if error["loc"][1:] == missing["loc"][1:])
-        return next(_CONTAINERS.get(error["type"], error["msg"]) for error in found)
+        errors = (error for error in refused.errors(include_url=False) if error["loc"][1:] == missing["loc"][1:])
+        return next(_CONTAINERS.get(error["type"], error["msg"]) for error in errors)
     return "there"
 
 

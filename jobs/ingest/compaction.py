@@ -146,10 +146,10 @@ def compact(*, run_id: str, limit: int = COMPACT_AT_ONCE) -> Compaction:
             for pk, *key in Metric.objects.filter(run_id=run_id).values_list("pk", "kind", "name", "role", "rank")
         }
         for attempt in sorted({attempt for _, attempt, _ in frames}):
-            mine = [frame for _, number, frame in frames if number == attempt]
-            by_id = {ids[key]: value for key, value in collect(mine).items() if key in ids}
+            own_frames = [frame for _, number, frame in frames if number == attempt]
+            by_id = {ids[key]: value for key, value in collect(own_frames).items() if key in ids}
             append_points(by_id, attempt=attempt, through=through)
-            spans = {("span", "", *lane): s for lane, s in collect_spans(mine).items()}
+            spans = {("span", "", *lane): s for lane, s in collect_spans(own_frames).items()}
             by_id_spans = {ids[key]: s for key, s in spans.items() if key in ids}
             _append(by_id_spans, _SPANS, attempt, through)
         Run.objects.filter(pk=run_id).update(folded_seq=through)
@@ -223,7 +223,7 @@ def _write(chunks: list[Chunk]) -> None:
 
 def _open_chunks(metric_ids: list[int], attempt: int) -> dict[int, Chunk]:
     """Return the newest level-0 chunk of each series; its blob is only read where it is open."""
-    found: dict[int, Chunk] = {}
+    by_metric: dict[int, Chunk] = {}
     for some in _some(metric_ids):
         newest = (
             Chunk.objects.filter(metric_id__in=some, attempt=attempt, level=0)
@@ -232,8 +232,8 @@ def _open_chunks(metric_ids: list[int], attempt: int) -> dict[int, Chunk]:
         )
         pairs = dict(newest.order_by())
         rows = Chunk.objects.filter(metric_id__in=list(pairs), attempt=attempt, level=0, seq__in=set(pairs.values()))
-        found |= {row.metric_id: row for row in rows if row.seq == pairs[row.metric_id]}
-    return found
+        by_metric |= {row.metric_id: row for row in rows if row.seq == pairs[row.metric_id]}
+    return by_metric
 
 
 def _roll_up_sealed(sealed: list[tuple[int, int]], attempt: int, through: int, *, level: int) -> None:

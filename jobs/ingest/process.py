@@ -80,24 +80,24 @@ class Ingest:
         deliveries = self._read()
         trouble: Exception | None = None
         for (run_id, attempt), group in groupby(sorted(deliveries, key=_attempt_of), key=_attempt_of):
-            mine = list(group)
+            of_attempt = list(group)
             try:
-                stored = self._store(run_id, attempt, mine)
+                stored = self._store(run_id, attempt, of_attempt)
             except _AWAY as error:
                 self._memories.pop((run_id, attempt), None)
                 trouble = error
                 close_old_connections()
                 continue  # others may still get through
-            self._hand_on(run_id, attempt, mine, stored)
+            self._hand_on(run_id, attempt, of_attempt, stored)
         if trouble is not None:
             raise trouble
         self._compactor.work()
         return len(deliveries)
 
     def _read(self) -> list[Delivery]:
-        found: Any = self._redis.xread({INGEST: "0-0"}, count=READ_BATCHES, block=BLOCK_MS)
+        streams: Any = self._redis.xread({INGEST: "0-0"}, count=READ_BATCHES, block=BLOCK_MS)
         deliveries = []
-        for _, entries in found or ():
+        for _, entries in streams or ():
             for entry_id, fields in entries:
                 try:
                     deliveries.append(

@@ -110,8 +110,8 @@ def store(deliveries: Sequence[Delivery], *, memory: AttemptCache, now: datetime
         LogChunk.objects.bulk_create(log_chunks)
         _store_samples(run, number, events)
         _announce_artifacts(run, number, events)
-        said = [event for event in events if event["kind"] == "capture"]
-        captures.apply_events(run_id=run_id, attempt=number, events=said, now=now)
+        capture_events = [event for event in events if event["kind"] == "capture"]
+        captures.apply_events(run_id=run_id, attempt=number, events=capture_events, now=now)
         _tell_history(run, number, events)
         Attempt.objects.filter(pk=attempt.pk).update(durable_batch=taken[-1].batch)
         _move_run(run, attempt, events, memory, now)
@@ -122,8 +122,10 @@ def store(deliveries: Sequence[Delivery], *, memory: AttemptCache, now: datetime
 def skip(delivery: Delivery, *, reason: str, now: datetime) -> None:
     """Use up the number of a batch that cannot be stored, and say so in the run's history."""
     with transaction.atomic():
-        mine = Attempt.objects.filter(run_id=delivery.run_id, number=delivery.attempt, durable_batch=delivery.batch - 1)
-        if mine.update(durable_batch=delivery.batch):
+        attempts = Attempt.objects.filter(
+            run_id=delivery.run_id, number=delivery.attempt, durable_batch=delivery.batch - 1
+        )
+        if attempts.update(durable_batch=delivery.batch):
             RunEvent.objects.create(
                 run_id=delivery.run_id,
                 attempt=delivery.attempt,
@@ -268,13 +270,13 @@ def _announce_artifacts(run: Run, attempt: int, events: Events) -> None:
         capture = captures.capture_of(run_id=run.pk, attempt=attempt, meta=meta)
         about = {"type": event["artifact"], "step": event["step"], "path": event["path"], "meta": meta}
         about["capture_id"] = capture
-        found, is_new = Artifact.objects.get_or_create(
+        artifact, is_new = Artifact.objects.get_or_create(
             run=run, attempt=attempt, name=_arrives_as(event), defaults={**about, "size": event.get("size", 0)}
         )
-        if not is_new and not found.received:
-            Artifact.objects.filter(pk=found.pk).update(**about)
-        elif not is_new and found.capture_id != capture:  # its bytes came first, before there was a word of it
-            Artifact.objects.filter(pk=found.pk).update(capture_id=capture)
+        if not is_new and not artifact.received:
+            Artifact.objects.filter(pk=artifact.pk).update(**about)
+        elif not is_new and artifact.capture_id != capture:  # its bytes came first, before there was a word of it
+            Artifact.objects.filter(pk=artifact.pk).update(capture_id=capture)
 
 
 def _arrives_as(event: ArtifactEvent) -> str:

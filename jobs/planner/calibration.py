@@ -110,11 +110,11 @@ def calibrate(runs: Sequence[FinishedRun], neutral: Constants, present: Constant
 
 
 def _readings(runs: Iterable[FinishedRun], neutral: Constants) -> dict[str, list[_Reading]]:
-    found: dict[str, list[_Reading]] = {}
+    by_name: dict[str, list[_Reading]] = {}
     for run in runs:
         for name, ratio in _ratios(run, neutral):
-            found.setdefault(name, []).append(_Reading(run=run.run, setting=run.setting, ratio=ratio))
-    return found
+            by_name.setdefault(name, []).append(_Reading(run=run.run, setting=run.setting, ratio=ratio))
+    return by_name
 
 
 def _ratios(run: FinishedRun, neutral: Constants) -> Iterable[tuple[str, float]]:
@@ -147,33 +147,35 @@ def _told(run: FinishedRun, planned: Iterable[str]) -> Mapping[str, float]:
 def _proposal(name: str, readings: Sequence[_Reading], present: Constants) -> Proposal:
     constant = present.get(name)
     settings = _settings(readings)
-    known = Proposal(
+    proposal = Proposal(
         constant=name,
         present=constant.value,
         runs=tuple(reading.run for reading in readings),
         num_settings=len(settings),
     )
     if not readings:
-        return _refused(known, Sentence("No finished run reports how many seconds it takes."))
+        return _refused(proposal, Sentence("No finished run reports how many seconds it takes."))
     fit = median(settings.values())
-    known = replace(known, fitted=_value(name, fit), far=tuple(r.run for r in readings if abs(r.ratio - fit) > _FAR))
+    proposal = replace(
+        proposal, fitted=_value(name, fit), far=tuple(r.run for r in readings if abs(r.ratio - fit) > _FAR)
+    )
     if len(settings) < LEAST_SETTINGS:
         text = "Runs of {least} different settings are needed, and there are {n}."
-        return _refused(known, Sentence(text, least=LEAST_SETTINGS, n=len(settings)))
+        return _refused(proposal, Sentence(text, least=LEAST_SETTINGS, n=len(settings)))
     now = _ratio(name, constant.value)
     before = _error(ratio - now for ratio in settings.values())
     after = _error(ratio - fitted for ratio, fitted in _left_out(settings))
-    known = replace(known, before=before, after=after)
+    proposal = replace(proposal, before=before, after=after)
     value = _value(name, fit)
     if name == OTHER and value < 0:
-        return _refused(known, Sentence("Phases of these runs overlap: together they take longer than the step."))
+        return _refused(proposal, Sentence("Phases of these runs overlap: together they take longer than the step."))
     if not constant.low <= value <= constant.high:
         text = "Runs say {value:.3g}, which is not from {low:g} to {high:g}: something else than this differs."
-        return _refused(known, Sentence(text, value=value, low=constant.low, high=constant.high))
+        return _refused(proposal, Sentence(text, value=value, low=constant.low, high=constant.high))
     if after >= before:
         text = "It would not come closer: runs that it was not fitted on are missed by {after}, by {before} now."
-        return _refused(known, Sentence(text, after=miss_text(after), before=miss_text(before)))
-    return replace(known, proposed=value)
+        return _refused(proposal, Sentence(text, after=miss_text(after), before=miss_text(before)))
+    return replace(proposal, proposed=value)
 
 
 def _step_errors(
@@ -201,20 +203,20 @@ def _step_errors(
             )
     if len(before) < LEAST_SETTINGS:
         return None, None
-    was, would = (_error(median(found) for found in errors.values()) for errors in (before, after))
+    was, would = (_error(median(run_errors) for run_errors in errors.values()) for errors in (before, after))
     return was, would
 
 
-def _refused(known: Proposal, why: str) -> Proposal:
-    return replace(known, refusal=why)
+def _refused(proposal: Proposal, why: str) -> Proposal:
+    return replace(proposal, refusal=why)
 
 
 def _settings(readings: Iterable[_Reading]) -> dict[str, float]:
     """Return the median of each setting's runs."""
-    found: dict[str, list[float]] = {}
+    by_setting: dict[str, list[float]] = {}
     for reading in readings:
-        found.setdefault(reading.setting, []).append(reading.ratio)
-    return {setting: median(ratios) for setting, ratios in found.items()}
+        by_setting.setdefault(reading.setting, []).append(reading.ratio)
+    return {setting: median(ratios) for setting, ratios in by_setting.items()}
 
 
 def _left_out(settings: Mapping[str, float]) -> Iterable[tuple[float, float]]:

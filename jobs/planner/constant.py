@@ -67,8 +67,8 @@ class ConstantInvalid(ValueError):
 class Constants:
     """All constants: the values as `constants.<file>.<table>`, and each with its evidence by that name. Immutable."""
 
-    def __init__(self, known: Mapping[str, Constant]) -> None:
-        self._known = dict(known)
+    def __init__(self, constants: Mapping[str, Constant]) -> None:
+        self._known = dict(constants)
         self.decode = DecodeConstants(**self._values("decode"))
         self.engine = EngineConstants(**self._values("engine"))
         self.estimate = EstimateConstants(**self._values("estimate"))
@@ -140,7 +140,7 @@ def _checked(constant: Constant, value: object) -> float:
 @cache
 def shipped_constants() -> Constants:
     """Return the constants as shipped. Raises: ValueError, naming the file and table, for one badly written."""
-    found: dict[str, Constant] = {}
+    by_name: dict[str, Constant] = {}
     folder = files("jobs.planner") / "constants"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if not file.name.endswith(".toml"):
@@ -150,12 +150,12 @@ def shipped_constants() -> Constants:
             name = f"{group}.{key}"
             if set(table) != _KEYS:
                 raise ValueError(f"{name}: a constant has exactly the keys {', '.join(sorted(_KEYS))}.")
-            found[name] = Constant(name=name, **table)
+            by_name[name] = Constant(name=name, **table)
             if not table["low"] <= table["value"] <= table["high"]:
                 raise ValueError(f"{name}: {table['value']} is not from {table['low']} to {table['high']}.")
             if table["evidence"] not in ("measured", "assumed"):
                 raise ValueError(f"{name}: evidence is measured or assumed, not {table['evidence']!r}.")
     named = {f"{group}.{field.name}" for group, values in GROUPS.items() for field in fields(values)}
-    if strange := sorted(named.symmetric_difference(found)):
+    if strange := sorted(named.symmetric_difference(by_name)):
         raise ValueError(f"{strange[0]}: a constant stands both in constants/*.toml and in constant_groups.py.")
-    return Constants(found)
+    return Constants(by_name)

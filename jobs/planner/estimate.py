@@ -230,12 +230,12 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
 def _verdict(pools: tuple[PoolEstimate, ...], risk: float, unsure: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:
     """Return the verdict, and the pool and phase that decide it: of the phases with the worst one, that with least to
     spare. `risk` widens the margin to both sides, as a share of what is needed; `unsure` as in _phase_verdict."""
-    found = [
+    ranked = [
         (_RANKS.index(_phase_verdict(pool, phase, risk, unsure)), _needed(pool, phase), pool, phase)
         for pool in pools
         for phase in pool.phases
     ]
-    rank, _, pool, phase = max(found, key=lambda each: each[:2])
+    rank, _, pool, phase = max(ranked, key=lambda each: each[:2])
     return _RANKS[rank], pool, phase
 
 
@@ -327,10 +327,10 @@ def _of_time(names: set[str], bottleneck: str) -> set[str]:
 
 def _used(names: Iterable[str], constants: Constants) -> tuple[ConstantUse, ...]:
     """Return the constants of an answer, those first that were set by hand, then those that may vary most."""
-    found = sorted((constants.get(name) for name in names), key=lambda c: (not c.is_changed, -_spread(c), c.name))
+    by_spread = sorted((constants.get(name) for name in names), key=lambda c: (not c.is_changed, -_spread(c), c.name))
     return tuple(
         ConstantUse(name=each.name, value=each.value, is_measured=each.evidence == "measured", source=each.source)
-        for each in found[:_NUM_USED]
+        for each in by_spread[:_NUM_USED]
     )
 
 

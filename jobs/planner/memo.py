@@ -72,7 +72,7 @@ class Memo:
             self._known[key] = (value, used)
             self._kept.update((id(part), part) for part in parts)
             return value
-        found: Made
-        found, used = self._known[key]
+        made: Made
+        made, used = self._known[key]
         self._constants.names |= used
-        return found
+        return made

@@ -73,13 +73,13 @@ def idle_bytes(job: Job, constants: Constants, memo: Memo) -> Mapping[str, int]:
     def held_frozen(frozen: FrozenModel) -> int:
         return memo.of("idle", (frozen, accelerator), lambda: frozen_memory(frozen, accelerator, constants).total)
 
-    found = {"policy": held(job.policy)}
+    by_model = {"policy": held(job.policy)}
     if job.critic is not None and job.critic_pool == "policy":
-        found["critic"] = held(job.critic)
+        by_model["critic"] = held(job.critic)
     for number, frozen in enumerate(job.frozen):
         if frozen.pool == "policy":
-            found[f"{frozen.role} {number}"] = held_frozen(frozen)
-    return found
+            by_model[f"{frozen.role} {number}"] = held_frozen(frozen)
+    return by_model
 
 
 def least_bytes_of_update(job: Job, constants: Constants, memo: Memo) -> int:
@@ -93,9 +93,9 @@ def _phases(members: list[Member]) -> Iterator[PhaseMemory]:
     """Yield every phase in which a role of the pool works; where several do, one after the other, the fullest."""
     for phase in _ORDER:
         workers = [member for member in members if phase in member.busy]
-        found = [_phase(phase, worker, members) for worker in workers]
-        if found:
-            yield max(found, key=lambda each: each.memory.total)
+        per_worker = [_phase(phase, worker, members) for worker in workers]
+        if per_worker:
+            yield max(per_worker, key=lambda each: each.memory.total)
 
 
 _ORDER = ("load", "rollout", "reward", "old_logprobs", "reference", "update", "weight_sync", "checkpoint")

@@ -34,14 +34,14 @@ def sensitivities(job: Job, constants: Constants | None = None) -> tuple[Sensiti
     estimator = Estimator(constants)
     now = estimator.estimate(job)
     open_ones = [constant for constant in estimator.rests_on() if not constant.is_changed]
-    found = [_sensitivity(job, constant, estimator, now) for constant in open_ones]
-    return tuple(sorted((each for each in found if each.share > 0), key=lambda each: -each.share))
+    unsorted = [_sensitivity(job, constant, estimator, now) for constant in open_ones]
+    return tuple(sorted((each for each in unsorted if each.share > 0), key=lambda each: -each.share))
 
 
 def _sensitivity(job: Job, constant: Constant, estimator: Estimator, now: Estimate) -> Sensitivity:
     low, high = (estimator.varied(constant.name, end).estimate(job) for end in (constant.low, constant.high))
-    needed = [_needed(found, now.pool) for found in (low, now, high)]
-    seconds = [found.time.step.middle for found in (low, now, high)]
+    needed = [_needed(estimated, now.pool) for estimated in (low, now, high)]
+    seconds = [estimated.time.step.middle for estimated in (low, now, high)]
     return Sensitivity(
         constant=constant,
         needed=Interval(low=min(needed), middle=needed[1], high=max(needed)),
@@ -50,5 +50,5 @@ def _sensitivity(job: Job, constant: Constant, estimator: Estimator, now: Estima
     )
 
 
-def _needed(found: Estimate, pool_name: str) -> float:
-    return float(next(pool for pool in found.pools if pool.name == pool_name).binding.memory.total)
+def _needed(estimate: Estimate, pool_name: str) -> float:
+    return float(next(pool for pool in estimate.pools if pool.name == pool_name).binding.memory.total)

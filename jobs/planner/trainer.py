@@ -45,5 +45,5 @@ class TrainerPlanning(Protocol):
 
 def planning_of(spec: RunSpec) -> TrainerPlanning:
     """Return the planning of the spec's trainer."""
-    found: TrainerPlanning = part(spec.trainer.name, "planning")
-    return found
+    loaded: TrainerPlanning = part(spec.trainer.name, "planning")
+    return loaded

@@ -212,13 +212,13 @@ class _Check:
 
 @cache
 def _checks(part: type[object]) -> tuple[_Check, ...]:
-    found = []
+    checks = []
     for name, hint in get_type_hints(part).items():
         kinds = set(get_args(hint)) if get_origin(hint) is UnionType else {hint}
         words = get_args(hint) if get_origin(hint) is Literal else ()
         if kinds & {int, float} or words or hint is bool:
             low, high = _RANGES.get((part, name), (0, _MOST))
-            found.append(
+            checks.append(
                 _Check(
                     name=name,
                     is_whole=int in kinds,
@@ -228,7 +228,7 @@ def _checks(part: type[object]) -> tuple[_Check, ...]:
                     words=(True, False) if hint is bool else words,
                 )
             )
-    return tuple(found)
+    return tuple(checks)
 
 
 def _numbers(part: object, where: str) -> None:

@@ -81,12 +81,12 @@ def calibrations(project: Project, *, user: User, state: ClusterState) -> Calibr
     left_out: Counter[str] = Counter()
     for run in _finished(project):
         try:
-            told = _told(run, user=user, state=state)
+            planned = _told(run, user=user, state=state)
         except _SaysNothing as nothing:
             left_out[str(nothing)] += 1
             continue
-        by_kind.setdefault(told.accelerator.id, []).append(told)
-    kinds = [_of_kind(project, told) for told in sorted(by_kind.values(), key=len, reverse=True)]
+        by_kind.setdefault(planned.accelerator.id, []).append(planned)
+    kinds = [_of_kind(project, planned) for planned in sorted(by_kind.values(), key=len, reverse=True)]
     return Calibrations(kinds=tuple(kinds), left_out=tuple(left_out.most_common()))
 
 
@@ -107,7 +107,7 @@ def apply(
     keep_calibration(
         project=project,
         accelerator=accelerator,
-        found=dict(_taken(kind.found.proposals)),
+        measured=dict(_taken(kind.found.proposals)),
         num_runs=kind.num_runs,
         actor=user,
         today=today,
@@ -131,14 +131,14 @@ def _finished(project: Project) -> Sequence[Run]:
     return list(runs.order_by("-ended_at", "-pk")[:MAX_RUNS])
 
 
-def _of_kind(project: Project, told: Sequence[_RunWithPlan]) -> KindCalibration:
-    accelerator = told[0].accelerator
+def _of_kind(project: Project, planned: Sequence[_RunWithPlan]) -> KindCalibration:
+    accelerator = planned[0].accelerator
     present = constants_of(project, accelerator.id)
     neutral = constants_without(project, CALIBRATED)
     return KindCalibration(
         accelerator=accelerator,
-        num_runs=len(told),
-        found=calibrate([each.finished for each in told], neutral, present),
+        num_runs=len(planned),
+        found=calibrate([each.finished for each in planned], neutral, present),
         present=present,
         taken=tuple(measured_on(project, accelerator.id)),
         on=project.calibrations.get(accelerator.id, {}).get("on", ""),
@@ -154,16 +154,16 @@ def _told(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
         raise _SaysNothing(_("It reports the time of fewer than four steps."))
     try:
         unknown = question_of(run, user=user, state=state, measured=measured, workload=Workload(), reads=False)
-        asked = question_of(run, user=user, state=state, measured=measured, workload=_lengths(measured), reads=False)
+        question = question_of(run, user=user, state=state, measured=measured, workload=_lengths(measured), reads=False)
         setting = _setting(unknown)
-        estimate(asked.job, asked.constants)
+        estimate(question.job, question.constants)
     except PlanRefused as refused:
         raise _SaysNothing(str(refused)) from refused
     except JobInvalid as invalid:
         raise _SaysNothing(_("The planner cannot lay it out.")) from invalid
     usual = {phase: seconds for phase, seconds in measured.seconds.items() if _SHORTEST < seconds < _LONGEST}
-    finished = FinishedRun(run=run.pk, setting=setting, job=asked.job, seconds=usual)
-    return _RunWithPlan(accelerator=asked.fleet.accelerator, finished=finished)
+    finished = FinishedRun(run=run.pk, setting=setting, job=question.job, seconds=usual)
+    return _RunWithPlan(accelerator=question.fleet.accelerator, finished=finished)
 
 
 def _place(attempt: Attempt) -> tuple[bool, tuple[tuple[str, float], ...]]:
@@ -172,11 +172,11 @@ def _place(attempt: Attempt) -> tuple[bool, tuple[tuple[str, float], ...]]:
     return bool(attempt.num_gpus), tuple(sorted(kinds)) if attempt.num_gpus else ()
 
 
-def _setting(asked: PlannerQuestion) -> str:
+def _setting(question: PlannerQuestion) -> str:
     """Return what is equal for runs that the planner, not told of lengths, takes for the same."""
-    time = estimate(asked.job, asked.constants).time
+    time = estimate(question.job, question.constants).time
     parts = [f"{phase} {seconds.middle:.6g}" for phase, seconds in time.phases.items()]
-    return f"{asked.spec.algorithm}: {', '.join(parts)}"
+    return f"{question.spec.algorithm}: {', '.join(parts)}"
 
 
 def _lengths(measured: RunMeasurements) -> Workload:

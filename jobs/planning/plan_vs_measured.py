@@ -183,13 +183,13 @@ def _states(plan: SpecEstimate, measured: RunMeasurements) -> Iterator[PlannedRo
 
 def _by_role(made: Estimate) -> dict[RoleKey, PeakMemory]:
     """Return (role, phase) -> what the role holds in the phases in which it works itself."""
-    found: dict[RoleKey, PeakMemory] = {}
+    peaks: dict[RoleKey, PeakMemory] = {}
     for pool in made.pools:
         for phase in pool.phases:
             held = phase.by_role.get(phase.role)
             if held is not None:
-                found[phase.role, phase.phase] = held
-    return found
+                peaks[phase.role, phase.phase] = held
+    return peaks
 
 
 def _comparable(memory: PeakMemory, source: Source) -> int:
@@ -238,28 +238,28 @@ def read_measured(run_id: str) -> RunMeasurements:
 
 def _length(series: Iterable[Series], name: str) -> float:
     """Return the median of mean lengths, 0 where none was told or it is no length."""
-    found = [_median(each) or 0.0 for each in series if each.kind == "metric" and each.name == name]
-    return next((length for length in found if 0 < length < _LONGEST), 0.0)
+    medians = [_median(each) or 0.0 for each in series if each.kind == "metric" and each.name == name]
+    return next((length for length in medians if 0 < length < _LONGEST), 0.0)
 
 
 def _further_names() -> dict[str, str]:
     """Return the names of seconds that belong to a phase beside its own -> the phase; also as trainers call them, which
     is how runs have them that ended before the dictionary did."""
-    found: dict[str, str] = {}
+    phases: dict[str, str] = {}
     for name, phase in _FURTHER.items():
         theirs = [each for names in metric(name).names.values() for each in names]
-        found |= dict.fromkeys((name, *theirs), phase)
-    return found
+        phases |= dict.fromkeys((name, *theirs), phase)
+    return phases
 
 
 def _medians(series: Iterable[Series]) -> dict[str, float]:
     """Return phase -> median seconds, with what belongs to the phase beside its own."""
     phases = {**_SECONDS, **_further_names()}
-    found: dict[str, float] = {}
+    by_phase: dict[str, float] = {}
     for each in series:
         if each.kind == "metric" and each.name in phases and (value := _median(each)) is not None:
-            found[phases[each.name]] = found.get(phases[each.name], 0.0) + value
-    return found
+            by_phase[phases[each.name]] = by_phase.get(phases[each.name], 0.0) + value
+    return by_phase
 
 
 def _warm(series: Series) -> Floats:
@@ -291,12 +291,12 @@ def _peaks(series: Iterable[Series]) -> tuple[Source, dict[RoleKey, float]]:
         return "device", _over_ranks(
             ((role, phase), value) for (kind, role, _, phase), value in most.items() if kind == "device_reserved_peak"
         )
-    found = _over_ranks(
+    peaks = _over_ranks(
         ((role, phase), value - baselines[role, rank])
         for (_, role, rank, phase), value in most.items()
         if (role, rank) in baselines
     )
-    return ("process", found) if found else ("", {})
+    return ("process", peaks) if peaks else ("", {})
 
 
 def _largest_states(series: Iterable[Series]) -> dict[RoleKey, float]:
@@ -309,7 +309,7 @@ def _largest_states(series: Iterable[Series]) -> dict[RoleKey, float]:
 
 
 def _over_ranks(values: Iterable[tuple[RoleKey, float]]) -> dict[RoleKey, float]:
-    found: dict[RoleKey, float] = {}
+    peaks: dict[RoleKey, float] = {}
     for key, value in values:
-        found[key] = max(found.get(key, value), value)
-    return found
+        peaks[key] = max(peaks.get(key, value), value)
+    return peaks

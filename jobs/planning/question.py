@@ -109,49 +109,49 @@ def question(
     cpu = _cpu_fleet(spec, state) if takes_cpu and what_if is None else None
     # The model first: who asks again once it was read must not be refused before it is, for want of accelerators.
     shape, read_as = policy_shape(spec.model, config=config, may_read=may_read, reads=reads)
-    fleet, said = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
+    fleet, fleet_note = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
     places["reward"] = spec.reward.location if spec.reward.kind == "model" else ""
     others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
     models = Models(policy=shape, **others)
-    known = _workload(spec, project, workload or Workload())
+    lengths = _workload(spec, project, workload or Workload())
     return PlannerQuestion(
         spec=spec,
         models=models,
         fleet=fleet,
-        workload=known,
+        workload=lengths,
         constants=constants_of(project, fleet.accelerator.id),
-        job=read_job(spec, models, fleet, workload=known),
-        notes=tuple(note for note in (said, read_as) if note),
+        job=read_job(spec, models, fleet, workload=lengths),
+        notes=tuple(note for note in (fleet_note, read_as) if note),
     )
 
 
-def estimate_of(asked: PlannerQuestion) -> Estimate:
+def estimate_of(about: PlannerQuestion) -> Estimate:
     """Return the whole answer. Raises: PlanRefused where its sizes cannot be laid out."""
     try:
-        found = estimate(asked.job, asked.constants)
+        made = estimate(about.job, about.constants)
     except JobInvalid as invalid:
         raise PlanRefused("", sentence_of(invalid)) from invalid
-    return replace(found, notes=(*asked.notes, *found.notes))
+    return replace(made, notes=(*about.notes, *made.notes))
 
 
-def advice(asked: PlannerQuestion) -> PlanAdvice:
+def advice(about: PlannerQuestion) -> PlanAdvice:
     """Return what would make the run fit, and what would make it faster. Raises: PlanRefused."""
     try:
-        return advise(asked.spec, asked.models, asked.fleet, workload=asked.workload, constants=asked.constants)
+        return advise(about.spec, about.models, about.fleet, workload=about.workload, constants=about.constants)
     except JobInvalid as invalid:
         raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
-def sensitivities_of(asked: PlannerQuestion) -> tuple[Sensitivity, ...]:
+def sensitivities_of(about: PlannerQuestion) -> tuple[Sensitivity, ...]:
     """Return the constants that move the answer, the one that moves it most first. Raises: PlanRefused."""
     try:
-        return sensitivities(asked.job, asked.constants)
+        return sensitivities(about.job, about.constants)
     except JobInvalid as invalid:
         raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
-def layouts(asked: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> SearchResult:
+def layouts(about: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> SearchResult:
     """Return the best layouts of the run on all of the hardware. Raises: PlanRefused."""
     if goal not in GOALS:
         text = _("%(given)r is not allowed for the goal. Use one of %(known)s.")
@@ -162,14 +162,14 @@ def layouts(asked: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> S
     chosen: Goal = goal  # type: ignore[assignment]  # it is one of GOALS
     try:
         return search(
-            asked.spec,
-            asked.models,
-            asked.fleet,
+            about.spec,
+            about.models,
+            about.fleet,
             goal=chosen,
             limit=limit,
             most=MAX_LAYOUTS,
-            workload=asked.workload,
-            constants=asked.constants,
+            workload=about.workload,
+            constants=about.constants,
         )
     except JobInvalid as invalid:
         raise PlanRefused("", sentence_of(invalid)) from invalid
@@ -183,12 +183,12 @@ def what_if_of(texts: Mapping[str, str]) -> WhatIf | None:
         return None
     numbers = {}
     for name in ("nodes", "devices_per_node"):
-        if given := texts.get(name, "").strip():
+        if number := texts.get(name, "").strip():
             try:
-                numbers[name] = int(given)
+                numbers[name] = int(number)
             except ValueError:
                 text = _("%(given)r is not allowed for %(name)s. Use a whole number.")
-                raise PlanRefused(f"what_if.{name}", text % {"given": given[:40], "name": name}) from None
+                raise PlanRefused(f"what_if.{name}", text % {"given": number[:40], "name": name}) from None
     return WhatIf(accelerator=accelerator, **numbers)
 
 
@@ -331,17 +331,17 @@ def _shape_or_none(place: str, *, may_read: bool, reads: bool) -> ModelShape | N
         return None
 
 
-def _workload(spec: RunSpec, project: Project, asked: Workload) -> Workload:
+def _workload(spec: RunSpec, project: Project, workload: Workload) -> Workload:
     """Return what is known of the data: what was said, then what a preview has counted.
 
     A preview of prompts says nothing of answers, so that for reinforcement learning it gives the number of samples.
     """
-    known = known_data(spec, project=project)
-    if known is None:
-        return asked
-    filled = replace(asked, samples=asked.samples or known.num_train)
-    if is_in(spec.algorithm, "rl") or asked.mean_sample or not sum(known.counts):
+    data = known_data(spec, project=project)
+    if data is None:
+        return workload
+    filled = replace(workload, samples=workload.samples or data.num_train)
+    if is_in(spec.algorithm, "rl") or workload.mean_sample or not sum(data.counts):
         return filled
-    middles = [(low + high) / 2 for low, high in zip(known.edges, known.edges[1:], strict=False)]
-    mean = sum(m * n for m, n in zip(middles, known.counts, strict=True)) / sum(known.counts)
+    middles = [(low + high) / 2 for low, high in zip(data.edges, data.edges[1:], strict=False)]
+    mean = sum(m * n for m, n in zip(middles, data.counts, strict=True)) / sum(data.counts)
     return replace(filled, mean_prompt=mean)

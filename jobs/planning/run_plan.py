@@ -73,15 +73,15 @@ def run_plan(run: Run, *, user: User, state: ClusterState, what_if: WhatIf | Non
     that takes seconds. Raises: PlanRefused, where there is no plan.
     """
     measured = read_measured(run.pk)
-    asked = question_of(run, user=user, state=state, measured=measured, what_if=what_if)
-    plan = _plan(asked)
+    question = question_of(run, user=user, state=state, measured=measured, what_if=what_if)
+    plan = _plan(question)
     return RunPlan(
         rows=planned_rows(plan, measured),
         measured=measured,
         has_seconds=plan.seconds is None or bool(plan.seconds),
-        fleet=asked.job.fleet,
+        fleet=question.job.fleet,
         is_as_it_ran=what_if is None and _is_kept(run),
-        notes=(*_of_lengths(asked, measured), *plan.estimate.notes),
+        notes=(*_of_lengths(question, measured), *plan.estimate.notes),
     )
 
 
@@ -115,17 +115,19 @@ def question_of(
     )
 
 
-def _plan(asked: PlannerQuestion) -> SpecEstimate:
-    made, is_host = estimate_of(asked), asked.fleet.accelerator.is_host
-    return plan_of_cpu(made, asked.constants) if is_host else SpecEstimate(estimate=made, constants=asked.constants)
+def _plan(question: PlannerQuestion) -> SpecEstimate:
+    made, is_host = estimate_of(question), question.fleet.accelerator.is_host
+    return (
+        plan_of_cpu(made, question.constants) if is_host else SpecEstimate(estimate=made, constants=question.constants)
+    )
 
 
-def _of_lengths(asked: PlannerQuestion, measured: RunMeasurements) -> tuple[str, ...]:
+def _of_lengths(question: PlannerQuestion, measured: RunMeasurements) -> tuple[str, ...]:
     """Return what the run generated, where the plan uses something else: seconds and memory follow from it."""
-    rollouts = asked.job.rollouts
+    rollouts = question.job.rollouts
     if rollouts is None or not measured.mean_response:
         return ()
-    _prompt, planned = mean_lengths(rollouts.lengths, asked.constants)
+    _prompt, planned = mean_lengths(rollouts.lengths, question.constants)
     if abs(measured.mean_response / planned - 1) < _ALIKE:
         return ()
     text = _("Responses had %(measured)s tokens on average; the plan assumes %(planned)s.")
@@ -142,19 +144,19 @@ def _cluster(attempt: Attempt, now: ClusterState, measured: RunMeasurements) -> 
     Raises: PlanRefused, where nobody knows on what the attempt ran.
     """
     try:
-        found = ran_on.cluster_of(attempt)
+        earlier = ran_on.cluster_of(attempt)
     except ran_on.PlaceUnknown as unknown:
         text = _(
             "When this run started the cluster had %(kinds)s, and the run does not report which of them it used. "
             "Choose the hardware that it ran on."
         )
         raise PlanRefused("what_if", text % {"kinds": _(" and ").join(unknown.kinds)}) from unknown
-    if found is None:
+    if earlier is None:
         if attempt.state in ENDED and attempt.num_gpus:
             text = _("On which devices this run went was not kept. Choose the hardware that it ran on.")
             raise PlanRefused("what_if", text)
         return now
-    return replace(found, nodes=tuple(_known(node, measured.device_bytes) for node in found.nodes))
+    return replace(earlier, nodes=tuple(_known(node, measured.device_bytes) for node in earlier.nodes))
 
 
 def _known(node: Node, device_bytes: float) -> Node:

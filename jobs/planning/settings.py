@@ -97,37 +97,37 @@ def constants_without(project: Project, names: Collection[str]) -> Constants:
 
 def measured_on(project: Project, accelerator: str) -> dict[str, MeasuredConstant]:
     """Return what was taken from runs on a kind of device, by constant."""
-    kept: dict[str, MeasuredConstant] = project.calibrations.get(accelerator, {}).get("constants", {})
-    return kept
+    constants: dict[str, MeasuredConstant] = project.calibrations.get(accelerator, {}).get("constants", {})
+    return constants
 
 
 def keep_calibration(
     *,
     project: Project,
     accelerator: str,
-    found: Mapping[str, MeasuredConstant],
+    measured: Mapping[str, MeasuredConstant],
     num_runs: int,
     actor: AbstractBaseUser,
     today: date,
 ) -> None:
     """Let plans for an accelerator use what its runs measured; what counted there before can be had back.
 
-    Constants that are not in `found` keep what was measured earlier.
+    Constants that are not in `measured` keep what was measured earlier.
     Raises: PlanSettingsRefused.
     """
     try:
-        shipped_constants().measured({name: entry["value"] for name, entry in found.items()}, "")
+        shipped_constants().measured({name: entry["value"] for name, entry in measured.items()}, "")
     except ConstantInvalid as invalid:
         raise PlanSettingsRefused(
             [Problem(field=f"constants.{invalid.name}", message=sentence_of(invalid))]
         ) from invalid
 
-    def changed(kept: StoredCalibration | None) -> StoredCalibration:
+    def changed(stored: StoredCalibration | None) -> StoredCalibration:
         return {
             "on": today.isoformat(),
             "num_runs": num_runs,
-            "constants": {**(kept["constants"] if kept else {}), **found},
-            "previous": _without_previous(kept) if kept else None,
+            "constants": {**(stored["constants"] if stored else {}), **measured},
+            "previous": _without_previous(stored) if stored else None,
         }
 
     _change_calibration(project, accelerator, changed, actor, "planner.calibrate")
@@ -139,8 +139,8 @@ def undo_calibration(*, project: Project, accelerator: str, actor: AbstractBaseU
     if accelerator not in project.calibrations:
         return False
 
-    def undone(kept: StoredCalibration | None) -> StoredCalibration | None:
-        earlier = kept.get("previous") if kept else None
+    def undone(stored: StoredCalibration | None) -> StoredCalibration | None:
+        earlier = stored.get("previous") if stored else None
         return {**_without_previous(earlier), "previous": None} if earlier else None
 
     _change_calibration(project, accelerator, undone, actor, "planner.uncalibrate")
@@ -161,29 +161,29 @@ def _change_calibration(
         if after is not None:
             held.calibrations[accelerator] = after
         held.save(update_fields=["calibrations"])
-        told_of = ({accelerator: _values(kept)} for kept in (before, after))
+        told_of = ({accelerator: _values(stored)} for stored in (before, after))
         was, now = told_of
         record(actor=actor, verb=verb, object_type="project", object_id=project.slug, before=was, after=now)
     project.calibrations = held.calibrations
 
 
-def _without_previous(kept: StoredCalibration) -> StoredCalibration:
-    return {"on": kept["on"], "num_runs": kept["num_runs"], "constants": kept["constants"]}
+def _without_previous(stored: StoredCalibration) -> StoredCalibration:
+    return {"on": stored["on"], "num_runs": stored["num_runs"], "constants": stored["constants"]}
 
 
-def _values(kept: StoredCalibration | None) -> dict[str, float] | None:
-    return None if kept is None else {name: entry["value"] for name, entry in kept["constants"].items()}
+def _values(stored: StoredCalibration | None) -> dict[str, float] | None:
+    return None if stored is None else {name: entry["value"] for name, entry in stored["constants"].items()}
 
 
 def outdated(own: Mapping[str, float]) -> dict[str, str]:
     """Return which of a project's own values no longer hold, with a sentence for each."""
-    found = {}
+    problems = {}
     for name, value in own.items():
         try:
             shipped_constants().with_values({name: value})
         except ConstantInvalid as invalid:
-            found[name] = sentence_of(invalid)
-    return found
+            problems[name] = sentence_of(invalid)
+    return problems
 
 
 def change_settings(
@@ -203,10 +203,10 @@ def change_settings(
     Raises: PlanSettingsRefused.
     """
     problems: list[Problem] = []
-    for field, asked in (("prices", prices), ("constants", constants)):
-        if len(asked or {}) > MAX_CHANGES:
+    for field, changed in (("prices", prices), ("constants", constants)):
+        if len(changed or {}) > MAX_CHANGES:
             text = _("%(n)s changes at once are too many. Send up to %(most)s.")
-            problems.append(Problem(field=field, message=text % {"n": f"{len(asked or {}):,}", "most": MAX_CHANGES}))
+            problems.append(Problem(field=field, message=text % {"n": f"{len(changed or {}):,}", "most": MAX_CHANGES}))
     if problems:
         raise PlanSettingsRefused(problems)
     code = project.currency if currency is None else _currency(currency, problems)
@@ -242,31 +242,31 @@ def change_settings(
 
 def _forget_measured(held: Project, names: Collection[str]) -> dict[str, dict[str, float]]:
     """Take constants out of every calibration, and return what they were: accelerator -> constant -> value."""
-    found: dict[str, dict[str, float]] = {}
-    for accelerator, kept in list(held.calibrations.items()):
-        values = {name: kept["constants"].pop(name)["value"] for name in names if name in kept["constants"]}
+    forgotten: dict[str, dict[str, float]] = {}
+    for accelerator, stored in list(held.calibrations.items()):
+        values = {name: stored["constants"].pop(name)["value"] for name in names if name in stored["constants"]}
         if values:
-            found[accelerator] = values
-        if names and not kept["constants"]:
+            forgotten[accelerator] = values
+        if names and not stored["constants"]:
             del held.calibrations[accelerator]
-    return found
+    return forgotten
 
 
-def _currency(given: str, problems: list[Problem]) -> str:
-    code = given.strip().upper()
+def _currency(currency: str, problems: list[Problem]) -> str:
+    code = currency.strip().upper()
     if not _CURRENCY.fullmatch(code):
         text = _("%(given)r is no currency. Use three letters, as in USD, EUR or CNY.")
-        problems.append(Problem(field="currency", message=text % {"given": given[:40]}))
+        problems.append(Problem(field="currency", message=text % {"given": currency[:40]}))
     return code
 
 
 def _prices(
-    given: Mapping[str, object], project: Project, today: date, problems: list[Problem]
+    texts: Mapping[str, object], project: Project, today: date, problems: list[Problem]
 ) -> dict[str, Price | None]:
-    found: dict[str, Price | None] = {}
-    for name, price in given.items():
+    changes: dict[str, Price | None] = {}
+    for name, price in texts.items():
         if price is None and name in project.prices:
-            found[name] = None
+            changes[name] = None
             continue
         try:
             accelerator = find_accelerator(name)
@@ -278,37 +278,37 @@ def _prices(
             text = _("%(given)s is not allowed for the price of a device hour. Use a number from 0 to %(most)s.")
             text = text % {"given": repr(price)[:60], "most": f"{MAX_PRICE:,}"}
             problems.append(Problem(field=f"prices.{name}", message=text))
-        found[accelerator.id] = None if value is None else {"price": value, "on": today.isoformat()}
-    return found
+        changes[accelerator.id] = None if value is None else {"price": value, "on": today.isoformat()}
+    return changes
 
 
-def _constants(given: Mapping[str, object], project: Project, problems: list[Problem]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
-    for name, value in given.items():
+def _constants(texts: Mapping[str, object], project: Project, problems: list[Problem]) -> dict[str, float | None]:
+    changes: dict[str, float | None] = {}
+    for name, value in texts.items():
         if value is None and name in project.plan_constants:
-            found[name] = None
+            changes[name] = None
             continue
         number = _number(value)
         try:
-            known = shipped_constants().with_values(
+            shipped = shipped_constants().with_values(
                 {name: str(value)[:40] if number is None else number} if value is not None else {}
             )
             is_own = value is not None and number != shipped_constants().get(name).value
-            found[name] = known.value(name) if is_own else None
+            changes[name] = shipped.value(name) if is_own else None
         except KeyError:
             text = _("There is no constant %(name)s.") % {"name": repr(name)[:80]}
             problems.append(Problem(field=f"constants.{name}", message=text))
         except ConstantInvalid as invalid:
             problems.append(Problem(field=f"constants.{name}", message=sentence_of(invalid)))
-    return found
+    return changes
 
 
-def _number(given: object) -> float | None:
+def _number(text: object) -> float | None:
     """Return the number that was given or typed, None for anything else."""
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
         return None
     try:
-        value = float(given.strip().replace(",", ".") if isinstance(given, str) else given)
+        value = float(text.strip().replace(",", ".") if isinstance(text, str) else text)
     except (ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None

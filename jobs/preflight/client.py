@@ -125,8 +125,8 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 def _scrubbed_env(folder: Path, *, with_hub_token: bool) -> dict[str, str]:
     names = (*_KEPT_ENV, _HUB_TOKEN) if with_hub_token else _KEPT_ENV
-    kept = {name: os.environ[name] for name in names if name in os.environ}
-    return kept | {
+    environment = {name: os.environ[name] for name in names if name in os.environ}
+    return environment | {
         "PYTHONPATH": str(HOUSE),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONIOENCODING": "utf-8",
@@ -143,10 +143,10 @@ def _end_what_is_left(folder: Path) -> None:
     """
     mark = f"TMPDIR={folder}".encode()
     for _ in range(_ROUNDS):  # what is just being forked shows in the next one
-        found = [int(file.parent.name) for file in Path("/proc").glob("[0-9]*/environ") if mark in _environment(file)]
-        if not found:
+        pids = [int(file.parent.name) for file in Path("/proc").glob("[0-9]*/environ") if mark in _environment(file)]
+        if not pids:
             return
-        for pid in found:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -183,13 +183,13 @@ def _hang_sentence(child: subprocess.Popen[bytes], err: IO[bytes], field: str, t
 def _where(traceback: str) -> str:
     """Say where the innermost frame of the user's own file stands, or nothing if there is none."""
     current = traceback.partition("Current thread")[2] or traceback
-    for found in _FRAME.finditer(current):
-        file = found["file"]
+    for frame in _FRAME.finditer(current):
+        file = frame["file"]
         is_ours = any(
             file.startswith(str(prefix)) for prefix in (sys.prefix, sys.base_prefix, HOUSE, "<frozen", "<string>")
         )
         if not is_ours:
-            return f": it hangs in line {found['line']}, in {found['function']}"
+            return f": it hangs in line {frame['line']}, in {frame['function']}"
     return ""
 
 
@@ -206,6 +206,6 @@ def _answer(out: str, err: str, code: int, field: str) -> dict[str, Any]:
         return answer
     if code == 1 and err.strip().splitlines()[-1:] and err.strip().splitlines()[-1].startswith("ModuleNotFoundError"):
         raise TrialUnavailable(field, "Not checked here: the engine's packages are not installed beside the console.")
-    said = err.strip().splitlines()[-1][:300] if err.strip() else "it said nothing"
+    last_line = err.strip().splitlines()[-1][:300] if err.strip() else "it said nothing"
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    raise TrialFailed(field, f"The process that tries it {how} without an answer: {said}")
+    raise TrialFailed(field, f"The process that tries it {how} without an answer: {last_line}")

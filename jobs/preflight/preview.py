@@ -121,8 +121,8 @@ def read_config(model: ModelSource) -> Mapping[str, Any]:
     """Return the config.json of a model in a folder or on the hub. Only for people who may launch: it reads any path
     that the console can. Raises: TrialFailed beside `model.id`.
     """
-    if (known := kept_config(model)) is not None:
-        return known
+    if (cached := kept_config(model)) is not None:
+        return cached
     depends_on = [model.model_dump(), _stamps(model.id)]
     refused = _key("config-refused", depends_on)
     op = {"op": "config", "spec": to_json(parse_spec({"model": model.model_dump()}))}

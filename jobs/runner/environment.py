@@ -53,9 +53,9 @@ def interpreter(trainer: Trainer, *, declared: str, own_python: str) -> str:
         raise TrainerMissing(str(error)) from error
     environment = environment_of(trainer.name, trainer.version, environments)
     python = environment.at if environment is not None and environment.kind == "python" else own_python
-    found = _installed(python, info, trainer.version)
-    if not _is_asked(found, trainer.version):
-        raise TrainerMissing(_sentence(info, trainer.version, found, python, environment, environments))
+    installed = _installed(python, info, trainer.version)
+    if not _is_asked(installed, trainer.version):
+        raise TrainerMissing(_sentence(info, trainer.version, installed, python, environment, environments))
     return python
 
 
@@ -69,8 +69,8 @@ def environment_for(spec: RunSpec, environ: Mapping[str, str], run_dir: Path) ->
     """
     if spec.is_native:
         return environ
-    kept = {name: value for name, value in environ.items() if not name.startswith(RAY_KEEPS_DEVICES)}
-    return attach_environment(kept, run_dir)
+    cleaned = {name: value for name, value in environ.items() if not name.startswith(RAY_KEEPS_DEVICES)}
+    return attach_environment(cleaned, run_dir)
 
 
 def _installed(python: str, info: TrainerInfo, version: str) -> str:
@@ -92,20 +92,20 @@ def _installed(python: str, info: TrainerInfo, version: str) -> str:
     raise TrainerMissing(f"{wanted} this interpreter does not run ({why[:200]}). {_do(info, version)}")
 
 
-def _is_asked(found: str, version: str) -> bool:
+def _is_asked(installed: str, version: str) -> bool:
     """Return True for the version itself, a post-release and a local build of it."""
-    return found == version or found.startswith((f"{version}.post", f"{version}+"))
+    return installed == version or installed.startswith((f"{version}.post", f"{version}+"))
 
 
 def _sentence(
     info: TrainerInfo,
     version: str,
-    found: str,
+    installed: str,
     python: str,
     environment: TrainerEnvironment | None,
     environments: Sequence[TrainerEnvironment],
 ) -> str:
-    has = f"has {info.package} {found}" if found else f"has no {info.package}"
+    has = f"has {info.package} {installed}" if installed else f"has no {info.package}"
     asks = f"this run asks for {info.label} {version}"
     if environment is not None and environment.kind == "python":
         return f"{asks}, and {python}, where {VARIABLE} declares it, {has}. {_do(info, version)}"

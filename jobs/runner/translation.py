@@ -100,12 +100,12 @@ class Translation:
         if self._reader is None:
             return 0
         try:
-            found = self._reader.poll(now_ns=self._clock_ns())
+            polled = self._reader.poll(now_ns=self._clock_ns())
         except Exception:  # training goes on whatever becomes of its curves
             self._say(f"The trainer's logs are not read any more.\n{traceback.format_exc()}")
             self._reader = None
             return 0
-        new = [event for event in found if not self._is_old(event)]
+        new = [event for event in polled if not self._is_old(event)]
         for event in new:
             event["attempt"] = self._attempt
         data = b"".join(map(to_line, new))
@@ -113,7 +113,7 @@ class Translation:
             self._is_training = True
             data = to_line(events.state("training", attempt=self._attempt)) + data
         self._write(data)
-        return len(found)
+        return len(polled)
 
     def _is_old(self, event: Mapping[str, Any]) -> bool:
         return event["kind"] == "metric" and int(event["step"]) <= self._after_step
@@ -160,9 +160,9 @@ def label_of(spec: RunSpec) -> str:
 
 def models_left(run_dir: Path, patterns: Sequence[str], *, attempt: int) -> Iterator[Event]:
     """Yield the announcement of the model that a trainer left in one of its folders, the newest by step."""
-    found = [folder for pattern in patterns for folder in run_dir.glob(pattern) if _is_model(folder)]
-    if found:
-        newest = max(found, key=lambda folder: (_step_of(folder), folder))
+    folders = [folder for pattern in patterns for folder in run_dir.glob(pattern) if _is_model(folder)]
+    if folders:
+        newest = max(folders, key=lambda folder: (_step_of(folder), folder))
         yield _announced("model-final", newest, run_dir, attempt, step=_step_of(newest))
 
 

@@ -121,7 +121,7 @@ def holders(*, device: str, now: datetime | None = None) -> list[ResourceHolder]
     unchecked = Q(state__in=ENDED, ended_at__gt=since, cleanup={}) & ~Q(submitted_at=None)
     live = Attempt.objects.filter(Q(state__in=LIVE) | unchecked).order_by("pk")
     rows = live.values_list("run_id", "state", "num_cpus", "num_gpus", "run__study_id")
-    found = [
+    running = [
         ResourceHolder(label=run_id, cpus=cpus, gpus=gpus, study=study or "")
         if state in LIVE
         else ResourceHolder(label=f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
@@ -129,7 +129,9 @@ def holders(*, device: str, now: datetime | None = None) -> list[ResourceHolder]
     ]
     trying = Answer.objects.filter(state="starting").values_list("run_id", flat=True)
     per_answer = 1.0 if device == "cuda" else 0.0
-    return found + [ResourceHolder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=per_answer) for run_id in trying]
+    return running + [
+        ResourceHolder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=per_answer) for run_id in trying
+    ]
 
 
 def why_answer_waits(state: ClusterState, *, now: datetime) -> str:
@@ -163,11 +165,13 @@ def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]
             if isinstance(problem, SpecInvalid):
                 _fail_unreadable(run_id, number, problem, now)
         asks = [ask for _key, ask in queue if isinstance(ask, Ask)]
-        told = dict(Run.objects.filter(state="queued").values_list("pk", "wait_reason"))  # a long queue mostly stays so
+        reasons = dict(
+            Run.objects.filter(state="queued").values_list("pk", "wait_reason")
+        )  # a long queue mostly stays so
         for verdict in decide(asks, holders(device=state.device, now=now), state):
             ask = verdict.ask
             if not verdict.is_admitted:
-                if told.get(ask.run_id) != verdict.reason[:300]:
+                if reasons.get(ask.run_id) != verdict.reason[:300]:
                     say_why(ask.run_id, verdict.reason)
                 continue
             Attempt.objects.filter(run_id=ask.run_id, number=ask.attempt, state="queued").update(
@@ -188,12 +192,12 @@ def _queue(device: str, now: datetime) -> list[tuple[tuple[str, int], Ask | Spec
     """Return the queue in order: (run, attempt), and what it asks or why its spec cannot be read any more."""
     columns = ("number", "run__spec", "overrides", "not_before", "run__study_id", "run__study__max_concurrent")
     rows = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", *columns)
-    found: list[tuple[tuple[str, int], Ask | SpecInvalid]] = []
+    queue: list[tuple[tuple[str, int], Ask | SpecInvalid]] = []
     for run_id, number, raw, overrides, not_before, study, at_once in rows:
         try:
             cpus, gpus, per_worker = _asked(json.dumps(merged(raw, overrides)), device)
         except SpecInvalid as error:
-            found.append(((run_id, number), error))
+            queue.append(((run_id, number), error))
         else:
             ask = Ask(
                 run_id=run_id,
@@ -205,8 +209,8 @@ def _queue(device: str, now: datetime) -> list[tuple[tuple[str, int], Ask | Spec
                 at_once=at_once or 0,
                 held=_why_held(run_id, number) if not_before is not None and not_before > now else "",
             )
-            found.append(((run_id, number), ask))
-    return found
+            queue.append(((run_id, number), ask))
+    return queue
 
 
 def _why_held(run_id: str, number: int) -> str:
@@ -251,12 +255,12 @@ def _never(ask: Ask, state: ClusterState) -> str:
     return ""
 
 
-def _shortage(asked: float, free: float, holders: Sequence[ResourceHolder], state: ClusterState, is_gpu: bool) -> str:
+def _shortage(wanted: float, free: float, holders: Sequence[ResourceHolder], state: ClusterState, is_gpu: bool) -> str:
     """Say what is asked, what is free, and who holds the rest, the largest first."""
     total = state.gpus_total if is_gpu else state.cpus_total
     held = sorted(((h.gpus if is_gpu else h.cpus, h.label) for h in holders), reverse=True)
     names = ", ".join(f"{label} holds {amount:g}" for amount, label in held[:3] if amount)
-    values = {"asked": f"{asked:g}", "free": f"{max(free, 0):g}", "total": f"{total:g}", "held": names}
+    values = {"asked": f"{wanted:g}", "free": f"{max(free, 0):g}", "total": f"{total:g}", "held": names}
     if is_gpu:
         return _("Needs %(asked)s GPUs, %(free)s of %(total)s are free; %(held)s") % values
     return _("Needs %(asked)s CPUs, %(free)s of %(total)s are free; %(held)s") % values

@@ -39,8 +39,8 @@ def annotate_run(*, run_id: str, changes: Mapping[str, Any], user: AbstractBaseU
         run = Run.objects.select_for_update(of=("self",)).select_related("project", "created_by").get(pk=run_id)
         before: dict[str, object] = {}
         after: dict[str, object] = {}
-        for field, given in changes.items():
-            held, value = _checked(run, field, given, now)
+        for field, new in changes.items():
+            held, value = _checked(run, field, new, now)
             if held != value:
                 column = "archived_at" if field == "is_archived" else field
                 before[field], after[field] = _plain(getattr(run, column)), _plain(value)
@@ -71,36 +71,36 @@ def delete_run(*, run_id: str, confirmed_name: str, user: AbstractBaseUser | Non
         transaction.on_commit(partial(delete_files, Run(id=run_id)))
 
 
-def _checked(run: Run, field: str, given: Any, now: datetime) -> tuple[Any, Any]:
+def _checked(run: Run, field: str, new: Any, now: datetime) -> tuple[Any, Any]:
     """Return what the run holds in the field, and what it shall hold."""
     if field == "name":
-        return run.name, _checked_name(given)
+        return run.name, _checked_name(new)
     if field == "tags":
-        return run.tags, _checked_tags(given)
+        return run.tags, _checked_tags(new)
     if field == "note":
-        if len(given) > MAX_NOTE_CHARS:
+        if len(new) > MAX_NOTE_CHARS:
             raise ChangeRefused("note", _("The note has more than %(most)s characters.") % {"most": MAX_NOTE_CHARS})
-        if not is_storable(given):
+        if not is_storable(new):
             raise ChangeRefused("note", _("The note holds a character that cannot be stored. Type it again."))
-        return run.note, given
+        return run.note, new
     if field == "is_archived":
-        if given and run.state not in ENDED:
+        if new and run.state not in ENDED:
             text = _("%(name)s is %(state)s. Stop it before you archive it.") % {"name": run.name, "state": run.state}
             raise ChangeRefused("is_archived", text, is_conflict=True)
-        return run.archived_at, (run.archived_at or now) if given else None
+        return run.archived_at, (run.archived_at or now) if new else None
     raise AssertionError(f"{field} is no field that people change")
 
 
-def _checked_name(given: str) -> str:
-    name = given.strip()
+def _checked_name(new: str) -> str:
+    name = new.strip()
     if not name or len(name) > MAX_NAME_CHARS or any(ord(c) < 32 for c in name) or not is_storable(name):
         text = _("%(given)r is not a name. Use 1 to %(most)s characters on one line.")
-        raise ChangeRefused("name", text % {"given": given[:200], "most": MAX_NAME_CHARS})
+        raise ChangeRefused("name", text % {"given": new[:200], "most": MAX_NAME_CHARS})
     return name
 
 
-def _checked_tags(given: list[str]) -> list[str]:
-    tags = list(dict.fromkeys(tag.strip() for tag in given if tag.strip()))
+def _checked_tags(new: list[str]) -> list[str]:
+    tags = list(dict.fromkeys(tag.strip() for tag in new if tag.strip()))
     if len(tags) > MAX_TAGS:
         raise ChangeRefused(
             "tags", _("%(given)s tags are too many. Use at most %(most)s.") % {"given": len(tags), "most": MAX_TAGS}

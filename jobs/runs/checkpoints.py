@@ -40,11 +40,11 @@ def list_checkpoints(run: Run, *, with_scores: bool = True) -> tuple[Checkpoint,
     ones.
     """
     rows = Artifact.objects.filter(run=run, type="checkpoint", step__gte=0).order_by("pk")
-    kept = [row for row in rows if not row.meta.get("removed")]
+    present = [row for row in rows if not row.meta.get("removed")]
     attempts = list(Attempt.objects.filter(run=run).order_by("number"))
     through, problems = limits(origins(attempts)), lost_checkpoints(attempts)
-    name, scores = _scores(run, [row.step for row in kept]) if with_scores and kept else ("", {})
-    found = [
+    name, scores = _scores(run, [row.step for row in present]) if with_scores and present else ("", {})
+    checkpoints = [
         Checkpoint(
             attempt=row.attempt,
             step=row.step,
@@ -55,9 +55,9 @@ def list_checkpoints(run: Run, *, with_scores: bool = True) -> tuple[Checkpoint,
             problem=problems.get((row.attempt, row.step), ""),
             created_at=row.created_at,
         )
-        for row in kept
+        for row in present
     ]
-    return tuple(sorted(found, key=lambda c: (c.step, c.is_visible, c.attempt), reverse=True))
+    return tuple(sorted(checkpoints, key=lambda c: (c.step, c.is_visible, c.attempt), reverse=True))
 
 
 def newest_visible(run: Run) -> Checkpoint | None:
@@ -70,13 +70,13 @@ def lost_checkpoints(attempts: Iterable[Attempt]) -> Mapping[tuple[int, int], st
 
     The newest attempt that was to start from it decides; one whose job Ray never had, has none.
     """
-    found: dict[tuple[int, int], str] = {}
+    lost_reasons: dict[tuple[int, int], str] = {}
     for attempt in attempts:
         if lost := attempt.lost_checkpoint:
-            found[lost] = str(attempt.cause.get("text", "")) or _("It could not be read.")
+            lost_reasons[lost] = str(attempt.cause.get("text", "")) or _("It could not be read.")
         elif attempt.resume_attempt and attempt.submitted_at:
-            found.pop((attempt.resume_attempt, attempt.resume_step), None)
-    return found
+            lost_reasons.pop((attempt.resume_attempt, attempt.resume_step), None)
+    return lost_reasons
 
 
 def _scores(run: Run, steps: Sequence[int]) -> tuple[str, Mapping[tuple[int, int], float]]:
@@ -86,9 +86,9 @@ def _scores(run: Run, steps: Sequence[int]) -> tuple[str, Mapping[tuple[int, int
     window = SeriesWindow(low=min(wanted), high=max(wanted))
     answer = read_series(run_id=run.pk, names=[n for n in names if n], num_points=MAX_POINTS, window=window)
     for name in names:
-        mine = [s for s in answer.series if s.name == name and s.kind == "metric" and s.role == "driver"]
-        points = ((s.attempt, int(x), float(y)) for s in mine for x, y in zip(s.x, s.y, strict=True))
-        found = {(attempt, x): y for attempt, x, y in points if x in wanted and math.isfinite(y)}
-        if found:
-            return name, found
+        own_series = [s for s in answer.series if s.name == name and s.kind == "metric" and s.role == "driver"]
+        points = ((s.attempt, int(x), float(y)) for s in own_series for x, y in zip(s.x, s.y, strict=True))
+        scores = {(attempt, x): y for attempt, x, y in points if x in wanted and math.isfinite(y)}
+        if scores:
+            return name, scores
     return "", {}

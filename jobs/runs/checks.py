@@ -122,29 +122,29 @@ def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:
 def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, list[Check]]:
     """Return the data's preview, if it can be read here, and the checks of it."""
     try:
-        found = preview_data(spec, project=project)
+        preview = preview_data(spec, project=project)
     except TrialFailed as failed:
         return None, [_refusal(failed, is_remote=spec.data.kind in ("path", "hub"))]
-    if found.mapping_problem:
-        is_there = _first_part(spec, found.mapping_field) in found.columns
+    if preview.mapping_problem:
+        is_there = _first_part(spec, preview.mapping_field) in preview.columns
         if spec.is_native or not is_there:
-            return found, [Check(state="failed", text=found.mapping_problem, field=found.mapping_field)]
+            return preview, [Check(state="failed", text=preview.mapping_problem, field=preview.mapping_field)]
         text = _("Not previewed, the trainer reads its columns in its own way: %(why)s") % {
-            "why": found.mapping_problem
+            "why": preview.mapping_problem
         }
-        return found, [Check(state="unknown", text=text, field=found.mapping_field)]
-    if is_in(spec.algorithm, "rl") and found.num_too_long >= found.num_train:
+        return preview, [Check(state="unknown", text=text, field=preview.mapping_field)]
+    if is_in(spec.algorithm, "rl") and preview.num_too_long >= preview.num_train:
         text = _(
             "All %(rows)s prompts are longer than %(limit)s tokens, so none is left to train on. Raise Longest prompt."
         )
         limit = spec.int_knob("rollout.max_prompt_tokens")
-        text = text % {"rows": f"{found.num_train:,}", "limit": f"{limit:,}"}
-        return found, [Check(state="failed", text=text, field="knobs.rollout.max_prompt_tokens")]
+        text = text % {"rows": f"{preview.num_train:,}", "limit": f"{limit:,}"}
+        return preview, [Check(state="failed", text=text, field="knobs.rollout.max_prompt_tokens")]
     text = _("Data reads: %(train)s rows, %(eval)s held out") % {
-        "train": f"{found.num_train:,}",
-        "eval": f"{found.num_eval:,}",
+        "train": f"{preview.num_train:,}",
+        "eval": f"{preview.num_eval:,}",
     }
-    return found, [Check(state="passed", text=text, field="data.id")]
+    return preview, [Check(state="passed", text=text, field="data.id")]
 
 
 def _first_part(spec: RunSpec, field: str) -> str:

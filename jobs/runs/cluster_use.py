@@ -59,27 +59,27 @@ def cluster_in_use() -> ClusterState:
 
 def cluster_page(user: User) -> ClusterPage:
     """Return the Cluster page for this person: others' projects show what they hold, not what it is."""
-    mine = set(projects_of(user).values_list("pk", flat=True))
+    own_projects = set(projects_of(user).values_list("pk", flat=True))
     runs = Run.objects.select_related("project", "created_by")
     live = list(runs.filter(state__in=LIVE).order_by("created_at"))
     queued = list(runs.filter(state="queued", attempts__state="queued").order_by("attempts__pk"))
     return ClusterPage(
         state=cluster_in_use(),
-        holders=_places(live, mine),
-        queue=_places(queued, mine),
-        orphans=_orphans(mine, now=timezone.now()),
+        holders=_places(live, own_projects),
+        queue=_places(queued, own_projects),
+        orphans=_orphans(own_projects, now=timezone.now()),
     )
 
 
-def _orphans(mine: set[int], *, now: datetime) -> tuple[OrphanedRun, ...]:
+def _orphans(own_projects: set[int], *, now: datetime) -> tuple[OrphanedRun, ...]:
     """Return what ended runs left: counted by their runner or by the clean-up job, or not counted for over a minute."""
     ended = Attempt.objects.filter(
-        state__in=ENDED, submitted_at__isnull=False, ended_at__gt=now - _ORPHANS_FROM, run__project__in=mine
+        state__in=ENDED, submitted_at__isnull=False, ended_at__gt=now - _ORPHANS_FROM, run__project__in=own_projects
     )
     unchecked = Q(cleanup={}, ended_at__lt=now - _CLEANUP_TIME)
     left = Q(cleanup__processes_left__gt=0) | Q(cleanup__device_bytes_left__gt=0)
-    found = ended.filter(unchecked | left | Q(cleanup__has_key="nodes_unchecked"))
-    attempts = list(found.select_related("run__project", "run__created_by").order_by("-ended_at")[:_MOST_ORPHANS])
+    rows = ended.filter(unchecked | left | Q(cleanup__has_key="nodes_unchecked"))
+    attempts = list(rows.select_related("run__project", "run__created_by").order_by("-ended_at")[:_MOST_ORPHANS])
     headers = run_headers([attempt.run for attempt in attempts])
     return tuple(
         OrphanedRun(
@@ -93,13 +93,13 @@ def _orphans(mine: set[int], *, now: datetime) -> tuple[OrphanedRun, ...]:
     )
 
 
-def _places(runs: list[Run], mine: set[int]) -> tuple[Place, ...]:
+def _places(runs: list[Run], own_projects: set[int]) -> tuple[Place, ...]:
     return tuple(
         Place(
-            header=header if run.project_id in mine else None,
+            header=header if run.project_id in own_projects else None,
             num_cpus=header.num_cpus,
             num_gpus=header.num_gpus,
-            reason=header.wait_reason if run.project_id in mine else OTHER_PROJECT,
+            reason=header.wait_reason if run.project_id in own_projects else OTHER_PROJECT,
         )
         for run, header in zip(runs, run_headers(runs), strict=True)
     )

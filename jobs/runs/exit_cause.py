@@ -21,8 +21,8 @@ def exit_cause_of(job: JobInfo) -> Cause:
     """Return the cause of a job's end: side, a sentence, and the last line of its log where Ray has one."""
     head, _sep, tail = job.message.partition(_LOG_START)
     line = _last_line(tail)
-    found = _EXIT_CODE.search(head)
-    code = job.exit_code if job.exit_code is not None else (int(found.group(1)) if found else None)
+    match = _EXIT_CODE.search(head)
+    code = job.exit_code if job.exit_code is not None else (int(match.group(1)) if match else None)
     side, text = _sentence(job, code, head.strip(), line)
     return {"side": side, "text": text[:400], "log_line": line, "exit_code": code}
 

@@ -59,20 +59,20 @@ class ValueFilter:
     symbol: str
     value: float | str
 
-    def holds(self, found: object) -> bool:
-        """Return True if `found` passes; what is not there, or not comparable, does not."""
-        if isinstance(found, bool):
-            found = str(found).lower()
+    def holds(self, stored: object) -> bool:
+        """Return True if `stored` passes; what is not there, or not comparable, does not."""
+        if isinstance(stored, bool):
+            stored = str(stored).lower()
         if isinstance(self.value, float):
-            if not isinstance(found, (int, float)) or math.isnan(found):
+            if not isinstance(stored, (int, float)) or math.isnan(stored):
                 return False
             if self.symbol in ("=", "==", "!="):
-                is_close = math.isclose(found, self.value, rel_tol=1e-9)
+                is_close = math.isclose(stored, self.value, rel_tol=1e-9)
                 return is_close is (self.symbol != "!=")
-            return _OPERATORS[self.symbol](float(found), self.value)
-        if not isinstance(found, str) or self.symbol not in ("=", "==", "!="):
+            return _OPERATORS[self.symbol](float(stored), self.value)
+        if not isinstance(stored, str) or self.symbol not in ("=", "==", "!="):
             return False
-        return _OPERATORS[self.symbol](found.lower(), self.value.lower())
+        return _OPERATORS[self.symbol](stored.lower(), self.value.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +109,9 @@ def parse_filter(
     words: list[str] = []
     comparisons: list[ValueFilter] = []
     for part in q.split():
-        found = _COMPARISON.match(part)
-        if found:
-            comparisons.append(_comparison(found["name"], found["op"], found["value"]))
+        match = _COMPARISON.match(part)
+        if match:
+            comparisons.append(_comparison(match["name"], match["op"], match["value"]))
         else:
             words.append(part.lower())
     for state in states:
@@ -156,8 +156,8 @@ def _comparison(name: str, symbol: str, raw: str) -> ValueFilter:
     return ValueFilter(name=name, symbol=symbol, value=value)
 
 
-def _unknown(what: str, given: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(given, list(known), n=1, cutoff=0.5)
+def _unknown(what: str, name: str, choices: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
     hint = _("Did you mean %(near)s?") % {"near": near[0]} if near else ""
-    refusal = _("There is no %(what)s %(given)r.") % {"what": what, "given": given}
+    refusal = _("There is no %(what)s %(given)r.") % {"what": what, "given": name}
     return f"{refusal} {hint}".strip()

@@ -145,8 +145,12 @@ def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Retry | None
     if latest is not None and run.state == "queued" and latest.not_before is not None:
         most = retry_rule.most_attempts(run, attempts)
         return Retry(number=latest.number, most=most, at=latest.not_before.isoformat(), why_not="")
-    found = retry_rule.decide(run, attempts, now=now)
-    return Retry(number=found.number, most=found.most, at=_iso(found.at), why_not=found.why_not) if found else None
+    decision = retry_rule.decide(run, attempts, now=now)
+    return (
+        Retry(number=decision.number, most=decision.most, at=_iso(decision.at), why_not=decision.why_not)
+        if decision
+        else None
+    )
 
 
 def _elapsed(attempts: Sequence[Attempt], now: datetime) -> float | None:

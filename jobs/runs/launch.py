@@ -182,9 +182,9 @@ def cleanup_id(submission: str) -> str:
     return f"{submission}-cleanup"
 
 
-def _key(given: str | None) -> str | None:
+def _key(key: str | None) -> str | None:
     """Return the key as it is kept; PostgreSQL takes no NUL."""
-    return (given or "").replace("\0", "")[:MAX_KEY_LENGTH] or None
+    return (key or "").replace("\0", "")[:MAX_KEY_LENGTH] or None
 
 
 def _earlier(project: Project, key: str | None, spec: RunSpec) -> Run | None:

@@ -164,10 +164,10 @@ def begin_attempt(*, run_id: str, new: NewAttempt, user: AbstractBaseUser | None
     """
     step = new.resume[1] if new.resume else 0
     with transaction.atomic():
-        mine = Run.objects.filter(pk=run_id, state__in=ENDED, latest_attempt=new.after)
+        ended_runs = Run.objects.filter(pk=run_id, state__in=ENDED, latest_attempt=new.after)
         if new.is_automatic:
-            mine = mine.filter(state="failed", is_stop_requested=False)
-        moved = mine.update(
+            ended_runs = ended_runs.filter(state="failed", is_stop_requested=False)
+        moved = ended_runs.update(
             state="queued",
             latest_attempt=new.after + 1,
             cause={},
@@ -285,8 +285,8 @@ def _apply(
     user: AbstractBaseUser | None,
     fields: dict[str, object],
 ) -> None:
-    mine = Attempt.objects.filter(pk=pk, state=state, version=version)
-    if mine.update(state=to, version=F("version") + 1, **fields) != 1:
+    unchanged = Attempt.objects.filter(pk=pk, state=state, version=version)
+    if unchanged.update(state=to, version=F("version") + 1, **fields) != 1:
         raise _LostRaceError
     mirror: dict[str, object] = {"state": to, "wait_reason": ""}
     if to == "stopping" or (to == "stopped" and state == "queued"):

@@ -100,8 +100,8 @@ def reconcile_answers(*, jobs: Mapping[str, JobInfo], state: ClusterState, now: 
         elif job.status in JOB_ENDED:
             # Its own word is posted before it exits; without one here it will not come.
             cause = exit_cause_of(job)
-            said = f"{cause['text']}. {cause['log_line']}".strip()
-            problem = _("The job that answers died: %(why)s") % {"why": said}
+            reason = f"{cause['text']}. {cause['log_line']}".strip()
+            problem = _("The job that answers died: %(why)s") % {"why": reason}
             settle(answer_id=answer.pk, run_id=answer.run_id, text="", token_ids=[], problem=problem, now=now)
     for answer in Answer.objects.filter(state="queued").select_related("artifact").order_by("pk"):
         _start(answer, state, now)

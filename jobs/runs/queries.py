@@ -103,13 +103,13 @@ def runs_list(
     Raises: FilterInvalid if `sort` names nothing.
     """
     filters = filters or RunFilter()
-    mine = Run.objects.filter(project=project)
-    ids = _matching(mine, filters, sort)
+    project_runs = Run.objects.filter(project=project)
+    ids = _matching(project_runs, filters, sort)
     size = min(max(page_size, 1), MAX_PAGE_SIZE)
     num_pages = max(1, math.ceil(len(ids) / size))
     page = min(max(page, 1), num_pages)
     rows = _rows(ids[(page - 1) * size : page * size], columns)
-    shown = mine.filter(archived_at__isnull=not filters.is_archived)
+    shown = project_runs.filter(archived_at__isnull=not filters.is_archived)
     states = dict(shown.order_by().values_list("state").annotate(Count("pk")))
     tags: Counter[str] = Counter()
     for own_tags in shown.exclude(tags=[]).values_list("tags", flat=True):
@@ -127,8 +127,8 @@ def runs_list(
 
 def rows_by_id(project: Project, ids: Sequence[str], *, columns: Sequence[str] = ()) -> list[RunRow]:
     """Return the lines of these runs, without those that are not the project's."""
-    mine = set(Run.objects.filter(project=project, pk__in=ids).values_list("pk", flat=True))
-    return _rows([pk for pk in ids if pk in mine], columns)
+    own_ids = set(Run.objects.filter(project=project, pk__in=ids).values_list("pk", flat=True))
+    return _rows([pk for pk in ids if pk in own_ids], columns)
 
 
 def view_counts(project: Project, user: AbstractBaseUser | AnonymousUser) -> dict[str, int]:
@@ -149,9 +149,9 @@ def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-c
     Text that a spreadsheet would run as a formula is defused with a leading apostrophe.
     """
     ids = _matching(Run.objects.filter(project=project), filters or RunFilter(), sort)
-    found = Run.objects.filter(pk__in=ids)
-    metrics = sorted({name for values in found.values_list("latest_values", flat=True) for name in values})
-    used = {name for spec in found.values_list("spec", flat=True) for name in spec.get("knobs", {})}
+    runs = Run.objects.filter(pk__in=ids)
+    metrics = sorted({name for values in runs.values_list("latest_values", flat=True) for name in values})
+    used = {name for spec in runs.values_list("spec", flat=True) for name in spec.get("knobs", {})}
     columns = [name for name in knobs() if name in used]
     yield csv_line([*_CSV_FIELDS, *columns, *map(csv_cell, metrics)])  # a trainer may name a metric anything
     for start in range(0, len(ids), 200):
@@ -165,10 +165,10 @@ def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-c
 def home(project: Project, *, now: datetime | None = None) -> Home:
     """Return what the project's home page shows."""
     at = now or timezone.now()
-    mine = Run.objects.filter(project=project, archived_at=None).select_related("project", "created_by")
-    live = run_headers(list(mine.filter(state__in=LIVE).order_by("-created_at")), now=at)
-    queued = run_headers(list(mine.filter(state="queued").order_by("created_at")), now=at)
-    recent = run_headers(list(mine.filter(state__in=ENDED).order_by("-ended_at")[:12]), now=at)
+    project_runs = Run.objects.filter(project=project, archived_at=None).select_related("project", "created_by")
+    live = run_headers(list(project_runs.filter(state__in=LIVE).order_by("-created_at")), now=at)
+    queued = run_headers(list(project_runs.filter(state="queued").order_by("created_at")), now=at)
+    recent = run_headers(list(project_runs.filter(state__in=ENDED).order_by("-ended_at")[:12]), now=at)
     yesterday = (at - timedelta(days=1)).isoformat()
     failed = [r for r in recent if r.state == "failed" and (r.ended_at or "") >= yesterday]
     lost = [r for r in live if r.is_lost_contact]
@@ -199,11 +199,15 @@ _IN_SQL: Mapping[str, Any] = {
 """What the database sorts by itself: ten thousand rows need not be read to show fifty."""
 
 
-def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
+def _matching(project_runs: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
     """Return the ids that pass, in order. Only the columns that the filter and order need are read."""
     key = check_sort(sort)
     names = sorted({c.name for c in filters.comparisons} | _values_behind(key))
-    rows = mine.filter(pk__in=filters.ids) if filters.ids else mine.filter(archived_at__isnull=not filters.is_archived)
+    rows = (
+        project_runs.filter(pk__in=filters.ids)
+        if filters.ids
+        else project_runs.filter(archived_at__isnull=not filters.is_archived)
+    )
     if filters.states:
         rows = rows.filter(state__in=filters.states)
     if filters.algorithms:
@@ -220,15 +224,15 @@ def _matching(mine: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
     wanted |= {"model": KeyTransform("id", KeyTransform("model", "spec")), "author": F("created_by__username")}
     wanted |= {"algorithm": KeyTransform("algorithm", "spec"), "data": KeyTransform("id", KeyTransform("data", "spec"))}
     passing = []
-    for found in rows.annotate(**wanted).order_by("-created_at", "-pk").values(*fields, *wanted):
-        values = {name: found[f"value_{i}"] for i, name in enumerate(names)}
-        if _passes(found, values, filters):
-            passing.append((_sort_value(_for_algorithm(key, found["algorithm"]), found, values), found["pk"]))
+    for row in rows.annotate(**wanted).order_by("-created_at", "-pk").values(*fields, *wanted):
+        values = {name: row[f"value_{i}"] for i, name in enumerate(names)}
+        if _passes(row, values, filters):
+            passing.append((_sort_value(_for_algorithm(key, row["algorithm"]), row, values), row["pk"]))
     if sort == "-created":
         return [pk for _value, pk in passing]
-    known = [item for item in passing if item[0] is not None]
-    known.sort(key=lambda item: item[0], reverse=sort.startswith("-"))
-    return [pk for _value, pk in known] + [pk for value, pk in passing if value is None]
+    with_value = [item for item in passing if item[0] is not None]
+    with_value.sort(key=lambda item: item[0], reverse=sort.startswith("-"))
+    return [pk for _value, pk in with_value] + [pk for value, pk in passing if value is None]
 
 
 def _values_behind(key: str) -> set[str]:
@@ -248,17 +252,17 @@ def _json_value(name: str) -> KeyTransform:
     return KeyTransform(name, "latest_values", output_field=JSONField())
 
 
-def _passes(found: Mapping[str, Any], values: Mapping[str, Any], filters: RunFilter) -> bool:
-    if not set(filters.tags) <= set(found["tags"]) or set(filters.without_tags) & set(found["tags"]):
+def _passes(row: Mapping[str, Any], values: Mapping[str, Any], filters: RunFilter) -> bool:
+    if not set(filters.tags) <= set(row["tags"]) or set(filters.without_tags) & set(row["tags"]):
         return False
     if not all(c.holds(values[c.name]) for c in filters.comparisons):
         return False
-    parts = [found["pk"], found["name"], found["note"], found["model"], found["author"], *found["tags"]]
+    parts = [row["pk"], row["name"], row["note"], row["model"], row["author"], *row["tags"]]
     text = "\n".join(str(part) for part in parts if part).lower()
     return all(word in text for word in filters.words)
 
 
-def _sort_value(key: str, found: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+def _sort_value(key: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
     if key in values:
         value = values[key]
         if isinstance(value, bool):
@@ -267,20 +271,20 @@ def _sort_value(key: str, found: Mapping[str, Any], values: Mapping[str, Any]) -
             return None if math.isnan(value) else (0, float(value), "")
         return (1, 0.0, value) if isinstance(value, str) and not is_metric(key) else None
     if key == "duration":
-        started, ended = found["started_at"], found["ended_at"] or timezone.now()
+        started, ended = row["started_at"], row["ended_at"] or timezone.now()
         return (ended - started).total_seconds() if started else None
     if key in ("name", "model", "data", "author"):
-        return (found[key] or "").lower()
+        return (row[key] or "").lower()
     if not key:
         return None
     if key == "started":
-        return found["started_at"] or found["created_at"]  # what waits was asked for last, so it stands with the newest
-    return found[{"created": "created_at", "ended": "ended_at"}.get(key, key)]
+        return row["started_at"] or row["created_at"]  # what waits was asked for last, so it stands with the newest
+    return row[{"created": "created_at", "ended": "ended_at"}.get(key, key)]
 
 
 def _rows(ids: Sequence[str], columns: Sequence[str]) -> list[RunRow]:
-    found = Run.objects.select_related("project", "created_by").in_bulk(list(ids))
-    runs = [found[pk] for pk in ids if pk in found]
+    by_id = Run.objects.select_related("project", "created_by").in_bulk(list(ids))
+    runs = [by_id[pk] for pk in ids if pk in by_id]
     return [
         RunRow(header=header, knobs={name: _knob_value(run, name) for name in columns})
         for run, header in zip(runs, run_headers(runs), strict=True)

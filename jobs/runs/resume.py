@@ -65,11 +65,11 @@ def resume_run(
         raise ResumeRefused("num_steps" if num_steps is not None else "step", _nothing_left(spec, origin))
     # English, like every word of the history: people of several languages read it.
     text = f"Resumed from checkpoint {step}" if origin else "Restarted from the start"
-    found = begin(run, latest, origin, overrides, spec, text=text, user=user, now=now)
-    if found is None:
+    begun = begin(run, latest, origin, overrides, spec, text=text, user=user, now=now)
+    if begun is None:
         run.refresh_from_db()
         raise ResumeRefused("state", _on_its_way(run), is_conflict=True)
-    return found
+    return begun
 
 
 def resumed_spec(*, run_id: str, hardware: Mapping[str, object], num_steps: int | None = None) -> RunSpec:
@@ -115,10 +115,10 @@ def begin(
     )
     with transaction.atomic():
         author = user if not_before is None else None
-        found = lifecycle.begin_attempt(run_id=run.pk, new=new, user=author, now=now)
-        if found is not None:
-            captures.arm_at_launch(attempt=found, spec=spec, now=now)
-    return found
+        attempt = lifecycle.begin_attempt(run_id=run.pk, new=new, user=author, now=now)
+        if attempt is not None:
+            captures.arm_at_launch(attempt=attempt, spec=spec, now=now)
+    return attempt
 
 
 def cleanup_left(attempt: Attempt, *, now: datetime) -> timedelta:
@@ -225,5 +225,5 @@ def _values_at(run: Run, origin: Checkpoint | None) -> dict[str, Number]:
         window=SeriesWindow(low=origin.step - _LOOK_BACK_STEPS, high=origin.step),
         through=history.limits(began),
     )
-    mine = {s.name: encode_number(float(s.y[-1])) for s in answer.series if s.kind == "metric" and s.role == "driver"}
-    return {name: mine[name] for name in run.latest_values if name in mine}
+    values = {s.name: encode_number(float(s.y[-1])) for s in answer.series if s.kind == "metric" and s.role == "driver"}
+    return {name: values[name] for name in run.latest_values if name in values}

@@ -29,8 +29,8 @@ def queue_retries(*, now: datetime) -> list[Attempt]:
     attempts: dict[str, list[Attempt]] = {}
     for attempt in Attempt.objects.filter(run__in=list(runs)).order_by("number") if runs else ():
         attempts.setdefault(attempt.run_id, []).append(attempt)
-    found = (_retry(runs[pk], mine, now) for pk, mine in attempts.items())
-    return [attempt for attempt in found if attempt is not None]
+    retried = (_retry(runs[pk], run_attempts, now) for pk, run_attempts in attempts.items())
+    return [attempt for attempt in retried if attempt is not None]
 
 
 def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Attempt | None:

@@ -53,15 +53,15 @@ def decide(run: Run, attempts: Sequence[Attempt], *, now: datetime) -> Decision 
     if run.state != "failed" or latest.state != "failed" or latest.number != run.latest_attempt:
         return None
     used = _retries_used(attempts)
-    found = Decision(number=latest.number + 1, most=latest.number - used + retries)
+    decision = Decision(number=latest.number + 1, most=latest.number - used + retries)
     failed_at = latest.ended_at or latest.created_at
     why_not = _why_not(run, attempts, retries - used, retry_on)
     if not why_not and now - failed_at > TOO_LATE:
         why_not = _("Not retried: it failed more than a day ago, when the console was away.")
     if why_not:
-        return Decision(number=found.number, most=found.most, why_not=why_not)
+        return Decision(number=decision.number, most=decision.most, why_not=why_not)
     wait = FIRST_DELAY if latest.lost_checkpoint else delay(used)
-    return Decision(number=found.number, most=found.most, at=failed_at + wait)
+    return Decision(number=decision.number, most=decision.most, at=failed_at + wait)
 
 
 def most_attempts(run: Run, attempts: Sequence[Attempt]) -> int:

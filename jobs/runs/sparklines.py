@@ -18,22 +18,22 @@ def sparklines(headers: Sequence[RunHeader], *, width: int, height: int) -> dict
 
     Runs without two finite points are left out. A line is read once per newest frame and attempt, and kept.
     """
-    found = {}
+    lines = {}
     for header in headers:
         name = main_metric(header.algorithm)
         if not header.seq or not name:
             continue
         line = _line(header.id, name, header.num_steps, width, height, header.attempt, header.seq)
         if line:
-            found[header.id] = line
-    return found
+            lines[header.id] = line
+    return lines
 
 
 @lru_cache(maxsize=_KEPT)
 def _line(run_id: str, name: str, num_steps: int, width: int, height: int, _attempt: int, _seq: int) -> str:
     answer = read_clean(run_id=run_id, names=[name], num_points=_POINTS)
-    mine = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
-    pairs = [(int(x), float(y)) for s in mine for x, y in zip(s.x, s.y, strict=True)]
+    own_series = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
+    pairs = [(int(x), float(y)) for s in own_series for x, y in zip(s.x, s.y, strict=True)]
     pairs = [(x, y) for x, y in pairs if math.isfinite(y)]
     return spark_line(pairs, num_steps=num_steps, width=width, height=height)
 

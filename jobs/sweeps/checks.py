@@ -26,7 +26,7 @@ _ROWS_DEPEND_ON = "rollout.max_prompt_tokens"  # the one knob that can leave no 
 
 
 def check_sweep(
-    specs: Sequence[RunSpec], found: Sequence[Point], *, project: Project, user: User | None = None
+    specs: Sequence[RunSpec], run_points: Sequence[Point], *, project: Project, user: User | None = None
 ) -> list[Problem]:
     """Return why these points cannot be launched here and now; empty if nothing stands against them.
 
@@ -34,18 +34,20 @@ def check_sweep(
     """
     problems = check_launchable(specs[0], project, user)
     if problems:
-        return [at_point(problem, found[0]) if problem.field.startswith("knobs.") else problem for problem in problems]
+        return [
+            at_point(problem, run_points[0]) if problem.field.startswith("knobs.") else problem for problem in problems
+        ]
     facts = check_model(specs[0])[0]
     state = cluster_state()
-    for spec, point in zip(specs[1:], found[1:], strict=True):
+    for spec, point in zip(specs[1:], run_points[1:], strict=True):
         checks = [*check_lengths(spec, facts), *check_cluster(spec, state)]
         ruled = [*check_privileged(spec, project, user), *refused(on_cluster(spec, state), say=_)]
         problems += [at_point(problem, point) for problem in ruled]
         problems += [at_point(_problem(check), point) for check in checks if check.state == "failed"]
-    if not problems and _ROWS_DEPEND_ON in found[0]:
-        shortest = min(range(len(found)), key=lambda place: float(found[place][_ROWS_DEPEND_ON] or 0))
+    if not problems and _ROWS_DEPEND_ON in run_points[0]:
+        shortest = min(range(len(run_points)), key=lambda place: float(run_points[place][_ROWS_DEPEND_ON] or 0))
         checks = check_data(specs[shortest], project=project)[1]
-        problems += [at_point(_problem(check), found[shortest]) for check in checks if check.state == "failed"]
+        problems += [at_point(_problem(check), run_points[shortest]) for check in checks if check.state == "failed"]
     return problems
 
 

@@ -73,9 +73,9 @@ class SweepPlan:
         ]
 
 
-def grid_size(found: Sequence[SweepKnob]) -> int:
+def grid_size(knobs: Sequence[SweepKnob]) -> int:
     """Return how many points the grid of these knobs has."""
-    return math.prod(len(k.values) for k in found)
+    return math.prod(len(k.values) for k in knobs)
 
 
 def parse_plan(raw: object, *, spec: RunSpec) -> SweepPlan:
@@ -93,25 +93,25 @@ def parse_plan(raw: object, *, spec: RunSpec) -> SweepPlan:
     if method not in get_args(Method):
         text = _("%(given)r is no way to choose points. Use grid or random.")
         problems.append(Problem(field="sweep.method", message=text % {"given": method}))
-    found = _parse_knobs(raw.get("knobs"), method, spec, problems)
+    knobs = _parse_knobs(raw.get("knobs"), method, spec, problems)
     seed = _whole("seed", raw.get("seed", 0), 0, MAX_SEED, problems)
     if problems:
         raise SpecInvalid(problems)
-    num_runs = _num_runs(raw.get("num_runs"), method, found, problems)
+    num_runs = _num_runs(raw.get("num_runs"), method, knobs, problems)
     at_once = raw.get("max_concurrent")
     max_concurrent = _whole("max_concurrent", 1 if at_once is None else at_once, 1, MAX_RUNS, problems)
     if problems:
         raise SpecInvalid(problems)
-    return SweepPlan(knobs=found, method=method, num_runs=num_runs, max_concurrent=max_concurrent, seed=seed)
+    return SweepPlan(knobs=knobs, method=method, num_runs=num_runs, max_concurrent=max_concurrent, seed=seed)
 
 
 def check_max_concurrent(value: object) -> int:
     """Return how many may run at once. Raises: SpecInvalid."""
     problems: list[Problem] = []
-    found = _whole("max_concurrent", value, 1, MAX_RUNS, problems)
+    number = _whole("max_concurrent", value, 1, MAX_RUNS, problems)
     if problems:
         raise SpecInvalid(problems)
-    return found
+    return number
 
 
 def _parse_knobs(raw: object, method: object, spec: RunSpec, problems: list[Problem]) -> tuple[SweepKnob, ...]:
@@ -119,15 +119,15 @@ def _parse_knobs(raw: object, method: object, spec: RunSpec, problems: list[Prob
         text = _("A sweep varies one to %(most)s knobs. Choose at least one.") % {"most": MAX_KNOBS}
         problems.append(Problem(field="sweep.knobs", message=text))
         return ()
-    found: list[SweepKnob] = []
+    knobs: list[SweepKnob] = []
     for place, item in enumerate(raw):
         knob = _parse_knob(f"sweep.knobs.{place}", item, method, spec, problems)
-        if knob is not None and any(knob.id == other.id for other in found):
+        if knob is not None and any(knob.id == other.id for other in knobs):
             text = _("%(knob)s is varied twice. Take one of them away.") % {"knob": knob.id}
             problems.append(Problem(field=f"sweep.knobs.{place}.id", message=text))
         elif knob is not None:
-            found.append(knob)
-    return tuple(found)
+            knobs.append(knob)
+    return tuple(knobs)
 
 
 def _parse_knob(field: str, raw: object, method: object, spec: RunSpec, problems: list[Problem]) -> SweepKnob | None:
@@ -161,17 +161,17 @@ def _parse_knob(field: str, raw: object, method: object, spec: RunSpec, problems
     return _parse_range(field, knob, raw, problems)
 
 
-def _known_knob(field: str, given: object, spec: RunSpec, problems: list[Problem]) -> Knob | None:
+def _known_knob(field: str, knob_id: object, spec: RunSpec, problems: list[Problem]) -> Knob | None:
     here = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)
-    if isinstance(given, str) and given in here:
-        return here[given]
-    if not given:
+    if isinstance(knob_id, str) and knob_id in here:
+        return here[knob_id]
+    if not knob_id:
         text = _("Choose the knob to vary.")
-    elif isinstance(given, str) and given in knobs():
+    elif isinstance(knob_id, str) and knob_id in knobs():
         text = _("%(knob)s does not apply to %(algorithm)s. Choose another knob.")
-        text = text % {"knob": knobs()[given].label, "algorithm": spec.algorithm.upper()}
+        text = text % {"knob": knobs()[knob_id].label, "algorithm": spec.algorithm.upper()}
     else:
-        problems.append(_unknown(field, str(given), tuple(here)))
+        problems.append(_unknown(field, str(knob_id), tuple(here)))
         return None
     problems.append(Problem(field=field, message=text))
     return None
@@ -233,8 +233,8 @@ def _parse_range(field: str, knob: Knob, raw: Mapping[str, Any], problems: list[
     return SweepKnob(id=knob.id, low=low, high=high, scale=cast(Scale, scale))
 
 
-def _num_runs(raw: object, method: object, found: Sequence[SweepKnob], problems: list[Problem]) -> int:
-    size = grid_size(found) if method == "grid" else MAX_RUNS
+def _num_runs(raw: object, method: object, knobs: Sequence[SweepKnob], problems: list[Problem]) -> int:
+    size = grid_size(knobs) if method == "grid" else MAX_RUNS
     if raw is None and method == "grid" and size <= MAX_RUNS:
         return size
     if raw is None:
@@ -270,13 +270,13 @@ def _whole(name: str, raw: object, low: int, high: int, problems: list[Problem])
     return int(number)
 
 
-def _unknown(field: str, given: str, known: Sequence[str]) -> Problem:
-    lasts = {name.rpartition(".")[2]: name for name in known}
-    near = [lasts[given]] if given in lasts else difflib.get_close_matches(given[:200], known, n=1, cutoff=0.5)
+def _unknown(field: str, wrong: str, choices: Sequence[str]) -> Problem:
+    lasts = {name.rpartition(".")[2]: name for name in choices}
+    near = [lasts[wrong]] if wrong in lasts else difflib.get_close_matches(wrong[:200], choices, n=1, cutoff=0.5)
     hint = (
         _("Did you mean %(near)s?") % {"near": near[0]}
         if near
-        else _("Known: %(names)s.") % {"names": ", ".join(sorted(known)[:12]) + ", …" * (len(known) > 12)}
+        else _("Known: %(names)s.") % {"names": ", ".join(sorted(choices)[:12]) + ", …" * (len(choices) > 12)}
     )
-    text = _("There is no %(given)r here.") % {"given": given}
+    text = _("There is no %(given)r here.") % {"given": wrong}
     return Problem(field=field, message=f"{text} {hint}")

@@ -41,7 +41,7 @@ def points(plan: SweepPlan) -> tuple[Point, ...]:
     return _random(plan)
 
 
-def point_specs(base: RunSpec, found: Sequence[Point], *, name: str) -> list[RunSpec]:
+def point_specs(base: RunSpec, run_points: Sequence[Point], *, name: str) -> list[RunSpec]:
     """Return the checked spec of each point, named after it. Values of the sweep are the person's own: origin "you".
 
     Raises: SpecInvalid with what stands against which point; nothing then may be launched.
@@ -49,11 +49,11 @@ def point_specs(base: RunSpec, found: Sequence[Point], *, name: str) -> list[Run
     raw = to_json(base)
     specs: list[RunSpec] = []
     problems: list[Problem] = []
-    for point in found:
+    for point in run_points:
         chosen = {knob_id: {"value": value, "origin": "you"} for knob_id, value in point.items()}
-        asked: dict[str, object] = {**raw, "name": point_name(name, point), "knobs": {**raw["knobs"], **chosen}}
+        raw_spec: dict[str, object] = {**raw, "name": point_name(name, point), "knobs": {**raw["knobs"], **chosen}}
         try:
-            specs.append(parse_spec(asked))
+            specs.append(parse_spec(raw_spec))
         except SpecInvalid as error:
             problems += [at_point(problem, point) for problem in error.problems]
     if problems:
@@ -91,26 +91,26 @@ def _grid(plan: SweepPlan) -> tuple[Point, ...]:
     names = [k.id for k in plan.knobs]
     every = itertools.product(*(k.values for k in plan.knobs))
     size = grid_size(plan.knobs)
-    kept = set(random.Random(plan.seed).sample(range(size), plan.num_runs)) if plan.num_runs < size else range(size)
-    return tuple(dict(zip(names, values, strict=True)) for place, values in enumerate(every) if place in kept)
+    places = set(random.Random(plan.seed).sample(range(size), plan.num_runs)) if plan.num_runs < size else range(size)
+    return tuple(dict(zip(names, values, strict=True)) for place, values in enumerate(every) if place in places)
 
 
 def _random(plan: SweepPlan) -> tuple[Point, ...]:
     rng = random.Random(plan.seed)
-    found: dict[tuple[Value, ...], Point] = {}
+    distinct: dict[tuple[Value, ...], Point] = {}
     for _try in range(_TRIES_PER_POINT * plan.num_runs):
-        if len(found) == plan.num_runs:
+        if len(distinct) == plan.num_runs:
             break
         values = tuple(_draw(knob, rng) for knob in plan.knobs)
-        found.setdefault(values, {k.id: v for k, v in zip(plan.knobs, values, strict=True)})
-    if len(found) < plan.num_runs:
+        distinct.setdefault(values, {k.id: v for k, v in zip(plan.knobs, values, strict=True)})
+    if len(distinct) < plan.num_runs:
         text = _(
             "These knobs give %(size)s different points, %(num)s runs are asked for. Ask for fewer, widen a range,"
         )
         text += " " + _("or repeat points with several values of train.seed.")
-        values_told = {"size": len(found), "num": plan.num_runs}
+        values_told = {"size": len(distinct), "num": plan.num_runs}
         raise SpecInvalid([Problem(field="sweep.num_runs", message=text % values_told)])
-    return tuple(found.values())
+    return tuple(distinct.values())
 
 
 def _draw(knob: SweepKnob, rng: random.Random) -> Value:

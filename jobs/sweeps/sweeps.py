@@ -29,8 +29,8 @@ def plan_study(*, spec: object, sweep: object) -> tuple[RunSpec, SweepPlan, tupl
     """
     base = parse_spec(to_json(spec) if isinstance(spec, RunSpec) else spec)
     plan = parse_plan(sweep, spec=base)
-    found = points(plan)
-    return base, plan, found, point_specs(base, found, name=base.name or default_name(base))
+    run_points = points(plan)
+    return base, plan, run_points, point_specs(base, run_points, name=base.name or default_name(base))
 
 
 def create_study(
@@ -56,14 +56,14 @@ def create_study(
     if name:
         base = parse_spec({**to_json(base), "name": name})
     sweep = {"knobs": knobs, "method": method, "num_runs": num_runs, "max_concurrent": max_concurrent, "seed": seed}
-    base, plan, found, specs = plan_study(spec=base, sweep=sweep)
+    base, plan, run_points, specs = plan_study(spec=base, sweep=sweep)
     key = (idempotency_key or "").replace("\0", "")[:MAX_KEY_LENGTH] or None
     earlier = _earlier(project, key, base, plan)
     if earlier is not None:
         return earlier, False
     try:
         with transaction.atomic():
-            return _insert(project, base, plan, found, specs, user, key, now), True
+            return _insert(project, base, plan, run_points, specs, user, key, now), True
     except IntegrityError:
         earlier = _earlier(project, key, base, plan)
         if earlier is None:
@@ -126,8 +126,8 @@ def _earlier(project: Project, key: str | None, base: RunSpec, plan: SweepPlan) 
     if study is None:
         return None
     # How many run at once may have been changed since, so it does not make a study another one.
-    asked = (to_json(base), plan.knobs_json(), plan.method, plan.num_runs, plan.seed)
-    if (study.spec, study.knobs, study.method, study.num_runs, study.seed) != asked:
+    request = (to_json(base), plan.knobs_json(), plan.method, plan.num_runs, plan.seed)
+    if (study.spec, study.knobs, study.method, study.num_runs, study.seed) != request:
         text = _("The idempotency key %(key)r already made sweep %(id)s from another request. Use a new key.")
         raise KeyReused(text % {"key": key, "id": study.pk})
     return study
@@ -137,7 +137,7 @@ def _insert(
     project: Project,
     base: RunSpec,
     plan: SweepPlan,
-    found: Sequence[Point],
+    run_points: Sequence[Point],
     specs: Sequence[RunSpec],
     user: AbstractBaseUser | None,
     key: str | None,
@@ -156,7 +156,7 @@ def _insert(
         created_by_id=user.pk if user else None,
         created_at=now,
     )
-    for point, spec in zip(found, specs, strict=True):
+    for point, spec in zip(run_points, specs, strict=True):
         run, _is_new = create_run(project=project, spec=spec, user=user, idempotency_key=None, now=now)
         Run.objects.filter(pk=run.pk).update(study=study, study_values=dict(point))
     after = {"name": study.name, "runs": plan.num_runs, "knobs": study.knobs}

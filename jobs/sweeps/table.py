@@ -106,10 +106,10 @@ class StudyTable:
 
 def studies_of(project: Project, *, page: int = 1, page_size: int = PAGE_SIZE) -> tuple[list[StudyHeader], int]:
     """Return a page of the project's sweeps, newest first, and how many there are."""
-    mine = Study.objects.filter(project=project)
-    total = mine.count()
+    studies = Study.objects.filter(project=project)
+    total = studies.count()
     start = (page - 1) * page_size
-    newest = mine.select_related("project", "created_by").order_by("-created_at", "-pk")
+    newest = studies.select_related("project", "created_by").order_by("-created_at", "-pk")
     chosen = list(newest[start : start + page_size])
     runs: dict[str, list[Run]] = {study.pk: [] for study in chosen}
     for run in Run.objects.filter(study__in=chosen).defer("spec", "note").order_by("created_at", "pk"):
@@ -119,13 +119,13 @@ def studies_of(project: Project, *, page: int = 1, page_size: int = PAGE_SIZE) -
 
 def study_table(study: Study, *, metric_name: str = "") -> StudyTable:
     """Return the sweep with its runs; `metric_name` "" is the main metric of its algorithm."""
-    mine = Run.objects.filter(study=study).select_related("project", "created_by")
-    runs = list(mine.annotate(place=Min("attempts__pk")).order_by("place"))
+    study_runs = Run.objects.filter(study=study).select_related("project", "created_by")
+    runs = list(study_runs.annotate(place=Min("attempts__pk")).order_by("place"))
     name = metric_name or main_metric(study.spec.get("algorithm", ""))
     headers = run_headers(runs)
     rows = tuple(_row(run, header, name) for run, header in zip(runs, headers, strict=True))
-    known = {found for run in runs for found in run.latest_values}
-    ordered = [found for found in metrics() if found in known] + sorted(known - set(metrics()))
+    names = {metric_id for run in runs for metric_id in run.latest_values}
+    ordered = [metric_id for metric_id in metrics() if metric_id in names] + sorted(names - set(metrics()))
     chosen = (*ordered, *(() if name in ordered else (name,)))
     header = _header(study, runs, name, [(row.best, row.header.id) for row in rows])
     return StudyTable(header=header, rows=rows, metrics=chosen)
@@ -142,16 +142,16 @@ def study_state(counts: Mapping[str, int], *, is_stop_requested: bool) -> StudyS
     Running while a run is starting or running, and between two runs; stopping while the last live ones stop; queued
     before the first. Then stopped if it was told to and a run obeyed, failed if every run failed, finished otherwise.
     """
-    found = {state for state, number in counts.items() if number}
-    if found & {"starting", "running"}:
+    states = {state for state, number in counts.items() if number}
+    if states & {"starting", "running"}:
         return "running"
-    if "queued" in found:
-        return "running" if found - {"queued"} else "queued"
-    if "stopping" in found:
+    if "queued" in states:
+        return "running" if states - {"queued"} else "queued"
+    if "stopping" in states:
         return "stopping"
-    if is_stop_requested and "stopped" in found:
+    if is_stop_requested and "stopped" in states:
         return "stopped"
-    return "failed" if found == {"failed"} else "finished"
+    return "failed" if states == {"failed"} else "finished"
 
 
 def _summary(study: Study, runs: Sequence[Run]) -> StudyHeader:
@@ -216,10 +216,10 @@ def _curve(run: Run, name: str) -> MetricCurve:
 @lru_cache(maxsize=_KEPT)
 def _read_curve(run_id: str, name: str, _attempt: int, _seq: int) -> MetricCurve:
     answer = read_clean(run_id=run_id, names=[name], num_points=_POINTS)
-    mine = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
-    if not mine:
+    own_series = [s for s in answer.series if s.kind == "metric" and s.role == "driver"]
+    if not own_series:
         return MetricCurve()
-    series = mine[0]
+    series = own_series[0]
     points = tuple((int(x), float(y)) for x, y in zip(series.x, series.y, strict=True) if math.isfinite(y))
     # A thinned point stands for a stretch: its extremes are exact, where in the stretch they lie is not.
     extremes = series.low if metric(name).better == "lower" else series.high

@@ -20,14 +20,14 @@ def spec_json(attempt: Attempt) -> dict[str, object]:
 
 def latest_spec_json(run: Run) -> dict[str, Any]:
     """Return the complete spec of the run's latest attempt: what the run is by now."""
-    found = Attempt.objects.filter(run=run, number=run.latest_attempt).values_list("overrides", flat=True).first()
-    return merged(run.spec, found or {})
+    overrides = Attempt.objects.filter(run=run, number=run.latest_attempt).values_list("overrides", flat=True).first()
+    return merged(run.spec, overrides or {})
 
 
 def difference(spec: Mapping[str, Any], wanted: Overrides) -> dict[str, dict[str, object]]:
     """Return the overrides among `wanted` that say something else than the spec."""
-    found = {
+    changed = {
         section: {name: value for name, value in fields.items() if spec.get(section, {}).get(name) != value}
         for section, fields in wanted.items()
     }
-    return {section: fields for section, fields in found.items() if fields}
+    return {section: fields for section, fields in changed.items() if fields}

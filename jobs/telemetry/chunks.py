@@ -248,10 +248,10 @@ def extremes(rows: PointRows, *, width: int) -> tuple[Ints, Ints]:
 
 def _per_bin(values: Floats, width: int, find: Any) -> Ints:
     whole = len(values) // width
-    found = find(values[: whole * width].reshape(whole, width), axis=1) + np.arange(0, whole * width, width)
+    indices = find(values[: whole * width].reshape(whole, width), axis=1) + np.arange(0, whole * width, width)
     if whole * width < len(values):
-        found = np.append(found, whole * width + find(values[whole * width :]))
-    return found
+        indices = np.append(indices, whole * width + find(values[whole * width :]))
+    return indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def _one_line(
     metric: Metric, stocks: Mapping[int, Stock], last_steps: Mapping[Key, int], request: SeriesRequest
 ) -> Series | None:
     """Return the series over its attempts, the newest first where they meet."""
-    kept: list[
+    remaining: list[
         tuple[int, PointRows, int]
     ] = []  # attempt, rows, points that each stands for; from the newest attempt back
     for attempt in sorted(stocks, reverse=True):
@@ -71,14 +71,14 @@ def _one_line(
         last = last_steps.get((metric.pk, attempt))
         if last is not None:  # its rows are single points
             keep = rows.x0 <= last
-            for _attempt, later, _points in kept:
+            for _attempt, later, _points in remaining:
                 keep &= ~np.isin(rows.x0, later.x0)
             rows = rows.take(keep)
         if len(rows):
-            kept.append((attempt, rows, row_points))
-    if not kept:
+            remaining.append((attempt, rows, row_points))
+    if not remaining:
         return None
-    coarsest = max(row_points for _attempt, _rows, row_points in kept)
+    coarsest = max(row_points for _attempt, _rows, row_points in remaining)
     assert coarsest in POINTS_PER_ROW.values(), coarsest
-    lines = [roll_up(rows, width=coarsest // points) if points < coarsest else rows for _a, rows, points in kept]
-    return make_series(metric, kept[0][0], join_rows(lines[::-1]), coarsest, request)
+    lines = [roll_up(rows, width=coarsest // points) if points < coarsest else rows for _a, rows, points in remaining]
+    return make_series(metric, remaining[0][0], join_rows(lines[::-1]), coarsest, request)

@@ -45,8 +45,8 @@ def recent_times(run: Run) -> list[float]:
             return _cache[key]
     newest = Frame.objects.filter(run=run).order_by("-seq").values_list("attempt", "payload")[:_FRAMES_READ]
     payloads = [payload for attempt, payload in newest if attempt == run.latest_attempt]
-    found = [time for payload in payloads for time in _step_times(decode_frame(payload))][:_STEPS_USED]
-    times = found or latest_time(run)
+    step_times = [time for payload in payloads for time in _step_times(decode_frame(payload))][:_STEPS_USED]
+    times = step_times or latest_time(run)
     with _lock:
         _cache[key] = times
         while len(_cache) > _KEPT:

@@ -24,17 +24,17 @@ def origins(attempts: Iterable[Attempt]) -> dict[int, Origin]:
 
 def limits(began: Mapping[int, Origin]) -> dict[int, int | None]:
     """Return the same as `visible_through` for attempts by number: from the newest one back along its descent."""
-    found: dict[int, int | None] = dict.fromkeys(sorted(began), -1)
+    by_attempt: dict[int, int | None] = dict.fromkeys(sorted(began), -1)
     number: int | None = max(began, default=None)
     limit: int | None = None
     while number is not None:
-        found[number] = limit
+        by_attempt[number] = limit
         origin = began[number]
         if origin is None or origin[0] >= number or origin[0] not in began:
             break
         number = origin[0]
         limit = origin[1] if limit is None else min(limit, origin[1])
-    return found
+    return by_attempt
 
 
 def is_visible(step: int, through: int | None) -> bool:

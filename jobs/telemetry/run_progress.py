@@ -40,9 +40,9 @@ class RunProgress:
             values = {**self.latest_values, **event["values"]}
             self.latest_values = dict(list(values.items())[:MAX_LATEST_VALUES])
         elif event["kind"] == "note":
-            told = event.get("meta", {}).get("num_steps")
-            if isinstance(told, int) and 0 < told < MAX_STEPS:
-                self.num_steps = told
+            num_steps = event.get("meta", {}).get("num_steps")
+            if isinstance(num_steps, int) and 0 < num_steps < MAX_STEPS:
+                self.num_steps = num_steps
         elif event["kind"] == "span" and event.get("depth", 0) == 0:
             ended = event["phase"]
             if self.previous_phase:

@@ -197,16 +197,16 @@ def read_stocks(
     Those with a last step come as single points, whatever the window, with no chunk that begins after that step.
     """
     cuts = last_steps or {}
-    found = read_with_tail(run_id, lambda: _read_chunks(list(metrics), request, cuts))
-    stocks = found.chunks
+    stored = read_with_tail(run_id, lambda: _read_chunks(list(metrics), request, cuts))
+    stocks = stored.chunks
     by_key = {(m.kind, m.name, m.role, m.rank): pk for pk, m in metrics.items()}
     names = frozenset(m.name for m in metrics.values())
-    for attempt in {frame["attempt"] for frame in found.frames}:
-        frames = [frame for frame in found.frames if frame["attempt"] == attempt]
+    for attempt in {frame["attempt"] for frame in stored.frames}:
+        frames = [frame for frame in stored.frames if frame["attempt"] == attempt]
         for key, data in collect(frames, wanted=names).items():
             if key in by_key:
                 stocks.setdefault((by_key[key], attempt), Stock()).data.append(data)
-    return stocks, found.through_seq
+    return stocks, stored.through_seq
 
 
 def _place(series: Series) -> tuple[str, str, str, int, int]:
@@ -242,7 +242,7 @@ def _levels(
     metric_ids: Sequence[int], num_points: int, window: SeriesWindow, cuts: Mapping[Key, int]
 ) -> dict[int, dict[Key, tuple[int, int]]]:
     """Return level -> series to be read at it -> first and last chunk in the window."""
-    found: dict[int, dict[Key, tuple[int, int]]] = {}
+    by_level: dict[int, dict[Key, tuple[int, int]]] = {}
     chunks = Chunk.objects.filter(metric_id__in=metric_ids, level=0)
     ends = chunks.values_list("metric_id", "attempt").annotate(Max("seq")).order_by()
     newest = {(metric_id, attempt): seq for metric_id, attempt, seq in ends}
@@ -255,12 +255,12 @@ def _levels(
         if (metric_id, attempt) in cuts:
             continue
         level = _level(num, num_points, sealed=newest[metric_id, attempt])
-        found.setdefault(level, {})[metric_id, attempt] = (first, last)
+        by_level.setdefault(level, {})[metric_id, attempt] = (first, last)
     for (metric_id, attempt), step in cuts.items():
         begun = chunks.filter(metric_id=metric_id, attempt=attempt, x0__lte=step).aggregate(Max("seq"))["seq__max"]
         if begun is not None:
-            found.setdefault(0, {})[metric_id, attempt] = (0, begun)
-    return found
+            by_level.setdefault(0, {})[metric_id, attempt] = (0, begun)
+    return by_level
 
 
 def _level(num: int, num_points: int, *, sealed: int) -> int:
@@ -282,16 +282,16 @@ def _queries(
         return
     warm_up = _warm_up_chunks(smoothing) if level == 0 else 0
     for (metric_id, attempt), (first, last) in keys.items():
-        mine = Chunk.objects.filter(metric_id=metric_id, attempt=attempt)
+        chunks = Chunk.objects.filter(metric_id=metric_id, attempt=attempt)
         if level == 0:
-            yield mine.filter(level=0, seq__gte=first - warm_up, seq__lte=last)
+            yield chunks.filter(level=0, seq__gte=first - warm_up, seq__lte=last)
             continue
-        tops = dict(mine.filter(level__range=(1, level)).values_list("level").annotate(Max("seq")).order_by())
+        tops = dict(chunks.filter(level__range=(1, level)).values_list("level").annotate(Max("seq")).order_by())
         wanted = Q(level=level)
         for finer in range(level):
             covered = (tops.get(finer + 1, -1) + 1) * _children(finer + 1)
             wanted |= Q(level=finer, seq__gte=covered)
-        yield mine.filter(wanted)
+        yield chunks.filter(wanted)
 
 
 def _children(level: int) -> int:

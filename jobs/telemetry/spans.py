@@ -104,14 +104,14 @@ def _inside(run_id: str, from_ns: int | None, to_ns: int | None) -> tuple[int, d
             through = max(through, chunk_through)
         return parts, through
 
-    found = read_with_tail(run_id, read)
-    parts = found.chunks
-    for attempt in {frame["attempt"] for frame in found.frames}:
-        frames = [frame for frame in found.frames if frame["attempt"] == attempt]
+    stored = read_with_tail(run_id, read)
+    parts = stored.chunks
+    for attempt in {frame["attempt"] for frame in stored.frames}:
+        frames = [frame for frame in stored.frames if frame["attempt"] == attempt]
         for (role, rank), spans in collect_spans(frames).items():
             parts.setdefault((role, rank, attempt), []).append(spans)
     inside = {lane: _in_window(join_spans(spans), from_ns, to_ns) for lane, spans in sorted(parts.items())}
-    return found.through_seq, inside
+    return stored.through_seq, inside
 
 
 def _answer(through: int, inside: dict[Lane, Spans], total: int) -> SpansAnswer:
@@ -170,11 +170,11 @@ def _longest(lanes: dict[Lane, Spans], limit: int) -> dict[Lane, Spans]:
     durations = np.concatenate([spans.duration for spans in lanes.values()])
     keep = np.zeros(len(durations), bool)
     keep[np.argpartition(durations, len(durations) - limit)[-limit:]] = True
-    kept, at = {}, 0
+    longest, at = {}, 0
     for lane, spans in lanes.items():
-        kept[lane] = spans.take(keep[at : at + len(spans)])
+        longest[lane] = spans.take(keep[at : at + len(spans)])
         at += len(spans)
-    return kept
+    return longest
 
 
 def _whole_steps(lanes: dict[Lane, Spans], limit: int, near_ns: int | None) -> dict[Lane, Spans]:
@@ -190,10 +190,10 @@ def _whole_steps(lanes: dict[Lane, Spans], limit: int, near_ns: int | None) -> d
     apart = -begins[wanted] if near_ns is None else np.abs(begins[wanted] - near_ns)
     wanted = wanted[np.argsort(apart, kind="stable")]
     most = max(1, int(np.searchsorted(np.cumsum(count[wanted]), limit, side="right")))
-    kept = np.sort(numbers[wanted[:most]])
-    since = int(begins[np.searchsorted(numbers, kept[0])])
-    found = {}
+    chosen = np.sort(numbers[wanted[:most]])
+    since = int(begins[np.searchsorted(numbers, chosen[0])])
+    by_lane = {}
     for lane, spans in lanes.items():
-        is_kept = np.isin(spans.step, kept) | ((spans.step <= 0) & (spans.start >= since))
-        found[lane] = spans.take(is_kept)
-    return found
+        is_kept = np.isin(spans.step, chosen) | ((spans.step <= 0) & (spans.start >= since))
+        by_lane[lane] = spans.take(is_kept)
+    return by_lane

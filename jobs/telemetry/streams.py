@@ -71,5 +71,5 @@ def beat(redis_client: redis.Redis, *, trouble: str) -> None:
 def ingest_status(redis_client: redis.Redis) -> IngestStatus:
     """Return what the ingest process last said of itself. Raises: redis.RedisError if Redis is away."""
     raw, waiting = redis_client.get(BEAT), redis_client.xlen(INGEST)
-    said = json.loads(raw) if isinstance(raw, bytes) else {"seen_at": 0.0, "trouble": ""}
-    return IngestStatus(seen_at=said["seen_at"], trouble=said["trouble"], num_waiting=int(waiting))  # type: ignore[arg-type]  # redis types its answers as awaitable too
+    status = json.loads(raw) if isinstance(raw, bytes) else {"seen_at": 0.0, "trouble": ""}
+    return IngestStatus(seen_at=status["seen_at"], trouble=status["trouble"], num_waiting=int(waiting))  # type: ignore[arg-type]  # redis types its answers as awaitable too

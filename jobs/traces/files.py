@@ -57,8 +57,8 @@ def files_of(trace: Trace) -> tuple[File, ...]:
 
 def damaged(file_name: str) -> str:
     """Return what to say of a file whose store cannot be read."""
-    said = _("What was imported of %(file)s cannot be read. Try again; if it still fails, import the file again.")
-    return said % {"file": file_name}
+    message = _("What was imported of %(file)s cannot be read. Try again; if it still fails, import the file again.")
+    return message % {"file": file_name}
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def recordings(files: Sequence[File]) -> Iterator[list[RecordedTrace]]:
     Raises: NoAnswer for one that is there and damaged, whether that is seen when it is opened or while it is read.
     """
     with ExitStack() as stack:
-        found = []
+        recorded = []
         for file in files:
             try:
                 store = stack.enter_context(Store(file.path))
@@ -76,9 +76,9 @@ def recordings(files: Sequence[File]) -> Iterator[list[RecordedTrace]]:
                 if not file.path.exists():
                     continue
                 raise _no_answer(file) from error
-            found.append(RecordedTrace(store=store, role=file.role, rank=file.rank))
+            recorded.append(RecordedTrace(store=store, role=file.role, rank=file.rank))
         try:
-            yield found
+            yield recorded
         except Exception as error:
             if not is_of_store(error):
                 raise
@@ -89,6 +89,6 @@ def recordings(files: Sequence[File]) -> Iterator[list[RecordedTrace]]:
 
 
 def _no_answer(file: File) -> NoAnswer:
-    said = NoAnswer(damaged(file.name))
-    said.trace_id = file.trace_id
-    return said
+    problem = NoAnswer(damaged(file.name))
+    problem.trace_id = file.trace_id
+    return problem

@@ -193,10 +193,10 @@ def _take(layer_id: int, *, now: datetime) -> Layer | None:
     if layer is None or busy >= MOST_AT_ONCE:
         return None
     claim = secrets.token_hex(8)
-    mine = Layer.objects.filter(pk=layer_id, state="queued").update(
+    num_taken = Layer.objects.filter(pk=layer_id, state="queued").update(
         state="importing", claim=claim, seen_at=now, progress=0, problem="", tries=layer.tries + 1
     )
-    if not mine:
+    if not num_taken:
         return None
     layer.claim = claim
     notify(layer.trace_id)
@@ -304,8 +304,8 @@ def _import(layer: Layer, folder: Path) -> tuple[dict[str, object], str]:
 
 def _environment(folder: Path) -> dict[str, str]:
     """Return what the importer may know: where programs are, and where its temporary files go; no secret."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
-    return {**kept, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
+    return {**environment, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
 
 
 def _follow(layer: Layer, process: subprocess.Popen[bytes]) -> tuple[dict[str, object], str]:
@@ -325,12 +325,12 @@ def _follow(layer: Layer, process: subprocess.Popen[bytes]) -> tuple[dict[str, o
             continue
         piece = os.read(process.stdout.fileno(), _LONGEST_LINE)
         *lines, line = (line + piece).split(b"\n")
-        for said in map(_parsed, lines):
-            progress = float(said.get("progress", progress))
-            if "problem" in said:
-                return {}, str(said["problem"])
-            if "facts" in said:
-                return dict(said["facts"]), ""
+        for message in map(_parsed, lines):
+            progress = float(message.get("progress", progress))
+            if "problem" in message:
+                return {}, str(message["problem"])
+            if "facts" in message:
+                return dict(message["facts"]), ""
         if not piece:
             text = _("The import ended without a word (exit code %(code)s), most likely for want of memory.")
             return {}, text % {"code": process.wait()}
@@ -338,7 +338,7 @@ def _follow(layer: Layer, process: subprocess.Popen[bytes]) -> tuple[dict[str, o
 
 def _parsed(line: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(line)
+        message = json.loads(line)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return message if isinstance(message, dict) else {}

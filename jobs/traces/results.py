@@ -65,8 +65,8 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
         future = _under_way.get(path)
         if future is None:
             project = str(trace.project_id)
-            mine = sum(other == project for other in _projects.values())
-            if len(_under_way) >= MOST_AT_ONCE + MOST_WAITING or mine >= MOST_OF_PROJECT:
+            num_of_project = sum(other == project for other in _projects.values())
+            if len(_under_way) >= MOST_AT_ONCE + MOST_WAITING or num_of_project >= MOST_OF_PROJECT:
                 raise StillComputing(_("The console is busy with other traces. Try again in a few seconds."))
             language = translation.get_language()
             future = _under_way[path] = Future()
@@ -79,37 +79,37 @@ def answer(trace: Trace, about: object, shape: type[T], work: Callable[[], T], *
                 del _under_way[path], _projects[path]
                 raise
     try:
-        found: T = future.result(timeout=PATIENCE if patience is None else patience)
+        result: T = future.result(timeout=PATIENCE if patience is None else patience)
     except NotYet as error:
         if future.done():  # just now; or it was `work` that ran out of time
             return future.result()
         raise StillComputing(_("Computing. Try again in a few seconds.")) from error
-    return found
+    return result
 
 
 def _compute(future: "Future[T]", path: Path, shape: type[T], work: Callable[[], T], language: str | None) -> None:
     with _places:
         try:
-            found = _answer(path, shape, work, language)
+            result = _answer(path, shape, work, language)
         except BaseException as error:
             future.set_exception(error)
         else:
-            future.set_result(found)
+            future.set_result(result)
 
 
 def _answer(path: Path, shape: type[T], work: Callable[[], T], language: str | None) -> T:
     try:
-        found = _read(path, shape)
-        if found is None:
+        result = _read(path, shape)
+        if result is None:
             with translation.override(language):
-                found = work()
-            _write(path, found)
+                result = work()
+            _write(path, result)
         with _lock:
-            _kept[path] = found
+            _kept[path] = result
             _forget(path)
             while len(_kept) > MOST_KEPT:
                 _kept.popitem(last=False)
-        return found
+        return result
     finally:
         with _lock:
             _forget(path)
@@ -128,12 +128,12 @@ def _read(path: Path, shape: type[T]) -> T | None:
         return None
 
 
-def _write(path: Path, found: object) -> None:
+def _write(path: Path, result: object) -> None:
     """Keep an answer, and the newest of its trace; a full disk or a deleted trace costs the answer alone."""
     draft = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     with contextlib.suppress(OSError):
         try:
-            draft.write_text(plain.written(found), encoding="utf-8")
+            draft.write_text(plain.written(result), encoding="utf-8")
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)

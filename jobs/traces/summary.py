@@ -89,11 +89,11 @@ def compare(
             left, is_left_cut = _side(name, before, spans, drop_first)
             right, is_right_cut = _side(other_name, after, other_spans, drop_first)
             common = sorted(set(left) & set(right))
-            mine = _chosen(left, worker or (common[0] if common else None), name)
-            theirs = _chosen(right, other_worker or (mine if mine in right else None), other_name)
+            own = _chosen(left, worker or (common[0] if common else None), name)
+            theirs = _chosen(right, other_worker or (own if own in right else None), other_name)
             return TraceComparison(
-                difference=difference(left[mine], right[theirs]),
-                worker=mine,
+                difference=difference(left[own], right[theirs]),
+                worker=own,
                 other_worker=theirs,
                 workers=tuple(sorted({*left, *_workers(files)})),
                 other_workers=tuple(sorted({*right, *_workers(other_files)})),
@@ -131,14 +131,14 @@ def _side(
             "%(name)s has no complete step, and differences are computed per step. Record at least one complete step."
         )
         raise NothingToCompare(text % {"name": name})
-    found = {}
+    by_worker = {}
     for key, work in works.items():
         own = tuple(step for step in steps if step.begin < work.end and work.begin < step.end)
         if own:
-            found[key] = ComparedCapture(
+            by_worker[key] = ComparedCapture(
                 work=work, steps=own, phases=phases_of(spans, role=key[0], rank=key[1], work=work)
             )
-    return found, is_cut
+    return by_worker, is_cut
 
 
 def _chosen(sides: dict[Worker, ComparedCapture], worker: Worker | None, name: str) -> Worker:
@@ -146,8 +146,8 @@ def _chosen(sides: dict[Worker, ComparedCapture], worker: Worker | None, name: s
         return max(sides, key=lambda key: (_weight(sides[key].work), -key[1]))
     if worker not in sides:
         text = _("%(worker)s did nothing in %(name)s. Its workers are %(workers)s.")
-        known = ", ".join(f"{role} {rank}".strip() for role, rank in sorted(sides))
-        raise NothingToCompare(text % {"worker": f"{worker[0]} {worker[1]}".strip(), "name": name, "workers": known})
+        workers = ", ".join(f"{role} {rank}".strip() for role, rank in sorted(sides))
+        raise NothingToCompare(text % {"worker": f"{worker[0]} {worker[1]}".strip(), "name": name, "workers": workers})
     return worker
 
 

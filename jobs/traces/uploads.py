@@ -79,8 +79,8 @@ def create_trace(
         text = _("%(n)s files are announced. A trace has 1 to %(most)s.")
         raise TraceRefused("files", text % {"n": len(files), "most": MOST_FILES})
     names = [_file_name(file.name) for file in files]
-    for given, file in zip(names, files, strict=True):
-        _check_size(given, file.size)
+    for file_name, file in zip(names, files, strict=True):
+        _check_size(file_name, file.size)
     title = name.strip() or names[0][:MAX_NAME_CHARS]
     if len(title) > MAX_NAME_CHARS or any(ord(c) < 32 for c in title) or not is_storable(title):
         text = _("%(given)r is not a name. Use 1 to %(most)s characters on one line.")
@@ -93,8 +93,8 @@ def create_trace(
         _check_quota(project, wanted)
         trace = Trace.objects.create(project=project, run=run, name=title, created_by_id=actor_id, created_at=now)
         Layer.objects.bulk_create(
-            Layer(trace=trace, file_name=given, size=file.size, state="uploading", created_at=now)
-            for given, file in zip(names, files, strict=True)
+            Layer(trace=trace, file_name=file_name, size=file.size, state="uploading", created_at=now)
+            for file_name, file in zip(names, files, strict=True)
         )
         after = {"name": title, "files": names}
         record(actor=user, verb="trace.create", object_type="trace", object_id=trace.pk, after=after)
@@ -156,18 +156,18 @@ def delete_trace(*, trace: Trace, user: AbstractBaseUser | None) -> None:
         raise TraceRefused("", text % {"id": trace.capture_id}, is_conflict=True)
     with transaction.atomic():
         before = {"name": trace.name, "files": list(trace.layers.values_list("file_name", flat=True))}
-        kept = Trace(pk=trace.pk, run_id=trace.run_id)
+        deleted = Trace(pk=trace.pk, run_id=trace.run_id)
         trace.delete()
-        record(actor=user, verb="trace.delete", object_type="trace", object_id=kept.pk, before=before)
-        transaction.on_commit(partial(delete_folder, kept))
-        notify(kept.pk)
+        record(actor=user, verb="trace.delete", object_type="trace", object_id=deleted.pk, before=before)
+        transaction.on_commit(partial(delete_folder, deleted))
+        notify(deleted.pk)
 
 
-def _file_name(given: str) -> str:
+def _file_name(text: str) -> str:
     """Return the last part of a name, in characters that can be shown and stored. Raises: TraceRefused."""
-    name = PurePosixPath(given.replace("\\", "/")).name[-255:]
+    name = PurePosixPath(text.replace("\\", "/")).name[-255:]
     if name in ("", ".", "..") or not is_storable(name) or any(ord(c) < 32 for c in name):
-        raise TraceRefused("files", _("%(name)r is no file name. Rename the file.") % {"name": given[:200]})
+        raise TraceRefused("files", _("%(name)r is no file name. Rename the file.") % {"name": text[:200]})
     return name
 
 
@@ -217,8 +217,8 @@ def _check_quota(project: Project, wanted: int) -> None:
             "Uploaded traces of %(project)s take %(taken)s MiB of %(most)s MiB, and these files have %(size)s MiB. "
             "Delete traces that nobody needs, or let the operator raise PITWALL_MAX_PROJECT_TRACE_BYTES."
         )
-        told = {"taken": -(-taken >> 20), "most": most >> 20, "size": -(-wanted >> 20)}
-        raise TraceRefused("files", text % {"project": project.slug, **told})
+        megabytes = {"taken": -(-taken >> 20), "most": most >> 20, "size": -(-wanted >> 20)}
+        raise TraceRefused("files", text % {"project": project.slug, **megabytes})
 
 
 def _append(path: Path, offset: int, data: bytes) -> None:

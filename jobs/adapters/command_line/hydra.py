@@ -71,13 +71,13 @@ def read(word: str) -> Override:
 
     Raises: ValueError with a sentence if it is no override, or one of many values (a sweep).
     """
-    found = _KEY.fullmatch(word.strip())
-    if found is None:
+    match = _KEY.fullmatch(word.strip())
+    if match is None:
         raise ValueError(Sentence("{text} is not of the form key=value.", text=repr(word[:80])))
-    mark, rest = found["mark"] or "", found["rest"]
+    mark, rest = match["mark"] or "", match["rest"]
     if rest is None and mark != "~":
-        raise ValueError(Sentence("{text} has no value: write {key}=value.", text=repr(word[:80]), key=found["key"]))
-    return Override(mark=mark, key=found["key"], value=None if rest is None else read_value(rest[1:]))
+        raise ValueError(Sentence("{text} has no value: write {key}=value.", text=repr(word[:80]), key=match["key"]))
+    return Override(mark=mark, key=match["key"], value=None if rest is None else read_value(rest[1:]))
 
 
 def read_value(text: str) -> Plain:
@@ -89,8 +89,8 @@ def read_value(text: str) -> Plain:
     value = reader.element("")
     if not reader.is_at_end():
         what = "several values, a sweep" if reader.peek() == "," else f"{reader.peek()!r} where a value ends"
-        said = "{text} holds {what}. Give one value, in quotes if it has such characters."
-        raise ValueError(Sentence(said, text=repr(text[:80]), what=what))
+        message = "{text} holds {what}. Give one value, in quotes if it has such characters."
+        raise ValueError(Sentence(message, text=repr(text[:80]), what=what))
     return value
 
 
@@ -194,13 +194,13 @@ class _ValueReader:
             elif here == "}" and depth:
                 depth -= 1
             elif here == "(" and not depth:
-                said = "{text} calls a function of Hydra. Give the value itself."
-                raise ValueError(Sentence(said, text=repr(self.text[:80])))
+                message = "{text} calls a function of Hydra. Give the value itself."
+                raise ValueError(Sentence(message, text=repr(self.text[:80])))
             elif here in ends and not depth:
                 break
             elif here in "[{'\"" and not depth and not self.text.startswith("${", self.at - 1):
-                said = "{text} has {sign} inside a word. Put the value in quotes."
-                raise ValueError(Sentence(said, text=repr(self.text[:80]), sign=repr(here)))
+                message = "{text} has {sign} inside a word. Put the value in quotes."
+                raise ValueError(Sentence(message, text=repr(self.text[:80]), sign=repr(here)))
             self.at += 1
         raw = self.text[start : self.at].strip()
         if raw == "" and inside:

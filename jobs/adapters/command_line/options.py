@@ -54,15 +54,15 @@ def knob_arguments(spec: RunSpec, conversions: Conversions) -> list[Argument]:
         assert flag is not None
         if is_live(knob.id, values):
             written.append((knob, flag))
-    found: list[Argument] = []
+    arguments: list[Argument] = []
     pairs = sorted((s for s in written if s[1].form in PAIR), key=lambda s: (s[1].name, s[1].form))
     for _, members in groupby(pairs, key=lambda s: s[1].name):
-        found += _pair(list(members), values)
+        arguments += _pair(list(members), values)
     for knob, flag in written:
         if flag.form not in PAIR:
-            found += _single(knob, flag, values, conversions)
+            arguments += _single(knob, flag, values, conversions)
     place = {knob_id: number for number, knob_id in enumerate(here)}
-    return sorted(found, key=lambda argument: place[argument.knob])
+    return sorted(arguments, key=lambda argument: place[argument.knob])
 
 
 def theirs(flag: Flag, value: Value, values: Values, conversions: Conversions) -> Scalar | None:
@@ -99,8 +99,8 @@ def _single(knob: Knob, flag: Flag, values: Values, conversions: Conversions) ->
 
 
 def _pair(members: list[tuple[Knob, Flag]], values: Values) -> Iterable[Argument]:
-    given = [values[knob.id] for knob, _ in members]
-    set_ones = [value for value in given if value is not None]
+    chosen = [values[knob.id] for knob, _ in members]
+    set_ones = [value for value in chosen if value is not None]
     if len(set_ones) != len(members):
         return []
     if all(

@@ -99,32 +99,32 @@ def _may_hold(word: str, is_program: Callable[[str], bool]) -> bool:
 
 def _env_of(before: Sequence[str]) -> dict[str, str]:
     """Return what a launcher's words set: `env A=b`, and Ray's runtime environment."""
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for place, word in enumerate(before):
-        if place and (given := _ASSIGNMENT.fullmatch(word)) and before[0].rpartition("/")[2] in ("env", "sudo"):
-            found[given[1]] = given[2]
+        if place and (assignment := _ASSIGNMENT.fullmatch(word)) and before[0].rpartition("/")[2] in ("env", "sudo"):
+            environment[assignment[1]] = assignment[2]
         name, _, value = word.partition("=")
         if name == "--runtime-env-json":
             value = value or (before[place + 1] if place + 1 < len(before) else "")
             try:
-                asked = json.loads(value).get("env_vars", {})
-                found |= {str(key): str(value) for key, value in asked.items()}
+                runtime_env = json.loads(value).get("env_vars", {})
+                environment |= {str(key): str(value) for key, value in runtime_env.items()}
             except (ValueError, AttributeError):
                 continue  # the launcher's business; the trainer's own words are read all the same
-    return found
+    return environment
 
 
 class _ShellReader:
     """Walks through a text once; variables take their values as the text sets them."""
 
     def __init__(
-        self, text: str, known: Mapping[str, str | list[str]] | None = None, room: list[int] | None = None
+        self, text: str, variables: Mapping[str, str | list[str]] | None = None, room: list[int] | None = None
     ) -> None:
         self.text = text
         self.at = 0
         self.num_words = 0
         self.room = room or [10 * MAX_CHARACTERS]  # for what variables hold: A=$A$A doubles with every line
-        self.known: dict[str, str | list[str]] = dict(known or {})
+        self.known: dict[str, str | list[str]] = dict(variables or {})
         self.env: dict[str, str] = {}  # what was exported or assigned on the way
         self.found: list[Command] = []
         self.unknown: list[str] = []
@@ -161,8 +161,8 @@ class _ShellReader:
     def _end(self, words: list[str], document: str) -> None:
         """Take a finished command: an assignment is kept, anything else is one of the commands."""
         own: dict[str, str] = {}
-        while words and (given := _ASSIGNMENT.fullmatch(words[0])):
-            own[given[1]] = given[2]
+        while words and (assignment := _ASSIGNMENT.fullmatch(words[0])):
+            own[assignment[1]] = assignment[2]
             words = words[1:]
         if not words:
             self.known |= own
@@ -179,8 +179,8 @@ class _ShellReader:
 
     def _declare(self, words: Sequence[str], *, is_export: bool) -> None:
         for word in words:
-            name, given, value = word.partition("=")
-            if given:
+            name, sign, value = word.partition("=")
+            if sign:
                 self.known[name] = value
             held = self.known.get(name)
             if is_export and isinstance(held, str):
@@ -299,8 +299,8 @@ class _ShellReader:
         while self.at < len(self.text) and self.text[self.at] != quote:
             self.at += 2 if escapes and self.text[self.at] == "\\" else 1
         if self.at >= len(self.text):
-            said = "The text is no complete command: a {quote} is opened and never closed."
-            raise ValueError(Sentence(said, quote=quote))
+            message = "The text is no complete command: a {quote} is opened and never closed."
+            raise ValueError(Sentence(message, quote=quote))
         self.at += 1
         return self.text[begin : self.at - 1]
 
@@ -309,8 +309,8 @@ class _ShellReader:
         if len(piece) > 1 and piece not in self.unknown:  # a lone $ is itself
             self.unknown.append(piece)
             if len(self.unknown) > MAX_UNKNOWN:
-                said = "Only a shell could fill in more than {most} places of the text."
-                raise ValueError(Sentence(said, most=MAX_UNKNOWN))
+                message = "Only a shell could fill in more than {most} places of the text."
+                raise ValueError(Sentence(message, most=MAX_UNKNOWN))
         return [piece]
 
     def _expanded(self, text: str, *, is_quoted: bool = False) -> str:

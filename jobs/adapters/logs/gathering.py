@@ -49,20 +49,20 @@ class Steps:
 @cache
 def dictionary(trainer: str, algorithm: str) -> Mapping[str, tuple[int, str]]:
     """Return the trainer's name -> (place in the list, canonical name)."""
-    found: dict[str, tuple[int, str]] = {}
+    names: dict[str, tuple[int, str]] = {}
     for whose in (trainer, f"{trainer}/{algorithm}"):
         for name, info in metrics().items():
-            found |= {theirs: (place, name) for place, theirs in enumerate(info.names.get(whose, ()))}
-    return found
+            names |= {theirs: (place, name) for place, theirs in enumerate(info.names.get(whose, ()))}
+    return names
 
 
 def canonical(trainer: str, algorithm: str, values: Mapping[str, float]) -> dict[str, float]:
     """Return one step's values by canonical name, in their order."""
-    known = dictionary(trainer, algorithm)
+    names = dictionary(trainer, algorithm)
     best: dict[str, tuple[int, str]] = {}
     for theirs in values:
-        if theirs in known:
-            place, name = known[theirs]
+        if theirs in names:
+            place, name = names[theirs]
             best[name] = min(best.get(name, (place, theirs)), (place, theirs))
     chosen = {theirs: name for name, (_, theirs) in best.items()}
     return {chosen.get(theirs, _own(theirs)): value for theirs, value in values.items()}

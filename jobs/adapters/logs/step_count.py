@@ -35,7 +35,7 @@ class StepCount:
                 head = file.read(HEAD_BYTES)
         except FileNotFoundError:
             return
-        found = self.count(head.decode("utf-8", "replace"), self.spec)
-        self._is_over = found is not None or len(head) == HEAD_BYTES
-        if found:
-            yield note(f"{found:,} steps planned", attempt=NOBODY, step=0, meta={"num_steps": found})
+        num_steps = self.count(head.decode("utf-8", "replace"), self.spec)
+        self._is_over = num_steps is not None or len(head) == HEAD_BYTES
+        if num_steps:
+            yield note(f"{num_steps:,} steps planned", attempt=NOBODY, step=0, meta={"num_steps": num_steps})

@@ -75,7 +75,7 @@ class EventFile:
 
 def scalars(record: bytes) -> list[Scalar]:
     """Return the scalars of one `Event`; none of a message that cannot be read."""
-    at, step, found = 0.0, 0, []
+    at, step, tagged = 0.0, 0, []
     try:
         for number, kind, value in _fields(record):
             if (number, kind) == (1, _FIXED64):
@@ -85,10 +85,10 @@ def scalars(record: bytes) -> list[Scalar]:
             elif (number, kind) == (5, _BYTES):
                 for part, wire, content in _fields(_as_bytes(value)):
                     if (part, wire) == (1, _BYTES):
-                        found += _value(_as_bytes(content))
+                        tagged += _value(_as_bytes(content))
     except (ValueError, struct.error, IndexError):
         return []
-    return [Scalar(tag=tag, step=step, at=at, value=number) for tag, number in found]
+    return [Scalar(tag=tag, step=step, at=at, value=number) for tag, number in tagged]
 
 
 def _value(message: bytes) -> list[tuple[str, float]]:

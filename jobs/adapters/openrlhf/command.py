@@ -139,9 +139,9 @@ def arguments_of(spec: RunSpec, run_dir: Path) -> tuple[list[str], list[str]]:
     """Return the trainer's arguments, and those of its launcher."""
     arguments: list[str] = []
     for field, value in _sections(spec, run_dir):
-        known = option(field, program_of(spec.algorithm))
-        if known is not None and (value != known.default or field in _ALWAYS):
-            arguments += _with_value(known.name(spec.trainer.version), [value])
+        declared = option(field, program_of(spec.algorithm))
+        if declared is not None and (value != declared.default or field in _ALWAYS):
+            arguments += _with_value(declared.name(spec.trainer.version), [value])
     launcher: list[str] = []
     for argument in knob_arguments(spec, CONVERSIONS):
         if argument.form == "launcher":
@@ -176,8 +176,8 @@ def _columns(spec: RunSpec) -> Iterator[tuple[str, str]]:
     columns = {"prompt": data.prompt_column, "answer": data.answer_column, "response": data.response_column}
     columns |= {"chosen": data.chosen_column, "rejected": data.rejected_column}
     for field, column in columns.items():
-        known = option(field, program_of(spec.algorithm))
-        if known is not None and (column or not known.default):
+        declared = option(field, program_of(spec.algorithm))
+        if declared is not None and (column or not declared.default):
             yield field, column
 
 

@@ -48,13 +48,13 @@ def command_of(arguments: Sequence[str], version: str) -> OpenRLHFCommand:
     """
     call = _call_of(arguments)
     program = _program(call.program)
-    given, strays = _options(call.arguments)
-    given = [replace(each, needs_shell=any(piece in each.text for piece in call.unknown)) for each in given]
-    dialect = _version_of(program, [option.name for option in given], version)
+    options, strays = _options(call.arguments)
+    options = [replace(each, needs_shell=any(piece in each.text for piece in call.unknown)) for each in options]
+    dialect = _version_of(program, [option.name for option in options], version)
     return OpenRLHFCommand(
         program=program,
         dialect=dialect,
-        given=tuple(_in_full(option, options_of(program, dialect)) for option in given),
+        given=tuple(_in_full(option, options_of(program, dialect)) for option in options),
         strays=tuple(strays),
         call=call,
     )
@@ -63,9 +63,9 @@ def command_of(arguments: Sequence[str], version: str) -> OpenRLHFCommand:
 def _call_of(arguments: Sequence[str]) -> ProgramCall:
     is_shell = len(arguments) == 1 and re.search(r"\s", arguments[0]) is not None
     for is_program in (_trains, _is_other):  # a script may do more than train
-        found = find_program(arguments[0], is_program) if is_shell else _found(arguments, is_program)
-        if found is not None:
-            return found
+        call = find_program(arguments[0], is_program) if is_shell else _found(arguments, is_program)
+        if call is not None:
+            return call
     first = arguments[0].lstrip() if arguments else ""
     if first.startswith("--"):
         bare = (
@@ -73,15 +73,15 @@ def _call_of(arguments: Sequence[str]) -> ProgramCall:
             if is_shell
             else ProgramCall(program="", arguments=tuple(arguments))
         )
-        found = _bare(bare)
-    if found is None:
+        call = _bare(bare)
+    if call is None:
         raise ValueError(
             Sentence(
                 "This starts none of OpenRLHF's trainers. Paste a command that has openrlhf.cli.train_ppo_ray, "
                 "train_sft, train_dpo or train_rm in it."
             )
         )
-    return found
+    return call
 
 
 def _found(arguments: Sequence[str], is_program: Callable[[str], bool]) -> ProgramCall | None:
@@ -93,14 +93,14 @@ def _found(arguments: Sequence[str], is_program: Callable[[str], bool]) -> Progr
     return None
 
 
-def _bare(found: ProgramCall | None) -> ProgramCall | None:
+def _bare(call: ProgramCall | None) -> ProgramCall | None:
     """Return options without a program with the program that knows most of them."""
-    if found is None:
+    if call is None:
         return None
-    names = {argument.partition("=")[0] for argument in found.arguments if argument.startswith("--")}
+    names = {argument.partition("=")[0] for argument in call.arguments if argument.startswith("--")}
     fitting = {program: max(_num_known(program, names).values()) for program in PROGRAMS}
     best = max(PROGRAMS, key=lambda program: fitting[program])
-    return replace(found, program=f"openrlhf.cli.{best}") if fitting[best] else None
+    return replace(call, program=f"openrlhf.cli.{best}") if fitting[best] else None
 
 
 def _trains(argument: str) -> bool:
@@ -133,17 +133,17 @@ def _program(argument: str) -> str:
 
 def _options(arguments: Iterable[str]) -> tuple[list[CommandOption], list[str]]:
     """Return the options with the values that follow each, as argparse divides them, and what belongs to none."""
-    given: list[CommandOption] = []
+    options: list[CommandOption] = []
     strays: list[str] = []
     for argument in arguments:
         if argument.startswith("--"):
             name, has_value, value = argument.partition("=")
-            given.append(CommandOption(option=name, name=name, values=(value,) if has_value else ()))
-        elif given and (not argument.startswith("-") or _NEGATIVE.fullmatch(argument) or " " in argument):
-            given[-1] = replace(given[-1], values=(*given[-1].values, argument))
+            options.append(CommandOption(option=name, name=name, values=(value,) if has_value else ()))
+        elif options and (not argument.startswith("-") or _NEGATIVE.fullmatch(argument) or " " in argument):
+            options[-1] = replace(options[-1], values=(*options[-1].values, argument))
         else:
             strays.append(argument)
-    return given, strays
+    return options, strays
 
 
 def _num_known(program: str, names: Collection[str]) -> dict[str, int]:
@@ -152,16 +152,16 @@ def _num_known(program: str, names: Collection[str]) -> dict[str, int]:
 
 def _version_of(program: str, names: Collection[str], wanted: str) -> str:
     """Return the version that knows most of the options: the wanted one, or the newest, among equals."""
-    known = _num_known(program, names)
-    most = max(known.values())
-    if known.get(wanted) == most:
+    num_known = _num_known(program, names)
+    most = max(num_known.values())
+    if num_known.get(wanted) == most:
         return wanted
-    return next(version for version, number in known.items() if number == most)
+    return next(version for version, number in num_known.items() if number == most)
 
 
-def _in_full(given: CommandOption, options: Collection[str]) -> CommandOption:
+def _in_full(written: CommandOption, options: Collection[str]) -> CommandOption:
     """Return the option by its full name: argparse takes the beginning of one for it, where only one begins so."""
-    if given.name in options:
-        return given
-    meant = [option for option in options if option.startswith(given.name)]
-    return replace(given, name=meant[0]) if len(meant) == 1 else given
+    if written.name in options:
+        return written
+    meant = [option for option in options if option.startswith(written.name)]
+    return replace(written, name=meant[0]) if len(meant) == 1 else written

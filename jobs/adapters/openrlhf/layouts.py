@@ -67,10 +67,10 @@ def _ways_to_train(spec: RunSpec, shape: ModelShape, devices: int, *, is_shared:
     rings: tuple[int, ...] = (1,)
     if is_on(spec, "train.packing") and longest(spec) >= 4096:
         rings = tuple(n for n in powers(min(devices, NODE)) if shape.heads % n == 0)
-    found: list[Changes] = []
+    ways: list[Changes] = []
     for ring in rings:
         ranks = devices // ring
-        found += across(
+        ways += across(
             ({"parallel.sequence_parallel_size": ring},),
             axis("memory.zero_stage", ("2", "3")),
             (
@@ -81,8 +81,8 @@ def _ways_to_train(spec: RunSpec, shape: ModelShape, devices: int, *, is_shared:
             axis("memory.gradient_checkpointing", (True, False)),
             row_sizes(spec, ranks, ring),
         )
-    for way in found:
+    for way in ways:
         # It has it for ZeRO 3, and not beside an optimizer that is on the host already.
         sleeps = is_shared and way["memory.zero_stage"] == "3" and not way["memory.adam_offload"]
         way["memory.trainer_sleep"] = sleeps  # type: ignore[index]
-    return tuple(found)
+    return tuple(ways)

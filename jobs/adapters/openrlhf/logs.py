@@ -70,13 +70,13 @@ def printed_step(line: str) -> Step | None:
         tree = ast.parse(match[2], mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    found = {}
+    metrics = {}
     if isinstance(tree, ast.Dict):
         for key, value in zip(tree.keys, tree.values, strict=True):
             number = _number(value)
             if isinstance(key, ast.Constant) and isinstance(key.value, str) and number is not None:
-                found[f"train/{key.value}"] = number
-    return (int(match[1]), found) if found else None
+                metrics[f"train/{key.value}"] = number
+    return (int(match[1]), metrics) if metrics else None
 
 
 def _number(node: ast.expr) -> float | None:

@@ -149,13 +149,13 @@ def option(field: str, program: str) -> ParserOption | None:
 
 def not_offered(program: str, version: str) -> dict[str, str]:
     """Return the options of a version that are nobody's, with the reason."""
-    found = {}
+    reasons = {}
     for programs, dotted, flat, since, before, why in _NOT_OFFERED:
         name = dotted if is_dotted(version) else flat
         is_there = as_version(version) >= as_version(since) and (not before or as_version(version) < as_version(before))
         if name and program in programs and is_there:
-            found[name] = why
-    return found
+            reasons[name] = why
+    return reasons
 
 
 def program_of(algorithm: str) -> str:
@@ -171,14 +171,14 @@ def algorithms_of(program: str) -> tuple[str, ...]:
 @cache
 def knob_options(program: str, version: str) -> frozenset[str]:
     """Return the options of a version that are knobs."""
-    found = set()
+    names = set()
     for algorithm in algorithms_of(program):
         for knob in applicable(algorithm, TRAINER, version).values():
             flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
             assert flag is not None
             if flag.form != "launcher":
-                found |= set(flag.names)
-    return frozenset(found)
+                names |= set(flag.names)
+    return frozenset(names)
 
 
 @cache

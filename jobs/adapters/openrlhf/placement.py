@@ -54,14 +54,14 @@ class OpenRLHFPlacement:
     def _sizes(self, spec: RunSpec) -> dict[str, int]:
         """Return the devices of every role of reinforcement learning, its engines aside."""
         values = spec.values()
-        found = {"policy": group_size(values, "policy")}
+        sizes = {"policy": group_size(values, "policy")}
         if spec.needs("reference"):
-            found["reference"] = group_size(values, "reference")
+            sizes["reference"] = group_size(values, "reference")
         if spec.needs("critic"):
-            found["critic"] = group_size(values, "critic")
+            sizes["critic"] = group_size(values, "critic")
         if values.get("reward.model_path"):
-            found["reward"] = group_size(values, "reward") or found["policy"]
-        return found
+            sizes["reward"] = group_size(values, "reward") or sizes["policy"]
+        return sizes
 
 
 PLUGIN: Placement = OpenRLHFPlacement()

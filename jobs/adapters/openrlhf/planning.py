@@ -115,10 +115,10 @@ def _rl(source: RunContext) -> Job:
 
 def _frozen_models(source: RunContext, score: MicroBatches, *, is_shared: bool) -> tuple[FrozenModel, ...]:
     knobs, models = source.knobs, source.models
-    found = []
+    frozen = []
     if source.spec.needs("reference"):
         beside = is_shared or knobs.flag("placement.colocate_policy_reference")
-        found.append(
+        frozen.append(
             FrozenModel(
                 role="reference",
                 model=models.reference or models.policy,
@@ -132,7 +132,7 @@ def _frozen_models(source: RunContext, score: MicroBatches, *, is_shared: bool) 
         )
     if source.has_reward_model:
         beside_critic = source.spec.needs("critic") and knobs.flag("placement.colocate_critic_reward")
-        found.append(
+        frozen.append(
             FrozenModel(
                 role="reward",
                 model=models.reward or models.policy,
@@ -145,7 +145,7 @@ def _frozen_models(source: RunContext, score: MicroBatches, *, is_shared: bool) 
                 pool="policy" if is_shared else "critic" if beside_critic else "reward",
             )
         )
-    return tuple(found)
+    return tuple(frozen)
 
 
 def _degree(source: RunContext) -> int:

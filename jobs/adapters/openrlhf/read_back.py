@@ -59,9 +59,9 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     algorithm = algorithm_of(command.program, sections)
     read_sections(command.program, sections)
     values = Values(algorithm=algorithm, dialect=command.dialect, target=target, sections=sections)
-    for given in by_name.values():
-        if given.name not in sections.taken and not values.take(given):
-            _name(command, given, sections)
+    for written in by_name.values():
+        if written.name not in sections.taken and not values.take(written):
+            _name(command, written, sections)
     values.launch(command.call.before)
     values.finish(by_name)
     _name_the_rest(command, sections)
@@ -74,7 +74,7 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     behind = {each.option for each in (*sections.left_out, *sections.unread)}
     return ReadBack(
         spec=spec,
-        understood=tuple(given.option for given in by_name.values() if given.option not in behind),
+        understood=tuple(written.option for written in by_name.values() if written.option not in behind),
         left_out=tuple(sections.left_out),
         unread=tuple(sections.unread),
         translated=tuple(dict.fromkeys(sections.translated)),
@@ -83,12 +83,12 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
 
 def _by_name(command: OpenRLHFCommand) -> dict[str, CommandOption]:
     """Return the options by name; of one that stands there twice the last counts, as it does in argparse."""
-    return {given.name: _hidden(given) for given in command.given}
+    return {written.name: _hidden(written) for written in command.given}
 
 
-def _hidden(given: CommandOption) -> CommandOption:
+def _hidden(written: CommandOption) -> CommandOption:
     """Return the option without what nobody may read: a key goes no further than here."""
-    return replace(given, values=(_HIDDEN,) * len(given.values)) if given.name in WANDB_KEYS else given
+    return replace(written, values=(_HIDDEN,) * len(written.values)) if written.name in WANDB_KEYS else written
 
 
 def _take_sections(
@@ -99,42 +99,42 @@ def _take_sections(
         if command.program not in option.programs:
             continue
         for name in (option.flat, option.dotted):
-            given = by_name.get(name)
-            if given is None or name in knob_options(command.program, command.dialect):
+            written = by_name.get(name)
+            if written is None or name in knob_options(command.program, command.dialect):
                 continue
             sections.taken.add(name)
-            if given.needs_shell and option in SECTIONS:
-                sections.refuse(given, ONLY_SHELL)
-            elif len(given.values) != 1:
-                sections.refuse(given, ONE_VALUE)
+            if written.needs_shell and option in SECTIONS:
+                sections.refuse(written, ONLY_SHELL)
+            elif len(written.values) != 1:
+                sections.refuse(written, ONE_VALUE)
             else:
-                sections.fields[option.field] = given
+                sections.fields[option.field] = written
                 if name != option.name(target) and option in SECTIONS and option.field != "clip":
-                    sections.translated.append(OptionRename(option=given.option, now=option.name(target)))
+                    sections.translated.append(OptionRename(option=written.option, now=option.name(target)))
 
 
-def _name(command: OpenRLHFCommand, given: CommandOption, sections: CommandSections) -> None:
+def _name(command: OpenRLHFCommand, written: CommandOption, sections: CommandSections) -> None:
     """Say of an option that became nothing why not."""
     program = command.program
     for version in (command.dialect, *trainers()[TRAINER].versions):
-        if why := not_offered(program, version).get(given.name):
-            sections.leave(given, why)
+        if why := not_offered(program, version).get(written.name):
+            sections.leave(written, why)
             return
-    if why := BEFORE.get(given.name):
-        sections.refuse(given, why)  # it meant something, which nothing says now
+    if why := BEFORE.get(written.name):
+        sections.refuse(written, why)  # it meant something, which nothing says now
         return
     newest = trainers()[TRAINER].versions[0]
-    if given.name in knob_options(program, command.dialect) | knob_options(program, newest):
-        owners = sorted({a for a in algorithms_of(program) if given.name in _names_of(a, command.dialect)})
+    if written.name in knob_options(program, command.dialect) | knob_options(program, newest):
+        owners = sorted({a for a in algorithms_of(program) if written.name in _names_of(a, command.dialect)})
         sections.leave(
-            given, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here."
+            written, f"It means something to {', '.join(owners)} only." if owners else "It means nothing here."
         )
         return
-    if _MAY_BE_SECRET.search(given.name):
-        given = replace(given, values=(_HIDDEN,) * len(given.values))
-    near = _near(given.name, program, command.dialect) if len(sections.unread) < MAX_HINTS else ""
+    if _MAY_BE_SECRET.search(written.name):
+        written = replace(written, values=(_HIDDEN,) * len(written.values))
+    near = _near(written.name, program, command.dialect) if len(sections.unread) < MAX_HINTS else ""
     hint = f" Did you mean {near}?" if near else ""
-    sections.refuse(given, f"OpenRLHF {command.dialect} has no such option for openrlhf.cli.{program}.{hint}")
+    sections.refuse(written, f"OpenRLHF {command.dialect} has no such option for openrlhf.cli.{program}.{hint}")
 
 
 def _names_of(algorithm: str, version: str) -> Iterator[str]:
@@ -147,12 +147,12 @@ def _near(name: str, program: str, version: str) -> str:
     """Return the option that was most likely meant, by its letters, or by its last part."""
     options = sorted(options_of(program, version))
     plain = {option: option.replace(".", "_").lstrip("-") for option in options}
-    asked = name.replace(".", "_").lstrip("-")
+    wanted = name.replace(".", "_").lstrip("-")
     if is_dotted(version):
-        endings = [option for option, text in plain.items() if text.endswith(f"_{asked}")]
+        endings = [option for option, text in plain.items() if text.endswith(f"_{wanted}")]
         if len(endings) == 1:
             return endings[0]
-    close = difflib.get_close_matches(asked, plain.values(), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(wanted, plain.values(), n=1, cutoff=0.6)
     return next((option for option, text in plain.items() if close and text == close[0]), "")
 
 

@@ -33,27 +33,27 @@ class CommandSections:
     flags: set[str] = field(default_factory=set)  # every option of the command, for what depends on one being there
     target: str = ""  # the version that the spec is for
 
-    def refuse(self, given: CommandOption, why: str) -> None:
+    def refuse(self, written: CommandOption, why: str) -> None:
         """Name an option that was not understood."""
-        self.unread.append(Omission(option=given.option, value=given.text, why=why))
+        self.unread.append(Omission(option=written.option, value=written.text, why=why))
 
-    def leave(self, given: CommandOption, why: str) -> None:
+    def leave(self, written: CommandOption, why: str) -> None:
         """Name an option that is left out on purpose."""
-        self.left_out.append(Omission(option=given.option, value=given.text, why=why))
+        self.left_out.append(Omission(option=written.option, value=written.text, why=why))
 
     def miss(self, name: str, program: str, why: str) -> None:
         """Name an option that is not there, as the target version names it; not one that was named already."""
-        known = option(name, program)
-        assert known is not None
-        if not self.taken & {known.dotted, known.flat}:
-            self.unread.append(Omission(option=known.name(self.target), value="", why=why))
+        declared = option(name, program)
+        assert declared is not None
+        if not self.taken & {declared.dotted, declared.flat}:
+            self.unread.append(Omission(option=declared.name(self.target), value="", why=why))
 
     def value(self, name: str, program: str) -> str:
         """Return what a field says; the parser's default where the command does not say it."""
-        known = option(name, program)
+        declared = option(name, program)
         if name in self.fields:
             return self.fields[name].values[0]
-        return known.default if known else ""
+        return declared.default if declared else ""
 
 
 def algorithm_of(program: str, sections: CommandSections) -> str:
@@ -71,11 +71,11 @@ def algorithm_of(program: str, sections: CommandSections) -> str:
         return "gspo"
     if estimator == "group_norm":
         return "dapo" if sections.flags & set(FILTER) else "grpo"
-    found = next((name for name, theirs in ESTIMATORS.items() if theirs == estimator), "")
-    if not found:
+    algorithm = next((name for name, theirs in ESTIMATORS.items() if theirs == estimator), "")
+    if not algorithm:
         why = f"{estimator} is not offered; this is read as REINFORCE++, the estimator without a group nearest to it."
         sections.refuse(sections.fields["estimator"], why)
-    return found or "reinforce_pp"
+    return algorithm or "reinforce_pp"
 
 
 def read_sections(program: str, sections: CommandSections) -> None:
@@ -88,9 +88,9 @@ def read_sections(program: str, sections: CommandSections) -> None:
     if name and name != UNNAMED:
         sections.spec["name"] = name[:120]
     for each, why in WHY_OURS.items():
-        given = sections.fields.get(each)
-        if given is not None and not given.values[0].endswith(f"/{FOLDERS[each]}"):
-            sections.leave(given, why)
+        written = sections.fields.get(each)
+        if written is not None and not written.values[0].endswith(f"/{FOLDERS[each]}"):
+            sections.leave(written, why)
 
 
 def _model(program: str, sections: CommandSections) -> dict[str, str]:
@@ -104,31 +104,31 @@ def _model(program: str, sections: CommandSections) -> dict[str, str]:
 
 
 def _data(program: str, sections: CommandSections) -> dict[str, object]:
-    given = sections.value("data", program)
-    found: dict[str, object] = {}
-    is_ours = _OURS.fullmatch(given) is not None
+    text = sections.value("data", program)
+    section: dict[str, object] = {}
+    is_ours = _OURS.fullmatch(text) is not None
     if is_ours:
-        found["kind"] = "bundled"
-    elif given:
-        found |= {"kind": "hub" if all(_kind(part) == "hub" for part in given.split(",")) else "path", "id": given}
+        section["kind"] = "bundled"
+    elif text:
+        section |= {"kind": "hub" if all(_kind(part) == "hub" for part in text.split(",")) else "path", "id": text}
     else:
         sections.miss("data", program, "The command names no data. Choose some.")
-        found |= {"kind": "path", "id": ""}
+        section |= {"kind": "path", "id": ""}
     if not is_ours:
-        found["split"] = sections.value("split", program)
-    found |= _columns(program, sections)
+        section["split"] = sections.value("split", program)
+    section |= _columns(program, sections)
     held_out = sections.fields.get("eval")
     if held_out is None:
         if is_ours and (program != RL or "reward_url" in sections.fields):
-            found["eval_share"] = 0.0
+            section["eval_share"] = 0.0
     elif _OURS.fullmatch(held_out.values[0]) is None:
         split = sections.fields["eval_split"].values[0] if "eval_split" in sections.fields else ""
-        if held_out.values[0] != given:
-            found["eval_id"] = held_out.values[0]
+        if held_out.values[0] != text:
+            section["eval_id"] = held_out.values[0]
         else:
             split = split or sections.value("eval_split", program)
-        found["eval_split"] = split
-    return found
+        section["eval_split"] = split
+    return section
 
 
 def _columns(program: str, sections: CommandSections) -> dict[str, str]:

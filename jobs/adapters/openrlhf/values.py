@@ -37,17 +37,17 @@ class Values:
     written: dict[str, CommandOption] = field(default_factory=dict)  # by knob: the option that sections it
     later: list[tuple[Entry, CommandOption]] = field(default_factory=list)
 
-    def take(self, given: CommandOption) -> bool:
+    def take(self, written: CommandOption) -> bool:
         """Read an option; return False if it is no knob's, in no version, for this algorithm."""
-        entries = self._entries(given.name)
+        entries = self._entries(written.name)
         for knob, flag in entries:
-            if given.needs_shell:
-                self.sections.refuse(given, ONLY_SHELL)
+            if written.needs_shell:
+                self.sections.refuse(written, ONLY_SHELL)
                 break
             if flag.form in FORMS:
-                self._set((knob, flag), given)
+                self._set((knob, flag), written)
             else:
-                self.later.append(((knob, flag), given))
+                self.later.append(((knob, flag), written))
         return bool(entries)
 
     def launch(self, before: Sequence[str]) -> None:
@@ -70,25 +70,25 @@ class Values:
         self._clip()
         self._fill()
         self._answer(by_name)
-        for (knob, flag), given in self.later:
+        for (knob, flag), written in self.later:
             if flag.form == "correction_type":
-                self._correct(knob, flag, given, by_name)
+                self._correct(knob, flag, written, by_name)
             else:
-                self._set((knob, flag), given)
+                self._set((knob, flag), written)
         for knob, flag in self._dialect().values():
             if flag.form not in FORMS and knob.id not in self.read and flag.default is not None:
                 self._set_default(knob, flag)
 
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults for the target version; name what it cannot say."""
-        found = {}
+        values = {}
         here = applicable(self.algorithm, TRAINER, self.target)
         self._move_corrections(here)
         for knob_id, value in self.read.items():
-            given = self.written.get(knob_id)
+            written_value = self.written.get(knob_id)
             if knob_id not in here:
-                if given is not None:
-                    self.sections.refuse(given, f"OpenRLHF {self.target} has no option for it.")
+                if written_value is not None:
+                    self.sections.refuse(written_value, f"OpenRLHF {self.target} has no option for it.")
                 continue
             knob = here[knob_id]
             if value is None and not knob.is_optional:
@@ -96,33 +96,33 @@ class Values:
             try:
                 value = knob.check(value)
             except KnobValueInvalid as error:
-                if given is not None:
-                    self.sections.refuse(given, f"OpenRLHF {self.target}: {error}")
+                if written_value is not None:
+                    self.sections.refuse(written_value, f"OpenRLHF {self.target}: {error}")
                 continue
-            self._translate(knob, given)
+            self._translate(knob, written_value)
             if value != _defaults(self.algorithm, self.target)[knob_id]:
-                found[knob_id] = value
-        return found
+                values[knob_id] = value
+        return values
 
     def _move_corrections(self, here: Mapping[str, Knob]) -> None:
         """Say a correction of importance weights as the target version does: by its type, or by level and mode."""
         kind, level = "algorithm.correction_type", "algorithm.correction"
         if kind in self.read and level in here:
             moved = _CORRECTIONS.get(str(self.read.pop(kind)))
-            given = self.written.pop(kind, None)
+            correction = self.written.pop(kind, None)
             if moved is not None:
                 self.read[level], self.read[_MODE] = moved
-                if given is not None:
-                    self.written[level] = given
+                if correction is not None:
+                    self.written[level] = correction
         elif level in self.read and kind in here and self.read.get("algorithm.correction_gate", "ratio") == "ratio":
             named = (self.read.pop(level), self.read.pop(_MODE, "mask"))
             self.read[kind] = next((name for name, meant in _CORRECTIONS.items() if meant == named), "off")
 
-    def _translate(self, knob: Knob, given: CommandOption | None) -> None:
+    def _translate(self, knob: Knob, written: CommandOption | None) -> None:
         now = knob.flag(trainer=TRAINER, version=self.target, algorithm=self.algorithm)
-        if given is not None and now is not None and given.option not in now.names and now.form != "launcher":
-            name = given.name if given.name in now.names else now.name
-            self.sections.translated.append(OptionRename(option=given.option, now=name))
+        if written is not None and now is not None and written.option not in now.names and now.form != "launcher":
+            name = written.name if written.name in now.names else now.name
+            self.sections.translated.append(OptionRename(option=written.option, now=name))
 
     def _dialect(self) -> Mapping[str, Entry]:
         return _entries_of(self.algorithm, self.dialect)
@@ -130,23 +130,23 @@ class Values:
     def _entries(self, name: str) -> list[Entry]:
         """Return the knobs that an option sets: in the command's version, else in another."""
         for version in (self.dialect, self.target, *trainers()[TRAINER].versions):
-            found = [(k, f) for k, f in _entries_of(self.algorithm, version).values() if name in f.names]
-            if found := [(k, f) for k, f in found if f.form != "launcher"]:
-                return found
+            entries = [(k, f) for k, f in _entries_of(self.algorithm, version).values() if name in f.names]
+            if entries := [(k, f) for k, f in entries if f.form != "launcher"]:
+                return entries
         return []
 
-    def _set(self, entry: Entry, given: CommandOption) -> None:
+    def _set(self, entry: Entry, written: CommandOption) -> None:
         knob, flag = entry
         try:
-            value = self._value(knob, flag, given.values)
+            value = self._value(knob, flag, written.values)
         except ValueError as error:
-            self.sections.refuse(given, sentence_of(error))
+            self.sections.refuse(written, sentence_of(error))
             return
-        if given.name in flag.names[1:] and knob.id in self.read and self.read[knob.id] != value:
-            self.sections.refuse(given, f"{knob.label} is one knob here, and {flag.name} already says otherwise.")
+        if written.name in flag.names[1:] and knob.id in self.read and self.read[knob.id] != value:
+            self.sections.refuse(written, f"{knob.label} is one knob here, and {flag.name} already says otherwise.")
             return
         self.read[knob.id] = value
-        self.written[knob.id] = given
+        self.written[knob.id] = written
 
     def _value(self, knob: Knob, flag: Flag, values: Sequence[str]) -> Value:
         if flag.form in ("switch", "negated"):
@@ -172,21 +172,21 @@ class Values:
 
     def _clip(self) -> None:
         """One range on both sides holds where the two are not given apart."""
-        known = option("clip", program_of(self.algorithm))
-        if known is None or CLIP[0] in self.read:
+        declared = option("clip", program_of(self.algorithm))
+        if declared is None or CLIP[0] in self.read:
             return
-        given = self.sections.fields.get("clip")
+        written = self.sections.fields.get("clip")
         try:
             for knob_id in CLIP:
                 knob, _ = self._dialect()[knob_id]
-                self.read[knob_id] = knob.check(given.values[0] if given else known.default)
+                self.read[knob_id] = knob.check(written.values[0] if written else declared.default)
         except KnobValueInvalid as error:
-            assert given is not None
-            self.sections.refuse(given, sentence_of(error))
+            assert written is not None
+            self.sections.refuse(written, sentence_of(error))
             return
-        if given is not None:
+        if written is not None:
             _, flag = _entries_of(self.algorithm, self.target)[CLIP[0]]
-            self.sections.translated.append(OptionRename(option=given.option, now=flag.name))
+            self.sections.translated.append(OptionRename(option=written.option, now=flag.name))
 
     def _fill(self) -> None:
         for knob_id, (knob, flag) in self._dialect().items():
@@ -205,16 +205,16 @@ class Values:
         total = next((flag for _, flag in self._dialect().values() if flag.form == "total_length"), None)
         if total is None:
             return
-        given = by_name.get(total.name)
+        written = by_name.get(total.name)
         try:
-            length = whole(given.values[0] if given and given.values else str(total.default))
+            length = whole(written.values[0] if written and written.values else str(total.default))
         except ValueError:
             return  # named when the length itself is read
         self.read[ANSWER] = max(length // 2, 1)
-        if given is not None:
+        if written is not None:
             _, answer = self._dialect()[ANSWER]
             why = f"It bounds prompt and answer together. Without {answer.name} half of it is put down for each."
-            self.sections.unread.append(Omission(option=given.option, value=given.text, why=why))
+            self.sections.unread.append(Omission(option=written.option, value=written.text, why=why))
 
     def _correct(self, knob: Knob, flag: Flag, given: CommandOption, by_name: Mapping[str, CommandOption]) -> None:
         """Read the older correction of importance weights: a switch, and the type beside it."""

@@ -77,18 +77,18 @@ class Condition:
 
         `say` gives a text in the reader's language.
         """
-        found = self._value(numbers)
-        if found is None or math.isnan(found):
+        value = self._value(numbers)
+        if value is None or math.isnan(value):
             return ""
         bound, word = (self.above, "above") if self.above is not None else (self.below or 0.0, "below")
-        if not (found > bound if word == "above" else found < bound):
+        if not (value > bound if word == "above" else value < bound):
             return ""
         labels = [say(metric(name).label) for name in (self.metric, self.over) if name]
         return say(TEXTS[_NOT_FINITE if self.statistic == _NOT_FINITE else word]).format(
             metric=" / ".join(labels),
             statistic=say(TEXTS[self.statistic]),
             window=self.window,
-            value=f"{found:.4g}",
+            value=f"{value:.4g}",
             bound=f"{bound:g}",
         )
 

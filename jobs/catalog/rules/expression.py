@@ -115,9 +115,9 @@ def _check(node: ast.expr, text: str, names: list[str]) -> None:
         names.append(name)
         return
     if isinstance(node, ast.Call):
-        known = (*FUNCTIONS, *_AT_NAMES)
-        if not isinstance(node.func, ast.Name) or node.func.id not in known or node.keywords:
-            raise ExpressionInvalid(f"{text!r} calls what is no function here. Use {', '.join(known)}.")
+        functions = (*FUNCTIONS, *_AT_NAMES)
+        if not isinstance(node.func, ast.Name) or node.func.id not in functions or node.keywords:
+            raise ExpressionInvalid(f"{text!r} calls what is no function here. Use {', '.join(functions)}.")
         parts: list[ast.expr] = node.args
         if node.func.id in _AT_NAMES and (len(parts) != (node.func.id == "get") + 1 or _dotted(parts[0]) is None):
             raise ExpressionInvalid(f"{text!r}: {node.func.id} takes a name first, as in has(async.enable).")
@@ -149,9 +149,9 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             return node.value
         case ast.BoolOp(op=junction):  # as in Python: the value that decides, not only whether it is true
             for part in node.values[:-1]:
-                found = _value(part, lookup)
-                if bool(found) is not isinstance(junction, ast.And):
-                    return found
+                value = _value(part, lookup)
+                if bool(value) is not isinstance(junction, ast.And):
+                    return value
             return _value(node.values[-1], lookup)
         case ast.UnaryOp(op=ast.Not()):
             return not _value(node.operand, lookup)
@@ -175,10 +175,10 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             name = _dotted(name_node)
             assert name is not None
             try:
-                found = lookup(name)
+                value = lookup(name)
             except NotApplicable:
                 return _value(rest[0], lookup) if rest else False
-            return found if rest else True
+            return value if rest else True
         case ast.Call(func=ast.Name(id=function)):
             return FUNCTIONS[function](*[_value(part, lookup) for part in node.args])
     raise AssertionError(f"_check let {ast.dump(node)} through")

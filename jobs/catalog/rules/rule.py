@@ -135,7 +135,7 @@ def rules() -> Mapping[str, SpecRule]:
 def findings(spec: RunSpec, *, say: Say = str) -> tuple[SpecFinding, ...]:
     """Return what the rules find in a run, the gravest first. `say` gives a text in the reader's language."""
     lookup = lookup_of(spec)
-    found = [
+    unsorted = [
         SpecFinding(
             rule=rule.id,
             level=rule.level,
@@ -150,7 +150,7 @@ def findings(spec: RunSpec, *, say: Say = str) -> tuple[SpecFinding, ...]:
         for rule in rules().values()
         if rule.concerns(spec) and _applies(rule, lookup)
     ]
-    return tuple(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
+    return tuple(sorted(unsorted, key=lambda finding: LEVELS.index(finding.level)))
 
 
 def refused(spec: RunSpec, *, say: Say = str) -> list[Problem]:
@@ -190,12 +190,12 @@ def lookup_of(spec: RunSpec) -> Lookup:
     Asked for anything else, it raises NotApplicable.
     """
     values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
-    known: dict[str, object] = {}
+    cached: dict[str, object] = {}
 
     def find(name: str) -> Any:
-        if name not in known:
-            known[name] = look(name)
-        return known[name]
+        if name not in cached:
+            cached[name] = look(name)
+        return cached[name]
 
     def look(name: str) -> Any:
         if name in values:
@@ -237,22 +237,22 @@ def _filled(text: str, lookup: Lookup) -> str:
 
 def _shown(expression: Expression, lookup: Lookup) -> str:
     try:
-        found = expression.value(lookup)
+        value = expression.value(lookup)
     except NotApplicable:
         return "—"
-    if isinstance(found, int) and not isinstance(found, bool):
-        return f"{found:,}"
-    return value_text(found) if isinstance(found, (float, str, bool)) or found is None else str(found)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return value_text(value) if isinstance(value, (float, str, bool)) or value is None else str(value)
 
 
 def _fixes(rule: SpecRule, spec: RunSpec, lookup: Lookup) -> tuple[Fix, ...]:
     """Return the changes on offer; where a version lacks the knob in which two of them differ, they are one."""
     made = (_fix(rule, each, spec, lookup) for each in rule.fixes)
-    found: list[Fix] = []
+    fixes: list[Fix] = []
     for fix in made:
-        if fix is not None and fix not in found:
-            found.append(fix)
-    return tuple(found)
+        if fix is not None and fix not in fixes:
+            fixes.append(fix)
+    return tuple(fixes)
 
 
 def _fix(rule: SpecRule, made: Mapping[str, Expression], spec: RunSpec, lookup: Lookup) -> Fix | None:

@@ -148,14 +148,14 @@ def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, say: S
     order of steps. A change that the run already has is not offered. `say` gives a text in the reader's language; it is
     used for evidence and for the titles of remedies, the symptom keeps its own.
     """
-    found = []
+    matched = []
     lines = [(line, read_line(line[:MAX_LINE]).said) for line in reversed(log_lines)]
     for symptom in symptoms().values():
         if _concerns(symptom, spec):
             evidence = (*_in_log(symptom, lines), *_in_metrics(symptom, metrics, say))
             if evidence:
-                found.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec, say=say)))
-    return sorted(found, key=lambda match: match.evidence[0].kind != "log")
+                matched.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec, say=say)))
+    return sorted(matched, key=lambda match: match.evidence[0].kind != "log")
 
 
 def _concerns(part: Symptom | Remedy, spec: RunSpec) -> bool:
@@ -172,12 +172,12 @@ def _in_log(symptom: Symptom, lines: Sequence[tuple[str, str]]) -> tuple[Symptom
 
     `lines` are the newest first, each with what it says.
     """
-    found: dict[str, SymptomEvidence] = {}
+    by_line: dict[str, SymptomEvidence] = {}
     for signal in symptom.logs:
         line = next((line for line, said in lines if signal.pattern.search(said)), None)
         if line is not None:
-            found.setdefault(line, SymptomEvidence(kind="log", text=evidence_of(line), source=signal.source))
-    return tuple(found.values())
+            by_line.setdefault(line, SymptomEvidence(kind="log", text=evidence_of(line), source=signal.source))
+    return tuple(by_line.values())
 
 
 def evidence_of(line: str) -> str:
@@ -186,12 +186,12 @@ def evidence_of(line: str) -> str:
 
 
 def _in_metrics(symptom: Symptom, metrics: Numbers, say: Say) -> tuple[SymptomEvidence, ...]:
-    found = []
+    evidence = []
     for signal in symptom.metrics:
-        said = [each.evidence(metrics, say=say) for each in signal.conditions]
-        if all(said):
-            found.append(SymptomEvidence(kind="metric", text="; ".join(said), source=signal.source))
-    return tuple(found)
+        sentences = [each.evidence(metrics, say=say) for each in signal.conditions]
+        if all(sentences):
+            evidence.append(SymptomEvidence(kind="metric", text="; ".join(sentences), source=signal.source))
+    return tuple(evidence)
 
 
 def offers(symptom: Symptom, spec: RunSpec, *, say: Say = str) -> tuple[Offer, ...]:
@@ -199,7 +199,7 @@ def offers(symptom: Symptom, spec: RunSpec, *, say: Say = str) -> tuple[Offer, .
 
     What it has already is left out, and a change that would make a run that cannot be launched, where this one can.
     """
-    found = []
+    offered = []
     faults: set[str] | None = None
     for remedy in symptom.remedies:
         if not _concerns(remedy, spec):
@@ -209,8 +209,8 @@ def offers(symptom: Symptom, spec: RunSpec, *, say: Say = str) -> tuple[Offer, .
             faults = _faults(spec) if faults is None else faults
             fix = fix if _faults(changed(spec, fix.changes)) <= faults else None
         if fix is not None or not remedy.change:
-            found.append(Offer(title=say(remedy.title), fix=fix, source=remedy.source))
-    return tuple(found)
+            offered.append(Offer(title=say(remedy.title), fix=fix, source=remedy.source))
+    return tuple(offered)
 
 
 def _faults(spec: RunSpec) -> set[str]:

@@ -32,10 +32,10 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
 
     Rules of taste, and what other trainers ask of their options, are the business of `jobs.catalog.rules.rule`.
     """
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
 
     def refuse(name: str, message: Sentence) -> None:
-        found.append((name, message))
+        problems.append((name, message))
 
     for section, source in (("model", spec.model), ("data", spec.data)):
         if not source.id.strip():
@@ -96,7 +96,7 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
     _check_profile(spec, refuse)
     if (problem := profile_problem(spec)) is not None:
         refuse(*problem)
-    return found
+    return problems
 
 
 def _diffusion_model(place: str) -> DiffusionModel | None:

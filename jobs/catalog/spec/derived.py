@@ -134,14 +134,14 @@ def _scorers(spec: RunSpec) -> dict[str, int]:
 
 
 def _largest(spec: RunSpec) -> tuple[str, int]:
-    found = _scorers(spec)
-    return max(found.items(), key=lambda item: item[1])
+    scorers = _scorers(spec)
+    return max(scorers.items(), key=lambda item: item[1])
 
 
 def _misfits(spec: RunSpec) -> list[str]:
     """Return the groups, in words, whose devices do not divide among sequence and tensor parallelism."""
-    found = {role: _of(role)(spec) for role in (_scorers(spec) if is_in(spec.algorithm, "rl") else ["policy"])}
-    return [f"{role} {size}" for role, size in found.items() if size % _degree(spec)]
+    sizes = {role: _of(role)(spec) for role in (_scorers(spec) if is_in(spec.algorithm, "rl") else ["policy"])}
+    return [f"{role} {size}" for role, size in sizes.items() if size % _degree(spec)]
 
 
 def _agent(spec: RunSpec) -> bool:
@@ -210,14 +210,16 @@ def _listed(spec: RunSpec, knob_id: str) -> list[str]:
 def _rejection_problem(spec: RunSpec) -> str:
     """Return why the trainer would not read the criteria of rejection and their thresholds; "" if it would."""
     criteria = list(dict.fromkeys(_listed(spec, "algorithm.rejection")))
-    given = _listed(spec, "algorithm.rejection_threshold")
+    thresholds = _listed(spec, "algorithm.rejection_threshold")
     if strange := [name for name in criteria if name not in REJECTIONS]:
         return f"there is no criterion {strange[0]!r}; known are {', '.join(REJECTIONS)}"
-    if not given:
+    if not thresholds:
         return "there is no threshold"
-    if len(given) not in (1, len(criteria)):
-        return f"{len(given)} thresholds are given for {len(criteria)} criteria"
-    for name, text in zip(criteria, given if len(given) == len(criteria) else given * len(criteria), strict=True):
+    if len(thresholds) not in (1, len(criteria)):
+        return f"{len(thresholds)} thresholds are given for {len(criteria)} criteria"
+    for name, text in zip(
+        criteria, thresholds if len(thresholds) == len(criteria) else thresholds * len(criteria), strict=True
+    ):
         bounds = _bounds(text)
         if bounds is None:
             return f"{text!r} is neither a number nor two divided by _"

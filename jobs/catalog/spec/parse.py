@@ -79,56 +79,56 @@ def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
     return spec
 
 
-def strangers(raw: Mapping[Any, Any], known: Container[Any]) -> list[Any]:
+def strangers(raw: Mapping[Any, Any], allowed: Container[Any]) -> list[Any]:
     """Return the first keys that are not known: who sends a million gets no sentence, and no search, for each."""
-    return list(islice((key for key in raw if key not in known), MAX_STRANGERS))
+    return list(islice((key for key in raw if key not in allowed), MAX_STRANGERS))
 
 
 def _parse_fields(raw: Mapping[Any, Any], problems: list[Problem]) -> RunSpec:
     """Return the spec without its knobs; a field that is refused has its default."""
-    given = _known(raw, RunSpec, "", problems)
-    given.pop("knobs", None)
+    fields_of_spec = _known(raw, RunSpec, "", problems)
+    fields_of_spec.pop("knobs", None)
     sections = {
         section: _known(part, cls, f"{section}.", problems)
         for section, cls in SECTIONS.items()
-        if isinstance(part := given.get(section), Mapping)
+        if isinstance(part := fields_of_spec.get(section), Mapping)
     }
-    given |= sections
+    fields_of_spec |= sections
     try:
-        return RunSpec.model_validate(given)
+        return RunSpec.model_validate(fields_of_spec)
     except ValidationError as refused:
         errors = refused.errors(include_url=False)
     for error in errors:
         *outer, name = place = [str(part) for part in error["loc"]]
         problems.append(Problem(field=".".join(place), message=_SENTENCES[error["type"]](error)))
-        (sections[outer[0]] if outer else given).pop(name)
-    return RunSpec.model_validate(given)
+        (sections[outer[0]] if outer else fields_of_spec).pop(name)
+    return RunSpec.model_validate(fields_of_spec)
 
 
 def _known(raw: Mapping[Any, Any], cls: type[SpecPart], prefix: str, problems: list[Problem]) -> dict[str, object]:
     """Return the fields that a model has; the others are refused by the name that is nearest."""
-    known = cls.model_fields
-    for key in strangers(raw, known):
-        problems.append(Problem(field=f"{prefix}{key}", message=_unknown(Sentence("field"), str(key), list(known))))
-    return {name: raw[name] for name in known if name in raw}
+    allowed = cls.model_fields
+    for key in strangers(raw, allowed):
+        problems.append(Problem(field=f"{prefix}{key}", message=_unknown(Sentence("field"), str(key), list(allowed))))
+    return {name: raw[name] for name in allowed if name in raw}
 
 
-def _parse_profile(given: ProfileConfig, raw: object) -> ProfileConfig:
+def _parse_profile(profile: ProfileConfig, raw: object) -> ProfileConfig:
     """Return the profile with what its tool is best at, where a tool alone is named: so do specs of before `what`."""
-    if given.tool == "none" or (isinstance(raw, Mapping) and "what" in raw):
-        return given
-    return given.model_copy(update={"what": shown_by(given.tool)[0]})
+    if profile.tool == "none" or (isinstance(raw, Mapping) and "what" in raw):
+        return profile
+    return profile.model_copy(update={"what": shown_by(profile.tool)[0]})
 
 
-def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> Trainer:
+def _parse_trainer(trainer: Trainer, algorithm: str, problems: list[Problem]) -> Trainer:
     """Return the trainer with its version filled in; the newest known one where none is named."""
-    info = trainers()[given.name]
-    version = given.version or info.versions[0]
+    info = trainers()[trainer.name]
+    version = trainer.version or info.versions[0]
     if version not in info.versions:
-        words = {"version": repr(given.version), "trainer": Sentence(info.label)}
+        words = {"version": repr(trainer.version), "trainer": Sentence(info.label)}
         if any(info.versions):
-            known = ", ".join(info.versions)
-            text = Sentence("Version {version} of {trainer} is not known. Use {known}.", **words, known=known)
+            versions = ", ".join(info.versions)
+            text = Sentence("Version {version} of {trainer} is not known. Use {known}.", **words, known=versions)
         else:
             text = Sentence("{trainer} has no version {version}. Leave it out.", **words)
         problems.append(Problem(field="trainer.version", message=text))
@@ -142,7 +142,7 @@ def _parse_trainer(given: Trainer, algorithm: str, problems: list[Problem]) -> T
             others=Sentence("{some} or {last}", some=", ".join(first), last=last) if first else last,
         )
         problems.append(Problem(field="algorithm", message=text))
-    return Trainer(name=given.name, version=version)
+    return Trainer(name=trainer.name, version=version)
 
 
 def _parse_knobs(
@@ -160,8 +160,8 @@ def _parse_knobs(
         )
     for knob_id in raw:
         if knob_id in catalogue and knob_id not in here:
-            given = _bare(raw[knob_id], origin)[0]
-            if given != catalogue[knob_id].default_for(algorithm):
+            value = _bare(raw[knob_id], origin)[0]
+            if value != catalogue[knob_id].default_for(algorithm):
                 message = Sentence(
                     "{label} does not apply to {algorithm} with {trainer}. Leave it out.",
                     label=Sentence(catalogue[knob_id].label),
@@ -208,13 +208,13 @@ def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]
         return KnobValue(value=knob.default)
 
 
-def _unknown(what: Sentence, given: str, known: list[str]) -> Sentence:
-    near = [name for name in known if _initials(name) == given.rpartition(".")[2]]  # "lr" means learning_rate
-    near = near or difflib.get_close_matches(given[:200], known, n=1, cutoff=0.5)
-    words = {"what": what, "given": repr(given)}
+def _unknown(what: Sentence, wrong: str, choices: list[str]) -> Sentence:
+    near = [name for name in choices if _initials(name) == wrong.rpartition(".")[2]]  # "lr" means learning_rate
+    near = near or difflib.get_close_matches(wrong[:200], choices, n=1, cutoff=0.5)
+    words = {"what": what, "given": repr(wrong)}
     if near:
         return Sentence("There is no {what} {given}. Did you mean {near}?", **words, near=near[0])
-    some = f"{', '.join(sorted(known)[:12])}{', …' * (len(known) > 12)}"
+    some = f"{', '.join(sorted(choices)[:12])}{', …' * (len(choices) > 12)}"
     return Sentence("There is no {what} {given}. Known: {known}.", **words, known=some)
 
 

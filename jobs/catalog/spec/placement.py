@@ -33,8 +33,8 @@ class Placement(Protocol):
 
 def placement_of(spec: "RunSpec") -> Placement:
     """Return the placement of the spec's trainer."""
-    found: Placement = part(spec.trainer.name, "placement")
-    return found
+    loaded: Placement = part(spec.trainer.name, "placement")
+    return loaded
 
 
 def group_size(values: Values, role: str) -> int:

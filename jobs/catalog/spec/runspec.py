@@ -249,10 +249,10 @@ class RunSpec(SpecPart):
 
     def values(self) -> dict[str, Value]:
         """Return knob id -> value, and under reward.model_path the reward model that the section reward names."""
-        found = {knob_id: chosen.value for knob_id, chosen in self.knobs.items()}
+        by_id = {knob_id: chosen.value for knob_id, chosen in self.knobs.items()}
         if self.reward.kind == "model":
-            found["reward.model_path"] = self.reward.location
-        return found
+            by_id["reward.model_path"] = self.reward.location
+        return by_id
 
 
 def to_json(spec: RunSpec) -> dict[str, Any]:

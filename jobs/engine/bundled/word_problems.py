@@ -91,10 +91,10 @@ def flawed_solution(problem: WordProblem, rng: random.Random) -> str:
 def rows(num_rows: int = NUM_ROWS, seed: int = DATA_SEED) -> list[dict[str, str]]:
     """Return different problems with `prompt`, `answer` and a correct `response`; always the same ones for a seed."""
     rng = random.Random(seed)
-    found: dict[str, dict[str, str]] = {}
-    while len(found) < num_rows:
+    by_question: dict[str, dict[str, str]] = {}
+    while len(by_question) < num_rows:
         problem = draw_problem(rng)
-        found.setdefault(
+        by_question.setdefault(
             problem.text, {"prompt": problem.text, "answer": str(problem.answer), "response": solve(problem)}
         )
-    return list(found.values())
+    return list(by_question.values())

@@ -84,8 +84,8 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints that are there, oldest first."""
-        found = [_STEP.fullmatch(p.name) for p in self._folder.glob("step-*")]
-        return sorted(int(match.group(1)) for match in found if match)
+        matches = [_STEP.fullmatch(p.name) for p in self._folder.glob("step-*")]
+        return sorted(int(match.group(1)) for match in matches if match)
 
 
 def write_state(workers: WorkerGroup, partial: Path, state: LoopState) -> dict[str, object]:

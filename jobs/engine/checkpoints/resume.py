@@ -36,11 +36,11 @@ def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> CheckpointSource | Non
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise RunProblem("resume", f"{FILE} is not what it should be: attempt, step and folder ({error!r}).") from error
-    found = open_checkpoint(folder, name=f"Checkpoint {step} of attempt {attempt}")
-    if found.state.step != step:
-        raise CheckpointLost(f"{found.name} says that it is of step {found.state.step}. Resume from another one.")
-    _check_spec(found, spec)
-    return found
+    source = open_checkpoint(folder, name=f"Checkpoint {step} of attempt {attempt}")
+    if source.state.step != step:
+        raise CheckpointLost(f"{source.name} says that it is of step {source.state.step}. Resume from another one.")
+    _check_spec(source, spec)
+    return source
 
 
 def _check_spec(checkpoint: CheckpointSource, spec: RunSpec) -> None:

@@ -75,8 +75,8 @@ def _find(model: ModelSource, with_weights: bool) -> Path:
     if model.kind == "bundled":
         folder = BUNDLED / model.id
         if "/" in model.id or not (folder / "config.json").is_file():
-            known = ", ".join(sorted(p.parent.name for p in BUNDLED.glob("*/config.json")))
-            raise RunProblem("model.id", f"There is no bundled model {model.id!r}. There is: {known}.")
+            names = ", ".join(sorted(p.parent.name for p in BUNDLED.glob("*/config.json")))
+            raise RunProblem("model.id", f"There is no bundled model {model.id!r}. There is: {names}.")
         return folder
     if model.kind == "path":
         folder = Path(model.id).expanduser()

@@ -78,9 +78,9 @@ class TextModel:
             return self._plain(messages)
         whole = self._render(messages)
         for trained in (turns, turns[-1:]):
-            found = self._cut(messages, whole, trained)
-            if found is not None:
-                return found
+            segments = self._cut(messages, whole, trained)
+            if segments is not None:
+                return segments
         raise RunProblem(
             "data.response_column",
             "The chat template does not show where the answer begins. Use a model with another template.",
@@ -134,8 +134,8 @@ def _eos_ids(folder: Path, tokenizer: Tokenizer, eos_token: str) -> list[int]:
     ids: list[int] = []
     for name in ("generation_config.json", "config.json"):
         if (folder / name).is_file():
-            given = read_json(folder / name, field="model.id").get("eos_token_id")
-            ids += [i for i in (given if isinstance(given, list) else [given]) if isinstance(i, int)]
+            eos_ids = read_json(folder / name, field="model.id").get("eos_token_id")
+            ids += [i for i in (eos_ids if isinstance(eos_ids, list) else [eos_ids]) if isinstance(i, int)]
     own = tokenizer.token_to_id(eos_token) if eos_token else None
     if own is not None:
         ids.append(own)
@@ -146,11 +146,11 @@ def _template_text(folder: Path, config: Mapping[str, Any]) -> str:
     file = folder / "chat_template.jinja"
     if file.is_file():
         return file.read_text(encoding="utf-8")
-    given = config.get("chat_template") or ""
-    if isinstance(given, list):
-        named = {str(t.get("name")): str(t.get("template")) for t in given if isinstance(t, dict)}
+    template = config.get("chat_template") or ""
+    if isinstance(template, list):
+        named = {str(t.get("name")): str(t.get("template")) for t in template if isinstance(t, dict)}
         return named.get("default", "")
-    return str(given)
+    return str(template)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -104,12 +104,12 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
         why = error.text.partition(f"{UNWRITABLE}: ")[2]
         text = f"{who} has no run directory: {why}. Set PITWALL_RUN_ROOT to a folder that every node can write."
         return _cause("cluster", error.role, error.rank, at, text, "")
-    told = f"{error.text} {line}"
-    if any(mark in told for mark in _OUT_OF_MEMORY):
+    message = f"{error.text} {line}"
+    if any(mark in message for mark in _OUT_OF_MEMORY):
         knob = "rollout.max_num_seqs or rollout.kv_cache_mib" if error.role == "vllm" else "train.micro_batch_size"
         text = f"{who} ran out of memory at step {at}. Lower {knob}, or give it a node with more."
         return _cause("trainer", error.role, error.rank, at, text, line or error.text)
-    if any(mark in told for mark in _NO_SPACE):
+    if any(mark in message for mark in _NO_SPACE):
         return _cause(
             "cluster",
             error.role,

@@ -88,15 +88,15 @@ class HangWatch:
         if waited < limit or self._is_told:
             return
         self._is_told = True
-        found, silent = self._ask()
-        groups = grouped(found)
+        by_worker, silent = self._ask()
+        groups = grouped(by_worker)
         for line in _lines(groups, silent, waited):
             self._report.say(line)
-        told = [{"where": list(group.where), "stack": list(group.stack)} for group in groups[:MOST_GROUPS]]
+        hang_stacks = [{"where": list(group.where), "stack": list(group.stack)} for group in groups[:MOST_GROUPS]]
         text = (
             f"No progress for {waited:.0f} s after step {self._step}: stacks of all processes are in the driver's log"
         )
-        self._report.note(text, step=self._step, hang={"seconds": waited, "silent": silent, "stacks": told})
+        self._report.note(text, step=self._step, hang={"seconds": waited, "silent": silent, "stacks": hang_stacks})
         written = self._write_flights()
         if written:
             folder = written[0].parent.relative_to(self._run_dir)
@@ -104,12 +104,12 @@ class HangWatch:
 
     def _write_flights(self) -> list[Path]:
         """Write the newest collectives of each worker that records them, and return the files."""
-        asked = {
+        references = {
             worker.name: worker.actor.flight.options(concurrency_group=LOOKING).remote()
             for worker in self._workers.all()
         }
         dumps: dict[str, bytes]
-        dumps, _ = _answers(asked)
+        dumps, _ = _answers(references)
         folder = self._run_dir / "log" / "flight" / f"after-step-{self._step}"
         written = []
         for name, dump in dumps.items():
@@ -122,25 +122,25 @@ class HangWatch:
 
     def _ask(self) -> tuple[dict[str, Stacks], list[str]]:
         """Return the stacks of all processes, and who did not answer."""
-        asked = {
+        references = {
             worker.name: worker.actor.stacks.options(concurrency_group=LOOKING).remote()
             for worker in self._workers.all()
         }
-        found: dict[str, Stacks]
-        found, silent = _answers(asked)
-        return {"driver": stacks(without=[threading.get_ident()]), **found}, silent
+        by_worker: dict[str, Stacks]
+        by_worker, silent = _answers(references)
+        return {"driver": stacks(without=[threading.get_ident()]), **by_worker}, silent
 
 
-def _answers(asked: Mapping[str, "ray.ObjectRef[T]"]) -> tuple[dict[str, T], list[str]]:
+def _answers(references: Mapping[str, "ray.ObjectRef[T]"]) -> tuple[dict[str, T], list[str]]:
     """Return what workers answer within ANSWER_SECONDS together, by name, and who did not."""
-    found, silent = {}, []
+    answers, silent = {}, []
     deadline = time.monotonic() + ANSWER_SECONDS
-    for name, reference in asked.items():
+    for name, reference in references.items():
         try:
-            found[name] = ray.get(reference, timeout=max(0.1, deadline - time.monotonic()))
+            answers[name] = ray.get(reference, timeout=max(0.1, deadline - time.monotonic()))
         except Exception:  # dead, or stuck in native code with Python's lock in hand
             silent.append(name)
-    return found, silent
+    return answers, silent
 
 
 def _lines(groups: list[StackGroup], silent: list[str], waited: float) -> list[str]:

@@ -57,12 +57,12 @@ def torch() -> dict[str, object]:
     require("torch")
     import torch
 
-    found = {"version": torch.__version__, "cuda": torch.version.cuda, "num_gpus": torch.cuda.device_count()}
+    facts = {"version": torch.__version__, "cuda": torch.version.cuda, "num_gpus": torch.cuda.device_count()}
     if Path("/proc/driver/nvidia/version").exists() and torch.version.cuda and not torch.cuda.is_available():
         raise RuntimeError(f"torch {torch.__version__} is built for CUDA {torch.version.cuda} but sees no GPU")
     if not torch.version.cuda:
         raise Absent(f"torch {torch.__version__} is a build without CUDA")
-    return found
+    return facts
 
 
 def matmul() -> dict[str, object]:
@@ -180,11 +180,11 @@ PROBES: dict[str, Callable[[], dict[str, object]]] = {
 def main() -> int:
     """Run the probe that was named; the last line printed is its JSON."""
     try:
-        found = PROBES[sys.argv[1]]()
+        facts = PROBES[sys.argv[1]]()
     except Absent as error:
         print(error)
         return 3
-    print("\n" + json.dumps(found))
+    print("\n" + json.dumps(facts))
     return 0
 
 

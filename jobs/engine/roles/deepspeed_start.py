@@ -13,14 +13,14 @@ def spare() -> None:
 
     # ZeRO imports the optimizer Muon to ask whether it is the one in use, and with its kernels' torch.compile all of
     # Inductor: 2 s of a core and 54 MB. This trainer has AdamW alone, so the kernels may stay as they are written.
-    kept = os.environ.get("TORCHDYNAMO_DISABLE")
+    before = os.environ.get("TORCHDYNAMO_DISABLE")
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     try:
         import deepspeed.runtime.zero.muon.original_muon
     except ImportError:
         pass  # a DeepSpeed that has no Muon, or has it elsewhere
     finally:
-        if kept is None:
+        if before is None:
             del os.environ["TORCHDYNAMO_DISABLE"]
         else:
-            os.environ["TORCHDYNAMO_DISABLE"] = kept
+            os.environ["TORCHDYNAMO_DISABLE"] = before

@@ -43,11 +43,11 @@ class EngineTrace:
         if not new:
             raise FileNotFoundError("vLLM's workers wrote no trace.")
         stem.parent.mkdir(parents=True, exist_ok=True)
-        found = []
+        traces = []
         for number, path in enumerate(new):
             target = stem.with_name(f"{stem.name}-worker{number}.pt.trace.json.gz")
             part = target.with_name(f".part-{target.name}")
             shutil.move(path, part)  # it may be copied, and what has its own name is whole
             part.replace(target)
-            found.append(target)
-        return found
+            traces.append(target)
+        return traces

@@ -175,7 +175,7 @@ def _register_architecture(name: str) -> None:
     """Give vLLM the model class itself. By name it would inspect the class in a new process: 7 s at the first start."""
     from vllm import ModelRegistry
 
-    known = ModelRegistry.models.get(name)
-    module, class_name = getattr(known, "module_name", ""), getattr(known, "class_name", "")
+    registered = ModelRegistry.models.get(name)
+    module, class_name = getattr(registered, "module_name", ""), getattr(registered, "class_name", "")
     if module and class_name:
         ModelRegistry.register_model(name, getattr(importlib.import_module(module), class_name))

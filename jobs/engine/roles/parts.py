@@ -134,12 +134,12 @@ class Parts:
         Raises: RunProblem if some of them are in no file.
         """
         end = piece.start + piece.numel
-        found = torch.empty(piece.numel, dtype=torch.float32)
+        values = torch.empty(piece.numel, dtype=torch.float32)
         num_found = 0
         for begin, stop, file, key in self._places.get((piece.state, piece.name), ()):
             low, high = max(begin, piece.start), min(stop, end)
             if low < high:
-                found[low - piece.start : high - piece.start] = file.get_slice(key)[low - begin : high - begin]
+                values[low - piece.start : high - piece.start] = file.get_slice(key)[low - begin : high - begin]
                 num_found += high - low
         if num_found != piece.numel:
             raise RunProblem(
@@ -147,7 +147,7 @@ class Parts:
                 f"The checkpoint lacks {piece.numel - num_found:,} of {piece.numel:,} elements of {piece.state} of "
                 f"{piece.name}. Resume from another checkpoint.",
             )
-        return found
+        return values
 
 
 def to_json(parts: Sequence[PartFile]) -> list[dict[str, object]]:

@@ -88,10 +88,10 @@ class Policy(TrainedModel):
         runs = list(buckets([num_elements(p) * p.element_size() for _, p in named], _EXPORT_BYTES))
         if index >= len(runs):
             return None
-        found = {
+        tensors = {
             name: w.detach().cpu().clone() for name, w in self._weights(runs[index], _EXPORT_BYTES) if self._rank == 0
         }
-        return found if self._rank == 0 else {}
+        return tensors if self._rank == 0 else {}
 
     def text_files(self) -> dict[str, bytes]:
         """Return the model folder's files that are not weights: config, tokenizer, chat template, generation config."""

@@ -67,18 +67,18 @@ class Shard:
         """Return what this rank needs to go on: whole weights where it computes with all of them, else its
         fragments.
         """
-        found = []
+        slices = []
         for name, parameter in _trained(self._engine):
             fragment = self._fragments.get(name)
             if self._stage < 3:
-                found.append(FlatSlice(state=WEIGHTS, name=name, start=0, numel=parameter.numel()))
+                slices.append(FlatSlice(state=WEIGHTS, name=name, start=0, numel=parameter.numel()))
             if fragment is not None:
-                found += [
+                slices += [
                     FlatSlice(state=state, name=name, start=fragment.start, numel=fragment.numel)
                     for state in states
                     if state != WEIGHTS or self._stage == 3
                 ]
-        return found
+        return slices
 
     @torch.no_grad()
     def write(self, piece: FlatSlice, values: Tensor) -> None:
@@ -160,27 +160,27 @@ def _of_mapped(engine: Any) -> list[tuple[str, Fragment]]:
         for group in engine.optimizer.optimizer.param_groups
         for flat in group["params"]
     }
-    found = []
+    named = []
     for name, p in _trained(engine):
         mapping = p._hp_mapping
         if mapping is None:
             continue
         here, there = mapping.lp_fragment_address, mapping.get_hp_fragment_address()
         flat = flats[mapping.get_hp_fragment().untyped_storage().data_ptr()]
-        found.append(
+        named.append(
             (name, Fragment(parameter=p, start=here.start, numel=here.numel, trained=flat, offset=there.start))
         )
-    return found
+    return named
 
 
 def _of_partitioned(engine: Any) -> list[tuple[str, Fragment]]:
     """ZeRO-3: each parameter is cut into equal parts, the last one padded."""
     zero = engine.optimizer
-    found = []
+    named = []
     for name, p in _trained(engine):
         group, offset, size = zero.grad_position[zero.get_param_id(p)]
         start = size * zero._get_param_partition_rank(p)
         numel = max(0, min(size, p.ds_numel - start))
         flat = zero.fp32_partitioned_groups_flat[group]
-        found.append((name, Fragment(parameter=p, start=start, numel=numel, trained=flat, offset=offset)))
-    return found
+        named.append((name, Fragment(parameter=p, start=start, numel=numel, trained=flat, offset=offset)))
+    return named

@@ -49,17 +49,17 @@ class VllmMeter:
 
     def readings(self) -> dict[str, float]:
         """Return peaks and sums since the last call; what was not seen or asked for is left out."""
-        found, self._peaks = self._peaks | self._occupancy(), {}
+        values, self._peaks = self._peaks | self._occupancy(), {}
         self._seconds, self._last = {}, 0.0
         now = self._totals()
         added = {name: now[name] - self._before.get(name, 0.0) for name in now}
         self._before = now
-        found["preemptions"] = added.get(PREEMPTIONS, 0.0)
+        values["preemptions"] = added.get(PREEMPTIONS, 0.0)
         if added.get(QUERIES):
-            found["prefix_cache_hit_percent"] = 100.0 * added.get(HITS, 0.0) / added[QUERIES]
+            values["prefix_cache_hit_percent"] = 100.0 * added.get(HITS, 0.0) / added[QUERIES]
         if added.get(f"{FIRST_TOKEN}:count"):
-            found["time_to_first_token_seconds"] = added[f"{FIRST_TOKEN}:sum"] / added[f"{FIRST_TOKEN}:count"]
-        return found
+            values["time_to_first_token_seconds"] = added[f"{FIRST_TOKEN}:sum"] / added[f"{FIRST_TOKEN}:count"]
+        return values
 
     def _occupancy(self) -> dict[str, float]:
         """Return the mean of requests in a batch over time, and the share of time with less than a quarter "
@@ -75,11 +75,11 @@ class VllmMeter:
         }
 
     def _totals(self) -> dict[str, float]:
-        found: dict[str, float] = {}
+        totals: dict[str, float] = {}
         for metric in self._ask():
             if metric.name in (HITS, QUERIES, PREEMPTIONS):
-                found[metric.name] = found.get(metric.name, 0.0) + float(metric.value)
+                totals[metric.name] = totals.get(metric.name, 0.0) + float(metric.value)
             elif metric.name == FIRST_TOKEN:
-                found[f"{FIRST_TOKEN}:count"] = float(metric.count)
-                found[f"{FIRST_TOKEN}:sum"] = float(metric.sum)
-        return found
+                totals[f"{FIRST_TOKEN}:count"] = float(metric.count)
+                totals[f"{FIRST_TOKEN}:sum"] = float(metric.sum)
+        return totals

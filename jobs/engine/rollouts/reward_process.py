@@ -75,8 +75,8 @@ def score(reward: Call, batch: list[list[str]], name: str) -> RewardReply:
         except BaseException as error:
             return raised(error, name, f"on completion {number} ({completion[:60]!r})")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            given = f"{type(value).__name__} {str(value)[:40]!r}"
-            text = f"The reward {name} returned {given} on completion {number}. Return a float."
+            returned = f"{type(value).__name__} {str(value)[:40]!r}"
+            text = f"The reward {name} returned {returned} on completion {number}. Return a float."
             return {"problem": text, "kind": "wrong_type"}
         if not math.isfinite(value):
             text = f"The reward {name} returned {value} on completion {number}. Return a finite number."

@@ -107,7 +107,7 @@ class OutputRedirect:
 
     def new_lines(self) -> dict[str, list[str]]:
         """Return the complete lines written since the last call, by stream; streams without any are left out."""
-        found = {}
+        by_stream = {}
         with self._lock:
             for stream, reader in self._files.items():
                 begin = reader.tell()
@@ -115,8 +115,8 @@ class OutputRedirect:
                 end = data.rfind(b"\n") + 1
                 reader.seek(begin + end)
                 if end:
-                    found[stream] = data[:end].decode(errors="replace").splitlines()
-        return found
+                    by_stream[stream] = data[:end].decode(errors="replace").splitlines()
+        return by_stream
 
 
 class Actor:
@@ -210,8 +210,8 @@ class Actor:
         """
         if Path(path) in self._traced:
             return Path(path).stat().st_size, "", load_tool("torch").version()
-        found = recording.outcome(Path(path))
-        return found.size, found.problem, found.version
+        outcome = recording.outcome(Path(path))
+        return outcome.size, outcome.problem, outcome.version
 
     def read_recording(self, path: str, offset: int, size: int) -> bytes:
         """Return a piece of a file that was recorded here."""
@@ -225,8 +225,8 @@ class Actor:
 
     def stacks(self) -> dict[str, tuple[str, ...]]:
         """Return where every thread of this process stands, this one and those that wait for lines left out."""
-        mine = {threading.get_ident(), self._flusher.ident or 0}
-        return stacks(without=mine, main=self._caller)
+        own_threads = {threading.get_ident(), self._flusher.ident or 0}
+        return stacks(without=own_threads, main=self._caller)
 
     def flight(self) -> bytes:
         """Return the newest collectives of this process, b"" where they are not recorded."""

@@ -33,7 +33,7 @@ def first_failure(workers: Sequence[Worker], *, step: int, seconds: float) -> Wo
 def _dead_workers(workers: Sequence[Worker], *, step: int, seconds: float) -> list[tuple[Worker, WorkerFailed]]:
     """Return the dead workers in the order in which Ray reports them."""
     waiting = {_asked(worker): worker for worker in workers}
-    found: list[tuple[Worker, WorkerFailed]] = []
+    dead: list[tuple[Worker, WorkerFailed]] = []
     end = time.monotonic() + seconds
     while waiting and (left := end - time.monotonic()) > 0:
         ready, _ = ray.wait(list(waiting), num_returns=1, timeout=left)
@@ -45,11 +45,11 @@ def _dead_workers(workers: Sequence[Worker], *, step: int, seconds: float) -> li
                 time.sleep(_AGAIN_SECONDS)
                 waiting[_asked(worker)] = worker
             except DEAD_ACTOR_ERRORS as error:
-                found.append((worker, worker.died(error, step=step)))
+                dead.append((worker, worker.died(error, step=step)))
                 end = min(end, time.monotonic() + _TOGETHER_SECONDS)
             except RayError:  # Ray itself does not answer
                 continue
-    return found
+    return dead
 
 
 def _asked(worker: Worker) -> Any:

@@ -26,8 +26,8 @@ def dump() -> bytes:
     read = getattr(_distributed_c10d, "_dump_fr_trace", None)  # torch 2.5 has it; builds without collectives have not
     if read is None or not torch.distributed.is_initialized():
         return b""
-    told = pickle.loads(read())  # noqa: S301 (made here and now)
-    for entry in told.get("entries", ()):
+    recording = pickle.loads(read())  # noqa: S301 (made here and now)
+    for entry in recording.get("entries", ()):
         entry["frames"] = entry.get("frames", [])[:_MOST_FRAMES]
     about = {"rank": torch.distributed.get_rank(), "dumped_at_ns": time.time_ns()}
-    return json.dumps({**told, **about}, default=str).encode()
+    return json.dumps({**recording, **about}, default=str).encode()

@@ -28,18 +28,18 @@ class RunNode:
 def nodes_of(group: PlacementGroup) -> list[RunNode]:
     """Return the node of each bundle of a placed group, in their order."""
     here = ray.get_runtime_context().get_node_id()
-    known = {row["NodeID"]: row for row in ray.nodes()}
+    by_id = {row["NodeID"]: row for row in ray.nodes()}
     by_bundle: Mapping[int, str] = placement_group_table(group)["bundles_to_node_id"]
     indices = {here: 0}
-    found = []
+    run_nodes = []
     for number in sorted(by_bundle):
         node = by_bundle[number]
-        row = known.get(node, {})
+        row = by_id.get(node, {})
         address = str(row.get("NodeManagerAddress", ""))
         name = str(row.get("NodeManagerHostname") or address)
         index = indices.setdefault(node, len(indices))
-        found.append(RunNode(ray_id=node, index=index, address=address, name=name))
-    return found
+        run_nodes.append(RunNode(ray_id=node, index=index, address=address, name=name))
+    return run_nodes
 
 
 class NodeWorkers(TypedDict):

@@ -92,11 +92,11 @@ def can_it_run(
     )
     if shape is None:
         return _unknown(Sentence("The shape of the model is not known."), recipe, accelerator, devices)
-    asked = _LanguageModelCase(shape, recipe, fleet, demand or Demand(), constants or shipped_constants())
+    case = _LanguageModelCase(shape, recipe, fleet, demand or Demand(), constants or shipped_constants())
     try:
-        needs = asked.needs()
-        recommended = asked.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
-        answer, says, at = asked.answer(devices, needs)
+        needs = case.needs()
+        recommended = case.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
+        answer, says, at = case.answer(devices, needs)
     except _TooManyLayouts:
         says = Sentence("There are more layouts to try than are tried for one answer. Ask for shorter answers.")
         return _unknown(says, recipe, accelerator, devices)
@@ -144,9 +144,10 @@ def compare_hardware(
 
     `prices`: money per device hour by accelerator id; `more` as in `can_it_run`.
     """
-    known = prices or {}
+    price_of = prices or {}
     return in_order(
-        option_of(can_it_run(shape, each, method, devices, price=known.get(each.id), **more)) for each in accelerators
+        option_of(can_it_run(shape, each, method, devices, price=price_of.get(each.id), **more))
+        for each in accelerators
     )
 
 
@@ -166,14 +167,14 @@ class _LanguageModelCase:
 
     def needs(self) -> tuple[DeviceNeed, ...]:
         """Return the fewest devices by what sits on the host."""
-        found: list[DeviceNeed] = []
+        device_needs: list[DeviceNeed] = []
         for on_host, label in ON_HOST.items():
             is_same = not self._recipe.has_rollouts if on_host == "between_phases" else self._recipe.method != "full"
             if on_host != "nothing" and is_same:  # one phase alone, or an optimizer of adapters alone
-                found.append(replace(found[-1], on_host=on_host, label=label))
+                device_needs.append(replace(device_needs[-1], on_host=on_host, label=label))
                 continue
-            found.append(self._fewest(on_host, label))
-        return tuple(found)
+            device_needs.append(self._fewest(on_host, label))
+        return tuple(device_needs)
 
     def _fewest(self, on_host: OnHost, label: str) -> DeviceNeed:
         sizes = [size for size in world_sizes(self._fleet.devices_per_node) if not self._cannot_hold(size, on_host)]
@@ -181,8 +182,8 @@ class _LanguageModelCase:
             if (best := self._enough(size, on_host)) is not None:
                 return DeviceNeed(on_host=on_host, label=label, num_devices=size, job=best[0], estimate=best[1])
         misses = (self._nearest(size, on_host) for size in reversed(sizes))
-        job, found = next((miss for miss in misses if miss is not None), (None, None))
-        return DeviceNeed(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
+        job, estimate = next((miss for miss in misses if miss is not None), (None, None))
+        return DeviceNeed(on_host=on_host, label=label, num_devices=None, job=job, estimate=estimate)
 
     def _cannot_hold(self, size: int, on_host: OnHost) -> bool:
         """Return True if not even the weights fit: a bound that no layout of so many devices gets below."""
@@ -209,9 +210,9 @@ class _LanguageModelCase:
                 if (
                     _is_enough(fit, job.fleet.host_bytes)
                     and (not wants_wave or _holds_a_wave(fit))
-                    and (found := self._answer(fit))
+                    and (estimate := self._answer(fit))
                 ):
-                    return job, found
+                    return job, estimate
                 if _is_trainer_short(fit):
                     break
         return None
@@ -228,8 +229,8 @@ class _LanguageModelCase:
                     best = (lack, job, fit)
                 if _is_trainer_short(fit):
                     break
-        found = None if best is None else self._answer(best[2])
-        return None if best is None or found is None else (best[1], found)
+        estimate = None if best is None else self._answer(best[2])
+        return None if best is None or estimate is None else (best[1], estimate)
 
     def _has_no_engine(self, job: Job) -> bool:
         """Return True if the engine cannot be, as heads may not divide by its devices, or cannot fit by a bound."""
@@ -313,8 +314,8 @@ class _LanguageModelCase:
                 Sentence("No layout fits on {devices:,}.", devices=devices),
                 None,
             )
-        found = nearest.estimate
-        if found.verdict == "tight" and not _lacks_more(found, nearest.job.fleet.host_bytes):
+        estimate = nearest.estimate
+        if estimate.verdict == "tight" and not _lacks_more(estimate, nearest.job.fleet.host_bytes):
             return (
                 "unknown",
                 Sentence(
@@ -322,8 +323,8 @@ class _LanguageModelCase:
                 ),
                 nearest,
             )
-        pool = next(p for p in found.pools if p.name == found.pool)
-        needed, limit = found.binding.memory.total / (1 << 30), pool.limit / (1 << 30)
+        pool = next(p for p in estimate.pools if p.name == estimate.pool)
+        needed, limit = estimate.binding.memory.total / (1 << 30), pool.limit / (1 << 30)
         return (
             "no",
             Sentence(
@@ -331,7 +332,7 @@ class _LanguageModelCase:
                 devices=devices,
                 needed=needed,
                 limit=limit,
-                phase=phase_word(found.phase),
+                phase=phase_word(estimate.phase),
             ),
             nearest,
         )
@@ -344,27 +345,27 @@ def _how(need: DeviceNeed) -> Sentence:
     return Sentence(need.label)
 
 
-def _is_enough(found: Fit | Estimate, host_bytes: int) -> bool:
+def _is_enough(estimate: Fit | Estimate, host_bytes: int) -> bool:
     """Return True if weights, optimizer and one full-length sequence fit, on devices and host, tightly or not: above
     the limit, if only by less than is known, is not enough."""
-    is_over = any(pool.share > 1 for pool in found.pools)
-    return found.verdict != "no" and not is_over and not _lacks_more(found, host_bytes)
+    is_over = any(pool.share > 1 for pool in estimate.pools)
+    return estimate.verdict != "no" and not is_over and not _lacks_more(estimate, host_bytes)
 
 
-def _lacks_more(found: Fit | Estimate, host_bytes: int) -> bool:
+def _lacks_more(estimate: Fit | Estimate, host_bytes: int) -> bool:
     """Return True if host memory is short, or the engine's cache does not hold one full-length sequence."""
-    if host_bytes and found.host_bytes > host_bytes:
+    if host_bytes and estimate.host_bytes > host_bytes:
         return True
-    return found.rollout is not None and found.rollout.full_sequences < 1
+    return estimate.rollout is not None and estimate.rollout.full_sequences < 1
 
 
-def _lack(found: Fit | Estimate, host_bytes: int) -> float:
+def _lack(estimate: Fit | Estimate, host_bytes: int) -> float:
     """Return how far from enough it is: above 1, more is needed than there is."""
-    share = max(pool.share for pool in found.pools)
-    if found.rollout is not None and found.rollout.full_sequences < 1:
-        share = max(share, 1.0 + (1.0 - found.rollout.full_sequences))
+    share = max(pool.share for pool in estimate.pools)
+    if estimate.rollout is not None and estimate.rollout.full_sequences < 1:
+        share = max(share, 1.0 + (1.0 - estimate.rollout.full_sequences))
     if host_bytes:
-        share = max(share, found.host_bytes / host_bytes)
+        share = max(share, estimate.host_bytes / host_bytes)
     return share
 
 
@@ -390,8 +391,8 @@ def _published(
     """Return the published rows of this size and method, and what each says to the answer."""
     if not recipe.table:
         return ()
-    found = rows(model_billion=shape.parameters / 1e9, method=recipe.table)
-    return tuple(_bearing(row, bool(shape.experts), accelerator, needs) for row in found)
+    published = rows(model_billion=shape.parameters / 1e9, method=recipe.table)
+    return tuple(_bearing(row, bool(shape.experts), accelerator, needs) for row in published)
 
 
 def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: Sequence[DeviceNeed]) -> PublishedRun:
@@ -436,5 +437,5 @@ def _comparable(row: DeviceRow, needs: Sequence[DeviceNeed]) -> DeviceNeed:
     )
     if does_host_step:
         return needs[-1]
-    found = [need for need in needs if need.on_host != "always" and need.num_devices is not None]
-    return min(found, key=lambda need: need.num_devices or 0, default=needs[-2])
+    comparable = [need for need in needs if need.on_host != "always" and need.num_devices is not None]
+    return min(comparable, key=lambda need: need.num_devices or 0, default=needs[-2])

@@ -220,7 +220,7 @@ def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
     devices, per_node = fleet.num_devices, min(fleet.devices_per_node, fleet.num_devices)
     stages = stage_counts(shape, devices)
     experts = [n for n in powers(64) if shape.experts and shape.experts % n == 0] or [1]
-    found = []
+    layouts = []
     for tensor, pipeline, expert in product(powers(per_node), stages, experts):
         degree = tensor * pipeline
         if devices % degree or shape.heads % tensor or (devices // pipeline) % expert:
@@ -230,7 +230,7 @@ def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
         last = last_stage(shape.num_layers, pipeline)
         if last is None:
             continue
-        found.append(
+        layouts.append(
             Layout(
                 num_devices=devices,
                 tensor=tensor,
@@ -240,7 +240,7 @@ def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
                 last_stage_layers=last,
             )
         )
-    return found
+    return layouts
 
 
 def _frozen(

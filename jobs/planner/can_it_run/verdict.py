@@ -65,14 +65,14 @@ class FitVerdict:
     @property
     def minimum(self) -> DeviceNeed:
         """The fewest devices whose optimizer does its step on the device; published configurations mean that."""
-        found = [need for need in self.needs if need.on_host != "always" and need.num_devices is not None]
-        return min(found, key=lambda need: need.num_devices or 0, default=self.needs[-2])
+        possible = [need for need in self.needs if need.on_host != "always" and need.num_devices is not None]
+        return min(possible, key=lambda need: need.num_devices or 0, default=self.needs[-2])
 
     @property
     def minimum_with_offload(self) -> DeviceNeed:
         """The fewest devices at all."""
-        found = [need for need in self.needs if need.num_devices is not None]
-        return min(found, key=lambda need: need.num_devices or 0, default=self.needs[-1])
+        possible = [need for need in self.needs if need.num_devices is not None]
+        return min(possible, key=lambda need: need.num_devices or 0, default=self.needs[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,16 +97,16 @@ def can_it_train(
     )
     picture = picture or Picture()
     stream_tokens(shape, picture)
-    asked = _DiffusionCase(shape, METHODS[method], fleet, picture, constants or shipped_constants())
-    needs = asked.needs()
-    recommended = asked.recommended()
-    found = [asked.on(devices, on_host) for on_host in ON_HOST] if devices is not None else list(needs)
-    able = [need for need in found if need.num_devices is not None]
+    case = _DiffusionCase(shape, METHODS[method], fleet, picture, constants or shipped_constants())
+    needs = case.needs()
+    recommended = case.recommended()
+    candidates = [case.on(devices, on_host) for on_host in ON_HOST] if devices is not None else list(needs)
+    able = [need for need in candidates if need.num_devices is not None]
     best = next((need for need in able if not _is_tight(need)), able[0] if able else None)
     if devices is None:
         best = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
     if best is None:
-        at: DeviceNeed | None = min(found, key=_share)
+        at: DeviceNeed | None = min(candidates, key=_share)
         near = at is not None and _is_tight(at)
         says = Sentence("It comes within the uncertainty of the limit.") if near else Sentence("It does not fit.")
         answer = "unknown" if near else "no"
@@ -138,15 +138,16 @@ def compare_for_diffusion(
     **more: Any,
 ) -> tuple[HardwareOption, ...]:
     """Return the answer for each accelerator, in the order of language_models.compare_hardware."""
-    known = prices or {}
+    price_of = prices or {}
     return in_order(
-        option_of(can_it_train(shape, each, method, devices, price=known.get(each.id), **more)) for each in accelerators
+        option_of(can_it_train(shape, each, method, devices, price=price_of.get(each.id), **more))
+        for each in accelerators
     )
 
 
-def _is_enough(found: Estimate) -> bool:
+def _is_enough(estimate: Estimate) -> bool:
     """Return True if it fits, tightly or not; above the limit, if only by less than is known, it does not."""
-    return found.verdict != "no" and all(pool.share <= 1 for pool in found.pools)
+    return estimate.verdict != "no" and all(pool.share <= 1 for pool in estimate.pools)
 
 
 def _is_tight(need: DeviceNeed) -> bool:
@@ -178,43 +179,43 @@ class _DiffusionCase:
 
     def on(self, size: int, on_host: OnHost) -> DeviceNeed:
         """Return the plan on so many devices; its number is None where it does not fit."""
-        job, found = self._on(size, on_host)
-        number = size if _is_enough(found) else None
-        return DeviceNeed(on_host=on_host, label=ON_HOST[on_host], num_devices=number, job=job, estimate=found)
+        job, estimate = self._on(size, on_host)
+        number = size if _is_enough(estimate) else None
+        return DeviceNeed(on_host=on_host, label=ON_HOST[on_host], num_devices=number, job=job, estimate=estimate)
 
     def needs(self) -> tuple[DeviceNeed, ...]:
         """Return the fewest devices by what sits on the host."""
-        found: list[DeviceNeed] = []
+        device_needs: list[DeviceNeed] = []
         for on_host, label in ON_HOST.items():
             is_same = not self._recipe.has_rollouts if on_host == "between_phases" else self._recipe.method != "full"
             if on_host != "nothing" and is_same:
-                found.append(replace(found[-1], on_host=on_host, label=label))
+                device_needs.append(replace(device_needs[-1], on_host=on_host, label=label))
                 continue
-            found.append(self._fewest(on_host, label))
-        return tuple(found)
+            device_needs.append(self._fewest(on_host, label))
+        return tuple(device_needs)
 
     def _sizes(self) -> tuple[int, ...]:
         """Return the numbers of devices that are tried: no more than a step has samples, each of which is on one."""
         picture = self._picture
         samples = picture.prompts * picture.samples_per_prompt if self._recipe.has_rollouts else picture.batch_size
-        found = [size for size in world_sizes(self._fleet.devices_per_node) if size <= samples]
-        return tuple(found) or (1,)
+        sizes = [size for size in world_sizes(self._fleet.devices_per_node) if size <= samples]
+        return tuple(sizes) or (1,)
 
     def _fewest(self, on_host: OnHost, label: str) -> DeviceNeed:
         job: DiffusionJob | None = None
-        found: Estimate | None = None
+        estimate: Estimate | None = None
         for size in self._sizes():
-            job, found = self._on(size, on_host)
-            if _is_enough(found):
-                return DeviceNeed(on_host=on_host, label=label, num_devices=size, job=job, estimate=found)
-        return DeviceNeed(on_host=on_host, label=label, num_devices=None, job=job, estimate=found)
+            job, estimate = self._on(size, on_host)
+            if _is_enough(estimate):
+                return DeviceNeed(on_host=on_host, label=label, num_devices=size, job=job, estimate=estimate)
+        return DeviceNeed(on_host=on_host, label=label, num_devices=None, job=job, estimate=estimate)
 
     def recommended(self) -> DeviceNeed | None:
         """Return the fewest devices on which it fits with memory to spare: nothing on the host, two samples at once."""
         for size in self._sizes():
-            job, found = self._on(size, "nothing", micro_batch=_RECOMMENDED_MICRO)
-            if found.verdict == "fits":
+            job, estimate = self._on(size, "nothing", micro_batch=_RECOMMENDED_MICRO)
+            if estimate.verdict == "fits":
                 return DeviceNeed(
-                    on_host="nothing", label=ON_HOST["nothing"], num_devices=size, job=job, estimate=found
+                    on_host="nothing", label=ON_HOST["nothing"], num_devices=size, job=job, estimate=estimate
                 )
         return None

@@ -32,15 +32,15 @@ def activation_bytes(job: DiffusionJob) -> tuple[float, float]:
     latent, text = sample_tokens(job)
     width = compute_bytes(job.policy)
     recomputes = job.policy.checkpointing == "full"
-    kept = working = 0.0
+    stored = working = 0.0
     for block in job.shape.blocks:
         whole = latent * block.kept_latent + text * block.kept_text
         inputs = job.shape.hidden * (latent + text * block.carries_text)
-        kept += block.count * (inputs if recomputes else whole)
+        stored += block.count * (inputs if recomputes else whole)
         widest = _gradients(block, job.shape.hidden, latent, text)
         working = max(working, widest + (whole - inputs if recomputes else 0.0))
     ends = _ENDS[job.shape.blocks[0].attention] * job.shape.hidden * latent
-    return width * (kept + ends), width * working
+    return width * (stored + ends), width * working
 
 
 def _gradients(block: Block, hidden: int, latent: float, text: float) -> float:
@@ -70,7 +70,7 @@ def pool_of(job: DiffusionJob, constants: Constants) -> PoolEstimate:
         reference = 2.0 * job.shape.parameters / training.layout.shard_ranks
     resident = dict(resident_memory(training, accelerator, constants).terms)
     gathered = transients_of(training, stage, held, constants).gathered
-    found: dict[str, dict[str, dict[Term, float]]] = {
+    by_phase: dict[str, dict[str, dict[Term, float]]] = {
         "load": {"policy": dict(load_memory(training, accelerator, constants).terms)}
     }
     scoring: dict[Term, float] = {term: float(size) for term, size in resident.items()}
@@ -78,16 +78,16 @@ def pool_of(job: DiffusionJob, constants: Constants) -> PoolEstimate:
     if job.has_rollout:
         sampling = dict(scoring)
         sampling["activations"] = forward_bytes(job, passes=job.shape.passes)
-        found["rollout"] = {"policy": sampling}
+        by_phase["rollout"] = {"policy": sampling}
         if reference:
             passing = dict(scoring)
             passing["activations"] = forward_bytes(job, passes=1)
-            found["reference"] = {"policy": passing}
+            by_phase["reference"] = {"policy": passing}
     peaks = _peaks(job, stage, held, constants)
-    found["update"] = {"policy": max(peaks, key=lambda peak: sum(peak.values()))}
-    found["checkpoint"] = {"policy": dict(checkpoint_memory(training, accelerator, constants).terms)}
+    by_phase["update"] = {"policy": max(peaks, key=lambda peak: sum(peak.values()))}
+    by_phase["checkpoint"] = {"policy": dict(checkpoint_memory(training, accelerator, constants).terms)}
     phases = []
-    for name, roles in found.items():
+    for name, roles in by_phase.items():
         own = roles["policy"]
         if name not in ("load", "checkpoint"):
             beyond = sum(size for term, size in own.items() if term != "overhead")
@@ -113,11 +113,11 @@ def _peaks(job: DiffusionJob, stage: Stage, held: States, constants: Constants) 
     """Yield the moments of a step at which a device may be fullest: the loss, the backward pass, the optimizer."""
     training = job.policy
     passing = transients_of(training, stage, held, constants)
-    kept, working = activation_bytes(job)
+    stored, working = activation_bytes(job)
     gradients = held.gradients if training.family == "deepspeed" or training.num_micro_batches > 1 else 0.0
     for gathered, active, more in (
-        (passing.gathered_at_loss, kept, passing.at_loss),
-        (passing.gathered, kept + working, passing.in_backward),
+        (passing.gathered_at_loss, stored, passing.at_loss),
+        (passing.gathered, stored + working, passing.in_backward),
     ):
         yield {
             "weights": held.weights + gathered,

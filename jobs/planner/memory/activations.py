@@ -145,7 +145,7 @@ def activations_of(training: Training, stage: Stage, constants: Constants, *, wi
     of the widest tensors (see _gradients). A stage that offloads keeps the inputs of a few layers only, those that are
     on their way.
     """
-    kept = working = 0.0
+    stored = working = 0.0
     scores = _score_bytes(training)
     for layer, count in stage.layers:
         whole = saved_elements(layer, training)
@@ -159,9 +159,9 @@ def activations_of(training: Training, stage: Stage, constants: Constants, *, wi
         )
         working = max(working, again * width + 2 * scores - each)
         held = min(float(count), constants.memory.offloaded_layers) if training.offload.activations else float(count)
-        kept += held * each
+        stored += held * each
     ends = _ends(training, stage) * width
-    return Activations(kept=training.tokens * (kept * stage.in_flight + ends), working=training.tokens * working)
+    return Activations(kept=training.tokens * (stored * stage.in_flight + ends), working=training.tokens * working)
 
 
 def _gradients(layer: LayerShape, training: Training, constants: Constants) -> LayerActivations:

@@ -82,9 +82,9 @@ def host_peaks(training: Training, stage: Stage, constants: Constants) -> Iterat
     if training.layout.shards == 3:
         gathered = min(constants.memory.deepspeed_live_elements * width, whole)
     bucket = _bucket(training, held, constants)
-    kept = between_steps(training, held, constants)
+    gradients = between_steps(training, held, constants)
     if training.layout.shards < 3 and training.num_micro_batches > 1:
-        kept = held.gradients  # sums of earlier micro-batches
+        gradients = held.gradients  # sums of earlier micro-batches
     libraries = host_libraries(training, constants)
     states: dict[Term, float] = {
         "weights": held.weights + gathered,
@@ -92,9 +92,11 @@ def host_peaks(training: Training, stage: Stage, constants: Constants) -> Iterat
         "overhead": libraries,
     }
     logits = _logits_bytes(training, width) if stage.has_head and training.objective != "scalar" else 0.0
-    yield {**states, "gradients": kept, "activations": activations.kept, "logits": logits}
-    yield {**states, "gradients": kept, "activations": activations.kept + activations.working}
-    reduced = {0: 2 * whole, 1: whole + bucket + 2 * own, 2: kept + bucket + 2 * own, 3: kept}[training.layout.shards]
+    yield {**states, "gradients": gradients, "activations": activations.kept, "logits": logits}
+    yield {**states, "gradients": gradients, "activations": activations.kept + activations.working}
+    reduced = {0: 2 * whole, 1: whole + bucket + 2 * own, 2: gradients + bucket + 2 * own, 3: gradients}[
+        training.layout.shards
+    ]
     yield {**states, "gradients": reduced}
     in_step, temporary = _step(training, stage, held, width)
     yield {
@@ -127,8 +129,8 @@ def _step(training: Training, stage: Stage, held: States, width: float) -> tuple
     if training.layout.shards == 0:
         largest = max(vocabulary_share(stage, training.model, training.layout, has_vocabulary=True))
         return elements * width + cast, 2 * largest * _FP32
-    kept = elements * width if training.layout.shards == 3 else 0.0
-    updating, flattening = kept + elements * _FP32, 2 * elements * width + cast
+    weights = elements * width if training.layout.shards == 3 else 0.0
+    updating, flattening = weights + elements * _FP32, 2 * elements * width + cast
     temporary = 2 * elements * _FP32
     return (updating, temporary) if updating + temporary >= flattening else (flattening, 0.0)
 

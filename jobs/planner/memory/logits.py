@@ -45,8 +45,8 @@ def training_logits(training: Training, constants: Constants) -> float:
     if training.keeps_logits and training.kernels == "compiled":
         width = 4.0 if training.compute == "fp32" else 2.0
         return entries * (tokens * width + chunk * (constants.memory.logits_parallel - width))
-    kept = tokens * entries * constants.memory.logits_kept if training.keeps_logits else 0.0
-    return kept + chunk * entries * constants.memory.logits_chunked
+    stored = tokens * entries * constants.memory.logits_kept if training.keeps_logits else 0.0
+    return stored + chunk * entries * constants.memory.logits_chunked
 
 
 def scoring_logits(

@@ -144,11 +144,11 @@ def _memory(terms: dict[Term, float]) -> PeakMemory:
 @lru_cache(maxsize=1024)
 def _fullest(training: Training) -> tuple[Stage, States]:
     """Return the stage that keeps the most states, and them."""
-    found = (
+    candidates = (
         (stage, states_of(training, stage))
         for stage in telling_stages(training.model, training.layout, training.num_micro_batches)
     )
-    return max(found, key=lambda each: each[1].weights + each[1].gradients + each[1].optimizer)
+    return max(candidates, key=lambda each: each[1].weights + each[1].gradients + each[1].optimizer)
 
 
 def least_update_bytes(training: Training, accelerator: Accelerator, constants: Constants) -> int:

@@ -67,13 +67,13 @@ def stages_of(model: ModelShape, layout: Layout, num_micro_batches: int = 1) -> 
     "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (arXiv 2104.04473).
     """
     sizes = stage_sizes(model.num_layers, layout)
-    found, start = [], 0
+    stages, start = [], 0
     for index, size in enumerate(sizes):
         layers = model.layers[start : start + size]
         start += size
         kinds = {id(layer): layer for layer in layers}  # layers alike are one object: far cheaper than to compare them
         counts = Counter(map(id, layers))
-        found.append(
+        stages.append(
             Stage(
                 index=index,
                 layers=tuple((kinds[key], count) for key, count in counts.items()),
@@ -82,18 +82,18 @@ def stages_of(model: ModelShape, layout: Layout, num_micro_batches: int = 1) -> 
                 in_flight=_in_flight(index, layout, num_micro_batches),
             )
         )
-    return tuple(found)
+    return tuple(stages)
 
 
 @lru_cache(maxsize=1024)
 def telling_stages(model: ModelShape, layout: Layout, num_micro_batches: int = 1) -> tuple[Stage, ...]:
     """Return one of each kind of stages, in order: of those with the same layers and the same ends the first, as it
     has as many micro-batches in flight as any of them, or more. The fullest stage is among them."""
-    found: dict[object, Stage] = {}
+    distinct: dict[object, Stage] = {}
     for stage in stages_of(model, layout, num_micro_batches):
         layers = tuple((id(layer), count) for layer, count in stage.layers)
-        found.setdefault((layers, stage.has_embedding, stage.has_head), stage)
-    return tuple(found.values())
+        distinct.setdefault((layers, stage.has_embedding, stage.has_head), stage)
+    return tuple(distinct.values())
 
 
 def stage_sizes(num_layers: int, layout: Layout) -> tuple[int, ...]:

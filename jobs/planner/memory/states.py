@@ -245,16 +245,16 @@ def _step_bytes(training: Training, held: States, constants: Constants) -> float
     DeepSpeed casts gradients to fp32, a group of parameters at a time under ZeRO-3; Adam without a fused kernel needs
     a copy of what it updates. With the update in the backward pass it is that of one matrix, counted there.
     """
-    kept = held.trained.sharded(training.layout) if training.layout.shards else held.trained.total
-    kept *= 1 - training.offload.optimizer
+    elements = held.trained.sharded(training.layout) if training.layout.shards else held.trained.total
+    elements *= 1 - training.offload.optimizer
     if training.optimizer_in_backward or (training.family == "fsdp" and training.offload.params):
         return 0.0
     needed = 0.0
     if training.family == "deepspeed" and training.has_master and training.gradient_bytes < _FP32:
-        group = min(kept, constants.memory.deepspeed_group_elements) if training.layout.shards == 3 else kept
+        group = min(elements, constants.memory.deepspeed_group_elements) if training.layout.shards == 3 else elements
         needed += group * _FP32
     if not training.has_fused_optimizer:
-        needed += kept * (_FP32 if training.has_master else training.weight_bytes)
+        needed += elements * (_FP32 if training.has_master else training.weight_bytes)
     return needed
 
 

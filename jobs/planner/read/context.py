@@ -108,9 +108,9 @@ class RunContext:
     def rows(self, micro: int, *, ranks: int, is_packed: bool = False) -> MicroBatches:
         """Return micro-batches of so many samples, each as long as the longest; joined without padding they are one
         row, as long as so many samples are at most where their lengths are known."""
-        mine = max(self.samples_per_update // max(ranks, 1), 1)
-        size = max(min(micro, mine), 1)
-        count = -(-mine // size)
+        samples_per_rank = max(self.samples_per_update // max(ranks, 1), 1)
+        size = max(min(micro, samples_per_rank), 1)
+        count = -(-samples_per_rank // size)
         if is_packed and self.workload.mean_sample:
             length = max(min(self._most_together(size), size * self.longest), self.longest)
             return MicroBatches(size=1, sequence=length, count=count, document=round(self.usual))
@@ -119,18 +119,18 @@ class RunContext:
     def _most_together(self, size: int) -> int:
         """Return the tokens that so many samples seldom exceed: three deviations above their mean, lengths of answers
         being log-normal, and those to the same prompt, which come together, alike (assumed: the prompt decides)."""
-        known = self.workload
-        deviation = known.mean_response * math.sqrt(math.exp((known.spread or _SPREAD) ** 2) - 1)
+        workload = self.workload
+        deviation = workload.mean_response * math.sqrt(math.exp((workload.spread or _SPREAD) ** 2) - 1)
         alike = min(self.knobs.whole("rollout.samples_per_prompt", 1), size) if self.is_rl else 1
         return math.ceil(size * self.usual + 3 * math.sqrt(size * alike) * deviation)
 
     def packed(self, tokens: int, *, ranks: int) -> MicroBatches:
         """Return micro-batches filled up to a number of tokens; a sample that is longer has one of its own."""
-        mine = max(self.samples_per_update // max(ranks, 1), 1)
+        samples_per_rank = max(self.samples_per_update // max(ranks, 1), 1)
         budget = max(tokens, self.longest)
-        count = max(-(-round(mine * self.usual) // budget), 1)
+        count = max(-(-round(samples_per_rank * self.usual) // budget), 1)
         if self.workload.mean_sample:  # an update may have fewer samples than would fill it
-            budget = max(min(budget, self._most_together(mine)), self.longest)
+            budget = max(min(budget, self._most_together(samples_per_rank)), self.longest)
         return MicroBatches(size=1, sequence=budget, count=count, document=min(round(self.usual), budget))
 
     @property
@@ -140,21 +140,21 @@ class RunContext:
 
     def rollouts(self, *, score: MicroBatches, has_old_logprobs: bool = True) -> Rollouts:
         """Return what a step generates and how it is used."""
-        known, cap = self.workload, self.knobs.whole("rollout.max_new_tokens")
+        workload, cap = self.workload, self.knobs.whole("rollout.max_new_tokens")
         return Rollouts(
             prompts=self.knobs.whole("rollout.prompts_per_step", 1),
             samples_per_prompt=self.knobs.whole("rollout.samples_per_prompt", 1),
             lengths=Lengths(
                 max_prompt=self.knobs.whole("rollout.max_prompt_tokens"),
                 max_response=cap,
-                mean_prompt=known.mean_prompt,
-                mean_response=float(cap) if self._goes_to_the_cap else known.mean_response,
-                spread=_ALIKE if self._goes_to_the_cap else known.spread,
+                mean_prompt=workload.mean_prompt,
+                mean_response=float(cap) if self._goes_to_the_cap else workload.mean_response,
+                spread=_ALIKE if self._goes_to_the_cap else workload.spread,
             ),
             epochs=self.knobs.whole("train.epochs_per_rollout", 1),
             updates=max(self.knobs.whole("train.updates_per_rollout", 1), 1),
             has_old_logprobs=has_old_logprobs,
-            reward_seconds=known.reward_seconds,
+            reward_seconds=workload.reward_seconds,
             score_micro_batch=score.size,
             score_sequence=score.sequence,
         )
@@ -167,14 +167,14 @@ class RunContext:
 
     def notes(self, *, has_rollouts: bool) -> tuple[str, ...]:
         """Return what was assumed, in sentences."""
-        found = []
+        sentences = []
         if has_rollouts and not self.workload.mean_response and not self._goes_to_the_cap:
-            found.append(Sentence("Lengths of answers are not known; a share of the longest is assumed."))
+            sentences.append(Sentence("Lengths of answers are not known; a share of the longest is assumed."))
         if self.has_reward_model and self.models.reward is None:
-            found.append(Sentence("The reward model's size is not known; that of the policy is assumed."))
+            sentences.append(Sentence("The reward model's size is not known; that of the policy is assumed."))
         if self.knobs.flag("algorithm.distillation") and self.models.teacher is None:
-            found.append(Sentence("The teacher's size is not known; that of the policy is assumed."))
-        return tuple(found)
+            sentences.append(Sentence("The teacher's size is not known; that of the policy is assumed."))
+        return tuple(sentences)
 
 
 def samples_per_update(spec: RunSpec) -> int:

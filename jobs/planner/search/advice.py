@@ -148,17 +148,17 @@ class _Adviser:
         """Return every plan change from a run, on top of what was changed so far, that the run takes and that is
         estimated."""
         here = Situation(spec=spec, job=job, fleet=self._fleet)
-        found: dict[tuple[tuple[str, Value], ...], OfferedChange] = {}
+        by_changes: dict[tuple[tuple[str, Value], ...], OfferedChange] = {}
         for plan_change in plan_changes():
             made = plan_change.make(here)
             if not made or not _is_taken(spec, made):
                 continue
             changes = differences(self._spec, {**sofar, **made})
             key = tuple(sorted(changes.items(), key=lambda item: item[0]))
-            if changes and key not in found and (after := self._estimated(changes)) is not None:
+            if changes and key not in by_changes and (after := self._estimated(changes)) is not None:
                 if not parts:
                     self._after[plan_change.id] = after
-                found[key] = OfferedChange(
+                by_changes[key] = OfferedChange(
                     id=plan_change.id,
                     title=plan_change.title,
                     changes=changes,
@@ -166,7 +166,7 @@ class _Adviser:
                     before=self.before,
                     after=_figures(after, self.before.pool),
                 )
-        return list(found.values())
+        return list(by_changes.values())
 
     def _estimated(self, changes: Mapping[str, Value]) -> Estimate | None:
         """Return the estimate of the run with these changes; None if its layout cannot be."""
@@ -179,7 +179,7 @@ class _Adviser:
             return None
 
     def _is_allowed(self, advised: OfferedChange) -> bool:
-        return breach(self._spec, advised.changes, known=self._known) is None
+        return breach(self._spec, advised.changes, allowed=self._known) is None
 
     def fit(self) -> tuple[OfferedChange, ...]:
         """Return the changes that lower the peak: first those with which the run fits, the fastest of them first."""
@@ -201,48 +201,48 @@ class _Adviser:
         return (*memory, *(self._term_row("time", key, phases[key]) for key in _largest(phases)))
 
     def _term_row(self, of: Literal["memory", "time"], key: str, now: float) -> LargestTerm:
-        found: list[tuple[float, OfferedChange]] = []
+        by_term: list[tuple[float, OfferedChange]] = []
         for each in self._single:
             after = self._after[each.id]
             if _RANKS[after.verdict] > _RANKS[self._before.verdict] or (of == "time" and after.verdict == "no"):
                 continue
             parts = _terms(after, self._before) if of == "memory" else _phases(after)
             if parts and parts.get(key, 0.0) < now * (1 - _WORTH_SHARE):
-                found.append((parts.get(key, 0.0), each))
-        found.sort(key=lambda entry: entry[0])
-        best = next((entry for entry in found if self._is_allowed(entry[1])), None)
+                by_term.append((parts.get(key, 0.0), each))
+        by_term.sort(key=lambda entry: entry[0])
+        best = next((entry for entry in by_term if self._is_allowed(entry[1])), None)
         return LargestTerm(of=of, key=key, now=now, after=now if best is None else best[0], change=best and best[1])
 
     def together(self) -> OfferedChange | None:
         """Return changes that make the run fit together, each the one that helps most after those before it."""
-        found = self._single
+        offered = self._single
         for _ in range(_MOST_STEPS):
-            best = next((each for each in sorted(found, key=_by_relief) if self._is_allowed(each)), None)
+            best = next((each for each in sorted(offered, key=_by_relief) if self._is_allowed(each)), None)
             if best is None or best.saved_bytes <= 0:
                 return None
             if best.after.fits:
                 return _named(best, TOGETHER)
             spec = changed(self._spec, best.changes)
-            found = [
+            offered = [
                 each
                 for each in self._tried(spec, self._read(spec), best.changes, best.parts)
                 if each.after.needed < best.after.needed
             ]
-            if not found:
+            if not offered:
                 return None
         return None
 
 
-def _terms(found: Estimate, before: Estimate) -> dict[str, float]:
+def _terms(estimate: Estimate, before: Estimate) -> dict[str, float]:
     """Return bytes by term, of the phase that bound before; none if it is not there any more."""
-    pools = (pool for pool in found.pools if pool.name == before.pool)
+    pools = (pool for pool in estimate.pools if pool.name == before.pool)
     phases = (phase for pool in pools for phase in pool.phases if phase.phase == before.phase)
     return {term: float(size) for phase in phases for term, size in phase.memory.terms.items()}
 
 
-def _phases(found: Estimate) -> dict[str, float]:
+def _phases(estimate: Estimate) -> dict[str, float]:
     """Return seconds by phase."""
-    return {key: seconds.middle for key, seconds in found.time.phases.items()}
+    return {key: seconds.middle for key, seconds in estimate.time.phases.items()}
 
 
 def _largest(parts: Mapping[str, float]) -> list[str]:
@@ -269,18 +269,20 @@ def _by_relief(advised: OfferedChange) -> tuple[int, float]:
     return (rank, advised.after.seconds) if rank < 2 else (rank, -float(advised.saved_bytes))
 
 
-def _figures(found: Estimate, pool_name: str) -> Figures:
+def _figures(estimate: Estimate, pool_name: str) -> Figures:
     """Return an estimate's figures, of the pool that bound before if it is still there."""
-    pool = _pool(found, pool_name)
+    pool = _pool(estimate, pool_name)
     return Figures(
-        verdict=found.verdict,
+        verdict=estimate.verdict,
         pool=pool.name,
         phase=pool.binding.phase,
         needed=pool.binding.memory.total,
         limit=pool.limit,
-        seconds=found.time.step.middle,
+        seconds=estimate.time.step.middle,
     )
 
 
-def _pool(found: Estimate, name: str) -> PoolEstimate:
-    return next((p for p in found.pools if p.name == name), next(p for p in found.pools if p.name == found.pool))
+def _pool(estimate: Estimate, name: str) -> PoolEstimate:
+    return next(
+        (p for p in estimate.pools if p.name == name), next(p for p in estimate.pools if p.name == estimate.pool)
+    )

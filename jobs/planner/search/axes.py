@@ -27,11 +27,11 @@ _MOST_MICRO = 32
 
 def powers(most: int, *, least: int = 1) -> tuple[int, ...]:
     """Return the powers of two from `least` to `most`."""
-    found, size = [], least
+    sizes, size = [], least
     while size <= most:
-        found.append(size)
+        sizes.append(size)
         size *= 2
-    return tuple(found)
+    return tuple(sizes)
 
 
 def stage_counts(shape: ModelShape, devices: int) -> tuple[int, ...]:

@@ -32,17 +32,17 @@ class Space:
 def spaces_of(spec: RunSpec, shape: ModelShape, fleet: Fleet, *, sizes: tuple[int, ...]) -> tuple[Space, ...]:
     """Return the placements of a run on each of `sizes` devices of the fleet. A knob that the run lacks is left out."""
     here = spec.knobs
-    found = []
+    spaces = []
     for size in sizes:
         for space in planning_of(spec).spaces(spec, shape, fleet, size):
-            found.append(
+            spaces.append(
                 Space(
                     placement=_applicable(space.placement, here),
                     ways_to_train=_distinct(_applicable(c, here) for c in space.ways_to_train),
                     ways_to_generate=_distinct(_applicable(c, here) for c in space.ways_to_generate),
                 )
             )
-    return tuple(found)
+    return tuple(spaces)
 
 
 def _applicable(changes: Changes, here: Mapping[str, object]) -> Changes:
@@ -50,5 +50,5 @@ def _applicable(changes: Changes, here: Mapping[str, object]) -> Changes:
 
 
 def _distinct(many: Iterator[Changes]) -> tuple[Changes, ...]:
-    found = {tuple(sorted(each.items(), key=lambda item: item[0])): each for each in many}
-    return tuple(found.values())
+    distinct = {tuple(sorted(each.items(), key=lambda item: item[0])): each for each in many}
+    return tuple(distinct.values())

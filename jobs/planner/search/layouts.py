@@ -205,40 +205,40 @@ class _Hunt:
         Only one is read of those that differ in micro-batches and recomputation alone, and one is asked for its sizes
         of those that differ in where states lie as well.
         """
-        found: list[_Way] = []
+        ways: list[_Way] = []
         sizes: dict[Hashable, Shortfall | None] = {}
-        known: dict[Hashable, tuple[Shortfall | None, Layout]] = {}
+        shortfalls: dict[Hashable, tuple[Shortfall | None, Layout]] = {}
         times = len(space.ways_to_generate)
         for changes in space.ways_to_train:
             items = tuple(changes.items())
             of_sizes = tuple(item for item in items if not item[0].startswith(_NOT_SIZES))
             key = tuple(item for item in items if not item[0].startswith(_NOT_LAYOUT))
             job = None
-            if (short := sizes.get(of_sizes)) is None and key not in known:
+            if (short := sizes.get(of_sizes)) is None and key not in shortfalls:
                 job = self._read({**space.placement, **changes})
                 if of_sizes not in sizes:
                     misfit = training_misfit(job)
                     short = sizes[of_sizes] = None if misfit is None else Shortfall(misfit, 0.0)
-                known[key] = (short or too_large(job), job.policy.layout)
-            short, layout = (short, None) if short is not None else known[key]
+                shortfalls[key] = (short or too_large(job), job.policy.layout)
+            short, layout = (short, None) if short is not None else shortfalls[key]
             if short is None and layout is not None:
-                found.append(_Way(changes, layout, job))
+                ways.append(_Way(changes, layout, job))
             elif short is not None:
                 self._reject(short, {**space.placement, **changes}, times=times)
-        return found
+        return ways
 
     def _ways_to_generate(self, space: Space, *, times: int) -> list[tuple[Changes, Job]]:
         """Return the ways to generate that can be, with their jobs; each of the others stands for so many layouts."""
-        found = []
+        ways = []
         for changes in space.ways_to_generate:
             job = self._read({**space.placement, **changes})
             misfit = engine_misfit(job)
             short = no_cache(self._estimator.rollout(job)) if misfit is None else Shortfall(misfit, 0.0)
             if short is None:
-                found.append((changes, job))
+                ways.append((changes, job))
             else:
                 self._reject(short, {**space.placement, **changes}, times=times)
-        return found
+        return ways
 
     def _reject(self, short: Shortfall, changes: Changes, *, times: int = 1) -> None:
         self._rejections.add(short.misfit.reason, changes, short.misfit.says, distance=short.share, times=times)
@@ -266,9 +266,9 @@ class _Hunt:
         fitting: list[tuple[float, _Way]] = []
         for way in order:
             job = _joined(self._job(space, way), least[1])
-            found = self._consider({**space.placement, **way.changes, **least[0]}, job)
-            if found is not None:
-                fitting.append((found.seconds, way))
+            ranked = self._consider({**space.placement, **way.changes, **least[0]}, job)
+            if ranked is not None:
+                fitting.append((ranked.seconds, way))
         fitting.sort(key=lambda entry: entry[0])
         rest = [pair for pair in generates if pair is not least]
         seen = len(order)
@@ -288,11 +288,11 @@ class _Hunt:
             if short := shortfall_of(fit):
                 self._reject(short, changes)
                 return None
-            found = self._estimator.answer(fit)
+            estimate = self._estimator.answer(fit)
         except JobInvalid as invalid:
             self._rejections.add("invalid", changes, sentence_of(invalid))
             return None
-        ranked = _ranked(changes, job, found)
+        ranked = _ranked(changes, job, estimate)
         self._found.append(ranked)
         return ranked
 
@@ -322,13 +322,13 @@ class _Hunt:
 
     def _broken(self, changes: Changes) -> str | None:
         """Return why the run with these changes would not be launched, None if it would."""
-        return breach(self._spec, changes, known=self._old_rules)
+        return breach(self._spec, changes, allowed=self._old_rules)
 
 
-def breach(spec: RunSpec, changes: Changes, *, known: set[str]) -> str | None:
+def breach(spec: RunSpec, changes: Changes, *, allowed: set[str]) -> str | None:
     """Return why a changed run would not be launched, or would not learn the same; None if neither is so.
 
-    `known`: what the rules say of the run as it is, which is not held against a change.
+    `allowed`: what the rules say of the run as it is, which is not held against a change.
     """
     wanted = changed(spec, changes)
     if not teaches_the_same(spec, wanted):  # before the validator, which takes ten times as long
@@ -337,7 +337,7 @@ def breach(spec: RunSpec, changes: Changes, *, known: set[str]) -> str | None:
         after = parse_spec(to_json(wanted))
     except SpecInvalid as invalid:
         return invalid.problems[0].message
-    new = [problem.message for problem in refused(after) if problem.message not in known]
+    new = [problem.message for problem in refused(after) if problem.message not in allowed]
     return new[0] if new else None
 
 
@@ -378,10 +378,10 @@ def _key(goal: Goal) -> Callable[[RankedLayout], tuple[bool, float, int]]:
     """Return the order of a goal. A tight layout comes after all that fit: it is the first to fail. Of two that differ
     by less than a hundredth, the one with more room comes first."""
 
-    def key(found: RankedLayout) -> tuple[bool, float, int]:
-        is_tight = max(pool.share for pool in found.estimate.pools) > TIGHT_FROM
-        measure = {"time": found.seconds, "cost": found.device_seconds, "room": -float(found.room)}[goal]
-        return is_tight, measure if goal == "room" else float(f"{measure:.2e}"), -found.room
+    def key(ranked: RankedLayout) -> tuple[bool, float, int]:
+        is_tight = max(pool.share for pool in ranked.estimate.pools) > TIGHT_FROM
+        measure = {"time": ranked.seconds, "cost": ranked.device_seconds, "room": -float(ranked.room)}[goal]
+        return is_tight, measure if goal == "room" else float(f"{measure:.2e}"), -ranked.room
 
     return key
 
@@ -395,15 +395,15 @@ def _kind(job: Job) -> Hashable:
     return job.placement, policy.layout, policy.offload, policy.checkpointing, serving, hosted
 
 
-def _traded(found: list[RankedLayout]) -> Iterator[RankedLayout]:
+def _traded(ranked: list[RankedLayout]) -> Iterator[RankedLayout]:
     """Yield the layouts, those marked that none of the others beats in time, cost and room at once."""
-    for one in found:
+    for one in ranked:
         beaten = any(
             other is not one
             and other.seconds <= one.seconds
             and other.device_seconds <= one.device_seconds
             and other.room >= one.room
             and (other.seconds, other.device_seconds, other.room) != (one.seconds, one.device_seconds, one.room)
-            for other in found
+            for other in ranked
         )
         yield replace(one, is_best_trade=not beaten)

@@ -109,10 +109,10 @@ def _micro_batch(factor: float) -> Make:
         value = min(value, each)
         wanted = max(int(value * factor), 1)
         sizes = [size for size in range(1, each + 1) if each % size == 0]
-        found = (
+        changed = (
             max(s for s in sizes if s <= wanted) if factor < 1 else min((s for s in sizes if s >= wanted), default=1)
         )
-        return {"train.micro_batch_size": found} if (found - value) * (factor - 1) > 0 else None
+        return {"train.micro_batch_size": changed} if (changed - value) * (factor - 1) > 0 else None
 
     return make
 
@@ -131,8 +131,8 @@ def _token_budget(knob_id: str, factor: float) -> Make:
             return None
         degree = planning_of(here.spec).budget_devices(here.job.policy.layout)
         least = -(-int(DERIVED["length.longest"](here.spec)) // degree)
-        found = max(int(value * factor), least)
-        return {knob_id: found} if (found - value) * (factor - 1) > 0 else None
+        budget = max(int(value * factor), least)
+        return {knob_id: budget} if (budget - value) * (factor - 1) > 0 else None
 
     return make
 
@@ -220,8 +220,8 @@ def _offload_between(on: bool, prefix: str) -> Make:
             names += ["memory.critic_param_offload", "memory.critic_optimizer_offload"]
         else:
             names = ["memory.megatron_param_offload", "memory.megatron_optimizer_offload"]
-        found = {name: on for name in names if here.has(name) and bool(here.now(name)) != on}
-        return found or None
+        changes = {name: on for name in names if here.has(name) and bool(here.now(name)) != on}
+        return changes or None
 
     return make
 

@@ -203,18 +203,18 @@ def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Consta
     model = engine.model
     if engine.name == "sglang":
         return 0, 0  # lives in what its share of memory leaves
-    kept = max(_expert_workspace(engine, i, batched) for i in stages(engine)[stage])
+    workspace = max(_expert_workspace(engine, i, batched) for i in stages(engine)[stage])
     width = model.mlp_width or model.shared_width
     layer = 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants.engine.forward_factor
     if stage < engine.pipeline - 1:
-        return round(kept + layer), 0
+        return round(workspace + layer), 0
     is_sorting = _version(engine) < (0, 17)
     per_entry = constants.engine.sampler_bytes_sorting if is_sorting else constants.engine.sampler_bytes
     logits = per_entry * seqs * model.vocab
     hidden = 2 * batched * model.hidden
     if layer > logits + hidden:
-        return round(kept + layer), 0
-    return round(kept + hidden), round(logits)
+        return round(workspace + layer), 0
+    return round(workspace + hidden), round(logits)
 
 
 def _expert_workspace(engine: Engine, index: int, batched: int) -> float:

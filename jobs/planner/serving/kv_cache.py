@@ -99,11 +99,11 @@ def group_layers(model: ModelShape) -> tuple[tuple[int, ...], ...]:
         kinds.setdefault((layer.window, layer.has_cache), []).append(index)
     sizes = [len(indices) for indices in kinds.values()]
     size = max(sizes) if max(sizes) < 1.5 * min(sizes) else min(sizes)
-    found: list[tuple[int, ...]] = []
+    groups: list[tuple[int, ...]] = []
     for indices in kinds.values():
         count = -(-len(indices) // size)
-        found += [tuple(indices[i::count]) for i in range(count)]
-    return tuple(found)
+        groups += [tuple(indices[i::count]) for i in range(count)]
+    return tuple(groups)
 
 
 def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, is_async: bool) -> KvCache:

@@ -58,8 +58,8 @@ class ConfigValues:
 
     def count(self, *keys: str, low: int = 1, limit: int = SIZE_LIMIT) -> int:
         """Return a whole number from `low` to `limit` under one of the keys. Raises: ShapeUnreadable."""
-        found = self.optional_count(*keys, low=low, limit=limit)
-        if found is None:
+        number = self.optional_count(*keys, low=low, limit=limit)
+        if number is None:
             problem = Sentence("is missing.") if keys[0] not in self.values else Sentence("is null.")
             raise self.refusal(
                 keys[0],
@@ -67,7 +67,7 @@ class ConfigValues:
                     "{problem} It must be a whole number from {low} to {limit}.", problem=problem, low=low, limit=limit
                 ),
             )
-        return found
+        return number
 
     def optional_count(self, *keys: str, low: int = 1, limit: int = SIZE_LIMIT) -> int | None:
         """Return a whole number, or None where all the keys are absent or null. Raises: ShapeUnreadable."""

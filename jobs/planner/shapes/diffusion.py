@@ -107,19 +107,19 @@ def _embedding(inner: int, hidden: int) -> int:
     return _linear(inner, hidden) + _linear(hidden, hidden)
 
 
-def _choice(values: ConfigValues, key: str, default: str | None, known: tuple[str | None, ...]) -> str | None:
+def _choice(values: ConfigValues, key: str, default: str | None, choices: tuple[str | None, ...]) -> str | None:
     """Return a text that is one of those known, or None. Raises: ShapeUnreadable."""
     if key not in values.values:
         return default
-    found = values.text(key) if values.has(key) else None
-    if found not in known:
+    choice = values.text(key) if values.has(key) else None
+    if choice not in choices:
         problem = Sentence(
             "is {value}. It must be one of {known}.",
-            value=values.shown(found),
-            known=", ".join("null" if each is None else each for each in known),
+            value=values.shown(choice),
+            known=", ".join("null" if each is None else each for each in choices),
         )
         raise values.refusal(key, problem)
-    return found
+    return choice
 
 
 def _joint(hidden: int, head: int, width: int, *, normed: bool, dual: bool = False, last: bool = False) -> Block:
@@ -134,15 +134,15 @@ def _joint(hidden: int, head: int, width: int, *, normed: bool, dual: bool = Fal
         text += _linear(hidden, hidden) + mlp
     # Counted with autograd hooks in bfloat16: 13 hidden states and the MLP's two; 8 more where queries and keys are
     # normed in fp32; 14 more of a second attention.
-    kept = 13 * hidden + 2 * width + 8 * hidden * normed
+    stored = 13 * hidden + 2 * width + 8 * hidden * normed
     return Block(
         count=1,
         parameters=latent + text + sample + 4 * head * normed + 2 * head * (dual and normed),
         latent=latent,
         text=text,
         sample=sample,
-        kept_latent=kept + 14 * hidden * dual,
-        kept_text=kept,
+        kept_latent=stored + 14 * hidden * dual,
+        kept_text=stored,
         width=width,
         adapted=2 * hidden * (7 + (not last) + 4 * dual),
         largest_matrix=max((9 if dual else 6) * hidden * hidden, hidden * width),
@@ -154,15 +154,15 @@ def _joint(hidden: int, head: int, width: int, *, normed: bool, dual: bool = Fal
 def _single(hidden: int, head: int, width: int, *, extra: int = 0) -> Block:
     """Return a block in which both streams go through the same matrices, attention and MLP side by side."""
     each = 3 * _linear(hidden, hidden) + _linear(hidden, width) + _linear(hidden + width, hidden)
-    kept = (13 + extra) * hidden + 3 * width  # counted with autograd hooks
+    stored = (13 + extra) * hidden + 3 * width  # counted with autograd hooks
     return Block(
         count=1,
         parameters=each + _linear(hidden, 3 * hidden) + 2 * head,
         latent=each,
         text=each,
         sample=_linear(hidden, 3 * hidden),
-        kept_latent=kept,
-        kept_text=kept,
+        kept_latent=stored,
+        kept_text=stored,
         width=width,
         adapted=6 * hidden,
         largest_matrix=(hidden + width) * hidden,

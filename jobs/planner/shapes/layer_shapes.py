@@ -140,21 +140,21 @@ def _kv_heads(config: ConfigValues, heads: int) -> int:
         # Its old decoder has one head of keys and values for all queries or one for each, whatever else is said.
         return 1 if config.flag("multi_query", True) else heads
     keys = ("num_key_value_heads", "num_kv_heads")
-    found = config.optional_count(*keys, limit=heads)
-    if found is None:
+    kv_heads = config.optional_count(*keys, limit=heads)
+    if kv_heads is None:
         return heads
-    if heads % found:
+    if heads % kv_heads:
         problem = Sentence(
-            "is {found}. The {heads} attention heads must be a multiple of it.", found=found, heads=heads
+            "is {found}. The {heads} attention heads must be a multiple of it.", found=kv_heads, heads=heads
         )
         raise config.refusal(config.first(*keys), problem)
-    return found
+    return kv_heads
 
 
 def _head_size(config: ConfigValues, hidden: int, heads: int) -> int:
-    found = config.optional_count("head_dim")
-    if found is not None:
-        return found
+    size = config.optional_count("head_dim")
+    if size is not None:
+        return size
     if hidden % heads:
         problem = Sentence(
             "is {hidden}. Without head_dim it must be a multiple of the {heads} attention heads.",

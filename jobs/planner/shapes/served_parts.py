@@ -23,9 +23,9 @@ def rotary_elements(text: ConfigValues, size: int) -> int:
     factor = 1.0
     if scaling is not None:
         kind = scaling.values.get("rope_type") or scaling.values.get("type")
-        given = scaling.values.get("factor")
-        is_number = isinstance(given, int | float) and not isinstance(given, bool) and 1 <= given <= 10_000
-        factor = float(given) if kind in _STRETCHED and is_number else 1.0  # type: ignore[arg-type]
+        scale = scaling.values.get("factor")
+        is_number = isinstance(scale, int | float) and not isinstance(scale, bool) and 1 <= scale <= 10_000
+        factor = float(scale) if kind in _STRETCHED and is_number else 1.0  # type: ignore[arg-type]
     local = positions if text.has("rope_local_base_freq") else 0
     return round(positions * factor + local) * size
 

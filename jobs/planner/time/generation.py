@@ -112,10 +112,10 @@ def response_lengths(
     if spread < 1e-6 or mean >= cap:
         return tuple((count, mean) for count, _ in quantiles)
     center = _center(mean, cap, spread)
-    found = [(count, min(math.exp(center + spread * z), cap)) for count, z in quantiles]
+    lengths = [(count, min(math.exp(center + spread * z), cap)) for count, z in quantiles]
     last = _NORMAL.inv_cdf(1 - 0.5 / max(total, num))
-    found[-1] = (1.0, max(min(math.exp(center + spread * last), cap), found[-1][1]))
-    return tuple((count, max(length, 1.0)) for count, length in found)
+    lengths[-1] = (1.0, max(min(math.exp(center + spread * last), cap), lengths[-1][1]))
+    return tuple((count, max(length, 1.0)) for count, length in lengths)
 
 
 @lru_cache(maxsize=256)

@@ -243,8 +243,8 @@ def _check(answer: httpx.Response) -> None:
     if status < 300:
         return
     body = _object(answer) or {}
-    said = " ".join(map(str, body.get("problems", []))) or str(body.get("error") or answer.text)
-    text = f"The console answered {status}: {said[:500]}"
+    message = " ".join(map(str, body.get("problems", []))) or str(body.get("error") or answer.text)
+    text = f"The console answered {status}: {message[:500]}"
     if status == 409:
         raise AttemptFenced(text, int(body.get("durable_through", 0)))
     if status == 507:

@@ -64,14 +64,14 @@ def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None) -> ZipImag
     """
     home = path.resolve()
     inside = (file for file in path.rglob("*") if file.is_file() and file.resolve().is_relative_to(home))
-    found = {file.relative_to(path).as_posix(): file for file in inside}
+    by_name = {file.relative_to(path).as_posix(): file for file in inside}
     if path.is_file():
-        found = {path.name: path}
-    if not found:
+        by_name = {path.name: path}
+    if not by_name:
         raise FileNotFoundError(f"{path.name} holds no file.")
     recorder = _Recorder()
     with zipfile.ZipFile(recorder, "w", zipfile.ZIP_STORED) as archive:
-        for name, file in sorted((found | dict(extra or {})).items()):
+        for name, file in sorted((by_name | dict(extra or {})).items()):
             _add(archive, recorder, name, file)
     return ZipImage(recorder.parts)
 

@@ -151,7 +151,7 @@ def exit_cause_of(
     who, side, text, line = _recognize(ended, lines, oom_kills, f" {progress.moment}")
     if disk_free_bytes < FULL_BYTES and "disk full" not in text:  # then not even the traceback was written
         side, text = "cluster", f"the trainer {_DISK_FULL.format(step=f' {progress.moment}')}"
-    found: dict[str, object] = {
+    cause: dict[str, object] = {
         "side": side,
         "role": who.role,
         "rank": who.rank,
@@ -163,7 +163,7 @@ def exit_cause_of(
     own = {key: value for key, value in progress.cause.items() if value not in ("", None)}
     if oom_kills and own.get("side") == "cluster" and "memory" not in str(own.get("text", "")).lower():
         own["text"] = f"{own['text']} (the kernel's out-of-memory killer ended {oom_kills} processes on this node)"
-    return found | own
+    return cause | own
 
 
 def oom_kill_count() -> int:
@@ -196,22 +196,22 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
         side, text = _SIGNALS.get(ended.signal_name, ("cluster", f"was ended{{step}} by {ended.signal_name}"))
         return driver, side, f"{_name(driver)} {text.format(step=at)}", log_line
     who = last or driver
-    said = f": {log_line[:200]}" if log_line else ""
-    return who, "trainer", f"{_name(who)} ended with exit code {ended.code}{at}{said}", log_line
+    quote = f": {log_line[:200]}" if log_line else ""
+    return who, "trainer", f"{_name(who)} ended with exit code {ended.code}{at}{quote}", log_line
 
 
-def _dead_worker(lines: Sequence[_Line], told: _Line) -> _Line | None:
+def _dead_worker(lines: Sequence[_Line], report: _Line) -> _Line | None:
     """Return who it is that Ray tells of in the driver's log as dead, and `said` its class, from the report below.
 
     None where another than the driver tells it, and for a class that says no role. Ray tells no rank.
     """
-    if told.role != "driver":
+    if report.role != "driver":
         return None
-    at = next(n for n, line in enumerate(lines) if line is told)
+    at = next(n for n, line in enumerate(lines) if line is report)
     for line in lines[at : at + _REPORT_LINES]:
         if named := _CLASS.match(line.said):
             role = _role_in(named["name"])
-            return _Line(role=role, rank=0, text=told.text, said=named["name"]) if role else None
+            return _Line(role=role, rank=0, text=report.text, said=named["name"]) if role else None
     return None
 
 
@@ -236,11 +236,11 @@ def _last_error(lines: Sequence[_Line]) -> _Line | None:
 
 def _lines(progress: TrainerProgress, run_dir: Path) -> list[_Line]:
     """Return the newest log lines, those of the driver's stderr last, because they tell of the end."""
-    found = [_worker_line(role, rank, text) for role, rank, text in progress.latest_lines(TAIL_LINES)]
+    latest = [_worker_line(role, rank, text) for role, rank, text in progress.latest_lines(TAIL_LINES)]
     for stream in ("stdout", "stderr"):
         for raw in _tail(run_dir / "log" / f"driver-0.{stream}"):
-            found.append(_driver_line(raw))
-    return found
+            latest.append(_driver_line(raw))
+    return latest
 
 
 def _worker_line(role: str, rank: int, raw: str) -> _Line:

@@ -63,20 +63,20 @@ class Agents:
         return cleanups, [name for index, name in self._names.items() if index not in cleanups]
 
     def _ask(self, method: str, *arguments: Any, seconds: float) -> dict[int, Any]:
-        asked = {getattr(actor, method).remote(*arguments): index for index, actor in self._actors.items()}
-        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=seconds) if asked else ([], [])
-        found = {}
+        references = {getattr(actor, method).remote(*arguments): index for index, actor in self._actors.items()}
+        ready, _ = ray.wait(list(references), num_returns=len(references), timeout=seconds) if references else ([], [])
+        answers = {}
         for reference in ready:
-            index = asked[reference]
+            index = references[reference]
             try:
-                found[index] = ray.get(reference)
+                answers[index] = ray.get(reference)
             except RayTaskError as error:
                 self._say_once(f"{self._names[index]} could not do {method}: {error.cause!r}")
             except Exception as error:
                 why = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 self._say_once(f"Nothing more is read from {self._names[index]}: {why}")
                 self._actors.pop(index, None)
-        return found
+        return answers
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:

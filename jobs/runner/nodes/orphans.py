@@ -39,17 +39,17 @@ def find(*, run: str, attempt: int, session: int | None, helper: int | None = No
     `helper` is a child that works for the caller (`jobs.runner.nodes.remote_nodes`), so no part of what is left.
     """
     me = psutil.Process()
-    mine = {process.pid for process in me.children(recursive=True)} - {helper}
-    spared = (_supervision(me) - mine) | {helper}
-    found = []
+    children = {process.pid for process in me.children(recursive=True)} - {helper}
+    spared = (_supervision(me) - children) | {helper}
+    orphans = []
     for process in psutil.process_iter():
         if process.pid in spared or process.pid == me.pid:
             continue
-        if process.pid in mine or _session(process.pid) == session or _is_marked(process, run, attempt):
+        if process.pid in children or _session(process.pid) == session or _is_marked(process, run, attempt):
             with contextlib.suppress(psutil.Error):
                 if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-    return found
+                    orphans.append(process)
+    return orphans
 
 
 def kill_orphans(
@@ -69,13 +69,13 @@ def kill_orphans(
     So do workers that write their trace on the way out, as signs in the folder `recordings` say.
     `session` is that of the trainer, `helper` as in `find`.
     """
-    known: dict[int, psutil.Process] = {}
+    by_pid: dict[int, psutil.Process] = {}
     ended: list[str] = []
 
     def look() -> list[psutil.Process]:
-        found = find(run=run, attempt=attempt, session=session, helper=helper)
-        known.update({process.pid: process for process in found})
-        return found
+        orphans = find(run=run, attempt=attempt, session=session, helper=helper)
+        by_pid.update({process.pid: process for process in orphans})
+        return orphans
 
     if write_seconds:
         _end(
@@ -85,7 +85,7 @@ def kill_orphans(
     _reap()
     return {
         "processes_left": len(left),
-        "device_bytes_left": device_bytes_of(list(known)),
+        "device_bytes_left": device_bytes_of(list(by_pid)),
         "ended": ended[:50],
         "nodes": [socket.gethostname()],
         "checked_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -114,11 +114,11 @@ def _wait_gone(
     deadline = clock() + seconds
     while True:
         _reap()  # who waits for a process takes one that nobody has collected for alive
-        found = look()
+        alive = look()
         rest = deadline - clock()
-        if not found or rest <= 0:
-            return found
-        psutil.wait_procs(found, timeout=min(rest, 0.25))
+        if not alive or rest <= 0:
+            return alive
+        psutil.wait_procs(alive, timeout=min(rest, 0.25))
 
 
 def _supervision(me: psutil.Process) -> set[int]:

@@ -78,7 +78,9 @@ class RemoteNodes:
         self.close()
         answer = self._answer or {"cleanups": {}, "unchecked": [node_name(node) for node in nodes]}
         names = {str(node["index"]): node_name(node) for node in nodes}
-        return merge(cleanup, {names.get(i, i): found for i, found in answer["cleanups"].items()}, answer["unchecked"])
+        return merge(
+            cleanup, {names.get(i, i): report for i, report in answer["cleanups"].items()}, answer["unchecked"]
+        )
 
     def close(self) -> None:
         """End the helper."""
@@ -148,14 +150,14 @@ def merge(cleanup: Cleanup, others: Mapping[str, Cleanup], unchecked: Sequence[s
     """Return one clean-up report for all nodes: `others` by the name of their node, `unchecked` those that gave
     none."""
     held = [cleanup["device_bytes_left"], *(other["device_bytes_left"] for other in others.values())]
-    known = [found for found in held if found is not None]
+    device_bytes = [left for left in held if left is not None]
     ended = list(cleanup["ended"])
     for name, other in others.items():
         ended += [f"{name}: {process}" for process in other["ended"]]
     merged: Cleanup = {
         **cleanup,
         "processes_left": cleanup["processes_left"] + sum(other["processes_left"] for other in others.values()),
-        "device_bytes_left": sum(known) if len(known) == len(held) else None,
+        "device_bytes_left": sum(device_bytes) if len(device_bytes) == len(held) else None,
         "ended": ended[:50],
         "nodes": [*cleanup["nodes"], *others],
     }

@@ -46,8 +46,8 @@ class CommandLog:
     def fresh(self) -> list[tuple[str, Mapping[str, object]]]:
         """Return verb and payload of what was taken since the last call, for a trainer that reads no commands."""
         with self._lock:
-            found, self._fresh = self._fresh, []
-        return found
+            commands, self._fresh = self._fresh, []
+        return commands
 
     def answers(self) -> list[CommandAnswer]:
         """Return what to put into the next POST."""

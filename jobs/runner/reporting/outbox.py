@@ -175,8 +175,8 @@ class Outbox:
             events += [piece.data for piece in source.pieces(data, start=start, t=cut.t, is_whole=True)]
         if not cut.refused:
             return events
-        kept = [event for place, event in enumerate(events) if place not in cut.left_out] if cut.left_out else []
-        return [*kept, self._note(cut, len(events) - len(kept))]
+        remaining = [event for place, event in enumerate(events) if place not in cut.left_out] if cut.left_out else []
+        return [*remaining, self._note(cut, len(events) - len(remaining))]
 
     def _note(self, cut: BatchContent, num_left_out: int) -> bytes:
         text = f"{num_left_out} events of batch {cut.number} are in the run directory only: {cut.refused}"
@@ -190,8 +190,8 @@ class Outbox:
     def _recall(self, number: int) -> BatchContent:
         """Read the journal again from `number` on: a console that lost its database asks for what was durable once."""
         with self._journal.path.open("rb") as lines:
-            known = [_decode(raw) for raw in map(json.loads, lines) if raw.get("batch", 0) >= number]
-        self._cuts = {cut.number: cut for cut in known}
+            batches = [_decode(raw) for raw in map(json.loads, lines) if raw.get("batch", 0) >= number]
+        self._cuts = {cut.number: cut for cut in batches}
         self._forgotten = min(self._forgotten, max(0, number - 1))
         if number not in self._cuts:
             raise BatchUnknown(f"The console asks for batch {number}, which was never made here.")

@@ -51,12 +51,12 @@ class TrainerProgress:
     def latest_lines(self, most: int) -> list[tuple[str, int, str]]:
         """Return the newest log lines of the workers, at most so many of each: role, rank, text, in their order."""
         counts: Counter[tuple[str, int]] = Counter()
-        kept = []
+        lines = []
         for role, rank, text in reversed(self.actor_lines):
             counts[role, rank] += 1
             if counts[role, rank] <= most:
-                kept.append((role, rank, text))
-        return kept[::-1]
+                lines.append((role, rank, text))
+        return lines[::-1]
 
     def read(self) -> None:
         """Take in what was written since the last call. Lines that are no events are passed over."""
@@ -86,8 +86,8 @@ class TrainerProgress:
                 if _can_be_planned(event):
                     self.artifacts[event["name"]] = event
             elif event["kind"] == "capture":
-                told = self.captures.setdefault(event["capture"], {})
-                told |= {**event.get("meta", {}), "state": event["state"]}
+                capture = self.captures.setdefault(event["capture"], {})
+                capture |= {**event.get("meta", {}), "state": event["state"]}
             elif event["kind"] == "state" and event.get("role") == "driver":
                 self.state = event["state"]
                 self.cause = event.get("cause") or self.cause
@@ -107,12 +107,12 @@ def _can_be_planned(event: ArtifactEvent) -> bool:
     return isinstance(event["name"], str) and isinstance(path, str) and "\0" not in path and isinstance(meta, dict)
 
 
-def _node(told: Mapping[str, Any]) -> OtherNode:
+def _node(meta: Mapping[str, Any]) -> OtherNode:
     return {
-        "index": int(told["index"]),
-        "node": str(told["node"]),
-        "name": str(told["name"]),
-        "address": str(told["address"]),
+        "index": int(meta["index"]),
+        "node": str(meta["node"]),
+        "name": str(meta["name"]),
+        "address": str(meta["address"]),
     }
 
 
