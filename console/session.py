@@ -29,16 +29,16 @@ def keep(session: SessionBase, text: str) -> str:
     if len(raw) > MAX_CONFIG_BYTES:
         raise ValueError(len(raw))
     name = f"{_MARK}{sha256(raw).hexdigest()[:24]}"
-    others = {known: held for known, held in session.get(_CONFIGS, {}).items() if known != name}
+    others = {config: held for config, held in session.get(_CONFIGS, {}).items() if config != name}
     session[_CONFIGS] = dict([*others.items(), (name, text)][-MOST:])
     return name
 
 
-def text_of(session: SessionBase, given: str) -> str | None:
+def text_of(session: SessionBase, config: str) -> str | None:
     """Return the text that a name stands for, None if it is not kept (any more); a text stands for itself."""
-    if not is_name(given):
-        return given
-    held: str | None = session.get(_CONFIGS, {}).get(given)
+    if not is_name(config):
+        return config
+    held: str | None = session.get(_CONFIGS, {}).get(config)
     return held
 
 
@@ -49,8 +49,8 @@ def keep_once(request: HttpRequest, **values: str) -> None:
 
 def take_once(request: HttpRequest, *names: str) -> dict[str, str]:
     """Return the values kept under these names and forget them; {} unless all of them were kept."""
-    kept = request.session.get(_SECRETS, {})
-    if not all(name in kept for name in names):
+    secrets = request.session.get(_SECRETS, {})
+    if not all(name in secrets for name in names):
         return {}
     del request.session[_SECRETS]
-    return {name: kept[name] for name in names}
+    return {name: secrets[name] for name in names}

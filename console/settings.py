@@ -21,9 +21,9 @@ DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 def _secret_key() -> str:
     """Return the given secret key, or the one kept in the data directory, made on first use."""
-    given = env.str("PITWALL_SECRET_KEY", default="")
-    if given:
-        return given
+    configured = env.str("PITWALL_SECRET_KEY", default="")
+    if configured:
+        return configured
     path = DATA_DIR / "secret_key"
     if not path.exists():
         fresh = DATA_DIR / f"secret_key.{secrets.token_hex(4)}"
@@ -35,11 +35,11 @@ def _secret_key() -> str:
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(fresh)  # the first process to come wins, all read the same key
         fresh.unlink()
-    kept = path.read_text().strip()
-    if len(kept) < 32:
+    stored = path.read_text().strip()
+    if len(stored) < 32:
         text = f"{path} is empty or cut off. Put a backup of it there, or delete it: then all sign in again."
         raise ImproperlyConfigured(text)
-    return kept
+    return stored
 
 
 def _trainers(text: str) -> str:

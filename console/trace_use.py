@@ -58,27 +58,27 @@ class PeakQuery:
         return self.accelerator.peak.get(self.dtype, 0.0) if self.accelerator else 0.0
 
 
-def asked_of(given: Mapping[str, str], device_name: str) -> PeakQuery:
+def asked_of(texts: Mapping[str, str], device_name: str) -> PeakQuery:
     """Return what an address asks for; the accelerator is by default the one that the trace names. Raises: Wrong."""
     problems: dict[str, str] = {}
-    name = given.get("accelerator", "").strip()
-    known = None
+    name = texts.get("accelerator", "").strip()
+    accelerator = None
     try:
-        known = find_accelerator(name[:200]) if name else _by_device(device_name)
+        accelerator = find_accelerator(name[:200]) if name else _by_device(device_name)
     except LookupError as error:
         problems["accelerator"] = in_words(error.args[0], _)
-    dtype = given.get("dtype", "") or "bf16"
+    dtype = texts.get("dtype", "") or "bf16"
     if dtype not in TYPES:
         text = _("Number type: %(given)r is not one of %(known)s.")
         problems["dtype"] = text % {"given": dtype[:40], "known": ", ".join(TYPES)}
-    recompute = given.get("recompute", "") or "none"
+    recompute = texts.get("recompute", "") or "none"
     if recompute not in PASSES:
         text = _("Recomputation: %(given)r is not one of %(known)s.")
         problems["recompute"] = text % {"given": recompute[:40], "known": ", ".join(PASSES)}
-    numbers = {key: _number(key, given.get(key, ""), problems) for key in NUMBERS}
+    numbers = {key: _number(key, texts.get(key, ""), problems) for key in NUMBERS}
     if problems:
         raise Wrong(problems)
-    return PeakQuery(known, dtype, numbers, recompute)
+    return PeakQuery(accelerator, dtype, numbers, recompute)
 
 
 def _number(key: str, text: str, problems: dict[str, str]) -> float:
@@ -103,17 +103,17 @@ def _by_device(name: str) -> Accelerator | None:
         return None
 
 
-def by_shapes(asked: PeakQuery, summary: TraceSummary, worker: WorkerSummary) -> Use | None:
+def by_shapes(query: PeakQuery, summary: TraceSummary, worker: WorkerSummary) -> Use | None:
     """Return the use by the recorded sizes of products: what this worker executed, over its steps, on one device."""
     if worker.flops is None or not worker.flops.with_shapes:
         return None
     seconds = sum(step.end - step.begin for step in summary.budget.steps) / 1e9
-    return use(worker.flops.flops, seconds=seconds, devices=1, peak=asked.peak)
+    return use(worker.flops.flops, seconds=seconds, devices=1, peak=query.peak)
 
 
-def by_model(asked: PeakQuery, summary: TraceSummary) -> tuple[Use | None, Use | None, str]:
+def by_model(query: PeakQuery, summary: TraceSummary) -> tuple[Use | None, Use | None, str]:
     """Return MFU and HFU of a mean step by the model that was given, and the formula of its operations."""
-    numbers, steps = asked.numbers, summary.budget.steps
+    numbers, steps = query.numbers, summary.budget.steps
     if not numbers["parameters"] or not numbers["tokens"] or not summary.has_steps:
         return None, None, ""
     model = FlopsModel(parameters=numbers["parameters"], layers=int(numbers["layers"]), width=int(numbers["width"]))
@@ -121,28 +121,28 @@ def by_model(asked: PeakQuery, summary: TraceSummary) -> tuple[Use | None, Use |
         model,
         tokens=numbers["tokens"],
         context=numbers["context"],
-        recompute=asked.recompute,  # type: ignore[arg-type]  # it was checked
+        recompute=query.recompute,  # type: ignore[arg-type]  # it was checked
     )
     seconds = sum(step.end - step.begin for step in steps) / len(steps) / 1e9
-    found = [
-        use(each, seconds=seconds, devices=int(numbers["devices"]), peak=asked.peak)
+    uses = [
+        use(each, seconds=seconds, devices=int(numbers["devices"]), peak=query.peak)
         for each in (flops.model, flops.executed)
     ]
-    return found[0], found[1], flops.formula
+    return uses[0], uses[1], flops.formula
 
 
-def in_update(asked: PeakQuery, summary: TraceSummary, mfu: Use | None) -> Use | None:
+def in_update(query: PeakQuery, summary: TraceSummary, mfu: Use | None) -> Use | None:
     """Return the use while the critical path is in the update alone, where the operations are; None without phases."""
     path = summary.budget.path
     ns = sum(part.ns for step in path for part in step.parts if part.phase == "update")
     if mfu is None or not ns:
         return None
-    return use(mfu.flops, seconds=ns / len(path) / 1e9, devices=mfu.devices, peak=asked.peak)
+    return use(mfu.flops, seconds=ns / len(path) / 1e9, devices=mfu.devices, peak=query.peak)
 
 
-def filled(given: Mapping[str, str], run: OfRun) -> dict[str, str]:
+def filled(texts: Mapping[str, str], run: OfRun) -> dict[str, str]:
     """Return what an address asks for, and in its gaps what the run knows."""
-    return {**run.values(), **{key: value for key, value in given.items() if value.strip()}}
+    return {**run.values(), **{key: value for key, value in texts.items() if value.strip()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +176,14 @@ class UsePanel:
     formula: str = ""
 
 
-def use_panel(given: Mapping[str, str], summary: TraceSummary, worker: WorkerSummary, run: OfRun) -> UsePanel:
+def use_panel(texts: Mapping[str, str], summary: TraceSummary, worker: WorkerSummary, run: OfRun) -> UsePanel:
     """Return what the card shows; a wrong input keeps what was typed and says what is allowed."""
     counted = worker.flops
-    given = filled(given, run)
+    texts = filled(texts, run)
     panel = UsePanel(
-        sources={one.key: one.source for one in run.known if given.get(one.key) == one.value},
+        sources={one.key: one.source for one in run.known if texts.get(one.key) == one.value},
         notes=run.notes,
-        given={key: given.get(key, "")[:40] for key in (*NUMBERS, "accelerator", "dtype", "recompute")},
+        given={key: texts.get(key, "")[:40] for key in (*NUMBERS, "accelerator", "dtype", "recompute")},
         accelerators=sorted(one.label for one in accelerators().values() if one.vendor != "host"),
         counted=counted,
         operations=operations_text(counted.flops if counted and counted.with_shapes else None),
@@ -191,18 +191,18 @@ def use_panel(given: Mapping[str, str], summary: TraceSummary, worker: WorkerSum
         device_name=worker.device_name,
     )
     try:
-        asked = asked_of(given, worker.device_name)
+        query = asked_of(texts, worker.device_name)
     except Wrong as error:
         return replace(panel, problem=str(error))
-    shapes = by_shapes(asked, summary, worker)
-    mfu, hfu, formula = by_model(asked, summary)
-    update = in_update(asked, summary, mfu)
+    shapes = by_shapes(query, summary, worker)
+    mfu, hfu, formula = by_model(query, summary)
+    update = in_update(query, summary, mfu)
     return replace(
         panel,
-        given=panel.given | ({"accelerator": asked.accelerator.label} if asked.accelerator else {}),
-        accelerator=asked.accelerator,
-        peak=operations_text(asked.peak) if asked.peak else "—",
-        dtype=asked.dtype,
+        given=panel.given | ({"accelerator": query.accelerator.label} if query.accelerator else {}),
+        accelerator=query.accelerator,
+        peak=operations_text(query.peak) if query.peak else "—",
+        dtype=query.dtype,
         shapes=shapes,
         shapes_text=share_text(shapes.share if shapes else None),
         mfu=mfu,

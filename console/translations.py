@@ -60,7 +60,7 @@ def messages(source: Path) -> dict[str, str]:
 
 
 def _messages(text: str, name: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    translated: dict[str, str] = {}
     is_fuzzy = False
     parts: dict[str, str] = {}
     current = ""
@@ -75,9 +75,9 @@ def _messages(text: str, name: str) -> dict[str, str]:
             raise CatalogUnreadable(f"{name}, line {number}: {line!r} is neither an entry, nor a text, nor a comment.")
         elif parts:
             forms = [parts[key] for key in sorted(parts) if key.startswith("msgstr")]
-            found[_key(parts)] = "" if is_fuzzy or not all(forms) else "\0".join(forms)
+            translated[_key(parts)] = "" if is_fuzzy or not all(forms) else "\0".join(forms)
             is_fuzzy, parts = False, {}
-    return found
+    return translated
 
 
 def _key(parts: dict[str, str]) -> str:

@@ -41,7 +41,7 @@ def ranks_of(text: str) -> list[int]:
 
     Raises: ValueError naming the part that is no rank.
     """
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in names_of(text):
         low, dash, high = part.partition("-")
         if not low.strip().isdecimal() or (dash and not high.strip().isdecimal()) or len(part) > 15:
@@ -49,5 +49,5 @@ def ranks_of(text: str) -> list[int]:
         first, last = int(low), int(high) if dash else int(low)
         if last < first or last - first > 4096:
             raise ValueError(f"{part!r} is not a range of ranks. Use the lower one first: 0-3.")
-        found.update(range(first, last + 1))
-    return sorted(found)
+        ranks.update(range(first, last + 1))
+    return sorted(ranks)

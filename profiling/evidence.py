@@ -129,10 +129,10 @@ class RecordedTrace:
 
     def events(self, **chosen: Any) -> dict[str, npt.NDArray[Any]]:
         """Return columns of the events that are looked at, as Store.events does; an end of the window cuts them."""
-        found = self.store.events(**{"end": self.until, **chosen})
-        if self.until is not None and "dur" in found:
-            found["dur"] = np.minimum(found["dur"], np.maximum(self.until - found["ts"], 0))
-        return found
+        columns = self.store.events(**{"end": self.until, **chosen})
+        if self.until is not None and "dur" in columns:
+            columns["dur"] = np.minimum(columns["dur"], np.maximum(self.until - columns["ts"], 0))
+        return columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,27 +189,27 @@ class Evidence:
 
     @cached_property
     def _steps_of_spans(self) -> tuple[Step, ...]:
-        mine = self._on_driver(STEP_PHASES)
-        mine = mine.take(mine.step > 0)
-        numbers = np.unique(mine.step)
+        driver_spans = self._on_driver(STEP_PHASES)
+        driver_spans = driver_spans.take(driver_spans.step > 0)
+        numbers = np.unique(driver_spans.step)
         if not len(numbers):
             return ()
-        order = np.argsort(mine.step, kind="stable")
-        step, start = mine.step[order], mine.start[order]
+        order = np.argsort(driver_spans.step, kind="stable")
+        step, start = driver_spans.step[order], driver_spans.start[order]
         first = np.searchsorted(step, numbers)
         begins = np.minimum.reduceat(start, first).tolist()
-        ends = np.maximum.reduceat(start + mine.duration[order], first).tolist()
-        newest = set(mine.phase[mine.step == numbers[-1]])
-        usual = set(mine.phase[mine.step != numbers[-1]]) if len(numbers) > 1 else newest
-        found = []
+        ends = np.maximum.reduceat(start + driver_spans.duration[order], first).tolist()
+        newest = set(driver_spans.phase[driver_spans.step == numbers[-1]])
+        usual = set(driver_spans.phase[driver_spans.step != numbers[-1]]) if len(numbers) > 1 else newest
+        steps = []
         for i, number in enumerate(numbers):
             is_last = i + 1 == len(numbers)
             if is_last and not usual <= newest:
                 continue
             follows = not is_last and numbers[i + 1] == number + 1
             end = begins[i + 1] if follows and begins[i + 1] > begins[i] else ends[i]
-            found.append(Step(number=int(number), begin=begins[i], end=max(end, begins[i] + 1)))
-        return tuple(found)
+            steps.append(Step(number=int(number), begin=begins[i], end=max(end, begins[i] + 1)))
+        return tuple(steps)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -241,16 +241,16 @@ class Evidence:
 
         A trainer without spans may leave steps out: those are NaN, which is not 0.
         """
-        mine = self._on_driver((phase,))
+        driver_spans = self._on_driver((phase,))
         numbers = [step.number for step in self.steps]
-        if len(mine):
-            return _sums(mine.step, mine.duration, np.array(numbers, np.int64)) / 1e9
-        told = self.reading(f"time/{phase}_seconds", role="driver")
-        if told is None:
+        if len(driver_spans):
+            return _sums(driver_spans.step, driver_spans.duration, np.array(numbers, np.int64)) / 1e9
+        reading = self.reading(f"time/{phase}_seconds", role="driver")
+        if reading is None:
             return None
-        by_step = dict(zip(told.step.tolist(), told.value.tolist(), strict=True))
-        found = np.array([by_step.get(number, np.nan) for number in numbers])
-        return found if np.isfinite(found).sum() >= LEAST_STEPS else None
+        by_step = dict(zip(reading.step.tolist(), reading.value.tolist(), strict=True))
+        seconds = np.array([by_step.get(number, np.nan) for number in numbers])
+        return seconds if np.isfinite(seconds).sum() >= LEAST_STEPS else None
 
     def share(self, phase: str) -> float | None:
         """Return the median share of step time that a phase takes on the driver; None if it is not known."""
@@ -264,17 +264,20 @@ class Evidence:
         """
         spans = self.spans
         is_meant = (spans.depth == 0) if not name else (spans.depth > 0) & (spans.name == name)
-        mine = spans.take((spans.role == role) & (spans.phase == phase) & is_meant)
-        ranks = np.unique(mine.rank)
+        rank_spans = spans.take((spans.role == role) & (spans.phase == phase) & is_meant)
+        ranks = np.unique(rank_spans.rank)
         numbers = np.array([step.number for step in self.steps], np.int64)
         if len(ranks) < 2 or not len(numbers):
             return None
-        place, step = np.searchsorted(ranks, mine.rank), np.searchsorted(numbers, mine.step).clip(0, len(numbers) - 1)
-        is_inside = numbers[step] == mine.step
-        found = np.zeros((len(ranks), len(numbers)))
-        np.add.at(found, (place[is_inside], step[is_inside]), mine.duration[is_inside] / 1e9)
-        whole = (found > 0).all(axis=0)
-        return (ranks, found[:, whole]) if whole.sum() >= LEAST_STEPS else None
+        place, step = (
+            np.searchsorted(ranks, rank_spans.rank),
+            np.searchsorted(numbers, rank_spans.step).clip(0, len(numbers) - 1),
+        )
+        is_inside = numbers[step] == rank_spans.step
+        seconds = np.zeros((len(ranks), len(numbers)))
+        np.add.at(seconds, (place[is_inside], step[is_inside]), rank_spans.duration[is_inside] / 1e9)
+        whole = (seconds > 0).all(axis=0)
+        return (ranks, seconds[:, whole]) if whole.sum() >= LEAST_STEPS else None
 
     def details(self, phase: str, name: str) -> PhaseSpans:
         """Return the details of that name inside a phase, in the steps looked at."""
@@ -290,13 +293,13 @@ class Evidence:
     @cached_property
     def _steps_of_metrics(self) -> tuple[Step, ...]:
         """Steps of a trainer that tells how long they took and not when their phases began."""
-        told = self.reading("time/step_seconds", role="driver")
-        if told is None:
+        step_times = self.reading("time/step_seconds", role="driver")
+        if step_times is None:
             return ()
-        keep = (told.step > 0) & np.isfinite(told.value) & (told.value > 0)
-        ends = np.cumsum(told.value[keep] * 1e9).astype(np.int64)
+        keep = (step_times.step > 0) & np.isfinite(step_times.value) & (step_times.value > 0)
+        ends = np.cumsum(step_times.value[keep] * 1e9).astype(np.int64)
         begins = np.concatenate(([0], ends[:-1]))
-        numbers = told.step[keep].tolist()
+        numbers = step_times.step[keep].tolist()
         return tuple(
             Step(number=number, begin=begin, end=end)
             for number, begin, end in zip(numbers, begins.tolist(), ends.tolist(), strict=True)
@@ -327,8 +330,8 @@ class Evidence:
 def _sums(keys: Ints, values: Ints, wanted: Ints) -> Floats:
     """Return the sum of the values [n] of each wanted key [w], which ascend, by their keys [n]."""
     at = np.searchsorted(wanted, keys).clip(0, max(len(wanted) - 1, 0))
-    found = np.zeros(len(wanted))
+    totals = np.zeros(len(wanted))
     if len(wanted):
         is_inside = wanted[at] == keys
-        np.add.at(found, at[is_inside], values[is_inside])
-    return found
+        np.add.at(totals, at[is_inside], values[is_inside])
+    return totals

@@ -120,8 +120,8 @@ def problem_of_install() -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"nsys on node {node} cannot write reports: {importers[0]} does not run ({error})."
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[-200:] or f"exit code {done.returncode}"
-        return f"nsys on node {node} cannot write reports: {importers[0]} does not run ({said})."
+        output = " ".join((done.stderr or done.stdout).split())[-200:] or f"exit code {done.returncode}"
+        return f"nsys on node {node} cannot write reports: {importers[0]} does not run ({output})."
     return ""
 
 

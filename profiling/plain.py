@@ -18,10 +18,10 @@ def written(value: Any) -> str:
 def read(shape: type[T], text: str) -> T:
     """Return what `written` made of an object of this dataclass. Raises: ValueError if it is none."""
     try:
-        found: T = _restored(shape, json.loads(text))
+        restored: T = _restored(shape, json.loads(text))
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"This is no {shape.__name__}: {error!r}.") from error
-    return found
+    return restored
 
 
 def _restored(kind: Any, value: Any) -> Any:

@@ -22,8 +22,8 @@ def names(folder: str) -> tuple[str, ...]:
     """
     package: ModuleType = importlib.import_module(folder)
     contract = folder.rpartition(".")[2].removesuffix("s")
-    found = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return tuple(sorted(name for name in found if not name.startswith("_") and name != contract))
+    modules = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return tuple(sorted(name for name in modules if not name.startswith("_") and name != contract))
 
 
 def load(folder: str, name: str) -> Any:

@@ -20,8 +20,8 @@ _OWN = Path("/proc/self/environ")
 
 def secrets_of(environ: Mapping[str, str]) -> frozenset[bytes]:
     """Return the values in an environment that are secrets: by the variable's name, in addresses, in JSON values."""
-    found = {value for name, text in environ.items() for value in _secrets(name, text)}
-    return frozenset(raw for raw in (os.fsencode(value) for value in found) if len(raw) >= MIN_BYTES)
+    values = {value for name, text in environ.items() for value in _secrets(name, text)}
+    return frozenset(raw for raw in (os.fsencode(value) for value in values) if len(raw) >= MIN_BYTES)
 
 
 def own_secrets() -> frozenset[bytes]:

@@ -38,14 +38,14 @@ class SampledStack:
 
 def read(lines: Iterable[str]) -> Samples:
     """Return the samples of a file, `thread;outermost call;...;innermost call count` a line; others are skipped."""
-    found: Samples = {}
+    samples: Samples = {}
     for line in lines:
         text, _, count = line.rstrip("\n").rpartition(" ")
         thread, *stack = text.split(";")
         if stack and count.isdecimal() and len(count) < 12:
             key = (thread, tuple(stack[-MOST_FRAMES:]))
-            found[key] = found.get(key, 0) + int(count)
-    return found
+            samples[key] = samples.get(key, 0) + int(count)
+    return samples
 
 
 def places(files: Mapping[str, Samples]) -> list[SampledStack]:
@@ -58,8 +58,8 @@ def places(files: Mapping[str, Samples]) -> list[SampledStack]:
         for (thread, stack), count in samples.items():
             share = count / totals[thread] if totals[thread] else 0.0
             by_stack.setdefault(stack, []).append(ThreadStack(process=process, thread=thread, share=share))
-    found = [
+    sampled = [
         SampledStack(stack=stack, standing=tuple(sorted(standing, key=lambda one: (one.process, one.thread))))
         for stack, standing in by_stack.items()
     ]
-    return sorted(found, key=lambda one: (not one.is_main, -sum(each.share for each in one.standing), one.stack))
+    return sorted(sampled, key=lambda one: (not one.is_main, -sum(each.share for each in one.standing), one.stack))

@@ -45,19 +45,19 @@ def stacks(*, without: Iterable[int] = (), main: int = 0) -> dict[str, tuple[str
 
 def lines(frame: FrameType | None) -> tuple[str, ...]:
     """Return the calls that led to a frame, the outermost first, as `function (file:line)`."""
-    found: list[str] = []
-    while frame is not None and len(found) < MOST_FRAMES:
+    frames: list[str] = []
+    while frame is not None and len(frames) < MOST_FRAMES:
         code = frame.f_code
         name = getattr(code, "co_qualname", code.co_name)  # Python 3.10, as trainers may have it, knows no classes
-        found.append(f"{name} ({_short(code.co_filename)}:{frame.f_lineno})")
+        frames.append(f"{name} ({_short(code.co_filename)}:{frame.f_lineno})")
         frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(reversed(frames))
 
 
-def grouped(found: Mapping[str, Mapping[str, tuple[str, ...]]]) -> list[StackGroup]:
+def grouped(stacks_of: Mapping[str, Mapping[str, tuple[str, ...]]]) -> list[StackGroup]:
     """Return equal stacks together, those of most processes first; keys are processes, and in them threads."""
     by_stack: dict[tuple[str, ...], list[str]] = {}
-    for process, threads in found.items():
+    for process, threads in stacks_of.items():
         for thread, stack in threads.items():
             where = process if thread == MAIN else f"{process} {thread}"
             by_stack.setdefault(stack, []).append(where)

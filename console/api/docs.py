@@ -97,15 +97,15 @@ class Operation:
 
 def groups(schema: Mapping[str, Any]) -> dict[str, list[Operation]]:
     """Return the operations of a schema by tag, ready for a template."""
-    found: dict[str, list[Operation]] = {}
+    by_tag: dict[str, list[Operation]] = {}
     for address, methods in schema["paths"].items():
         for method in _METHODS:
             if method in methods:
                 operation = methods[method]
-                found.setdefault((operation.get("tags") or ["other"])[0], []).append(
+                by_tag.setdefault((operation.get("tags") or ["other"])[0], []).append(
                     _entry(address, method, operation, schema)
                 )
-    return found
+    return by_tag
 
 
 def _entry(address: str, method: str, operation: Mapping[str, Any], schema: Mapping[str, Any]) -> Operation:

@@ -27,9 +27,9 @@ class RequestProblem(Exception):
         self, status: int, message: str = "", *, field: str = "", problems: Mapping[str, str] | None = None
     ) -> None:
         self.status = status
-        said = problems or {field: message}  # field -> sentence
-        self.problems = [{"field": name, "message": text} for name, text in said.items()]
-        super().__init__(" ".join(said.values()))
+        messages = problems or {field: message}  # field -> sentence
+        self.problems = [{"field": name, "message": text} for name, text in messages.items()]
+        super().__init__(" ".join(messages.values()))
 
 
 REFUSALS: dict[int, Any] = {

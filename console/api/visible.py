@@ -31,16 +31,16 @@ def run_for(request: HttpRequest, run_id: str, needed: Role = "viewer") -> Run:
 def project_for(request: HttpRequest, slug: str | None, needed: Role = "viewer") -> Project:
     """Return the project named, or the caller's first one. Raises: Http404, NotAllowed, RequestProblem without any
     project."""
-    mine = projects_of(request.user)
+    own_projects = projects_of(request.user)
     if slug is None:
-        first = mine.first()
+        first = own_projects.first()
         if first is None:
             raise RequestProblem(
                 404, "You are not a member of any project yet. Ask an admin to add you.", field="project"
             )
         project = first
     else:
-        named = mine.filter(slug=slug).first()
+        named = own_projects.filter(slug=slug).first()
         if named is None:
             text = f"There is no project {slug!r}, or it is not yours to see."
             raise RequestProblem(404, text, field="project")

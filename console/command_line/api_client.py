@@ -98,33 +98,33 @@ class ApiClient:
             raise RequestRefused(404, [("project", "You are not a member of any project yet.")])
         return str(projects[0]["slug"])
 
-    def plan(self, project: str, asked: Mapping[str, object]) -> PlanJson:
+    def plan(self, project: str, body: Mapping[str, object]) -> PlanJson:
         """Return what the planner says of a spec. Raises, as all that plan: RequestRefused, ConsoleAway."""
-        answer: PlanJson = self._ask_planner(project, asked, "")
+        answer: PlanJson = self._ask_planner(project, body, "")
         return answer
 
-    def advice(self, project: str, asked: Mapping[str, object]) -> AdviceJson:
+    def advice(self, project: str, body: Mapping[str, object]) -> AdviceJson:
         """Return what would make a spec fit, or faster."""
-        answer: AdviceJson = self._ask_planner(project, asked, "/advice")
+        answer: AdviceJson = self._ask_planner(project, body, "/advice")
         return answer
 
-    def layouts(self, project: str, asked: Mapping[str, object]) -> LayoutsJson:
+    def layouts(self, project: str, body: Mapping[str, object]) -> LayoutsJson:
         """Return the best layouts of a spec."""
-        answer: LayoutsJson = self._ask_planner(project, asked, "/layouts")
+        answer: LayoutsJson = self._ask_planner(project, body, "/layouts")
         return answer
 
-    def can_it_run(self, project: str, asked: Mapping[str, object]) -> CanItRunJson:
+    def can_it_run(self, project: str, body: Mapping[str, object]) -> CanItRunJson:
         """Return whether a language model trains by a method, and where."""
-        answer: CanItRunJson = self._ask_planner(project, asked, "/can-it-run")
+        answer: CanItRunJson = self._ask_planner(project, body, "/can-it-run")
         return answer
 
-    def diffusion(self, project: str, asked: Mapping[str, object]) -> DiffusionJson:
+    def diffusion(self, project: str, body: Mapping[str, object]) -> DiffusionJson:
         """Return whether a diffusion transformer trains by a method, and where."""
-        answer: DiffusionJson = self._ask_planner(project, asked, "/diffusion")
+        answer: DiffusionJson = self._ask_planner(project, body, "/diffusion")
         return answer
 
-    def _ask_planner(self, project: str, asked: Mapping[str, object], part: str) -> Any:
-        return self._send("POST", f"/api/projects/{quote(project, safe='')}/plan{part}", json=dict(asked)).json()
+    def _ask_planner(self, project: str, body: Mapping[str, object], part: str) -> Any:
+        return self._send("POST", f"/api/projects/{quote(project, safe='')}/plan{part}", json=dict(body)).json()
 
     def calibration(self, project: str) -> CalibrationJson:
         """Return what the project's finished runs say of the planner."""
@@ -155,8 +155,8 @@ class ApiClient:
 
     def run_plan(self, run_id: str) -> RunPlanJson:
         """Return a run's plan beside what it measured. Raises: RequestRefused, ConsoleAway."""
-        found: RunPlanJson = self._send("GET", f"/api/runs/{run_id}/plan").json()
-        return found
+        plan: RunPlanJson = self._send("GET", f"/api/runs/{run_id}/plan").json()
+        return plan
 
     def stop(self, run_id: str) -> None:
         """Ask the run to stop."""
@@ -170,20 +170,20 @@ class ApiClient:
         answer: ResumedJson = self._send("POST", f"/api/runs/{run_id}/resume", json=dict(about)).json()
         return answer
 
-    def profile(self, run_id: str, asked: Mapping[str, object]) -> CaptureJson:
+    def profile(self, run_id: str, body: Mapping[str, object]) -> CaptureJson:
         """Ask a running run to record steps and return the capture. Raises: RequestRefused, ConsoleAway."""
-        made: CaptureJson = self._send("POST", f"/api/runs/{run_id}/captures", json=dict(asked)).json()
+        made: CaptureJson = self._send("POST", f"/api/runs/{run_id}/captures", json=dict(body)).json()
         return made
 
     def captures(self, run_id: str) -> list[CaptureJson]:
         """Return the captures of a run. Raises: RequestRefused, ConsoleAway."""
-        found: list[CaptureJson] = self._send("GET", f"/api/runs/{run_id}/captures").json()["captures"]
-        return found
+        rows: list[CaptureJson] = self._send("GET", f"/api/runs/{run_id}/captures").json()["captures"]
+        return rows
 
     def capture(self, run_id: str, capture_id: str) -> CaptureJson:
         """Return a capture."""
-        found: CaptureJson = self._send("GET", f"/api/runs/{run_id}/captures/{capture_id}").json()
-        return found
+        row: CaptureJson = self._send("GET", f"/api/runs/{run_id}/captures/{capture_id}").json()
+        return row
 
     def follow_capture(
         self, run_id: str, capture_id: str, *, tell: Callable[[CaptureJson], None], poll_seconds: float = 1.0
@@ -200,8 +200,8 @@ class ApiClient:
     def withdraw_capture(self, run_id: str, capture_id: str) -> CaptureJson:
         """Take an armed capture back and return it. Raises: RequestRefused, also if it is not armed; ConsoleAway."""
         address = f"/api/runs/{run_id}/captures/{capture_id}"
-        found: CaptureJson = self._send("DELETE", address, params={"state": "armed"}).json()
-        return found
+        row: CaptureJson = self._send("DELETE", address, params={"state": "armed"}).json()
+        return row
 
     def follow_withdrawal(self, run_id: str, capture_id: str, *, poll_seconds: float = 1.0) -> CaptureJson:
         """Return the capture once it is not armed any more: withdrawn, or begun before; otherwise as `follow`."""
@@ -252,8 +252,8 @@ class ApiClient:
         """Tell each reading of a trace until no layer is on its way any more, and return the last; else as `follow`."""
 
         def read() -> TraceJson:
-            found: TraceJson = self._send("GET", f"/api/traces/{trace_id}").json()
-            return found
+            row: TraceJson = self._send("GET", f"/api/traces/{trace_id}").json()
+            return row
 
         def state(trace: TraceJson) -> str:
             is_over = all(layer["state"] in ("ready", "failed") for layer in trace["layers"])
@@ -264,24 +264,24 @@ class ApiClient:
     def traces(self, *, project: str | None = None) -> list[TraceJson]:
         """Return the newest traces. Raises: RequestRefused, ConsoleAway."""
         query = {"project": project} if project else {}
-        found: list[TraceJson] = self._send("GET", "/api/traces", params=query).json()["traces"]
-        return found
+        rows: list[TraceJson] = self._send("GET", "/api/traces", params=query).json()["traces"]
+        return rows
 
     def checkpoints(self, run_id: str) -> list[CheckpointJson]:
         """Return the checkpoints that the run can go on from, newest first."""
-        found: list[CheckpointJson] = self._send("GET", f"/api/runs/{run_id}/checkpoints").json()["checkpoints"]
-        return found
+        rows: list[CheckpointJson] = self._send("GET", f"/api/runs/{run_id}/checkpoints").json()["checkpoints"]
+        return rows
 
     def series(self, run_id: str, names: list[str]) -> list[SeriesJson]:
         """Return the driver's points of the metrics, one line each over all attempts."""
         query = {"metrics": ",".join(names), "points": 10_000, "history": "clean"}
-        found: list[SeriesJson] = self._send("GET", f"/api/runs/{run_id}/series", params=query).json()["series"]
-        return [series for series in found if series["role"] == "driver"]
+        rows: list[SeriesJson] = self._send("GET", f"/api/runs/{run_id}/series", params=query).json()["series"]
+        return [series for series in rows if series["role"] == "driver"]
 
     def metric_names(self, run_id: str) -> list[str]:
         """Return the names of the driver's metrics."""
-        found: list[MetricJson] = self._send("GET", f"/api/runs/{run_id}/metrics").json()["metrics"]
-        return [m["name"] for m in found if m["kind"] == "metric" and m["role"] == "driver"]
+        rows: list[MetricJson] = self._send("GET", f"/api/runs/{run_id}/metrics").json()["metrics"]
+        return [m["name"] for m in rows if m["kind"] == "metric" and m["role"] == "driver"]
 
     def follow(self, run_id: str, *, tell: Callable[[RunJson], None], poll_seconds: float = 1.0) -> RunJson:
         """Tell each header until the run has ended, with no retry to come, and return the last.
@@ -332,14 +332,14 @@ def _follow(
     away_since = None
     while True:
         try:
-            found = read()
+            row = read()
         except ConsoleAway:
             away_since = away_since or time.monotonic()
             if time.monotonic() - away_since > _TRY_AGAIN_SECONDS:
                 raise
         else:
             away_since = None
-            tell(found)
-            if state(found) in ENDED:
-                return found
+            tell(row)
+            if state(row) in ENDED:
+                return row
         time.sleep(poll_seconds)

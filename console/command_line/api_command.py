@@ -65,8 +65,8 @@ class ApiCommand(BaseCommand):
         except KeyboardInterrupt:
             self.stdout.write("\nNo longer following; the run goes on" + (f": {page}" if page else ""))
             return 0
-        known = set(client.metric_names(run_id))
-        names = [name for name in wanted() if name in known]
+        reported = set(client.metric_names(run_id))
+        names = [name for name in wanted() if name in reported]
         self.stdout.write(run_table(header, client.series(run_id, names) if names else []))
         return EXIT_CODES[header["state"]]
 

@@ -40,7 +40,7 @@ class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
         parser.add_argument("--project", help="slug of the project; else your first one")
 
     @abstractmethod
-    def answer(self, client: ApiClient, project: str, asked: Mapping[str, object]) -> Answer:
+    def answer(self, client: ApiClient, project: str, body: Mapping[str, object]) -> Answer:
         """Return what the console answers."""
 
     @abstractmethod
@@ -49,21 +49,21 @@ class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
 
     def asked(self, options: Mapping[str, Any]) -> dict[str, object]:
         """Return the body of the request. Raises: CommandError for a config that is no JSON object."""
-        found: dict[str, object] = {"model": options["model"], "method": options["method"], "on": options["on"]}
+        body: dict[str, object] = {"model": options["model"], "method": options["method"], "on": options["on"]}
         if options["config"]:
-            found["config"] = read_spec(options["config"])
-            if not isinstance(found["config"], dict):
+            body["config"] = read_spec(options["config"])
+            if not isinstance(body["config"], dict):
                 raise CommandError(f"{options['config']} is not a JSON object.", returncode=REFUSED)
         names = (name.replace("-", "_") for name in self.numbers)
-        return found | {name: options[name] for name in names if options[name] is not None}
+        return body | {name: options[name] for name in names if options[name] is not None}
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, print, and leave with the exit code."""
-        asked = self.asked(options)
+        body = self.asked(options)
 
         def ask(client: ApiClient) -> int:
-            told = self.answer(client, options["project"] or client.first_project(), asked)
-            self.stdout.write(json.dumps(told, indent=2) if options["json"] else self.text(told))
-            return 0 if any(each["answer"] == "yes" for each in told["options"]) else RUNS_NOWHERE
+            answer = self.answer(client, options["project"] or client.first_project(), body)
+            self.stdout.write(json.dumps(answer, indent=2) if options["json"] else self.text(answer))
+            return 0 if any(each["answer"] == "yes" for each in answer["options"]) else RUNS_NOWHERE
 
         self.ask(options, ask)

@@ -91,8 +91,8 @@ def can_it_run_text(answer: CanItRunJson) -> str:
         money = f"{_span(each['cost_per_step'])} {answer['currency']}" if each["cost_per_step"] else "—"
         fewest = [str(need["devices"] or "—") + " tight" * (need["verdict"] == "tight") for need in each["needs"]]
         devices = "—" if each["devices"] is None else str(each["devices"])
-        found = [devices, gib, each["phase"] or "—", _span(each["step"]), money]
-        rows.append([each["accelerator"], each["answer"], *fewest, *found])
+        figures = [devices, gib, each["phase"] or "—", _span(each["step"]), money]
+        rows.append([each["accelerator"], each["answer"], *fewest, *figures])
     lines += [*_table(rows), "", "fewest devices: nothing on the host, states between phases, the optimizer's step"]
     for each in answer["options"]:
         lines += ["", f"{each['accelerator']}: {each['says']}"]

@@ -45,15 +45,15 @@ def _places(knob: Knob) -> Iterator[tuple[TrainerInfo, str, list[str]]]:
 
 
 def _defaults(knob: Knob) -> list[str]:
-    found = []
+    lines = []
     for trainer, version, here in _places(knob):
         values = {a: _text_of(knob.default_for(a, trainer.id, version)) for a in here}
-        found.append(f"{trainer.label}: {_by_value(values)}")
-    return [found[0].partition(": ")[2]] if len(found) == 1 else found
+        lines.append(f"{trainer.label}: {_by_value(values)}")
+    return [lines[0].partition(": ")[2]] if len(lines) == 1 else lines
 
 
 def _options(knob: Knob) -> list[str]:
-    found = []
+    lines = []
     for trainer, version, here in _places(knob):
         if trainer.id == "native":
             continue
@@ -63,8 +63,8 @@ def _options(knob: Knob) -> list[str]:
             assert flag is not None
             names[algorithm] = f"`{flag.name}`" + (f" and {len(flag.names) - 1} more" if len(flag.names) > 1 else "")
         until = f" up to {version}" if version != trainer.versions[0] else ""
-        found.append(f"{trainer.label}{until}: {_by_value(names)}")
-    return found
+        lines.append(f"{trainer.label}{until}: {_by_value(names)}")
+    return lines
 
 
 def _by_value(values: Mapping[str, str]) -> str:
@@ -78,21 +78,21 @@ def _by_value(values: Mapping[str, str]) -> str:
 
 
 def _names(members: Iterable[str]) -> str:
-    given = list(members)
+    listed = list(members)
     rl = [algorithm for algorithm in algorithms() if is_in(algorithm, "rl")]
-    if len(missing := [algorithm for algorithm in rl if algorithm not in given]) <= 2 and set(given) & set(rl):
-        rest = [algorithms()[algorithm].label for algorithm in given if algorithm not in rl]
+    if len(missing := [algorithm for algorithm in rl if algorithm not in listed]) <= 2 and set(listed) & set(rl):
+        rest = [algorithms()[algorithm].label for algorithm in listed if algorithm not in rl]
         without = f" but {' and '.join(algorithms()[algorithm].label for algorithm in missing)}" if missing else ""
         return ", ".join([f"RL{without}", *rest])
-    return ", ".join(algorithms()[algorithm].label for algorithm in given)
+    return ", ".join(algorithms()[algorithm].label for algorithm in listed)
 
 
 def _needs(knob: Knob) -> str:
-    said = []
+    sentences = []
     for need in knob.needs:
         what = f"above {need.above:g}" if need.above is not None else " or ".join(_text_of(v) for v in need.values)
-        said.append(f"`{need.knob}` {what}")
-    return f" *Needs {', '.join(said)}.*" if said else ""
+        sentences.append(f"`{need.knob}` {what}")
+    return f" *Needs {', '.join(sentences)}.*" if sentences else ""
 
 
 def _text_of(value: Value) -> str:

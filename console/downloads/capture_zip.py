@@ -153,16 +153,16 @@ _HOW = {
 
 def safe_names(names: list[str]) -> list[str]:
     """Return a name without folders or odd characters for each, no two the same."""
-    found: list[str] = []
+    safe: list[str] = []
     for name in names:
         plain = re.sub(r"[^\w.+=@-]+", "-", name.rpartition("/")[2], flags=re.ASCII).strip("-.") or "file"
-        taken = {SUMS, "README.txt", "manifest.json", *found}
+        taken = {SUMS, "README.txt", "manifest.json", *safe}
         stem, dot, rest = plain.partition(".")
         number = 2
         while plain in taken:
             plain, number = f"{stem}-{number}{dot}{rest}", number + 1
-        found.append(plain)
-    return found
+        safe.append(plain)
+    return safe
 
 
 def _plain(meta: Mapping[str, object]) -> dict[str, object]:

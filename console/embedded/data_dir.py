@@ -82,8 +82,8 @@ def short_dir(data_dir: Path, name: str, *, suffix: str) -> Path:
     digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:8]
     short = Path(tempfile.gettempdir()) / f"pw-{os.getuid()}-{digest}-{name}"
     short.mkdir(mode=0o700, exist_ok=True)
-    found = short.lstat()
-    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+    status = short.lstat()
+    if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode):
         raise PermissionError(f"{short} belongs to someone else; set TMPDIR to a directory of your own.")
     short.chmod(0o700)
     inner = short / "d"  # Ray opens the directory it is given to everybody (0777): this one, inside ours

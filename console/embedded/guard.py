@@ -52,12 +52,12 @@ def reap_orphans(child: int) -> None:
     """Collect what was adopted and has ended; `child` is left to its owner. Else ended orphans pile up for days."""
     while True:
         try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if found is None or found.si_pid == child:
+        if exited is None or exited.si_pid == child:
             return
-        os.waitpid(found.si_pid, 0)
+        os.waitpid(exited.si_pid, 0)
 
 
 if __name__ == "__main__":

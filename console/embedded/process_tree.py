@@ -50,11 +50,11 @@ def descendants(pid: int, *, spare: frozenset[int] = frozenset()) -> list[int]:
         parent = parent_of(candidate)
         if parent is not None:
             children[parent].append(candidate)
-    found, frontier = [], [pid]
+    pids, frontier = [], [pid]
     while frontier:
         frontier = [child for parent in frontier for child in children[parent] if child not in spare]
-        found += frontier
-    return found
+        pids += frontier
+    return pids
 
 
 def kill_descendants(*, spare: frozenset[int] = frozenset(), seconds: float = 10.0) -> list[int]:

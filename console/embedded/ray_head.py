@@ -84,8 +84,8 @@ def ray_service(data_dir: Path, env: Mapping[str, str], *, token: str, web_port:
 
 def ray_environment(env: Mapping[str, str], *, token: str) -> dict[str, str]:
     """Return the environment of the head, which every run inherits."""
-    kept = {name: value for name, value in env.items() if name not in CONSOLE_SECRETS}
-    return kept | {
+    cleaned = {name: value for name, value in env.items() if name not in CONSOLE_SECRETS}
+    return cleaned | {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token,
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux this makes Ray stay on the loopback address

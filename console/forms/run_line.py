@@ -91,12 +91,12 @@ def _in_full(word: str) -> str:
     if compared is None:
         return word
     lasts = [knob_id.partition(".")[2] for knob_id in knobs()]
-    found = [knob_id for knob_id in knobs() if knob_id.partition(".")[2] == compared["name"]]
+    matches = [knob_id for knob_id in knobs() if knob_id.partition(".")[2] == compared["name"]]
     near = difflib.get_close_matches(compared["name"], lasts, n=1, cutoff=0.7)
-    if not found and near:
+    if not matches and near:
         message = _("There is no knob “%(name)s”. Did you mean %(near)s?")
         raise FilterInvalid("q", message % {"name": compared["name"], "near": near[0]})
-    if len(found) > 1:
+    if len(matches) > 1:
         message = _("“%(name)s” can be %(ids)s. Write one of them in full.")
-        raise FilterInvalid("q", message % {"name": compared["name"], "ids": ", ".join(found)})
-    return found[0] + compared["rest"] if found else word
+        raise FilterInvalid("q", message % {"name": compared["name"], "ids": ", ".join(matches)})
+    return matches[0] + compared["rest"] if matches else word

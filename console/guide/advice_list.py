@@ -35,10 +35,10 @@ class AdviceDetail:
     source: str
 
 
-def tuning_page(asked: Asked) -> dict[str, object]:
+def tuning_page(query: Asked) -> dict[str, object]:
     """Return the context of the tab: one question's advice, and how much there is for each."""
-    trainer, algorithm = trainer_filter(asked), algorithm_filter(asked)
-    question = asked.get("question", "")
+    trainer, algorithm = trainer_filter(query), algorithm_filter(query)
+    question = query.get("question", "")
     if question not in QUESTIONS:
         question = next(iter(QUESTIONS))
 
@@ -47,12 +47,12 @@ def tuning_page(asked: Asked) -> dict[str, object]:
             not algorithm.chosen or algorithm.chosen in piece.algorithms
         )
 
-    found = {name: [piece for piece in pieces if concerns(piece)] for name, pieces in by_question().items()}
+    by_name = {name: [piece for piece in pieces if concerns(piece)] for name, pieces in by_question().items()}
     return {
         "filters": (trainer, algorithm),
         "question": question,
-        "questions": [(name, _(words), len(found[name])) for name, words in QUESTIONS.items()],
-        "pieces": [_shown(piece) for piece in found[question]],
+        "questions": [(name, _(words), len(by_name[name])) for name, words in QUESTIONS.items()],
+        "pieces": [_shown(piece) for piece in by_name[question]],
     }
 
 

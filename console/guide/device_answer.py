@@ -55,22 +55,22 @@ class PublishedAnswer:
 def published_answer(size: float | None, method: str) -> PublishedAnswer:
     """Return what was published of models of a size (billions of parameters; None: any) and a method ("": any): an
     answer in words, the rows it comes from, and those of the same size by another method."""
-    found = rows(model_billion=size, method=method or None)
-    near = [row for row in rows(model_billion=size) if row not in found] if size is not None else []
+    matches = rows(model_billion=size, method=method or None)
+    near = [row for row in rows(model_billion=size) if row not in matches] if size is not None else []
     return PublishedAnswer(
-        verdict=_verdict(size, method, found) if size is not None else None,
-        rows=[shown_row(row) for row in found],
+        verdict=_verdict(size, method, matches) if size is not None else None,
+        rows=[shown_row(row) for row in matches],
         near=[shown_row(row) for row in near],
         empty_places=[f"{row.size:g}B" for row in device_table().values() if not row.num_devices],
-        all=len(found),
+        all=len(matches),
     )
 
 
-def _verdict(size: float, method: str, found: tuple[DeviceRow, ...]) -> PublishedVerdict:
+def _verdict(size: float, method: str, matches: tuple[DeviceRow, ...]) -> PublishedVerdict:
     """Say in a sentence what the rows answer, and how well it is known."""
     billion = _("%(size)s billion parameters") % {"size": f"{size:g}"}
     question = ", ".join(part for part in (billion, said(method)) if part)
-    if not found:
+    if not matches:
         text = _("Nobody reported it: the table has no row for %(question)s.") % {"question": question}
         return PublishedVerdict(
             state="missing",
@@ -78,7 +78,7 @@ def _verdict(size: float, method: str, found: tuple[DeviceRow, ...]) -> Publishe
             text=text,
             more=_("That does not say that it cannot run, only that no published configuration is known here."),
         )
-    best = min(found, key=lambda row: (row.evidence != "run", row.num_devices, row.size))
+    best = min(matches, key=lambda row: (row.evidence != "run", row.num_devices, row.size))
     words = {"model": _(best.model), "n": best.num_devices, "device": _device(best), "method": best.method}
     if best.evidence == "run":
         state, word = "ready", _("reported")

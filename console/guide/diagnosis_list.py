@@ -36,21 +36,21 @@ class DiagnosisDetail:
     knobs: list[KnobLink]
 
 
-def diagnosis_page(asked: Asked) -> dict[str, object]:
+def diagnosis_page(query: Asked) -> dict[str, object]:
     """Return the context of the tab."""
-    question = choice_filter(asked, "question", _("Question"), [(name, _(title)) for name, title in QUESTIONS.items()])
-    when = choice_filter(asked, "when", _("When"), [("live", _("while the run trains")), ("files", _("of a capture"))])
-    found = [
+    question = choice_filter(query, "question", _("Question"), [(name, _(title)) for name, title in QUESTIONS.items()])
+    when = choice_filter(query, "when", _("When"), [("live", _("while the run trains")), ("files", _("of a capture"))])
+    shown = [
         (key, rule)
         for key, rule in rules().items()
         if question.chosen in ("", rule.question)
         and when.chosen in ("", "live" if rule.is_live else "files")
-        and has_words(_text(key, rule), words_of(asked))
+        and has_words(_text(key, rule), words_of(query))
     ]
     return {
         "filters": (question, when),
-        "rules": [_shown(key, rule) for key, rule in found],
-        "found": len(found),
+        "rules": [_shown(key, rule) for key, rule in shown],
+        "found": len(shown),
         "all": len(rules()),
     }
 

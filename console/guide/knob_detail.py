@@ -95,14 +95,14 @@ def _needs(knob: Knob) -> Iterator[KnobLink]:
 def _options(knob: Knob) -> Iterator[TrainerOption]:
     """Yield one entry per trainer, option and default: versions and algorithms that share them stand together."""
     for info in trainers().values():
-        found: defaultdict[tuple[tuple[str, ...], str, str], dict[str, list[str]]] = defaultdict(dict)
+        grouped: defaultdict[tuple[tuple[str, ...], str, str], dict[str, list[str]]] = defaultdict(dict)
         for version in info.versions:
             for algorithm in info.algorithms:
                 flag = knob.flag(trainer=info.id, version=version, algorithm=algorithm)
                 if flag and info.offers(algorithm, version):
                     default = value_text(knob.default_for(algorithm, info.id, version))
-                    found[flag.names, default, _note(knob, flag)].setdefault(version, []).append(algorithm)
-        for (names, default, note), by_version in found.items():
+                    grouped[flag.names, default, _note(knob, flag)].setdefault(version, []).append(algorithm)
+        for (names, default, note), by_version in grouped.items():
             alike: defaultdict[str, list[str]] = defaultdict(list)
             for version, chosen in by_version.items():
                 among = [a for a in info.algorithms if a in knob.algorithms and info.offers(a, version)]
@@ -115,18 +115,18 @@ def _options(knob: Knob) -> Iterator[TrainerOption]:
 
 def _note(knob: Knob, flag: Flag) -> str:
     """Say what is particular about an option: the form of its value, and what it does not take."""
-    said = []
+    sentences = []
     if flag.form in FORMS:
         if flag.form != "value":
-            said.append(_(FORMS[flag.form]))
+            sentences.append(_(FORMS[flag.form]))
     else:
-        said.append(_("converted: %(form)s") % {"form": flag.form.replace("_", " ")})
+        sentences.append(_("converted: %(form)s") % {"form": flag.form.replace("_", " ")})
     here = knob.under(flag)
     if flag.choices and flag.choices != knob.choices:
-        said.append(_("takes %(choices)s") % {"choices": ", ".join(here.choices)})
+        sentences.append(_("takes %(choices)s") % {"choices": ", ".join(here.choices)})
     if flag.limits:
-        said.append(_("takes %(low)s to %(high)s") % {"low": f"{here.low:g}", "high": f"{here.high:g}"})
-    return "; ".join(said)
+        sentences.append(_("takes %(low)s to %(high)s") % {"low": f"{here.low:g}", "high": f"{here.high:g}"})
+    return "; ".join(sentences)
 
 
 def _mentions(knob_id: str) -> dict[str, tuple[Mention, ...]]:
@@ -151,37 +151,37 @@ def _mentions(knob_id: str) -> dict[str, tuple[Mention, ...]]:
 
 @cache
 def _rules() -> Mapping[str, list[SpecRule]]:
-    found = defaultdict(list)
+    by_knob = defaultdict(list)
     for rule in rules().values():
         for name in rule.knobs:
-            found[name].append(rule)
-    return found
+            by_knob[name].append(rule)
+    return by_knob
 
 
 @cache
 def _advice() -> Mapping[str, list[tuple[str, str]]]:
-    found = defaultdict(list)
+    by_knob = defaultdict(list)
     for piece in advice().values():
         for change in piece.changes:
-            found[change.knob].append((piece.id, change.to))
-    return found
+            by_knob[change.knob].append((piece.id, change.to))
+    return by_knob
 
 
 @cache
 def _symptoms() -> Mapping[str, list[str]]:
-    found: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    by_knob: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for symptom in symptoms().values():
         for remedy in symptom.remedies:
             for name in remedy.change:
-                found[name][symptom.id] = None
-    return {name: list(ids) for name, ids in found.items()}
+                by_knob[name][symptom.id] = None
+    return {name: list(ids) for name, ids in by_knob.items()}
 
 
 @cache
 def _recipes() -> Mapping[str, list[tuple[str, Value]]]:
-    found = defaultdict(list)
+    by_knob = defaultdict(list)
     for recipe in recipes().values():
         for name, chosen in recipe.spec.knobs.items():
             if chosen.origin == "recipe":
-                found[name].append((recipe.id, chosen.value))
-    return found
+                by_knob[name].append((recipe.id, chosen.value))
+    return by_knob

@@ -25,17 +25,17 @@ from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.trainer import trainers
 
 
-def knobs_page(asked: Asked, knob_id: str) -> dict[str, object]:
+def knobs_page(query: Asked, knob_id: str) -> dict[str, object]:
     """Return the context of the tab; without a knob in the address, the first that is found is shown.
 
     Raises: KeyError for a knob that is not there.
     """
-    trainer, algorithm = _trainer_filter(asked), algorithm_filter(asked)
-    group = choice_filter(asked, "group", _("Group"), [(name, group_title(name)) for name in _groups()])
-    found = [knob for knob in knobs().values() if knob.id in _fitting(trainer.chosen, algorithm.chosen)]
+    trainer, algorithm = _trainer_filter(query), algorithm_filter(query)
+    group = choice_filter(query, "group", _("Group"), [(name, group_title(name)) for name in _groups()])
+    listed = [knob for knob in knobs().values() if knob.id in _fitting(trainer.chosen, algorithm.chosen)]
     if group.chosen:
-        found = [knob for knob in found if knob.group == group.chosen]
-    sections = _searched(found, words_of(asked)) if words_of(asked) else list(_by_group(found))
+        listed = [knob for knob in listed if knob.group == group.chosen]
+    sections = _searched(listed, words_of(query)) if words_of(query) else list(_by_group(listed))
     first = next((section.rows[0].id for section in sections if section.rows), "")
     shown = knob_id or first
     return {
@@ -43,20 +43,20 @@ def knobs_page(asked: Asked, knob_id: str) -> dict[str, object]:
         "sections": sections,
         "found": sum(len(section.rows) for section in sections),
         "all": len(knobs()),
-        "beside": beside(words_of(asked), trainer.chosen) if words_of(asked) else [],
+        "beside": beside(words_of(query), trainer.chosen) if words_of(query) else [],
         "knob": knob_detail(knobs()[shown]) if shown else None,
         "current": shown,
     }
 
 
-def _trainer_filter(asked: Asked) -> Filter:
+def _trainer_filter(query: Asked) -> Filter:
     """Offer every trainer, and every version of those that have several."""
     choices = []
     for info in trainers().values():
         choices.append((info.id, _(info.label)))
         if len(info.versions) > 1:
             choices += [(f"{info.id}:{version}", f"{info.label} {version}") for version in info.versions]
-    return choice_filter(asked, "trainer", _("Trainer"), choices)
+    return choice_filter(query, "trainer", _("Trainer"), choices)
 
 
 def _groups() -> list[str]:
@@ -68,12 +68,12 @@ def _groups() -> list[str]:
 def _fitting(trainer_and_version: str, algorithm: str) -> frozenset[str]:
     """Return the knobs that a trainer has (in a version) for an algorithm; "" stands for any."""
     name, _colon, version = trainer_and_version.partition(":")
-    asked = [trainers()[name]] if name else list(trainers().values())
+    chosen = [trainers()[name]] if name else list(trainers().values())
 
     def has(knob: Knob) -> bool:
         return any(
             info.offers(each, one) and knob.flag(trainer=info.id, version=one, algorithm=each)
-            for info in asked
+            for info in chosen
             for one in ([version] if version else info.versions)
             for each in ([algorithm] if algorithm else knob.algorithms)
         )
@@ -81,17 +81,17 @@ def _fitting(trainer_and_version: str, algorithm: str) -> frozenset[str]:
     return frozenset(knob.id for knob in knobs().values() if has(knob))
 
 
-def _by_group(found: list[Knob]) -> Iterator[Section]:
+def _by_group(shown: list[Knob]) -> Iterator[Section]:
     for name in _groups():
-        rows = [_row(knob, knob.id) for knob in found if knob.group == name]
+        rows = [_row(knob, knob.id) for knob in shown if knob.group == name]
         if rows:
             yield Section(title=group_title(name), rows=rows)
 
 
-def _searched(found: list[Knob], words: tuple[str, ...]) -> list[Section]:
+def _searched(shown: list[Knob], words: tuple[str, ...]) -> list[Section]:
     texts = _texts(get_language() or "")
     ranked = []
-    for place, knob in enumerate(found):
+    for place, knob in enumerate(shown):
         if has_words(texts[knob.id], words):
             rank, code = _rank(knob, words)
             ranked.append((rank, place, _row(knob, code)))

@@ -26,23 +26,23 @@ class MetricDetail:
     names: list[tuple[str, Sequence[str]]]
 
 
-def metrics_page(asked: Asked) -> dict[str, object]:
+def metrics_page(query: Asked) -> dict[str, object]:
     """Return the context of the tab."""
     kinds = dict.fromkeys(name.partition("/")[0] for name in metrics())
-    kind = choice_filter(asked, "kind", _("Kind"), [(name, name) for name in kinds])
+    kind = choice_filter(query, "kind", _("Kind"), [(name, name) for name in kinds])
     named = [(name, _(info.label)) for name, info in trainers().items() if name != "native"]
-    trainer = choice_filter(asked, "trainer", _("Named by"), named)
-    found = [
+    trainer = choice_filter(query, "trainer", _("Named by"), named)
+    shown = [
         info
         for info in metrics().values()
         if kind.chosen in ("", info.name.partition("/")[0])
         and (not trainer.chosen or any(key.partition("/")[0] == trainer.chosen for key in info.names))
-        and has_words(_text(info), words_of(asked))
+        and has_words(_text(info), words_of(query))
     ]
     return {
         "filters": (kind, trainer),
-        "metrics": [_shown(info) for info in found],
-        "found": len(found),
+        "metrics": [_shown(info) for info in shown],
+        "found": len(shown),
         "all": len(metrics()),
     }
 

@@ -26,12 +26,12 @@ class OptionMatch:
 def beside(words: tuple[str, ...], trainer_and_version: str) -> list[OptionMatch]:
     """Return what the words find under a trainer ("" is any, "trainer:version" one of its versions), the nearest
     names first."""
-    found = [
+    matches = [
         (normal(option.name) != "_".join(words), len(option.name), option, trainer, versions)
         for option, trainer, versions in _gathered(trainer_and_version)
         if has_words(normal(option.name), words)
     ]
-    nearest = sorted(found, key=lambda each: each[:2])[:MOST]
+    nearest = sorted(matches, key=lambda each: each[:2])[:MOST]
     return [
         OptionMatch(name=option.name, whose=whose(trainer, versions), says=_said(option))
         for *_rank, option, trainer, versions in nearest
@@ -40,22 +40,26 @@ def beside(words: tuple[str, ...], trainer_and_version: str) -> list[OptionMatch
 
 def names_of_knobs() -> dict[str, list[str]]:
     """Return the names of each knob that are none of its flags, by its id."""
-    found: dict[str, list[str]] = {}
+    by_knob: dict[str, list[str]] = {}
     for _trainer, _version, option in all_option_names():
         for name in option.says:
-            if name in knobs() and option.name not in found.setdefault(name, []):
-                found[name].append(option.name)
-    return found
+            if name in knobs() and option.name not in by_knob.setdefault(name, []):
+                by_knob[name].append(option.name)
+    return by_knob
 
 
 def _gathered(trainer_and_version: str) -> Iterator[tuple[OptionName, str, list[str]]]:
     """Yield what is no knob's, once per trainer, with the versions that have it."""
-    asked, _colon, version = trainer_and_version.partition(":")
-    found: dict[tuple[str, OptionName], list[str]] = {}
+    wanted, _colon, version = trainer_and_version.partition(":")
+    gathered: dict[tuple[str, OptionName], list[str]] = {}
     for trainer, one, option in all_option_names():
-        if (not asked or trainer == asked) and (not version or one == version) and not set(option.says) & set(knobs()):
-            found.setdefault((trainer, option), []).append(one)
-    for (trainer, option), versions in found.items():
+        if (
+            (not wanted or trainer == wanted)
+            and (not version or one == version)
+            and not set(option.says) & set(knobs())
+        ):
+            gathered.setdefault((trainer, option), []).append(one)
+    for (trainer, option), versions in gathered.items():
         yield option, trainer, versions
 
 

@@ -76,26 +76,26 @@ def said(text: str) -> str:
     return _(text) if text else ""
 
 
-def choice_filter(asked: Asked, name: str, label: str, choices: Iterable[tuple[str, str]]) -> Filter:
+def choice_filter(query: Asked, name: str, label: str, choices: Iterable[tuple[str, str]]) -> Filter:
     """Return a filter as the address has it; a value that is not among the choices is none."""
     offered = list(choices)
-    given = asked.get(name, "")
-    return Filter(name=name, label=label, choices=offered, chosen=given if given in dict(offered) else "")
+    value = query.get(name, "")
+    return Filter(name=name, label=label, choices=offered, chosen=value if value in dict(offered) else "")
 
 
-def trainer_filter(asked: Asked) -> Filter:
+def trainer_filter(query: Asked) -> Filter:
     """Return the filter by trainer."""
-    return choice_filter(asked, "trainer", _("Trainer"), [(t.id, _(t.label)) for t in trainers().values()])
+    return choice_filter(query, "trainer", _("Trainer"), [(t.id, _(t.label)) for t in trainers().values()])
 
 
-def algorithm_filter(asked: Asked) -> Filter:
+def algorithm_filter(query: Asked) -> Filter:
     """Return the filter by algorithm."""
-    return choice_filter(asked, "algorithm", _("Algorithm"), [(a.id, _(a.label)) for a in algorithms().values()])
+    return choice_filter(query, "algorithm", _("Algorithm"), [(a.id, _(a.label)) for a in algorithms().values()])
 
 
-def words_of(asked: Asked) -> tuple[str, ...]:
+def words_of(query: Asked) -> tuple[str, ...]:
     """Return what the address searches for, word by word, as `normal` writes them."""
-    return tuple(filter(None, (normal(word) for word in asked.get("q", "")[:200].split()[:8])))
+    return tuple(filter(None, (normal(word) for word in query.get("q", "")[:200].split()[:8])))
 
 
 def normal(text: str) -> str:
@@ -149,16 +149,16 @@ def whose(trainer: str, versions: Sequence[str]) -> str:
 
 def algorithm_words(names: Iterable[str], among: Sequence[str]) -> str:
     """Name algorithms; "" where they are all of those that come into question, one word where they are all of RL."""
-    given = list(names)
-    if len(given) == len(among):
+    listed = list(names)
+    if len(listed) == len(among):
         return ""
     rl = [name for name in among if is_in(name, "rl")]
-    chosen = [name for name in given if name in rl]
+    chosen = [name for name in listed if name in rl]
     missing = [name for name in rl if name not in chosen]
-    labels = [_(algorithms()[name].label) for name in given]
+    labels = [_(algorithms()[name].label) for name in listed]
     if len(chosen) >= _WORTH_A_WORD and len(missing) <= 2:
         but = _("RL but %(names)s") % {"names": _(" and ").join(_(algorithms()[name].label) for name in missing)}
-        rest = [_(algorithms()[name].label) for name in given if name not in rl]
+        rest = [_(algorithms()[name].label) for name in listed if name not in rl]
         labels = [but if missing else _("RL"), *rest]
     return ", ".join(labels)
 
@@ -170,8 +170,8 @@ def effect_word(key: str) -> str:
 
 def knob_link(name: str, to: str = "") -> KnobLink:
     """Return the link to a knob; a field of the spec that is no knob has its name and leads nowhere."""
-    known = knobs().get(name)
-    return KnobLink(id=name if known else "", label=_(known.label) if known else name, to=to)
+    knob = knobs().get(name)
+    return KnobLink(id=name if knob else "", label=_(knob.label) if knob else name, to=to)
 
 
 def parts_of(text: str) -> list[TextPart]:

@@ -69,26 +69,26 @@ class RecipeDetail:
     num_same: int
 
 
-def recipes_page(asked: Asked, recipe_id: str) -> dict[str, object]:
+def recipes_page(query: Asked, recipe_id: str) -> dict[str, object]:
     """Return the context of the tab. Raises: UnknownRecipe, a LookupError, for a recipe that is not there."""
-    trainer, algorithm = trainer_filter(asked), algorithm_filter(asked)
-    found = [
+    trainer, algorithm = trainer_filter(query), algorithm_filter(query)
+    listed = [
         each
         for each in recipes().values()
         if trainer.chosen in ("", each.spec.trainer.name)
         and algorithm.chosen in ("", each.spec.algorithm)
-        and has_words(_text(each), words_of(asked))
+        and has_words(_text(each), words_of(query))
     ]
     sections = [
         Section(title=_(info.label), rows=rows)
         for info in trainers().values()
-        if (rows := [_row(each) for each in found if each.spec.trainer.name == info.id])
+        if (rows := [_row(each) for each in listed if each.spec.trainer.name == info.id])
     ]
     shown = recipe_id or next((section.rows[0].id for section in sections), "")
     return {
         "filters": (trainer, algorithm),
         "sections": sections,
-        "found": len(found),
+        "found": len(listed),
         "all": len(recipes()),
         "recipe": _detail(recipe(shown)) if shown else None,
         "current": shown,
@@ -131,7 +131,7 @@ def _detail(each: Recipe) -> RecipeDetail:
 
 def _values(spec: RunSpec) -> tuple[list[RecipeValue], int]:
     """Return the values that differ from the trainer's defaults, and how many that are set do not."""
-    found = []
+    values = []
     same = 0
     for knob_id, chosen in spec.knobs.items():
         if chosen.origin != "recipe":
@@ -142,7 +142,7 @@ def _values(spec: RunSpec) -> tuple[list[RecipeValue], int]:
             same += 1
             continue
         flag = knob.flag(trainer=spec.trainer.name, version=spec.trainer.version, algorithm=spec.algorithm)
-        found.append(
+        values.append(
             RecipeValue(
                 knob=knob_link(knob_id),
                 value=value_text(chosen.value),
@@ -152,4 +152,4 @@ def _values(spec: RunSpec) -> tuple[list[RecipeValue], int]:
                 group=group_title(knob.group),
             )
         )
-    return found, same
+    return values, same

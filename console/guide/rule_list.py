@@ -55,26 +55,26 @@ class RuleDetail:
     source: str
 
 
-def rules_page(asked: Asked, rule_id: str) -> dict[str, object]:
+def rules_page(query: Asked, rule_id: str) -> dict[str, object]:
     """Return the context of the tab. Raises: KeyError for a rule that is not there."""
-    level = choice_filter(asked, "level", _("Level"), [(name, _(_LEVELS[name])) for name in LEVELS])
-    trainer = trainer_filter(asked)
+    level = choice_filter(query, "level", _("Level"), [(name, _(_LEVELS[name])) for name in LEVELS])
+    trainer = trainer_filter(query)
     groups = dict.fromkeys(_group(rule) for rule in rules().values())
-    group = choice_filter(asked, "group", _("Group"), [(name, group_title(name)) for name in groups])
-    found = [
+    group = choice_filter(query, "group", _("Group"), [(name, group_title(name)) for name in groups])
+    listed = [
         rule
         for rule in rules().values()
         if level.chosen in ("", rule.level)
         and (not trainer.chosen or not rule.trainers or trainer.chosen in rule.trainers)
         and group.chosen in ("", _group(rule))
-        and has_words(_text(rule), words_of(asked))
+        and has_words(_text(rule), words_of(query))
     ]
-    sections = list(_sections(found, list(groups)))
+    sections = list(_sections(listed, list(groups)))
     shown = rule_id or next((section.rows[0].id for section in sections), "")
     return {
         "filters": (level, trainer, group),
         "sections": sections,
-        "found": len(found),
+        "found": len(listed),
         "all": len(rules()),
         "rule": _detail(rules()[shown]) if shown else None,
         "current": shown,
@@ -99,9 +99,9 @@ def _text(rule: SpecRule) -> str:
     return "\n".join(text.lower().replace("-", "_") for text in texts)
 
 
-def _sections(found: list[SpecRule], groups: list[str]) -> Iterator[Section]:
+def _sections(shown: list[SpecRule], groups: list[str]) -> Iterator[Section]:
     for name in groups:
-        members = sorted((r for r in found if _group(r) == name), key=lambda rule: LEVELS.index(rule.level))
+        members = sorted((r for r in shown if _group(r) == name), key=lambda rule: LEVELS.index(rule.level))
         if members:
             yield Section(title=group_title(name), rows=[_row(rule) for rule in members])
 

@@ -71,28 +71,28 @@ class SymptomDetail:
     source: str
 
 
-def symptoms_page(asked: Asked, symptom_id: str) -> dict[str, object]:
+def symptoms_page(query: Asked, symptom_id: str) -> dict[str, object]:
     """Return the context of the tab. Raises: KeyError for a symptom that is not there."""
-    trainer = trainer_filter(asked)
+    trainer = trainer_filter(query)
     groups = dict.fromkeys(_group(symptom) for symptom in symptoms().values())
-    group = choice_filter(asked, "group", _("Group"), [(name, _title(name)) for name in groups])
-    found = [
+    group = choice_filter(query, "group", _("Group"), [(name, _title(name)) for name in groups])
+    listed = [
         symptom
         for symptom in symptoms().values()
         if (not trainer.chosen or not symptom.trainers or trainer.chosen in symptom.trainers)
         and group.chosen in ("", _group(symptom))
-        and has_words(_text(symptom), words_of(asked))
+        and has_words(_text(symptom), words_of(query))
     ]
     sections = [
         Section(title=_title(name), rows=rows)
         for name in groups
-        if (rows := [_row(symptom) for symptom in found if _group(symptom) == name])
+        if (rows := [_row(symptom) for symptom in listed if _group(symptom) == name])
     ]
     shown = symptom_id or next((section.rows[0].id for section in sections), "")
     return {
         "filters": (group, trainer),
         "sections": sections,
-        "found": len(found),
+        "found": len(listed),
         "all": len(symptoms()),
         "symptom": _detail(symptoms()[shown]) if shown else None,
         "current": shown,

@@ -9,8 +9,14 @@ from jobs.planner.calibration import miss_text
 
 def kind_label(accelerator: str) -> str:
     """Return what people call the kind of device that was calibrated."""
-    known = accelerators()
-    return _("the CPU") if accelerator == "cpu" else known[accelerator].label if accelerator in known else accelerator
+    labelled = accelerators()
+    return (
+        _("the CPU")
+        if accelerator == "cpu"
+        else labelled[accelerator].label
+        if accelerator in labelled
+        else accelerator
+    )
 
 
 def miss(error: float | None) -> str:

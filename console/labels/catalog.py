@@ -75,15 +75,15 @@ def phase_label(key: str) -> str:
 
 def metric_words() -> dict[str, dict[str, object]]:
     """Return what is known of every metric by name, JSON-able; `unit` is a key, `unit_text` the word for it."""
-    found = {}
+    by_name = {}
     for name, info in metrics().items():
         words = {
             "label": _(info.label),
             "definition": _(info.definition),
             "unit_text": _(info.unit) if info.unit else "",
         }
-        found[name] = asdict(info) | words
-    return found
+        by_name[name] = asdict(info) | words
+    return by_name
 
 
 def catalog_texts() -> list[str]:

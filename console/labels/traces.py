@@ -106,17 +106,17 @@ def short_name(name: str) -> str:
 
     All of it where nothing is left.
     """
-    kept, depth = [], 0
-    told = _FUNCTOR.search(name)
+    letters, depth = [], 0
+    functor = _FUNCTOR.search(name)
     for letter in name.removeprefix("void ").replace("(anonymous namespace)::", ""):
         if letter in "<(" and not name.startswith(("Memcpy", "Memset")):
             depth += 1
         if not depth:
-            kept.append(letter)
+            letters.append(letter)
         if letter in ">)" and depth:
             depth -= 1
-    short = "".join(kept).strip()
-    return f"{short}<{told[0]}>" if short and told and told[0] not in short else short or name
+    short = "".join(letters).strip()
+    return f"{short}<{functor[0]}>" if short and functor and functor[0] not in short else short or name
 
 
 def _minus(text: str) -> str:

@@ -144,15 +144,15 @@ class RunConsumer(_Follower):
     async def _catch_up(self) -> None:
         """Send what the database has above the last frame sent."""
         while True:
-            found = await _in_database(missed)(run_id=self.run_id, after=self.last)
-            if found.is_folded:
-                self.last = found.newest
-                await self._send({"type": "reset", "seq": found.newest})
+            missed_events = await _in_database(missed)(run_id=self.run_id, after=self.last)
+            if missed_events.is_folded:
+                self.last = missed_events.newest
+                await self._send({"type": "reset", "seq": missed_events.newest})
                 return
-            for seq, text in found.frames:
+            for seq, text in missed_events.frames:
                 await self.send(text_data=text)
                 self.last = seq
-            if self.last >= found.newest:
+            if self.last >= missed_events.newest:
                 return
 
     async def _send_header(self) -> None:
@@ -213,13 +213,13 @@ class TraceConsumer(_Follower):
         sent = ""
         beat_at = 0.0
         while True:
-            said = await _in_database(_trace_text)(self.trace_id)
-            if said is None:
+            text = await _in_database(_trace_text)(self.trace_id)
+            if text is None:
                 await self.close(NOT_THERE)  # deleted
                 return
-            if said != sent:
-                await self.send(text_data=said)
-                sent = said
+            if text != sent:
+                await self.send(text_data=text)
+                sent = text
             if time.monotonic() >= beat_at:
                 await self.send(text_data='{"type":"heartbeat"}')
                 beat_at = time.monotonic() + self.heartbeat_seconds

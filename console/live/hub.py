@@ -142,8 +142,8 @@ class Hub:
                 was_away, wait = False, 0.1
                 is_ready.set()
                 while True:
-                    found: Any = await client.xread({LIVE: position}, count=READ_ENTRIES, block=BLOCK_MS)
-                    for _, entries in found or ():
+                    streams: Any = await client.xread({LIVE: position}, count=READ_ENTRIES, block=BLOCK_MS)
+                    for _, entries in streams or ():
                         for entry_id, fields in entries:
                             self._deliver(fields)
                             position = entry_id

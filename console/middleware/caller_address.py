@@ -20,17 +20,17 @@ class CallerAddressMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer the request with its address known."""
-        known = caller_ip.set(_address(request.META.get("REMOTE_ADDR", "")))
+        earlier = caller_ip.set(_address(request.META.get("REMOTE_ADDR", "")))
         try:
             return self.get_response(request)
         finally:
-            caller_ip.reset(known)
+            caller_ip.reset(earlier)
 
 
-def _address(given: str) -> str | None:
+def _address(text: str) -> str | None:
     """Return the address as a database takes it, None for what is none: a unix socket, or a proxy's nonsense."""
     try:
-        found = ipaddress.ip_address(given)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    return str(getattr(found, "ipv4_mapped", None) or found).partition("%")[0]
+    return str(getattr(address, "ipv4_mapped", None) or address).partition("%")[0]

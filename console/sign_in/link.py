@@ -29,16 +29,16 @@ def use_link(*, token: str, now: datetime) -> User:
 
     Raises: LinkUnusable if it is unknown, used, expired, or its owner is inactive.
     """
-    found = SigninLink.objects.select_related("user").filter(sha256=_hash(token)).first()
-    if found is None:
+    link = SigninLink.objects.select_related("user").filter(sha256=_hash(token)).first()
+    if link is None:
         raise LinkUnusable(_("This sign-in link is not known here. Part of it may be missing."))
-    if found.expires_at <= now:
+    if link.expires_at <= now:
         raise LinkUnusable(_("This sign-in link has expired."))
-    user = found.user
+    user = link.user
     if not isinstance(user, User) or not user.is_active:
         raise LinkUnusable(_("The account of this sign-in link is no longer active."))
     # A filtered update that must hit one row: of two clicks at once, one signs in.
-    if SigninLink.objects.filter(pk=found.pk, used_at=None).update(used_at=now) != 1:
+    if SigninLink.objects.filter(pk=link.pk, used_at=None).update(used_at=now) != 1:
         raise LinkUnusable(_("This sign-in link was used before; each works once."))
     return user
 

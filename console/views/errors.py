@@ -17,8 +17,8 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
     """Answer 403: to members without the role; who is no member gets a 404 and learns nothing."""
     if isinstance(exception, NotAllowed) and not exception.is_member:
         return not_found(request, exception)
-    said = str(exception) if isinstance(exception, (NotAllowed, PermissionDenied)) and exception.args else ""
-    return render(request, "errors/403.html", {"said": said}, status=403)
+    message = str(exception) if isinstance(exception, (NotAllowed, PermissionDenied)) and exception.args else ""
+    return render(request, "errors/403.html", {"said": message}, status=403)
 
 
 class RefusalMiddleware:

@@ -25,8 +25,8 @@ def current_project(request: HttpRequest) -> Project | None:
     """Return the project one is looking at: `?project=` (kept in the session), else one's first; None without any."""
     if not hasattr(request, "_pitwall_project"):
         request._pitwall_project = _find_project(request)  # type: ignore[attr-defined]  # one query a request, not three
-    found: Project | None = request._pitwall_project  # type: ignore[attr-defined]
-    return found
+    project: Project | None = request._pitwall_project  # type: ignore[attr-defined]
+    return project
 
 
 def person(request: HttpRequest) -> User:
@@ -45,15 +45,15 @@ def named_project(request: HttpRequest, slug: str, needed: Role) -> Project:
 
 
 def _find_project(request: HttpRequest) -> Project | None:
-    mine = projects_of(request.user)
-    asked = request.GET.get("project", "")
-    if asked:
-        found = mine.filter(slug=asked).first()
-        if found is not None:
-            request.session["project"] = found.slug
-            return found
-    kept = request.session.get("project", "")
-    return (mine.filter(slug=kept).first() if kept else None) or mine.first()
+    own_projects = projects_of(request.user)
+    slug = request.GET.get("project", "")
+    if slug:
+        project = own_projects.filter(slug=slug).first()
+        if project is not None:
+            request.session["project"] = project.slug
+            return project
+    remembered = request.session.get("project", "")
+    return (own_projects.filter(slug=remembered).first() if remembered else None) or own_projects.first()
 
 
 def theme_choice(request: HttpRequest) -> str:

@@ -48,18 +48,19 @@ def home(request: HttpRequest) -> HttpResponse:
         return render(request, "home/no_project.html")
     require(request.user, project, "viewer")
     now = timezone.now()
-    found = read_home(project, now=now)
-    drawn = sparklines(found.live, width=_WIDTH, height=_HEIGHT)
+    overview = read_home(project, now=now)
+    drawn = sparklines(overview.live, width=_WIDTH, height=_HEIGHT)
     context = {
-        "home": found,
-        "headline": _headline(found),
-        "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in found.attention],
-        "live": [_card(header, drawn.get(header.id, ""), _doing(header, now)) for header in found.live],
+        "home": overview,
+        "headline": _headline(overview),
+        "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in overview.attention],
+        "live": [_card(header, drawn.get(header.id, ""), _doing(header, now)) for header in overview.live],
         "queued": [
-            {"header": h, "reason": hint(h, now=now)} for h in sorted(found.queued, key=lambda h: h.queue_position or 0)
+            {"header": h, "reason": hint(h, now=now)}
+            for h in sorted(overview.queued, key=lambda h: h.queue_position or 0)
         ],
         "recent": [
-            {"header": h, "metric": main_metric(h.algorithm), "value": _value(h)} for h in found.recent[:_RECENT]
+            {"header": h, "metric": main_metric(h.algorithm), "value": _value(h)} for h in overview.recent[:_RECENT]
         ],
         "cluster": cluster_in_use(),
         "can_edit": role(request.user, project) in ("editor", "admin"),
@@ -82,10 +83,10 @@ def start_demo(request: HttpRequest) -> HttpResponse:
     return redirect("run", run.pk)
 
 
-def _headline(found: Home) -> str:
+def _headline(overview: Home) -> str:
     """Say in one sentence what needs the person, else what goes on."""
-    lost = sum(h.is_lost_contact for h in found.attention)
-    failed = len(found.attention) - lost
+    lost = sum(h.is_lost_contact for h in overview.attention)
+    failed = len(overview.attention) - lost
     parts = []
     if failed:
         parts.append(ngettext("%(n)s run failed", "%(n)s runs failed", failed) % {"n": failed})
@@ -93,8 +94,8 @@ def _headline(found: Home) -> str:
         parts.append(ngettext("%(n)s run lost contact", "%(n)s runs lost contact", lost) % {"n": lost})
     if parts:
         return ", ".join(parts)
-    if found.live:
-        n = len(found.live)
+    if overview.live:
+        n = len(overview.live)
         return ngettext("%(n)s run is going, nothing needs you", "%(n)s runs are going, nothing needs you", n) % {
             "n": n
         }

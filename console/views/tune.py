@@ -53,11 +53,11 @@ class StudyLine:
 def tune(request: HttpRequest) -> HttpResponse:
     """List the project's sweeps, newest first."""
     project = _project(request)
-    asked = request.GET.get("page", "1")
-    page = max(1, int(asked)) if asked.isdecimal() and len(asked) < 7 else 1
-    found, total = studies_of(project, page=page)
+    page_text = request.GET.get("page", "1")
+    page = max(1, int(page_text)) if page_text.isdecimal() and len(page_text) < 7 else 1
+    studies, total = studies_of(project, page=page)
     context = {
-        "lines": [{"study": s, "knobs": [_knob_words(k) for k in s.knobs], "best": _best_words(s)} for s in found],
+        "lines": [{"study": s, "knobs": [_knob_words(k) for k in s.knobs], "best": _best_words(s)} for s in studies],
         "total": total,
         "page": page,
         "has_older": page * PAGE_SIZE < total,
@@ -102,8 +102,8 @@ def _project(request: HttpRequest) -> Project:
 
 
 def _label(knob_id: str) -> str:
-    known = knobs().get(knob_id)
-    return _(known.label) if known else knob_id
+    knob = knobs().get(knob_id)
+    return _(knob.label) if knob else knob_id
 
 
 def _knob_words(knob: Mapping[str, Any]) -> dict[str, str]:

@@ -80,11 +80,11 @@ class Budget:
 
 def totals(steps: Sequence[StepBudget]) -> dict[str, int]:
     """Return the time of each kind over some steps [ns], in the order of KINDS."""
-    found: dict[str, int] = {}
+    by_kind: dict[str, int] = {}
     for step in steps:
         for part in step.parts:
-            found[part.kind] = found.get(part.kind, 0) + part.ns
-    return {kind: found[kind] for kind in KINDS if kind in found}
+            by_kind[part.kind] = by_kind.get(part.kind, 0) + part.ns
+    return {kind: by_kind[kind] for kind in KINDS if kind in by_kind}
 
 
 def kinds_of(work: WorkerEvents | None, phases: WorkerPhases, whole: Intervals) -> dict[str, Intervals]:
@@ -102,10 +102,12 @@ def kinds_of(work: WorkerEvents | None, phases: WorkerPhases, whole: Intervals) 
 
 def budget(works: Mapping[Worker, WorkerEvents], spans: PhaseSpans, steps: Sequence[Step]) -> Budget:
     """Return the budget of the steps, which do not overlap: of each worker with a trace or phases, by role and rank."""
-    known = {(str(role), int(rank)) for role, rank in zip(spans.role, spans.rank, strict=True) if role != CONTROLLER}
+    with_phases = {
+        (str(role), int(rank)) for role, rank in zip(spans.role, spans.rank, strict=True) if role != CONTROLLER
+    }
     workers, kinds = [], {}
     whole = joined(*(interval(step.begin, step.end) for step in steps))
-    for role, rank in sorted({*known, *works}):
+    for role, rank in sorted({*with_phases, *works}):
         work = works.get((role, rank))
         phases = phases_of(spans, role=role, rank=rank, work=work)
         kinds[role, rank] = kinds_of(work, phases, whole)
@@ -133,8 +135,8 @@ def _table(
     ends = np.array([step.end for step in steps], np.int64)
     rows: list[tuple[str, str, Any]] = []
     for phase, own in partition(whole, phases.own.items(), "").items():
-        for kind, found in kinds.items():
-            rows.append((phase, kind, covered(begins, ends, intersection(own, found))))
+        for kind, of_kind in kinds.items():
+            rows.append((phase, kind, covered(begins, ends, intersection(own, of_kind))))
     order = {kind: i for i, kind in enumerate(KINDS)}
     rows.sort(key=lambda row: order[row[1]])
     return tuple(
@@ -162,7 +164,7 @@ def _path(
     leading = by_phase(spans.take(spans.role == CONTROLLER))
     if not leading:
         return ()
-    found = []
+    budgets = []
     for step in steps:
         whole = interval(step.begin, step.end)
         parts: dict[tuple[str, int, str, str], int] = {}
@@ -170,12 +172,12 @@ def _path(
             worker = last_in(spans, phase, step.begin, step.end) if phase else None
             active = intersection(during, moments(spans, *worker, phase)) if worker else during
             if worker:
-                for kind, mine in kinds[worker].items():
-                    _add(parts, (*worker, phase, kind), intersection(active, mine))
+                for kind, own_kind in kinds[worker].items():
+                    _add(parts, (*worker, phase, kind), intersection(active, own_kind))
                 _add(parts, (CONTROLLER, 0, phase, "not_recorded"), difference(during, active))
             else:
                 _add(parts, (CONTROLLER, 0, phase, "not_recorded"), during)
-        found.append(
+        budgets.append(
             StepBudget(
                 step=step.number,
                 begin=step.begin,
@@ -186,10 +188,10 @@ def _path(
                 ),
             )
         )
-    return tuple(found)
+    return tuple(budgets)
 
 
-def _add(parts: dict[tuple[str, int, str, str], int], key: tuple[str, int, str, str], found: Intervals) -> None:
-    ns = int(found.lengths.sum())
+def _add(parts: dict[tuple[str, int, str, str], int], key: tuple[str, int, str, str], intervals: Intervals) -> None:
+    ns = int(intervals.lengths.sum())
     if ns:
         parts[key] = parts.get(key, 0) + ns

@@ -61,11 +61,11 @@ class Late:
 
 def plain_name(name: str) -> str:
     """Return what a collective is called: "AllReduce" of "ncclDevKernel_AllReduce_Sum_f32_RING_LL"."""
-    found = _DEVICE_NAME.search(name)
-    if found:
-        return found[1]
-    found = _CPU_NAME.match(name)
-    return found[1] if found else name
+    match = _DEVICE_NAME.search(name)
+    if match:
+        return match[1]
+    match = _CPU_NAME.match(name)
+    return match[1] if match else name
 
 
 def communication(work: WorkerEvents, begin: int, end: int) -> Communication:
@@ -98,11 +98,11 @@ def _shares_stream(work: WorkerEvents, begin: int, end: int) -> bool | None:
 
 def _by_name(work: WorkerEvents, events: Events, exposed: Ints) -> list[Collective]:
     names = np.array([plain_name(work.name(number)) for number in events.name.tolist()], object)
-    found = []
+    collectives = []
     for name in sorted(set(names.tolist())):
         rows = np.flatnonzero(names == name)
         durations = events.dur[rows]
-        found.append(
+        collectives.append(
             Collective(
                 name=name,
                 calls=len(rows),
@@ -113,7 +113,7 @@ def _by_name(work: WorkerEvents, events: Events, exposed: Ints) -> list[Collecti
                 bytes=int(events.bytes[rows].sum()),
             )
         )
-    return sorted(found, key=lambda one: -one.total)
+    return sorted(collectives, key=lambda one: -one.total)
 
 
 def stragglers(works: Sequence[WorkerEvents], begin: int, end: int) -> tuple[Late, ...]:
@@ -133,7 +133,7 @@ def stragglers(works: Sequence[WorkerEvents], begin: int, end: int) -> tuple[Lat
     table = np.concatenate([np.stack([own[name] for own in starts]) for name in common], axis=1)  # [worker, collective]
     lateness = table - table.min(axis=0)
     last = table.argmax(axis=0)
-    found = [
+    late = [
         Late(
             role=work.role,
             rank=work.rank,
@@ -144,7 +144,7 @@ def stragglers(works: Sequence[WorkerEvents], begin: int, end: int) -> tuple[Lat
         )
         for i, work in enumerate(works)
     ]
-    return tuple(sorted(found, key=lambda one: (-one.last, -one.total)))
+    return tuple(sorted(late, key=lambda one: (-one.last, -one.total)))
 
 
 def _starts(work: WorkerEvents, begin: int, end: int) -> Mapping[str, Ints]:

@@ -128,12 +128,12 @@ def _is_open(item: Item) -> bool:
 
 def items_of(before: _Table, after: _Table, gained: float) -> list[Item]:
     """Return what is in either table, the largest difference first; `gained` is the difference of step times. [ns]"""
-    found = []
+    items = []
     for kind, name in sorted({*before, *after}):
         old, new = before.get((kind, name)), after.get((kind, name))
         was, calls_before = old or (0.0, 0.0)
         now, calls_after = new or (0.0, 0.0)
-        found.append(
+        items.append(
             Item(
                 kind=kind,
                 name=name,
@@ -145,7 +145,7 @@ def items_of(before: _Table, after: _Table, gained: float) -> list[Item]:
                 change=_change(old is not None, new is not None, was, now),
             )
         )
-    return sorted(found, key=lambda item: -abs(item.delta))
+    return sorted(items, key=lambda item: -abs(item.delta))
 
 
 def _change(had: bool, has: bool, was: float, now: float) -> Change:
@@ -205,9 +205,9 @@ def _add_owned(
     )
     order = np.argsort(ts, kind="stable")
     ts, end, name, cat = ts[order], end[order], name[order], cat[order]
-    mine = covered(end - owned(ts, end), end, moments)
+    own_ns = covered(end - owned(ts, end), end, moments)
     inside = whole.contains(ts)
-    ns, calls = sums(name, mine), sums(name, inside.astype(np.int64))
+    ns, calls = sums(name, own_ns), sums(name, inside.astype(np.int64))
     kinds = dict(zip(name.tolist(), cat.tolist(), strict=True))
     for number, own in ns.items():
         if own or calls[number]:
@@ -226,9 +226,9 @@ def _add_innermost(table: _Table, kind: str, work: WorkerEvents, nests: Sequence
             if not len(left):
                 return
             begins, ends, rows = nest.pieces(lane, int(left.begin[0]), int(left.end[-1]))
-            known = rows >= 0
-            begins, ends = begins[known], ends[known]
-            for number, ns in sums(nest.events.name[rows[known]], covered(begins, ends, left)).items():
+            has_operator = rows >= 0
+            begins, ends = begins[has_operator], ends[has_operator]
+            for number, ns in sums(nest.events.name[rows[has_operator]], covered(begins, ends, left)).items():
                 if ns:
                     _add(table, (kind, work.name(number)), ns, 0)
             left = without(left, union(begins, ends))
@@ -238,28 +238,28 @@ def _add_innermost(table: _Table, kind: str, work: WorkerEvents, nests: Sequence
 
 def _count(table: _Table, work: WorkerEvents, whole: Intervals) -> None:
     """Add how often operators were called."""
-    mine = work.host.of(Category.OPERATOR)
-    for number, calls in sums(mine.name, whole.contains(mine.ts).astype(np.int64)).items():
+    operator_events = work.host.of(Category.OPERATOR)
+    for number, calls in sums(operator_events.name, whole.contains(operator_events.ts).astype(np.int64)).items():
         if ("operator", work.name(number)) in table:
             _add(table, ("operator", work.name(number)), 0, calls)
 
 
 def _operators(side: ComparedCapture) -> _Table:
     """Return the kernels' time of each operator per step, or its own time, where no device was recorded."""
-    found = operators(DeviceSide(side.work, side.whole), most=_ALL)
+    rows = operators(DeviceSide(side.work, side.whole), most=_ALL)
     n = len(side.steps)
     of_device = side.work.has_device
-    return {("operator", one.name): ((one.device if of_device else one.own) / n, one.calls / n) for one in found}
+    return {("operator", one.name): ((one.device if of_device else one.own) / n, one.calls / n) for one in rows}
 
 
 _ALL = 1 << 30
 
 
 def _phases(side: ComparedCapture) -> _Table:
-    found = partition(side.whole, side.phases.own.items(), "") if side.phases.own else {}
-    return {("phase", key): (total(own) / len(side.steps), 0.0) for key, own in found.items()}
+    parts = partition(side.whole, side.phases.own.items(), "") if side.phases.own else {}
+    return {("phase", key): (total(own) / len(side.steps), 0.0) for key, own in parts.items()}
 
 
 def _kinds(side: ComparedCapture) -> _Table:
-    found = kinds_of(side.work, side.phases, side.whole)
-    return {("kind", kind): (total(found[kind]) / len(side.steps), 0.0) for kind in KINDS if kind in found}
+    by_kind = kinds_of(side.work, side.phases, side.whole)
+    return {("kind", kind): (total(by_kind[kind]) / len(side.steps), 0.0) for kind in KINDS if kind in by_kind}

@@ -156,10 +156,10 @@ def _product(one: Sequence[int], other: Sequence[int]) -> float | None:
 
 def _sizes(dims: Sequence[Any], at: int) -> list[int]:
     """Return the sizes of one input; [] if they are not there or no sizes: the trace may hold anything."""
-    found = dims[at] if at < len(dims) else None
-    if not isinstance(found, list) or not all(isinstance(size, int) and 0 <= size < _LARGEST for size in found):
+    sizes = dims[at] if at < len(dims) else None
+    if not isinstance(sizes, list) or not all(isinstance(size, int) and 0 <= size < _LARGEST for size in sizes):
         return []
-    return found
+    return sizes
 
 
 def counted(calls: Iterable[tuple[str, Mapping[str, Any], int]]) -> FlopCount:
@@ -211,7 +211,7 @@ def count_store(store: "Store", begin: int, end: int) -> FlopCount:
 
 def _details(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        details = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return details if isinstance(details, dict) else {}

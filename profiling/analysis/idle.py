@@ -49,15 +49,15 @@ def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
     calls = host.of(Category.RUNTIME)
     waits = [i for i, name in enumerate(work.names) if _WAITS.search(name)]
     loading = host.of(Category.RANGE, Category.OPERATOR)
-    found = [
+    ordered = [
         ("profiler", work.events.of(Category.OVERHEAD).union),
         ("collector", host.of(Category.COLLECTOR).union),
         ("data_wait", joined(_named(loading, loader).union, *_phase(phases, "data_wait"))),
         ("synchronisation", joined(host.of(Category.SYNC).union, _named(calls, waits).union)),
     ]
     if work.has_device:  # else an operator is the work itself
-        found.append(("launch", host.of(Category.OPERATOR, Category.RUNTIME, Category.BATCH).union))
-    return [*found, ("waiting", phases.other_workers)]
+        ordered.append(("launch", host.of(Category.OPERATOR, Category.RUNTIME, Category.BATCH).union))
+    return [*ordered, ("waiting", phases.other_workers)]
 
 
 def _named(events: Events, names: Sequence[int]) -> Events:
@@ -84,7 +84,7 @@ def longest_gaps(
         return ()
     starts, ends = idle.begin[rows], idle.end[rows]
     causes = idle_by_cause(work, phases, within)
-    shares = {key: covered(starts, ends, found) for key, found in causes.items()}
+    shares = {key: covered(starts, ends, of_cause) for key, of_cause in causes.items()}
     middle = (starts + ends) // 2
     inside = _innermost(work, middle, ends)
     return tuple(
@@ -120,8 +120,8 @@ def _innermost(work: WorkerEvents, moments: Ints, ends: Ints) -> list[str]:
 def main_lane(work: WorkerEvents) -> int:
     """Return the thread that leads: the one with the steps, else with most calls of the device, else most operators."""
     for categories in ((Category.STEP,), (Category.RUNTIME,), (Category.OPERATOR, Category.RANGE)):
-        found = work.host.of(*categories)
-        if len(found):
-            lanes, counts = np.unique(found.lane, return_counts=True)
+        host_events = work.host.of(*categories)
+        if len(host_events):
+            lanes, counts = np.unique(host_events.lane, return_counts=True)
             return int(lanes[counts.argmax()])
     return -1

@@ -64,10 +64,10 @@ def union(begin: Ints, end: Ints) -> Intervals:
 
 def joined(*sets: Intervals) -> Intervals:
     """Return the moments that lie in any of the sets."""
-    kept = [one for one in sets if len(one)]
-    if len(kept) < 2:
-        return kept[0] if kept else EMPTY
-    return union(np.concatenate([one.begin for one in kept]), np.concatenate([one.end for one in kept]))
+    filled = [one for one in sets if len(one)]
+    if len(filled) < 2:
+        return filled[0] if filled else EMPTY
+    return union(np.concatenate([one.begin for one in filled]), np.concatenate([one.end for one in filled]))
 
 
 def difference(one: Intervals, other: Intervals) -> Intervals:
@@ -84,11 +84,11 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
     first = np.searchsorted(other.end, one.begin, side="right")
     last = np.searchsorted(other.begin, one.end, side="left")
     counts = np.maximum(last - first, 0)
-    mine = np.repeat(np.arange(len(one)), counts)
+    own_rows = np.repeat(np.arange(len(one)), counts)
     starts = np.cumsum(counts) - counts
     theirs = np.arange(int(counts.sum())) - np.repeat(starts, counts) + np.repeat(first, counts)
-    begin = np.maximum(one.begin[mine], other.begin[theirs])
-    end = np.minimum(one.end[mine], other.end[theirs])
+    begin = np.maximum(one.begin[own_rows], other.begin[theirs])
+    end = np.minimum(one.end[own_rows], other.end[theirs])
     return Intervals(begin, end)
 
 
@@ -154,10 +154,10 @@ def partition(whole: Intervals, claims: Iterable[Claim], rest: str) -> dict[str,
     parts: dict[str, list[Intervals]] = {}
     left = whole
     for key, wanted in claims:
-        found = intersection(left, wanted)
-        if len(found):
-            parts.setdefault(key, []).append(found)
-            left = difference(left, found)
+        claimed = intersection(left, wanted)
+        if len(claimed):
+            parts.setdefault(key, []).append(claimed)
+            left = difference(left, claimed)
     parts.setdefault(rest, []).append(left)
-    shared = {key: joined(*found) for key, found in parts.items()}
-    return {key: found for key, found in shared.items() if len(found)}
+    shared = {key: joined(*claimed) for key, claimed in parts.items()}
+    return {key: claimed for key, claimed in shared.items() if len(claimed)}

@@ -90,10 +90,10 @@ class DeviceSide:
         order = np.argsort(calls.link, kind="stable")
         links = calls.link[order]
         at = np.searchsorted(links, self.events.link)
-        found = (at < len(links)) & (self.events.link != 0)
-        found[found] = links[at[found]] == self.events.link[found]
+        is_linked = (at < len(links)) & (self.events.link != 0)
+        is_linked[is_linked] = links[at[is_linked]] == self.events.link[is_linked]
         rows = np.full(len(self.events), UNKNOWN, np.int64)
-        rows[found] = order[at[found]]
+        rows[is_linked] = order[at[is_linked]]
         return rows
 
     @cached_property
@@ -116,9 +116,9 @@ class DeviceSide:
             order = np.argsort(operators.outer, kind="stable")
             numbers = operators.outer[order]
             at = np.searchsorted(numbers, self.events.outer[open_rows])
-            found = at < len(numbers)
-            found[found] = numbers[at[found]] == self.events.outer[open_rows][found]
-            rows[open_rows[found]] = order[at[found]]
+            is_linked = at < len(numbers)
+            is_linked[is_linked] = numbers[at[is_linked]] == self.events.outer[open_rows][is_linked]
+            rows[open_rows[is_linked]] = order[at[is_linked]]
         return rows
 
     @cached_property
@@ -135,15 +135,15 @@ class DeviceSide:
         """Return device time by the phase in which it was launched (ran, where the launch is not known). [ns]"""
         launched = self.launch >= 0
         when = np.where(launched, self.calls.ts[self.launch] if len(self.calls) else 0, self.events.ts)
-        found = {key: int(self.events.dur[own.contains(when)].sum()) for key, own in phases.items()}
-        rest = int(self.events.dur.sum()) - sum(found.values())
-        return {key: ns for key, ns in {**found, "": rest}.items() if ns}
+        phase_ns = {key: int(self.events.dur[own.contains(when)].sum()) for key, own in phases.items()}
+        rest = int(self.events.dur.sum()) - sum(phase_ns.values())
+        return {key: ns for key, ns in {**phase_ns, "": rest}.items() if ns}
 
     def _enclosing(self, nest: Nest) -> Ints:
         rows = np.full(len(self.events), UNKNOWN, np.int64)
-        known = np.flatnonzero(self.launch >= 0)
-        calls = self.launch[known]
-        rows[known] = nest.innermost(self.calls.lane[calls], self.calls.ts[calls])
+        launched = np.flatnonzero(self.launch >= 0)
+        calls = self.launch[launched]
+        rows[launched] = nest.innermost(self.calls.lane[calls], self.calls.ts[calls])
         return rows
 
     @cached_property
@@ -185,11 +185,11 @@ class DeviceSide:
         """Return copies by kind ("Memcpy HtoD (Pageable -> Device)", as the tool calls them), longest first."""
         moved = self.events.of(Category.COPY, Category.MEMSET)
         groups, size = grouped(moved.name, moved.dur), sums(moved.name, moved.bytes)
-        found = [
+        unsorted = [
             Copies(kind=self.work.name(name), calls=calls, total=ns, bytes=size[name])
             for name, calls, ns in zip(groups.keys.tolist(), groups.count.tolist(), groups.total.tolist(), strict=True)
         ]
-        return tuple(sorted(found, key=lambda one: -one.total))
+        return tuple(sorted(unsorted, key=lambda one: -one.total))
 
     def launches(self) -> Launches:
         """Return how kernels lie behind their launches."""
@@ -211,7 +211,7 @@ class DeviceSide:
 
     def exposed(self, category: Category) -> int:
         """Return how long work of a category ran while no kernel computed. [ns]"""
-        mine = self.events.of(category)
+        own_events = self.events.of(category)
         compute = self.events.of(Category.KERNEL).union
-        found = union(mine.ts, mine.end)
-        return total(found) - int(covered(found.begin, found.end, compute).sum())
+        busy = union(own_events.ts, own_events.end)
+        return total(busy) - int(covered(busy.begin, busy.end, compute).sum())

@@ -90,10 +90,10 @@ def thinned(times: Ints, values: Floats, most: int = _MOST_POINTS) -> tuple[tupl
     if n <= most:
         return tuple(zip(times.tolist(), values.tolist(), strict=True))
     bounds = np.linspace(0, n, most // 2 + 1).astype(np.int64)
-    kept: set[int] = set()
+    chosen: set[int] = set()
     for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        kept.update((a + int(values[a:b].argmin()), a + int(values[a:b].argmax())))
-    rows = sorted(kept)
+        chosen.update((a + int(values[a:b].argmin()), a + int(values[a:b].argmax())))
+    rows = sorted(chosen)
     return tuple(zip(times[rows].tolist(), values[rows].tolist(), strict=True))
 
 
@@ -102,15 +102,15 @@ def memory_of(curves: Mapping[str, tuple[Ints, Floats]], device: int) -> MemoryT
 
     The peak is that of "allocated", or of all others but "reserved" together, where that is not told.
     """
-    known = {name: curve for name, curve in curves.items() if len(curve[0])}
-    if not known:
+    filled = {name: curve for name, curve in curves.items() if len(curve[0])}
+    if not filled:
         return None
-    times, values = known.get(ALLOCATED) or _sum({name: own for name, own in known.items() if name != RESERVED})
+    times, values = filled.get(ALLOCATED) or _sum({name: own for name, own in filled.items() if name != RESERVED})
     if not len(times):
-        times, values = known[RESERVED]
+        times, values = filled[RESERVED]
     highest = int(values.argmax())
     peak, peak_at = float(values[highest]), int(times[highest])
-    reserved = at(*known[RESERVED], peak_at) if RESERVED in known else None
+    reserved = at(*filled[RESERVED], peak_at) if RESERVED in filled else None
     order = {name: i for i, name in enumerate((ALLOCATED, RESERVED, *CATEGORIES))}
     return MemoryTimeline(
         device=device,
@@ -123,7 +123,7 @@ def memory_of(curves: Mapping[str, tuple[Ints, Floats]], device: int) -> MemoryT
                 peak_at=int(own[0][int(own[1].argmax())]),
                 at_peak=at(*own, peak_at),
             )
-            for name, own in sorted(known.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+            for name, own in sorted(filled.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
         ),
         peak=peak,
         peak_at=peak_at,
@@ -151,39 +151,39 @@ def memory(store: "Store", begin: int, end: int, *, role: str = "", rank: int = 
         if series.unit == "B" and (series.name in (ALLOCATED, RESERVED) or series.name in CATEGORIES):
             curves.setdefault(series.device, {})[series.name] = store.samples(series.id, begin=begin, end=end)
     states = _states(store)
-    found = []
+    timelines = []
     for device in sorted({*curves, *states}):
         one = memory_of(curves.get(device, {}), device) or _at_end(states.get(device, (0, 0)), device)
         if one is not None:
             held = _held_at(store, device, one.peak_at) if one.peak_at else ()
-            known = held or _holders(store)
-            found.append(replace(one, role=role, rank=rank, holders=known, is_at_peak=bool(held)))
-    return tuple(found)
+            holders = held or _holders(store)
+            timelines.append(replace(one, role=role, rank=rank, holders=holders, is_at_peak=bool(held)))
+    return tuple(timelines)
 
 
 def _states(store: "Store") -> dict[int, tuple[int, int]]:
     """Return what a store says was allocated and reserved at the end, by device. [bytes]"""
-    found = {}
+    by_device = {}
     for each in _listed(store, "memory"):
         match each:
             case {"device": int(device), "allocated": int(allocated), "reserved": int(reserved)}:
-                found[device] = (allocated, reserved)
-    return found
+                by_device[device] = (allocated, reserved)
+    return by_device
 
 
 def _holders(store: "Store") -> tuple[AllocationSite, ...]:
     """Return who a store says held most at the end."""
-    found = []
+    sites = []
     for each in _listed(store, "holders"):
         match each:
             case {"place": place, "bytes": int(size), "blocks": int(blocks)}:
-                found.append(AllocationSite(place=str(place), bytes=size, blocks=blocks))
-    return tuple(found[:MOST_HOLDERS])
+                sites.append(AllocationSite(place=str(place), bytes=size, blocks=blocks))
+    return tuple(sites[:MOST_HOLDERS])
 
 
 def _listed(store: "Store", key: str) -> Sequence[object]:
-    told = store.meta.get(key)
-    return told if isinstance(told, list) else ()
+    value = store.meta.get(key)
+    return value if isinstance(value, list) else ()
 
 
 def _at_end(state: tuple[int, int], device: int) -> MemoryTimeline | None:
@@ -206,7 +206,7 @@ def _held_at(store: "Store", device: int, moment: int) -> tuple[AllocationSite, 
     lanes = [lane.id for lane in store.lanes if lane.device == device and lane.title == ALLOCATIONS]
     if not lanes:
         return ()
-    found = store.events(lanes=lanes, begin=moment, end=moment + 1, columns=("name", "bytes"))
-    sizes, counts = sums(found["name"], found["bytes"]), sums(found["name"], np.ones(len(found["name"]), np.int64))
+    rows = store.events(lanes=lanes, begin=moment, end=moment + 1, columns=("name", "bytes"))
+    sizes, counts = sums(rows["name"], rows["bytes"]), sums(rows["name"], np.ones(len(rows["name"]), np.int64))
     best = sorted(sizes, key=lambda name: -sizes[name])[:MOST_HOLDERS]
     return tuple(AllocationSite(place=store.names[name], bytes=sizes[name], blocks=counts[name]) for name in best)

@@ -28,15 +28,15 @@ class Nest:
 
     def innermost(self, lane: Ints, moments: Ints) -> Ints:
         """Return the row of the deepest event that is under way on a lane at a moment. All [m]."""
-        found = np.full(len(moments), -1, np.int64)
+        event_rows = np.full(len(moments), -1, np.int64)
         for number, levels in self._levels.items():
-            asked = np.flatnonzero(lane == number)
-            if not len(asked):
+            of_lane = np.flatnonzero(lane == number)
+            if not len(of_lane):
                 continue
             for rows in levels:
-                at, is_there = self._under_way(rows, moments[asked])
-                found[asked[is_there]] = rows[at[is_there]]
-        return found
+                at, is_there = self._under_way(rows, moments[of_lane])
+                event_rows[of_lane[is_there]] = rows[at[is_there]]
+        return event_rows
 
     def _under_way(self, rows: Ints, moments: Ints) -> tuple[Ints, Bools]:
         """Return the last event of a level that began by each moment, and whether it is under way."""
@@ -48,7 +48,7 @@ class Nest:
     @cached_property
     def parents(self) -> Ints:
         """The row of the innermost event that holds each event whole [n]."""
-        found = np.full(len(self.events), -1, np.int64)
+        parent_rows = np.full(len(self.events), -1, np.int64)
         end = self.events.end
         for levels in self._levels.values():
             for depth in range(1, len(levels)):
@@ -59,9 +59,9 @@ class Nest:
                     rows = levels[above]
                     at, is_there = self._under_way(rows, self.events.ts[open_rows])
                     is_there &= end[rows[at]] >= end[open_rows]
-                    found[open_rows[is_there]] = rows[at[is_there]]
+                    parent_rows[open_rows[is_there]] = rows[at[is_there]]
                     open_rows = open_rows[~is_there]
-        return found
+        return parent_rows
 
     @cached_property
     def own(self) -> Ints:
@@ -74,8 +74,8 @@ class Nest:
 
     def pieces(self, lane: int, begin: int, end: int) -> tuple[Ints, Ints, Ints]:
         """Cut [begin, end) of a lane where anything begins or ends: begins, ends and the innermost row of each [m]."""
-        mine = self.events.lane == lane
-        ts, until = self.events.ts[mine], self.events.end[mine]
+        in_lane = self.events.lane == lane
+        ts, until = self.events.ts[in_lane], self.events.end[in_lane]
         edges = np.unique(np.clip(np.concatenate([[begin, end], ts, until]), begin, end)).astype(np.int64)
         starts = edges[:-1]
         return starts, edges[1:], self.innermost(np.full(len(starts), lane, np.int64), starts)

@@ -34,22 +34,22 @@ class Operator:
 
 def operators(side: DeviceSide, most: int = MOST) -> tuple[Operator, ...]:
     """Return the operators that begin within its moments, by the time of their kernels, then by their own time."""
-    found = _by_name(side, side.operator_nest, side.operator)
-    return tuple(sorted(found, key=lambda one: (-one.device, -one.own, one.name))[:most])
+    by_name = _by_name(side, side.operator_nest, side.operator)
+    return tuple(sorted(by_name, key=lambda one: (-one.device, -one.own, one.name))[:most])
 
 
 def ranges(side: DeviceSide, most: int = MOST) -> tuple[Operator, ...]:
     """Return the named ranges and phases that begin within its moments, longest first, told as operators are."""
-    found = _by_name(side, side.range_nest, side.range)
-    return tuple(sorted(found, key=lambda one: (-one.total, one.name))[:most])
+    by_name = _by_name(side, side.range_nest, side.range)
+    return tuple(sorted(by_name, key=lambda one: (-one.total, one.name))[:most])
 
 
 def _by_name(side: DeviceSide, nest: Nest, launcher: Ints) -> list[Operator]:
     """Return the events of a nest by name; `launcher` is the row that each event of the device belongs to [n]."""
     events = nest.events
     device = np.zeros(len(events), np.int64)
-    known = launcher >= 0
-    np.add.at(device, launcher[known], side.events.dur[known])
+    has_launcher = launcher >= 0
+    np.add.at(device, launcher[has_launcher], side.events.dur[has_launcher])
     whole = _with_children(device, nest.parents, nest.depth)
     inside = np.flatnonzero(side.within.contains(events.ts))
     names = events.name[inside]

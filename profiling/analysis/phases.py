@@ -35,24 +35,26 @@ def by_phase(spans: PhaseSpans) -> dict[str, Intervals]:
     """Return the moments of each phase (details of phases are no phases), in the order of a step; they may overlap."""
     outer = spans.take(spans.depth == 0)
     keys = sorted(set(outer.phase.tolist()), key=lambda key: (_ORDER.get(key, len(_ORDER)), key))
-    found = {}
+    intervals = {}
     for key in keys:
         rows = outer.phase == key
-        found[key] = union(outer.start[rows], (outer.start + outer.duration)[rows])
-    return found
+        intervals[key] = union(outer.start[rows], (outer.start + outer.duration)[rows])
+    return intervals
 
 
 def disjoint(phases: Mapping[str, Intervals]) -> dict[str, Intervals]:
     """Return the phases with each moment in one of them: where several are under way, in the first of a step."""
     whole = joined(*phases.values())
-    return {key: found for key, found in partition(whole, phases.items(), "").items() if key}
+    return {key: own for key, own in partition(whole, phases.items(), "").items() if key}
 
 
 def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: WorkerEvents | None = None) -> WorkerPhases:
     """Return the phases of a worker: its spans, or, where there are none, ranges of phases in its trace."""
     role = role.partition("/")[0]  # one process of several
-    mine = spans.take((spans.role == role) & (spans.rank == rank)) if role else spans.take(np.zeros(len(spans), bool))
-    own = by_phase(mine)
+    own_spans = (
+        spans.take((spans.role == role) & (spans.rank == rank)) if role else spans.take(np.zeros(len(spans), bool))
+    )
+    own = by_phase(own_spans)
     if not own and work is not None:
         own = _in_trace(work)
     if not own:
@@ -65,11 +67,11 @@ def phases_of(spans: PhaseSpans, *, role: str, rank: int, work: WorkerEvents | N
 
 def _in_trace(work: WorkerEvents) -> dict[str, Intervals]:
     marks = work.events.of(Category.PHASE)
-    found = {}
+    intervals = {}
     for number in np.unique(marks.name).tolist():
         rows = marks.take(marks.name == number)
-        found[work.name(number)] = rows.union
-    return dict(sorted(found.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])))
+        intervals[work.name(number)] = rows.union
+    return dict(sorted(intervals.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])))
 
 
 def workers_of(spans: PhaseSpans) -> list[tuple[str, int]]:

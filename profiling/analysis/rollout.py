@@ -86,8 +86,8 @@ def batches(work: WorkerEvents, begin: int, end: int) -> Batches:
     events = events.take((events.ts >= begin) & (events.ts < end))
     counts = {number: counts_of(work.name(number)) for number in np.unique(events.name).tolist()}
     table = np.array([counts[number] or (-1, 0, 0, 0) for number in events.name.tolist()], np.int64).reshape(-1, 4)
-    known = np.flatnonzero(table[:, 0] >= 0)
-    rows = known[np.argsort(events.ts[known], kind="stable")]
+    counted = np.flatnonzero(table[:, 0] >= 0)
+    rows = counted[np.argsort(events.ts[counted], kind="stable")]
     return Batches(
         ts=events.ts[rows],
         dur=events.dur[rows],
@@ -104,10 +104,10 @@ def counts_of(name: str) -> tuple[int, int, int, int] | None:
     None for another name. "execute_context_1(37)_generation_15(15)" is (1, 37, 15, 15); vLLM writes "sq37sk40..." for
     the tokens where it tells of attention's sizes too.
     """
-    found = _COUNTS.search(name)
-    if not found or any(len(group) > 12 for group in found.groups()):
+    match = _COUNTS.search(name)
+    if not match or any(len(group) > 12 for group in match.groups()):
         return None
-    context, context_tokens, generation, generation_tokens = (int(group) for group in found.groups())
+    context, context_tokens, generation, generation_tokens = (int(group) for group in match.groups())
     return context, context_tokens, generation, generation_tokens
 
 
@@ -140,24 +140,24 @@ def rollout(work: WorkerEvents, rollouts: Sequence[tuple[int, int]], begin: int,
 
     None where the trace has no passes of an engine.
     """
-    found = batches(work, begin, end)
-    if not len(found):
+    engine_batches = batches(work, begin, end)
+    if not len(engine_batches):
         return None
     parts = rollouts or [(begin, end)]
-    tails = [tail_of_batches(_between(found, *part)) for part in parts]
-    weights = np.maximum(found.dur, 1)
-    chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), _MOST_POINTS)).astype(np.int64))
+    tails = [tail_of_batches(_between(engine_batches, *part)) for part in parts]
+    weights = np.maximum(engine_batches.dur, 1)
+    chosen = np.unique(np.linspace(0, len(engine_batches) - 1, min(len(engine_batches), _MOST_POINTS)).astype(np.int64))
     return RolloutSummary(
-        passes=len(found),
-        most_requests=int(found.requests.max()),
-        mean_requests=float((found.requests * weights).sum() / weights.sum()),
-        tokens=int(found.generation_tokens.sum()),
-        seconds=float(found.dur.sum() / 1e9),
+        passes=len(engine_batches),
+        most_requests=int(engine_batches.requests.max()),
+        mean_requests=float((engine_batches.requests * weights).sum() / weights.sum()),
+        tokens=int(engine_batches.generation_tokens.sum()),
+        seconds=float(engine_batches.dur.sum() / 1e9),
         tails=tuple(tail for tail in tails if tail is not None),
-        points=tuple(zip(found.ts[chosen].tolist(), found.requests[chosen].tolist(), strict=True)),
+        points=tuple(zip(engine_batches.ts[chosen].tolist(), engine_batches.requests[chosen].tolist(), strict=True)),
     )
 
 
-def _between(found: Batches, begin: int, end: int) -> Batches:
-    rows: npt.NDArray[np.bool_] = (found.ts >= begin) & (found.ts < end)
-    return Batches(**{name: getattr(found, name)[rows] for name in found.__slots__})
+def _between(engine_batches: Batches, begin: int, end: int) -> Batches:
+    rows: npt.NDArray[np.bool_] = (engine_batches.ts >= begin) & (engine_batches.ts < end)
+    return Batches(**{name: getattr(engine_batches, name)[rows] for name in engine_batches.__slots__})

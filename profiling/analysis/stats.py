@@ -50,9 +50,9 @@ def grouped(keys: Ints, values: Ints) -> Groups:
 def sums(keys: Ints, values: Ints) -> dict[int, int]:
     """Return the sum of the values [n] by their keys [n]."""
     unique, place = np.unique(keys, return_inverse=True)
-    found = np.zeros(len(unique), np.int64)
-    np.add.at(found, place, values)
-    return dict(zip(unique.tolist(), found.tolist(), strict=True))
+    totals = np.zeros(len(unique), np.int64)
+    np.add.at(totals, place, values)
+    return dict(zip(unique.tolist(), totals.tolist(), strict=True))
 
 
 def percentile(values: Ints, q: int) -> int | None:

@@ -21,11 +21,11 @@ def steps_of(
     begins a step to the last one that ends it. () where nothing tells of steps. `is_whole`: all of the recording is
     meant; a step counts then if half of it was recorded, since its phases may begin a little before its first event.
     """
-    found = Evidence(spans=spans).all_steps if len(spans) else ()
+    every = Evidence(spans=spans).all_steps if len(spans) else ()
     if is_whole and works:
-        steps = [step for step in found if max(_overlap(step, work) for work in works) >= (step.end - step.begin) / 2]
+        steps = [step for step in every if max(_overlap(step, work) for work in works) >= (step.end - step.begin) / 2]
     else:
-        steps = [step for step in found if begin <= step.begin and step.end <= end]
+        steps = [step for step in every if begin <= step.begin and step.end <= end]
         steps = [step for step in steps if not works or any(_overlap(step, work) > 0 for work in works)]
     return tuple(steps or [step for step in _in_traces(works) if begin <= step.begin and step.end <= end])
 
@@ -54,5 +54,5 @@ def _in_traces(works: Sequence[WorkerEvents]) -> list[Step]:
 
 def number_of(name: str) -> int | None:
     """Return the step that a range is called after: 1009 for "ProfilerStep#1009"; None if it names none."""
-    found = _NUMBER.search(name)
-    return int(found[1]) if found and len(found[1]) < 19 else None
+    match = _NUMBER.search(name)
+    return int(match[1]) if match and len(match[1]) < 19 else None

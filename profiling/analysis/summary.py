@@ -125,7 +125,9 @@ def summarise(
         budget=budget(chosen, spans, steps if has_clock else ()),
         workers=tuple(workers if has_clock else map(_lengths, workers)),
         memory=tuple(
-            found for one in recorded for found in memory(one.store, begin, until + 1, role=one.role, rank=_rank(one))
+            timeline
+            for one in recorded
+            for timeline in memory(one.store, begin, until + 1, role=one.role, rank=_rank(one))
         ),
         late=stragglers([work for _, work in sorted(chosen.items())], first, last) if has_clock else (),
         has_clock=has_clock,
@@ -185,8 +187,8 @@ def _whole(recorded: Sequence[RecordedTrace], spans: PhaseSpans) -> tuple[int, i
 
 
 def _count(one: RecordedTrace, begin: int, end: int) -> int:
-    found = one.store.sql("SELECT count(*) AS n FROM ev WHERE ts < ? AND ts + dur > ?", [end, begin])
-    return int(found["n"][0])
+    rows = one.store.sql("SELECT count(*) AS n FROM ev WHERE ts < ? AND ts + dur > ?", [end, begin])
+    return int(rows["n"][0])
 
 
 def affordable(recorded: Sequence[RecordedTrace], begin: int, end: int, most: int) -> int:
@@ -212,8 +214,8 @@ def within(recorded: Sequence[RecordedTrace], most: int = MOST_RULED) -> tuple[R
 
 def _rank(one: RecordedTrace) -> int:
     """Return the rank that a file is of; that which it tells of itself where nobody else knows."""
-    told = one.store.meta.get("rank")
-    return one.rank if one.rank >= 0 or not isinstance(told, int) else told
+    rank = one.store.meta.get("rank")
+    return one.rank if one.rank >= 0 or not isinstance(rank, int) else rank
 
 
 def _distinct(works: Sequence[WorkerEvents], sources: Sequence[object]) -> list[WorkerEvents]:
@@ -222,7 +224,7 @@ def _distinct(works: Sequence[WorkerEvents], sources: Sequence[object]) -> list[
     Two files of one worker stay one worker: they are of different tools, or of the same process.
     """
     taken: dict[tuple[str, int], tuple[object, set[int]]] = {}
-    found = []
+    named = []
     for work, source in zip(works, sources, strict=True):
         role, rank, pids = work.role, work.rank, {lane.pid for lane in work.lanes.values() if lane.kind == "thread"}
         if not role:
@@ -234,8 +236,8 @@ def _distinct(works: Sequence[WorkerEvents], sources: Sequence[object]) -> list[
             part += 1
             role = f"{work.role}/{part}"
         taken.setdefault((role, rank), (source, pids))
-        found.append(replace(work, role=role, rank=rank))
-    return found
+        named.append(replace(work, role=role, rank=rank))
+    return named
 
 
 def _worker(work: WorkerEvents, phases: WorkerPhases, whole: Intervals, store: "Store") -> WorkerSummary:
@@ -261,7 +263,7 @@ def _worker(work: WorkerEvents, phases: WorkerPhases, whole: Intervals, store: "
         launches=side.launches() if work.has_device else None,
         communication=communication(work, begin, end) if len(work.collectives) else None,
         device_by_phase=side.by_phase(phases.own) if work.has_device and phases.own else {},
-        idle={cause: total(found) for cause, found in parts.items()},
+        idle={cause: total(gaps) for cause, gaps in parts.items()},
         gaps=longest_gaps(work, phases, seen) if work.tells_work else (),
         rollout=rollout(work, _pairs(rollouts, whole), begin, end),
         flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
@@ -271,8 +273,8 @@ def _worker(work: WorkerEvents, phases: WorkerPhases, whole: Intervals, store: "
 def _device_name(work: WorkerEvents, store: "Store") -> str:
     """Return what the first device of a worker is called, "" where the trace does not tell."""
     numbers = {work.lanes[lane].device for lane in np.unique(work.device.lane).tolist()}
-    told = store.meta.get("devices")
-    for about in told if isinstance(told, list) else ():
+    described = store.meta.get("devices")
+    for about in described if isinstance(described, list) else ():
         if isinstance(about, dict) and about.get("id") in numbers and isinstance(about.get("name"), str):
             return str(about["name"])
     return ""

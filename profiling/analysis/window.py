@@ -62,7 +62,7 @@ def summarise_window(
     if lanes is not None:
         where += " AND list_contains($lanes, lane)"
         params["lanes"] = [int(lane) for lane in lanes]  # type: ignore[assignment]
-    found = store.sql(
+    rows = store.sql(
         "SELECT n.text AS name, g.* EXCLUDE (name) FROM (SELECT name, first(cat) AS cat, count(*) AS n, "  # noqa: S608
         "sum(least(ts + dur, $end) - greatest(ts, $begin))::DOUBLE AS total, max(dur) AS longest, "
         f"sum(count(*)) OVER ()::BIGINT AS events FROM ev WHERE {where} GROUP BY name) g "
@@ -72,15 +72,15 @@ def summarise_window(
     names = tuple(
         NameSum(name=name, category=Category(cat).name.lower(), count=n, total=int(total_ns), longest=longest)
         for name, cat, n, total_ns, longest in zip(
-            found["name"].tolist(),
-            found["cat"].tolist(),
-            found["n"].tolist(),
-            found["total"].tolist(),
-            found["longest"].tolist(),
+            rows["name"].tolist(),
+            rows["cat"].tolist(),
+            rows["n"].tolist(),
+            rows["total"].tolist(),
+            rows["longest"].tolist(),
             strict=True,
         )
     )
-    count = int(found["events"][0]) if len(found["events"]) else 0
+    count = int(rows["events"][0]) if len(rows["events"]) else 0
     return WindowSum(begin=begin, end=end, count=count, names=names, devices=_devices(store, begin, end, lanes))
 
 
@@ -90,9 +90,9 @@ def _devices(store: Store, begin: int, end: int, chosen: Sequence[int] | None) -
     streams = [lane for lane in store.lanes if lane.kind == "stream" and (chosen is None or lane.id in chosen)]
     sums = []
     for process, device in sorted({(lane.process, lane.device) for lane in streams}):
-        mine = [lane.id for lane in streams if (lane.process, lane.device) == (process, device)]
+        lane_ids = [lane.id for lane in streams if (lane.process, lane.device) == (process, device)]
         work = store.events(
-            lanes=mine,
+            lanes=lane_ids,
             categories=[int(one) for one in DEVICE],
             begin=begin,
             end=end,
@@ -141,13 +141,13 @@ class StepRange:
 
 def steps(store: Store) -> tuple[StepRange, ...]:
     """Return the steps that the trace marks (torch's ProfilerStep#3, a range `step 3`), by begin."""
-    found = store.sql(
+    rows = store.sql(
         "SELECT n.text AS name, min(e.ts) AS first, max(e.ts + e.dur) AS last FROM ev e JOIN names n ON n.id = e.name "
         "WHERE e.cat = ? GROUP BY n.text ORDER BY first LIMIT ?",
         [int(Category.STEP), _MOST_STEPS],
     )
     numbered = []
-    for name, first, last in zip(found["name"].tolist(), found["first"].tolist(), found["last"].tolist(), strict=True):
+    for name, first, last in zip(rows["name"].tolist(), rows["first"].tolist(), rows["last"].tolist(), strict=True):
         number = _NUMBER.search(name)
         if number is not None and len(number[1]) < 10:
             numbered.append(StepRange(number=int(number[1]), begin=first, end=last))
@@ -185,19 +185,19 @@ class Hit:
 def find_next(store: Store, text: str, *, at: int, is_back: bool = False) -> Hit | None:
     """Return the first event that begins after `at` (the last before it) with `text` in its name, in any case."""
     compare, direction = ("<", "DESC") if is_back else (">", "ASC")
-    found = store.sql(
+    rows = store.sql(
         "SELECT e.rowid AS event, e.lane, e.depth, e.ts, e.dur, n.text AS name FROM ev e JOIN names n "  # noqa: S608
         "ON n.id = e.name WHERE e.name IN (SELECT id FROM names WHERE contains(lower(text), lower(?))) "
         f"AND e.ts {compare} ? ORDER BY e.ts {direction}, e.rowid {direction} LIMIT 1",
         [text, at],
     )
-    if not len(found["event"]):
+    if not len(rows["event"]):
         return None
     return Hit(
-        event=int(found["event"][0]),
-        lane=int(found["lane"][0]),
-        depth=int(found["depth"][0]),
-        begin=int(found["ts"][0]),
-        duration=int(found["dur"][0]),
-        name=str(found["name"][0]),
+        event=int(rows["event"][0]),
+        lane=int(rows["lane"][0]),
+        depth=int(rows["depth"][0]),
+        begin=int(rows["ts"][0]),
+        duration=int(rows["dur"][0]),
+        name=str(rows["name"][0]),
     )

@@ -115,9 +115,9 @@ class WorkerEvents:
     @cached_property
     def operators(self) -> Events:
         """Operators, without those that do nothing but carry out or await a collective."""
-        found = self.host.of(Category.OPERATOR)
+        events = self.host.of(Category.OPERATOR)
         waits = [i for i, name in enumerate(self.names) if name.startswith(_OF_COLLECTIVES)]
-        return found.take(~np.isin(found.name, waits)) if waits else found
+        return events.take(~np.isin(events.name, waits)) if waits else events
 
     @cached_property
     def busy(self) -> Intervals:
@@ -144,17 +144,17 @@ def plain_names(names: Sequence[str]) -> tuple[list[str], Ints]:
 
     torch's NVTX ranges are called "aten::mm, op_id = 12, seq = 7": every call would be an operator of its own.
     """
-    found: dict[str, int] = {}
-    plain = [found.setdefault(_NUMBERED.sub("", name), len(found)) for name in names]
-    return list(found), np.array(plain, np.int64)
+    numbers: dict[str, int] = {}
+    plain = [numbers.setdefault(_NUMBERED.sub("", name), len(numbers)) for name in names]
+    return list(numbers), np.array(plain, np.int64)
 
 
 def read(
     store: "Store", *, role: str = "", rank: int = -1, begin: int | None = None, end: int | None = None
 ) -> WorkerEvents:
     """Return the events of a store that touch [begin, end), all of them without a window."""
-    found = store.events(begin=begin, end=end, categories=[int(one) for one in _READ], columns=_COLUMNS)
-    whole = {name: values.astype(np.int64, copy=False) for name, values in found.items()}
+    columns = store.events(begin=begin, end=end, categories=[int(one) for one in _READ], columns=_COLUMNS)
+    whole = {name: values.astype(np.int64, copy=False) for name, values in columns.items()}
     names, plain = plain_names(store.names)
     whole["name"] = plain[whole["name"]]
     return WorkerEvents(

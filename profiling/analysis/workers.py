@@ -32,11 +32,11 @@ def split(work: WorkerEvents) -> tuple[WorkerEvents, ...]:
 
 def _lanes_of(work: WorkerEvents, pid: int, device: int) -> list[int]:
     """Return the streams of a device and the threads that could have launched on it."""
-    mine = [lane.id for lane in work.lanes.values() if lane.kind != "stream" and lane.pid == pid]
+    host_lanes = [lane.id for lane in work.lanes.values() if lane.kind != "stream" and lane.pid == pid]
     streams = [
         lane.id for lane in work.lanes.values() if lane.kind == "stream" and (lane.pid, lane.device) == (pid, device)
     ]
-    return [*mine, *streams]
+    return [*host_lanes, *streams]
 
 
 def _numbered(work: WorkerEvents, parts: Iterable[Sequence[int]]) -> tuple[WorkerEvents, ...]:
@@ -71,12 +71,12 @@ def label(work: WorkerEvents) -> str:
 
 def best(works: Iterable[WorkerEvents]) -> dict[tuple[str, int], WorkerEvents]:
     """Return one file for each worker: the one with most work of a device, then most events."""
-    found: dict[tuple[str, int], WorkerEvents] = {}
+    by_worker: dict[tuple[str, int], WorkerEvents] = {}
     for work in works:
-        known = found.get((work.role, work.rank))
-        if known is None or _weight(work) > _weight(known):
-            found[work.role, work.rank] = work
-    return found
+        other = by_worker.get((work.role, work.rank))
+        if other is None or _weight(work) > _weight(other):
+            by_worker[work.role, work.rank] = work
+    return by_worker
 
 
 def _weight(work: WorkerEvents) -> tuple[int, int]:

@@ -48,7 +48,7 @@ def read(path: Path) -> Mapping[str, Any] | None:
     try:
         if path.stat().st_size > MAX_BYTES:
             return None
-        found = json.loads(path.read_text("utf-8"))
+        message = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return message if isinstance(message, dict) else None

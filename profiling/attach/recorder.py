@@ -40,9 +40,9 @@ class AttachedRecorder:
         """Say who this is if that is news, do what is asked for, and tell of a file that is there. Raises: OSError."""
         if not self._present():
             return
-        asked = messages.read(messages.ask_path(self._folder, self._pid))
-        if asked is not None and asked.get("number", 0) > self._number:
-            self._do(asked)
+        message = messages.read(messages.ask_path(self._folder, self._pid))
+        if message is not None and message.get("number", 0) > self._number:
+            self._do(message)
         if self._writing is not None:
             self._tell_when_written(self._writing)
         if self._is_recording and not _is_there(self._runner):
@@ -58,12 +58,12 @@ class AttachedRecorder:
             messages.write(messages.worker_path(self._folder, self._pid), self._who)
         return True
 
-    def _do(self, asked: Mapping[str, Any]) -> None:
-        self._number = int(asked["number"])
+    def _do(self, message: Mapping[str, Any]) -> None:
+        self._number = int(message["number"])
         try:
-            if asked["verb"] == "start":
-                self._start(asked)
-            elif asked["verb"] == "stop":
+            if message["verb"] == "start":
+                self._start(message)
+            elif message["verb"] == "stop":
                 self._stop()
             else:
                 self._is_recording = False
@@ -72,11 +72,11 @@ class AttachedRecorder:
         except Exception as error:  # whatever it is, it is the capture's affair alone
             self._tell(problem=str(error) if isinstance(error, RecorderFailed) else f"{type(error).__name__}: {error}")
 
-    def _start(self, asked: Mapping[str, Any]) -> None:
+    def _start(self, message: Mapping[str, Any]) -> None:
         _take_device()
-        self._runner = int(asked["runner"])
-        tool, folder, name = str(asked["tool"]), Path(asked["folder"]), str(asked["name"])
-        recording.start(tool, folder=folder, name=name, what=str(asked.get("what") or ""), is_beside=True)
+        self._runner = int(message["runner"])
+        tool, folder, name = str(message["tool"]), Path(message["folder"]), str(message["name"])
+        recording.start(tool, folder=folder, name=name, what=str(message.get("what") or ""), is_beside=True)
         self._is_recording = True
         self._tell()
 
@@ -85,13 +85,13 @@ class AttachedRecorder:
         self._writing = recording.stop()
 
     def _tell_when_written(self, path: Path) -> None:
-        found = recording.outcome(path)
-        if found.problem:
+        outcome = recording.outcome(path)
+        if outcome.problem:
             self._writing = None
-            self._tell(problem=found.problem)
-        elif found.size >= 0:
+            self._tell(problem=outcome.problem)
+        elif outcome.size >= 0:
             self._writing = None
-            self._tell(path=str(path), size=found.size, version=found.version, sha256=sha256_of(path))
+            self._tell(path=str(path), size=outcome.size, version=outcome.version, sha256=sha256_of(path))
 
     def _tell(self, **what: Any) -> None:
         message = {"number": self._number, "problem": "", **what}

@@ -34,11 +34,11 @@ class Counter:
 def counters(evidence: Evidence, *names: str) -> list[Counter]:
     """Return the counters of these names (any case) with samples, of every device and file of a capture."""
     wanted = {name.lower() for name in names}
-    found = []
+    matches = []
     for recorded in evidence.recorded:
         for series in recorded.store.series:
             if series.name.lower() in wanted and series.samples:
                 time, value = recorded.store.samples(series.id)
                 one = Counter(recorded=recorded, process=series.process, device=series.device, time=time, value=value)
-                found.append(one)
-    return found
+                matches.append(one)
+    return matches

@@ -68,11 +68,11 @@ class DeviceWork:
         order = np.argsort(calls["link"], kind="stable")
         links = calls["link"][order]
         at = np.searchsorted(links, self.link)
-        found = (at < len(links)) & (self.link != 0)
-        found[found] &= links[at[found]] == self.link[found]
+        is_linked = (at < len(links)) & (self.link != 0)
+        is_linked[is_linked] &= links[at[is_linked]] == self.link[is_linked]
         begin, length = np.full(len(self.link), -1, np.int64), np.full(len(self.link), -1, np.int64)
-        begin[found] = calls["ts"][order][at[found]]
-        length[found] = calls["dur"][order][at[found]]
+        begin[is_linked] = calls["ts"][order][at[is_linked]]
+        length[is_linked] = calls["dur"][order][at[is_linked]]
         return begin, length
 
     @property
@@ -103,36 +103,36 @@ def devices(evidence: Evidence) -> tuple[DeviceWork, ...]:
 
     Files without a clock are left out: rules ask how things lie to each other in time.
     """
-    found = _READ.get(evidence)
-    if found is None:
+    work_of_devices = _READ.get(evidence)
+    if work_of_devices is None:
         timed = [recorded for recorded in evidence.recorded if recorded.has_clock]
-        found = _READ[evidence] = tuple(work for recorded in timed for work in _devices_of(recorded))
-    return found
+        work_of_devices = _READ[evidence] = tuple(work for recorded in timed for work in _devices_of(recorded))
+    return work_of_devices
 
 
 def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
     store = recorded.store
     streams = [lane for lane in store.lanes if lane.kind == "stream" and lane.events]
     for device, pid in sorted({(lane.device, lane.pid) for lane in streams}):
-        mine = [lane for lane in streams if (lane.device, lane.pid) == (device, pid)]
-        found = recorded.events(lanes=[lane.id for lane in mine], categories=sorted(DEVICE), columns=_COLUMNS)
-        if not len(found["ts"]):
+        own_streams = [lane for lane in streams if (lane.device, lane.pid) == (device, pid)]
+        events = recorded.events(lanes=[lane.id for lane in own_streams], categories=sorted(DEVICE), columns=_COLUMNS)
+        if not len(events["ts"]):
             continue
-        order = np.argsort(found["ts"], kind="stable")
-        stream_of = np.full(max(lane.id for lane in mine) + 1, -1, np.int64)
-        stream_of[[lane.id for lane in mine]] = [lane.stream for lane in mine]
+        order = np.argsort(events["ts"], kind="stable")
+        stream_of = np.full(max(lane.id for lane in own_streams) + 1, -1, np.int64)
+        stream_of[[lane.id for lane in own_streams]] = [lane.stream for lane in own_streams]
         yield DeviceWork(
             recorded=recorded,
             device=device,
-            process=mine[0].process,
+            process=own_streams[0].process,
             pid=pid,
-            start=found["ts"][order],
-            duration=found["dur"][order],
-            name=found["name"][order],
-            category=found["cat"][order],
-            link=found["link"][order],
-            stream=stream_of[found["lane"][order]],
-            bytes=found["bytes"][order],
+            start=events["ts"][order],
+            duration=events["dur"][order],
+            name=events["name"][order],
+            category=events["cat"][order],
+            link=events["link"][order],
+            stream=stream_of[events["lane"][order]],
+            bytes=events["bytes"][order],
             begin=recorded.begin,
             end=recorded.end,
         )

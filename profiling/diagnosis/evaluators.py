@@ -56,11 +56,13 @@ def evaluate_median(name: str) -> Callable[[Evidence], Observation | Insufficien
     """Return an evaluator of the median of a metric of the driver over the steps looked at."""
 
     def evaluate(evidence: Evidence) -> Observation | InsufficientData:
-        told = evidence.reading(name, role="driver")
-        if told is None or not len(evidence.in_steps(told)):
+        reading = evidence.reading(name, role="driver")
+        if reading is None or not len(evidence.in_steps(reading)):
             return InsufficientData(what="readings")
-        begin, end = whole_window(told, evidence)
-        return Observation(value=float(np.median(evidence.in_steps(told))), begin=begin, end=end, role="driver", rank=0)
+        begin, end = whole_window(reading, evidence)
+        return Observation(
+            value=float(np.median(evidence.in_steps(reading))), begin=begin, end=end, role="driver", rank=0
+        )
 
     return evaluate
 

@@ -129,8 +129,8 @@ class Finding:
         if self.observation is None:
             return say(self.record)
         words = {"value": self.value, "threshold": amount(self.rule.watch, self.rule.unit), **self.observation.words}
-        said = say(self.rule.fires if self.state == "fires" else self.rule.clear).format(**words)
-        return said[:1].upper() + said[1:]
+        text = say(self.rule.fires if self.state == "fires" else self.rule.clear).format(**words)
+        return text[:1].upper() + text[1:]
 
     @property
     def value(self) -> str:
@@ -153,8 +153,8 @@ def amount(value: float, unit: Unit) -> str:
 
 def rules(*, live: bool = False) -> dict[str, Rule]:
     """Return every rule by its key, the name of its file; with `live` those that need no capture."""
-    found = {name: cast(Rule, plugins.load(FOLDER, name)) for name in plugins.names(FOLDER)}
-    return {key: rule for key, rule in found.items() if rule.is_live or not live}
+    by_key = {name: cast(Rule, plugins.load(FOLDER, name)) for name in plugins.names(FOLDER)}
+    return {key: rule for key, rule in by_key.items() if rule.is_live or not live}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,11 +176,11 @@ class OfFiles:
 
 def evaluate_files(evidence: Evidence) -> OfFiles:
     """Return what the rules that look into files say of those of a capture."""
-    found = {key: _evaluation(rule.evaluate(evidence), rule) for key, rule in rules().items() if rule.reads_files}
+    evaluations = {key: _evaluation(rule.evaluate(evidence), rule) for key, rule in rules().items() if rule.reads_files}
     begin = min((one.begin for one in evidence.recorded), default=0)
     looked = max((one.end for one in evidence.recorded), default=0) - begin
     whole = max((one.store.end for one in evidence.recorded), default=0) - begin
-    return OfFiles(evaluations=found, looked=looked, whole=whole)
+    return OfFiles(evaluations=evaluations, looked=looked, whole=whole)
 
 
 def finding_of(key: str, rule: Rule, evidence: Evidence) -> Finding:
@@ -198,10 +198,10 @@ def _evaluation(observation: Observation | InsufficientData, rule: Rule) -> Rule
     )
 
 
-def _finding(key: str, rule: Rule, found: RuleResult) -> Finding:
-    observation = found.observation
+def _finding(key: str, rule: Rule, result: RuleResult) -> Finding:
+    observation = result.observation
     if observation is None:
-        return Finding(key=key, rule=rule, state="not_enough_data", missing=found.missing)
+        return Finding(key=key, rule=rule, state="not_enough_data", missing=result.missing)
     beyond_watch, beyond_bad = (
         (observation.value < rule.watch, observation.value < rule.bad)
         if rule.is_low_bad
@@ -217,11 +217,11 @@ def diagnose(evidence: Evidence, *, live: bool = False, of_files: OfFiles | None
 
     `of_files` is what those that look into files have said already; what they lacked may stand in the evidence.
     """
-    known = of_files.evaluations if of_files else {}
-    found = []
+    evaluations = of_files.evaluations if of_files else {}
+    findings = []
     for key, rule in rules(live=live).items():
-        told = known.get(key)
-        is_told = told is not None and (told.observation is not None or not rule.is_live)
-        found.append(_finding(key, rule, told) if told and is_told else finding_of(key, rule, evidence))
+        evaluation = evaluations.get(key)
+        is_told = evaluation is not None and (evaluation.observation is not None or not rule.is_live)
+        findings.append(_finding(key, rule, evaluation) if evaluation and is_told else finding_of(key, rule, evidence))
     order = ("fires", "clear", "not_enough_data")
-    return sorted(found, key=lambda one: (order.index(one.state), one.level != "bad", one.key))
+    return sorted(findings, key=lambda one: (order.index(one.state), one.level != "bad", one.key))

@@ -39,8 +39,8 @@ class Call:
 
     def meets(self, other: "Call") -> bool:
         """Return True if two ranks may have called the same collective so."""
-        mine, theirs = _plain(self.name), _plain(other.name)
-        return mine == theirs and (mine not in _ALIKE or self.sizes == other.sizes)
+        own, theirs = _plain(self.name), _plain(other.name)
+        return own == theirs and (own not in _ALIKE or self.sizes == other.sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,37 +74,37 @@ class Parting:
 
 def flights(evidence: Evidence) -> list[Flight]:
     """Return the dumps among the files of a capture, by rank; a rank's newest one where it has several."""
-    found: dict[int, Flight] = {}
+    by_rank: dict[int, Flight] = {}
     unknown = -1
     for recorded in evidence.recorded:
         if recorded.store.meta.get("source") != SOURCE:
             continue
-        told = recorded.store.meta.get("rank")
-        rank = recorded.rank if recorded.rank >= 0 else told if isinstance(told, int) else unknown
+        rank_of_file = recorded.store.meta.get("rank")
+        rank = recorded.rank if recorded.rank >= 0 else rank_of_file if isinstance(rank_of_file, int) else unknown
         unknown -= rank == unknown
         flight = _flight(recorded, rank)
-        if rank not in found or found[rank].recorded.store.end < recorded.store.end:
-            found[rank] = flight
-    return [found[rank] for rank in sorted(found)]
+        if rank not in by_rank or by_rank[rank].recorded.store.end < recorded.store.end:
+            by_rank[rank] = flight
+    return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def partings(dumps: list[Flight]) -> list[Parting]:
     """Return where the ranks of each group part, at most one collective a group."""
     moments = [one.dumped_at for one in dumps if one.dumped_at]
-    found = []
+    mismatches = []
     for group in sorted({key for one in dumps for key in one.calls}):
-        mine = [one for one in dumps if group in one.calls or group in one.enqueued]
-        if len(mine) > 1:
-            parting = _different(group, mine) or _behind(group, mine, max(moments, default=0))
-            found += [parting] if parting else []
-    return found
+        of_group = [one for one in dumps if group in one.calls or group in one.enqueued]
+        if len(of_group) > 1:
+            parting = _different(group, of_group) or _behind(group, of_group, max(moments, default=0))
+            mismatches += [parting] if parting else []
+    return mismatches
 
 
 def _flight(recorded: RecordedTrace, rank: int) -> Flight:
     store = recorded.store
     about = store.meta.get("flight")
-    told = about if isinstance(about, dict) else {}
-    groups = told.get("groups", {})
+    facts = about if isinstance(about, dict) else {}
+    groups = facts.get("groups", {})
     ranks = {name: tuple(each.get("ranks", ())) for name, each in groups.items()}
     calls: dict[Key, dict[int, Call]] = {}
     rows = store.sql(
@@ -130,14 +130,16 @@ def _flight(recorded: RecordedTrace, rank: int) -> Flight:
     for name, each in groups.items():
         if each.get("enqueued", -1) >= 0:
             enqueued[name, ranks[name]] = each["enqueued"]
-    return Flight(recorded=recorded, rank=rank, dumped_at=told.get("dumped_at") or 0, enqueued=enqueued, calls=calls)
+    return Flight(recorded=recorded, rank=rank, dumped_at=facts.get("dumped_at") or 0, enqueued=enqueued, calls=calls)
 
 
-def _different(group: Key, mine: list[Flight]) -> Parting | None:
+def _different(group: Key, of_group: list[Flight]) -> Parting | None:
     """Return the first collective that ranks called in different ways."""
-    known = [one.calls.get(group, {}) for one in mine]
-    for sequence in sorted(set.union(*(set(calls) for calls in known))):
-        calls = {one.rank: calls[sequence] for one, calls in zip(mine, known, strict=True) if sequence in calls}
+    calls_of_rank = [one.calls.get(group, {}) for one in of_group]
+    for sequence in sorted(set.union(*(set(calls) for calls in calls_of_rank))):
+        calls = {
+            one.rank: calls[sequence] for one, calls in zip(of_group, calls_of_rank, strict=True) if sequence in calls
+        }
         kinds: list[list[int]] = []
         for rank, call in calls.items():
             alike = next((kind for kind in kinds if calls[kind[0]].meets(call)), None)
@@ -156,16 +158,16 @@ def _different(group: Key, mine: list[Flight]) -> Parting | None:
     return None
 
 
-def _behind(group: Key, mine: list[Flight], now: int) -> Parting | None:
+def _behind(group: Key, of_group: list[Flight], now: int) -> Parting | None:
     """Return the collective that some wait in and others never called, or that all are in and nobody leaves.
 
     Dumps are made one after the other: where the call that a rank lacks has ended on the others, it came later.
     """
-    last = {one.rank: one.enqueued.get(group, -1) for one in mine}
+    last = {one.rank: one.enqueued.get(group, -1) for one in of_group}
     lowest = min(last.values())
     late = tuple(rank for rank, number in last.items() if number == lowest) if lowest < max(last.values()) else ()
     sequence = lowest + 1 if late else lowest
-    calls = {one.rank: one.calls.get(group, {}).get(sequence) for one in mine}
+    calls = {one.rank: one.calls.get(group, {}).get(sequence) for one in of_group}
     waiting = [call for call in calls.values() if call is not None and not call.is_over]
     if not waiting or any(call is not None and call.is_over for call in calls.values()):
         return None

@@ -27,9 +27,9 @@ class TorchMarks:
         """Open a range, if a torch trace is being recorded."""
         if not self.is_recording:
             return None
-        found = sys.modules["torch"].profiler.record_function(range_name(phase, name))
-        found.__enter__()
-        return found
+        mark = sys.modules["torch"].profiler.record_function(range_name(phase, name))
+        mark.__enter__()
+        return mark
 
     def end(self, token: Any) -> MarkMemory | None:
         """Close it."""

@@ -89,10 +89,12 @@ class NsysRecorder:
             self._is_recording = False
             if self._cut:
                 raise RecorderFailed(self._cut)
-            said = self._ask("stop", seconds=STOP_SECONDS)
-        if "importation failed" in said.lower() or "import failed" in said.lower():  # its exit code is 0 all the same
-            _remove_raw(said)
-            raise RecorderFailed(f"nsys could not write its report: {said.split(chr(10))[-1].strip()[-300:]}")
+            output = self._ask("stop", seconds=STOP_SECONDS)
+        if (
+            "importation failed" in output.lower() or "import failed" in output.lower()
+        ):  # its exit code is 0 all the same
+            _remove_raw(output)
+            raise RecorderFailed(f"nsys could not write its report: {output.split(chr(10))[-1].strip()[-300:]}")
 
     def write(self) -> None:
         """Wait until the report is complete: it appears empty, and is filled while nothing says so."""
@@ -153,7 +155,7 @@ class NsysRecorder:
         stays as at launch: nsys looks it up there.
         """
         command = [find_nsys(), verb, f"--session={os.environ[SESSION]}", *arguments]
-        said = ""
+        output = ""
         for is_last in (*[False] * (TRIES - 1), True):
             try:
                 done = _run(command, seconds)
@@ -161,9 +163,9 @@ class NsysRecorder:
                 raise RecorderFailed(f"nsys {verb} did not come back: {error}.") from error
             if not done.returncode:
                 break
-            said = said or " ".join((done.stderr or done.stdout).split())[:300]  # the first says most
+            output = output or " ".join((done.stderr or done.stdout).split())[:300]  # the first says most
             if is_last:
-                raise RecorderFailed(f"nsys {verb} failed: {said or f'exit code {done.returncode}'}")
+                raise RecorderFailed(f"nsys {verb} failed: {output or f'exit code {done.returncode}'}")
             # killed: Ray ends the children of a process before it; then we are next, else not
             time.sleep(_KILLED_SECONDS if done.returncode < 0 else _LOOK_SECONDS)
         return f"{done.stdout}\n{done.stderr}".strip()
@@ -182,9 +184,9 @@ def _run(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]
     )
 
 
-def _remove_raw(said: str) -> None:
+def _remove_raw(output: str) -> None:
     """Remove the raw recording that nsys says it left: as large as what was recorded, and nobody will read it."""
-    for raw in re.findall(r"Generating '([^']+\.qdstrm)'", said):
+    for raw in re.findall(r"Generating '([^']+\.qdstrm)'", output):
         Path(raw).unlink(missing_ok=True)
 
 
@@ -224,8 +226,8 @@ class NsysTool:
 
     def problem(self) -> str:
         """It takes a process that runs under nsys, and ranges that nsys records."""
-        if found := problem_of_process():
-            return found
+        if of_process := problem_of_process():
+            return of_process
         try:
             package()
         except ImportError as error:

@@ -123,8 +123,8 @@ class PiecesRecorder(TorchRecorder):
                 _copy_events(plain, target, is_first=number == 1)
             part.replace(piece)
         except (OSError, RuntimeError) as error:
-            told = str(error) if isinstance(error, RecorderFailed) else f"The trace was not written: {error}"
-            self._problem = self._problem or told
+            problem = str(error) if isinstance(error, RecorderFailed) else f"The trace was not written: {error}"
+            self._problem = self._problem or problem
         finally:
             for left in (plain, plain.with_name(f"{plain.name}.tmp"), part):
                 left.unlink(missing_ok=True)
@@ -148,10 +148,10 @@ def _piece_path(path: Path, number: int) -> Path:
 
 def _pieces(path: Path) -> list[Path]:
     """Return the pieces of a trace, up to the first that is missing."""
-    found: list[Path] = []
-    while (piece := _piece_path(path, len(found) + 1)).exists():
-        found.append(piece)
-    return found
+    pieces: list[Path] = []
+    while (piece := _piece_path(path, len(pieces) + 1)).exists():
+        pieces.append(piece)
+    return pieces
 
 
 def _join(path: Path) -> None:
@@ -191,8 +191,8 @@ class TorchPiecesTool(TorchTool):
     def gather(self, folder: Path, capture: str) -> dict[str, str]:
         """Join the pieces of processes that are gone; return what went wrong, by the name of a file."""
         problems = {}
-        found = (_PIECE.fullmatch(piece.name) for piece in folder.glob(f".piece-{capture}-*"))
-        for name in sorted({str(match["name"]) for match in found if match}):
+        matches = (_PIECE.fullmatch(piece.name) for piece in folder.glob(f".piece-{capture}-*"))
+        for name in sorted({str(match["name"]) for match in matches if match}):
             path = folder / name
             try:
                 if not path.exists() and _pieces(path):

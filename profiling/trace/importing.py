@@ -72,8 +72,8 @@ def reader_of(source: Path) -> Reader:
                 return reader
         except sqlite3.Error as error:
             raise Unreadable(f"The file is a damaged database ({error}).") from error
-    known = ", ".join(reader.title for reader in readers())
-    raise Unreadable(f"The file is of no format that can be read here: {known}.")
+    titles = ", ".join(reader.title for reader in readers())
+    raise Unreadable(f"The file is of no format that can be read here: {titles}.")
 
 
 def _read(reader: Reader, source: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
@@ -124,14 +124,14 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("--name", default="")
     parser.add_argument("--most-bytes", type=int, default=0)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     threading.Thread(target=_end_with_the_caller, daemon=True).start()
     step_back_after(_PATIENT_SECONDS)
     _limit(resource.RLIMIT_DATA, _MOST_MEMORY)
     with contextlib.suppress(OSError):  # where the system is short of memory, this process goes before the console
         Path("/proc/self/oom_score_adj").write_text("1000")
-    if given.most_bytes > 0:
-        _limit(resource.RLIMIT_FSIZE, given.most_bytes)
+    if arguments.most_bytes > 0:
+        _limit(resource.RLIMIT_FSIZE, arguments.most_bytes)
     told_at = 0.0
 
     def progress(share: float) -> None:
@@ -141,14 +141,16 @@ def main() -> None:
             _say({"progress": round(share, 4)})
 
     try:
-        kind = reader_of(given.source).name
-        facts = import_trace(given.source, given.target, progress=progress)
+        kind = reader_of(arguments.source).name
+        facts = import_trace(arguments.source, arguments.target, progress=progress)
     except Unreadable as error:
         _say({"problem": str(error)})
     except MemoryError:
-        _say({"problem": f"{given.name} needs more memory than the console has. Record fewer steps or fewer ranks."})
+        _say(
+            {"problem": f"{arguments.name} needs more memory than the console has. Record fewer steps or fewer ranks."}
+        )
     except OSError as error:
-        _say({"problem": f"{given.name} cannot be imported: {error.strerror or error}."})
+        _say({"problem": f"{arguments.name} cannot be imported: {error.strerror or error}."})
     else:
         _say({"facts": {**asdict(facts), "kind": kind}})
 
@@ -171,8 +173,8 @@ def _limit(what: int, most: int) -> None:
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def _say(said: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(said) + "\n")
+def _say(message: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 

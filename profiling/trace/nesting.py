@@ -62,7 +62,7 @@ class Nesting:
         ends = [0] * (int(self._rows.max()) + 1 if len(self._rows) else 0)
         for row, until in zip(self._rows.tolist(), self._open.tolist(), strict=True):
             ends[row] = until
-        found = np.empty(len(start), np.int64)
+        rows = np.empty(len(start), np.int64)
         for i, (first, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
             row = 0
             for until in ends:
@@ -73,8 +73,8 @@ class Nesting:
                 ends.append(last)
             elif row < MOST_DEPTHS:
                 ends[row] = last
-            found[i] = row
-        return found
+            rows[i] = row
+        return rows
 
     def _carry(self, depth: Ints, end: Ints, now: int) -> None:
         """Keep what is still open at the last start, for the next block."""

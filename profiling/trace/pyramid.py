@@ -126,17 +126,17 @@ def _finest(connection: "DuckDBPyConnection", start: int) -> int | None:
         f"CREATE TEMP TABLE starts AS SELECT (ts - {start}) >> {FINEST + TILE_BITS} AS tile, count(*) AS n "  # noqa: S608
         "FROM ev GROUP BY tile"
     )
-    found = None
+    finest = None
     for level in range(FINEST, 63 - TILE_BITS, STEP):
         most, tiles = run(
             f"SELECT max(n), count(*) FROM (SELECT sum(n) AS n FROM starts GROUP BY tile >> {level - FINEST})"  # noqa: S608
         ).fetchall()[0]
         if (most or 0) > MOST_READ:
-            found = level
-        if found is not None or tiles <= 1:
+            finest = level
+        if finest is not None or tiles <= 1:
             break
     run("DROP TABLE starts")
-    return found
+    return finest
 
 
 def _columns(begin: int, end: int, level: int) -> int:

@@ -226,11 +226,11 @@ class Store:
         self, series: int, *, begin: int | None = None, end: int | None = None
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Return times [n] in Unix ns and values [n] of a series, by time."""
-        found = self.sql(
+        columns = self.sql(
             "SELECT ts, value FROM samples WHERE series = ? AND ts >= ? AND ts < ? ORDER BY ts",
             [series, *_window(begin, end)],
         )
-        return found["ts"], found["value"]
+        return columns["ts"], columns["value"]
 
     def events(
         self,
@@ -270,8 +270,8 @@ class Store:
 
     def sql(self, query: str, params: Sequence[object] | Mapping[str, object] = ()) -> Columns:
         """Return columns of a query that stands in our code: never pass on what a client wrote."""
-        found = self._connection.execute(query, params).fetchnumpy()
-        return {name: np.asarray(values) for name, values in found.items()}
+        fetched = self._connection.execute(query, params).fetchnumpy()
+        return {name: np.asarray(values) for name, values in fetched.items()}
 
     def search(self, text: str, limit: int) -> list[SearchHit]:
         """Return up to `limit` names that contain `text`, in any case, those that took longest first."""
@@ -281,10 +281,10 @@ class Store:
             "GROUP BY n.text ORDER BY total DESC, n.text LIMIT ?",
             [text, limit],
         ).fetchall()
-        found = []
+        hits = []
         for name, category, events, total, number in rows:
             longest = self._event(number)
-            found.append(
+            hits.append(
                 SearchHit(
                     name=name,
                     category=category,
@@ -297,7 +297,7 @@ class Store:
                     event=number,
                 )
             )
-        return found
+        return hits
 
     def detail(self, number: int) -> EventDetail | None:
         """Return all that is known of an event, with the events that it caused or was caused by; None if there is
@@ -320,8 +320,8 @@ class Store:
         """Return the first other events of the same process with this value, which is not 0, in a column."""
         if not value:
             return ()
-        mine = self.lanes[event.lane]
-        family = [lane.id for lane in self.lanes if lane.pid == mine.pid and lane.process == mine.process]
+        own_lane = self.lanes[event.lane]
+        family = [lane.id for lane in self.lanes if lane.pid == own_lane.pid and lane.process == own_lane.process]
         others = self._connection.execute(
             f'SELECT rowid FROM ev WHERE "{column}" = ? AND rowid != ? AND list_contains(?, lane) '  # noqa: S608
             f"ORDER BY rowid LIMIT {_MOST_LINKED}",
@@ -379,7 +379,7 @@ def _take(key: _Key) -> Store | None:
         if at >= 0:
             found = _idle.pop(at)[2]
         else:
-            lent = next((store for known, store in _lent if known == key), None)
+            lent = next((store for lent_key, store in _lent if lent_key == key), None)
             if lent is None:
                 return None
             found = lent.another()

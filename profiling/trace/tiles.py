@@ -82,32 +82,32 @@ class _View:
     def coarse(self, level: int) -> tuple[Cells, Columns]:
         """Return the cells of a level of the pyramid that lie in the tile, and the long events beside them."""
         shift = self._level - level
-        found = self._store.sql(
+        cells = self._store.sql(
             f"SELECT * FROM cells_{level} WHERE bucket >= ? AND bucket < ? {self._row_lanes}",  # noqa: S608
             [self._first << shift, (self._first + COLUMNS) << shift],
         )
-        found["row"] = found["row"].astype(np.int64)
-        found["bucket"] >>= shift
+        cells["row"] = cells["row"].astype(np.int64)
+        cells["bucket"] >>= shift
         longs = self._store.sql(
             f"SELECT id, lane, depth, ts, dur, label FROM longs "  # noqa: S608
             f"WHERE dur > ? AND ts < ? AND ts + dur > ? {self._lanes} ORDER BY dur DESC LIMIT {_MOST_LONG}",
             [pyramid.LONG << level, self._end, self._begin],
         )
-        return Cells(**found), longs
+        return Cells(**cells), longs
 
     def exact(self, events: Columns) -> bytes:
         """Return the tile as events."""
-        rows, row, kept, omitted = _rows(pyramid.rows(events))
-        label = events["label"][kept]
+        rows, row, is_shown, omitted = _rows(pyramid.rows(events))
+        label = events["label"][is_shown]
         arrays = [
-            row[kept].astype("<u2"),
-            (events["ts"][kept] - self._begin).astype("<f8"),
-            events["dur"][kept].astype("<f8"),
-            events["id"][kept].astype("<u4"),
+            row[is_shown].astype("<u2"),
+            (events["ts"][is_shown] - self._begin).astype("<f8"),
+            events["dur"][is_shown].astype("<f8"),
+            events["id"][is_shown].astype("<u4"),
         ]
         names = self._names(label, room=MOST_BYTES - sum(_padded(each.nbytes) for each in arrays) - 2 * len(label))
         arrays.insert(1, names.number.astype("<u2"))
-        return self._packed(rows, names, arrays, exact=True, events=int(kept.sum()), omitted=omitted)
+        return self._packed(rows, names, arrays, exact=True, events=int(is_shown.sum()), omitted=omitted)
 
     def _clipped(self, events: Columns, part: slice) -> Cells:
         return pyramid.clip(
@@ -128,12 +128,12 @@ class _View:
             piece = self._clipped(events, slice(first, first + _AT_ONCE))
             both = {name: np.concatenate([getattr(parts, name), getattr(piece, name)]) for name in Cells.__slots__}
             parts = pyramid.merge(Cells(**both))
-        rows, row, kept, omitted = _rows(parts.row)
-        place = row[kept] * COLUMNS + parts.bucket[kept] - self._first
+        rows, row, is_shown, omitted = _rows(parts.row)
+        place = row[is_shown] * COLUMNS + parts.bucket[is_shown] - self._first
         busy = np.zeros(len(rows) * COLUMNS, np.uint8)
-        share = parts.busy[kept] * 255 / (1 << self._level)
+        share = parts.busy[is_shown] * 255 / (1 << self._level)
         busy[place] = np.clip(np.ceil(share), 0, 255)
-        names = self._names(parts.label[kept], room=MOST_BYTES - _padded(len(busy)) - _padded(2 * len(busy)))
+        names = self._names(parts.label[is_shown], room=MOST_BYTES - _padded(len(busy)) - _padded(2 * len(busy)))
         name = np.full(len(busy), _NONE, "<u2")
         name[place] = names.number
         return self._packed(rows, names, [busy, name], exact=False, events=n, omitted=omitted)

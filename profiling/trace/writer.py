@@ -132,9 +132,9 @@ class StoreWriter:
 
     def name(self, text: str) -> int:
         """Return the number of a text; what is longer than LONGEST_NAME is cut."""
-        found = self._names.get(text)
-        if found is not None:
-            return found
+        number = self._names.get(text)
+        if number is not None:
+            return number
         text = text[:LONGEST_NAME].encode(errors="replace").decode()
         if text not in self._names:
             if len(self._names) >= MOST_NAMES or self._name_bytes > MOST_NAME_BYTES:
@@ -148,9 +148,9 @@ class StoreWriter:
 
         What is longer than LONGEST_INFO is left out, and the object says so.
         """
-        found = self._infos.get(text)
-        if found is not None:
-            return found
+        number = self._infos.get(text)
+        if number is not None:
+            return number
         if len(text) > LONGEST_INFO:
             return self.info(json.dumps({"left out": f"{len(text):,} characters"}))
         self._last_info += 1
@@ -279,12 +279,12 @@ class StoreWriter:
 
     def _insert_rows(self, table: str, rows: list[tuple[object, ...]]) -> None:
         if rows:
-            found = {}
+            columns = {}
             for i, values in enumerate(zip(*rows, strict=True)):
                 column = np.array(values) if not isinstance(values[0], str) else np.empty(len(values), object)
                 column[:] = values
-                found[f"c{i}"] = column
-            self._connection.execute(f"INSERT INTO {table} SELECT * FROM found")  # noqa: S608
+                columns[f"c{i}"] = column
+            self._connection.execute(f"INSERT INTO {table} SELECT * FROM columns")  # noqa: S608
 
     def _flush_infos(self) -> None:
         first = self._last_info - len(self._new_infos) + 1
@@ -355,11 +355,11 @@ class StoreWriter:
 
     def _span(self) -> tuple[int, int]:
         """Return the first and the last moment of what is there; (0, 0) for an empty store."""
-        found = self._connection.execute(
+        bounds = self._connection.execute(
             "SELECT min(a), max(b) FROM (SELECT min(ts) a, max(ts + dur) b FROM ev UNION ALL "
             "SELECT min(ts), max(ts) FROM samples)"
         ).fetchall()[0]
-        return (int(found[0]), int(found[1])) if found[0] is not None else (0, 0)
+        return (int(bounds[0]), int(bounds[1])) if bounds[0] is not None else (0, 0)
 
 
 def _lane(kind: LaneKind, process: str, pid: int, thread: str, tid: int, device: int, stream: int, title: str) -> _Lane:

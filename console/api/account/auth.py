@@ -24,18 +24,18 @@ class TokenAuth(HttpBearer):
         """Return the token's owner, narrowed to what the token may do; None if it is unknown, revoked, or the owner
         inactive. Raises: RequestProblem for one that has expired: who holds it may know why it does not work any more.
         """
-        found = ApiToken.objects.select_related("user").filter(sha256=token_hash(token), revoked_at=None).first()
-        if found is None or not found.user.is_active:
+        api_token = ApiToken.objects.select_related("user").filter(sha256=token_hash(token), revoked_at=None).first()
+        if api_token is None or not api_token.user.is_active:
             return None
         now = timezone.now()
-        if found.expires_at is not None and found.expires_at <= now:
+        if api_token.expires_at is not None and api_token.expires_at <= now:
             text = _("This API token expired on %(day)s. Make a new one on the account page.")
-            raise RequestProblem(401, text % {"day": found.expires_at.date().isoformat()})
-        if found.used_at is None or (now - found.used_at).total_seconds() > _SEEN_EVERY_SECONDS:
-            ApiToken.objects.filter(pk=found.pk).update(used_at=now)
-        limit(found.user, limits_of_token(found))
-        request.user = found.user
-        return found.user
+            raise RequestProblem(401, text % {"day": api_token.expires_at.date().isoformat()})
+        if api_token.used_at is None or (now - api_token.used_at).total_seconds() > _SEEN_EVERY_SECONDS:
+            ApiToken.objects.filter(pk=api_token.pk).update(used_at=now)
+        limit(api_token.user, limits_of_token(api_token))
+        request.user = api_token.user
+        return api_token.user
 
 
 class SessionAuth(APIKeyCookie):

@@ -62,16 +62,16 @@ class RoleIn(Schema):
 @router.get("", response={200: ProjectsOut, **REFUSALS}, summary="Your projects")
 def list_projects(request: HttpRequest) -> ProjectsOut:
     """Return the projects you are a member of, oldest first."""
-    mine = [(project, role(request.user, project)) for project in projects_of(request.user)]
-    return ProjectsOut(projects=[ProjectOut(slug=p.slug, name=p.name, role=held) for p, held in mine if held])
+    own_projects = [(project, role(request.user, project)) for project in projects_of(request.user)]
+    return ProjectsOut(projects=[ProjectOut(slug=p.slug, name=p.name, role=held) for p, held in own_projects if held])
 
 
 @router.post("", response={201: ProjectOut, **REFUSALS}, summary="Make a project")
-def create_project(request: HttpRequest, asked: ProjectIn) -> Status[ProjectOut]:
+def create_project(request: HttpRequest, body: ProjectIn) -> Status[ProjectOut]:
     """Make a project, with you as its admin; superusers only."""
     require_superuser(request.user)
     try:
-        project = make_project(name=asked.name, slug=asked.slug, actor=caller(request))
+        project = make_project(name=body.name, slug=body.slug, actor=caller(request))
     except ProjectRefused as error:
         raise RequestProblem(409 if error.is_taken else 422, str(error), field=error.field) from error
     return Status(201, ProjectOut(slug=project.slug, name=project.name, role="admin"))
@@ -86,11 +86,11 @@ def list_members(request: HttpRequest, project: str) -> MembersOut:
 
 
 @router.put("/{slug:project}/members/{username}", response={200: MemberOut, **REFUSALS}, summary="Set a member's role")
-def put_member(request: HttpRequest, project: str, username: str, asked: RoleIn) -> MemberOut:
+def put_member(request: HttpRequest, project: str, username: str, body: RoleIn) -> MemberOut:
     """Add a person to the project or change their role; admins only."""
     home = project_for(request, project, "admin")
     try:
-        member = set_member(project=home, username=username, role=asked.role, actor=caller(request))
+        member = set_member(project=home, username=username, role=body.role, actor=caller(request))
     except MemberRefused as error:
         field = "username" if error.is_unknown else "role"
         raise RequestProblem(404 if error.is_unknown else 422, str(error), field=field) from error

@@ -65,16 +65,16 @@ def list_tokens(request: HttpRequest) -> TokensOut:
 
 
 @router.post("", response={201: NewTokenOut, **REFUSALS}, summary="Make a token")
-def create_token(request: HttpRequest, asked: TokenIn) -> Status[NewTokenOut]:
+def create_token(request: HttpRequest, body: TokenIn) -> Status[NewTokenOut]:
     """Make a token and return its text, once. A token that is itself limited makes none: 403."""
     require_whole_account(request.user)
-    name = asked.name.strip()
+    name = body.name.strip()
     if not name or any(ord(c) < 32 for c in name):
         raise RequestProblem(422, "A token's name says what it is for, on one line. Name it.", field="name")
-    expires_at = None if asked.days is None else timezone.now() + timedelta(days=asked.days)
+    expires_at = None if body.days is None else timezone.now() + timedelta(days=body.days)
     try:
         row, text = make_token(
-            user=caller(request), name=name, role=asked.role, project=asked.project or "", expires_at=expires_at
+            user=caller(request), name=name, role=body.role, project=body.project or "", expires_at=expires_at
         )
     except TokenRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error

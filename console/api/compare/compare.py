@@ -42,7 +42,7 @@ def compare_runs(request: HttpRequest, runs: RunIds, base: Base = "", step: Step
     at = step if step is not None else window.high if window else None
     return compare_out(
         runs=rows,
-        found=compare(runs=rows, base_id=base),
+        comparison=compare(runs=rows, base_id=base),
         table=metric_table(runs=rows, at=at),
         at=at,
         traces=traces_side_by_side(run_ids=ids),
@@ -66,14 +66,14 @@ def compare_series(
     if not 1 <= len(names) <= MAX_NAMES:
         raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     window = SeriesWindow(low=_whole(low, "from", np.floor), high=_whole(high, "to", np.ceil))
-    found = []
+    lines = []
     for run in rows:
         answer = read_clean(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)
         clock = training_clock(run=run) if x == "time" else None
         for series in one_lane(answer.series).values():
             place = series.x if clock is None else clock(series.x)
-            found.append(_series_json(run, series, place))
-    body = orjson.dumps({"series": found}, option=orjson.OPT_SERIALIZE_NUMPY)
+            lines.append(_series_json(run, series, place))
+    body = orjson.dumps({"series": lines}, option=orjson.OPT_SERIALIZE_NUMPY)
     return HttpResponse(body, content_type="application/json")
 
 
@@ -98,10 +98,10 @@ def _runs(request: HttpRequest, text: str) -> list[Run]:
     ids = list(dict.fromkeys(part.strip() for part in text.replace("\0", "").split(",") if part.strip()))
     if not 1 <= len(ids) <= MAX_RUNS:
         raise RequestProblem(422, f"Name 1 to {MAX_RUNS} runs; these are {len(ids)}.", field="runs")
-    found: Sequence[Run] = visible_runs(user=caller(request), ids=ids)
-    if len(found) < len(ids):
+    visible: Sequence[Run] = visible_runs(user=caller(request), ids=ids)
+    if len(visible) < len(ids):
         raise Http404
-    return list(found)
+    return list(visible)
 
 
 def _whole(value: float | None, field: str, rounded: np.ufunc) -> int | None:

@@ -151,16 +151,16 @@ class CompareSeriesListOut(Schema):
 
 
 def compare_out(
-    *, runs: Sequence[Run], found: Comparison, table: Sequence[MetricRow], at: int | None, traces: Traces
+    *, runs: Sequence[Run], comparison: Comparison, table: Sequence[MetricRow], at: int | None, traces: Traces
 ) -> CompareOut:
     """Return a comparison as it travels."""
     ids = [run.pk for run in runs]
-    settings = setting_rows(current_specs(runs), base=ids.index(found.base_id))
+    settings = setting_rows(current_specs(runs), base=ids.index(comparison.base_id))
     return CompareOut(
-        base=found.base_id,
+        base=comparison.base_id,
         step=at,
-        window=WindowOut(low=found.window.low, high=found.window.high) if found.window else None,
-        runs=[_run(run, found) for run in runs],
+        window=WindowOut(low=comparison.window.low, high=comparison.window.high) if comparison.window else None,
+        runs=[_run(run, comparison) for run in runs],
         metrics=[_metric(row, ids) for row in table],
         differences=[
             KnobDifferenceOut(
@@ -174,12 +174,12 @@ def compare_out(
             if row.is_different
         ],
         num_equal=sum(1 for row in settings if not row.is_different),
-        captures=[_captures(row, runs, ids.index(found.base_id)) for row in traces.rows],
+        captures=[_captures(row, runs, ids.index(comparison.base_id)) for row in traces.rows],
     )
 
 
 def _captures(row: TraceRow, runs: Sequence[Run], base: int) -> CaptureRowOut:
-    known = row.opened_of(base)
+    base_trace = row.opened_of(base)
     return CaptureRowOut(
         tool=row.tool,
         steps=row.steps,
@@ -189,8 +189,8 @@ def _captures(row: TraceRow, runs: Sequence[Run], base: int) -> CaptureRowOut:
                     **capture_out(run, trace.capture).model_dump(),
                     is_dead=trace.is_dead,
                     summary_url=reverse("trace-summary", args=[trace.opened]) if trace.opened else None,
-                    difference_url=f"{reverse('trace-difference', args=[known])}?other={trace.opened}"
-                    if known and trace.opened and run.pk != runs[base].pk
+                    difference_url=f"{reverse('trace-difference', args=[base_trace])}?other={trace.opened}"
+                    if base_trace and trace.opened and run.pk != runs[base].pk
                     else None,
                 )
                 for trace in own
@@ -200,8 +200,8 @@ def _captures(row: TraceRow, runs: Sequence[Run], base: int) -> CaptureRowOut:
     )
 
 
-def _run(run: Run, found: Comparison) -> ComparedRunOut:
-    verdict, times = found.verdicts.get(run.pk), found.phases[run.pk]
+def _run(run: Run, comparison: Comparison) -> ComparedRunOut:
+    verdict, times = comparison.verdicts.get(run.pk), comparison.phases[run.pk]
     return ComparedRunOut(
         id=run.pk,
         name=run.name,
@@ -220,8 +220,8 @@ def _run(run: Run, found: Comparison) -> ComparedRunOut:
     )
 
 
-def _interval(found: ConfidenceInterval | None) -> IntervalOut | None:
-    return IntervalOut(value=found.value, low=found.low, high=found.high, n=found.n) if found else None
+def _interval(interval: ConfidenceInterval | None) -> IntervalOut | None:
+    return IntervalOut(value=interval.value, low=interval.low, high=interval.high, n=interval.n) if interval else None
 
 
 def _metric(row: MetricRow, ids: Sequence[str]) -> MetricRowOut:

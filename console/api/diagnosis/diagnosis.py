@@ -81,21 +81,21 @@ def list_trace_findings(request: HttpRequest, trace_id: str) -> DiagnosisOut:
     """
     trace = trace_for(request, trace_id)
     try:
-        found = diagnose_trace(trace, patience=API_PATIENCE)
+        diagnosis = diagnose_trace(trace, patience=API_PATIENCE)
     except NoAnswer as error:
         raise RequestProblem(error.status, str(error)) from error
-    return _diagnosis_out(found, _spec(trace.run) if trace.run else None)
+    return _diagnosis_out(diagnosis, _spec(trace.run) if trace.run else None)
 
 
-def _diagnosis_out(found: Diagnosis, spec: RunSpec | None) -> DiagnosisOut:
-    first, last, count = found.steps or (None, None, 0)
+def _diagnosis_out(diagnosis: Diagnosis, spec: RunSpec | None) -> DiagnosisOut:
+    first, last, count = diagnosis.steps or (None, None, 0)
     return DiagnosisOut(
-        findings=[finding_out(one, spec) for one in found.findings],
+        findings=[finding_out(one, spec) for one in diagnosis.findings],
         first_step=first,
         last_step=last,
         num_steps=count,
-        looked=found.looked,
-        whole=found.whole,
+        looked=diagnosis.looked,
+        whole=diagnosis.whole,
     )
 
 

@@ -59,17 +59,17 @@ class SymptomsOut(Schema):
 @router.get("/{run_id}/symptoms", response={200: SymptomsOut, **REFUSALS}, summary="What the run looks like")
 def list_symptoms(request: HttpRequest, run_id: str) -> SymptomsOut:
     """Return the symptoms that the newest lines of the log, the cause and the newest metrics match, worked out now."""
-    found = run_symptoms(run_for(request, run_id), now=timezone.now())
+    run_facts = run_symptoms(run_for(request, run_id), now=timezone.now())
     return SymptomsOut(
-        attempt=found.attempt,
-        computed_at=found.computed_at,
-        num_lines=found.num_lines,
-        num_metrics=found.num_metrics,
-        symptoms=[_symptom(match, found) for match in found.matches],
+        attempt=run_facts.attempt,
+        computed_at=run_facts.computed_at,
+        num_lines=run_facts.num_lines,
+        num_metrics=run_facts.num_metrics,
+        symptoms=[_symptom(match, run_facts) for match in run_facts.matches],
     )
 
 
-def _symptom(match: Match, found: RunSymptoms) -> SymptomOut:
+def _symptom(match: Match, run_facts: RunSymptoms) -> SymptomOut:
     symptom = match.symptom
     return SymptomOut(
         id=symptom.id,
@@ -77,13 +77,13 @@ def _symptom(match: Match, found: RunSymptoms) -> SymptomOut:
         signal=symptom.signal,
         causes=list(symptom.causes),
         source=symptom.source,
-        evidence=[_evidence(each, found) for each in match.evidence],
+        evidence=[_evidence(each, run_facts) for each in match.evidence],
         remedies=[_remedy(offer) for offer in match.remedies],
     )
 
 
-def _evidence(evidence: SymptomEvidence, found: RunSymptoms) -> EvidenceOut:
-    line = found.lines.get(evidence.text) if evidence.kind == "log" else None
+def _evidence(evidence: SymptomEvidence, run_facts: RunSymptoms) -> EvidenceOut:
+    line = run_facts.lines.get(evidence.text) if evidence.kind == "log" else None
     return EvidenceOut(
         kind=evidence.kind,
         text=evidence.text,

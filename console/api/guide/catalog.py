@@ -80,15 +80,15 @@ def list_knobs(
 
     A version needs an algorithm and a trainer beside it; then choices and ranges are those that it takes.
     """
-    found = list(knobs().values())
-    _check("algorithm", algorithm, {a for k in found for a in k.algorithms})
-    _check("trainer", trainer, {t for k in found for t in k.trainers})
+    every = list(knobs().values())
+    _check("algorithm", algorithm, {a for k in every for a in k.algorithms})
+    _check("trainer", trainer, {t for k in every for t in k.trainers})
     if version is not None:
         if algorithm is None or trainer is None:
             raise RequestProblem(422, "Name the trainer and the algorithm beside its version.", field="version")
         _check("version", version, set(trainers()[trainer].versions))
         return KnobsOut(knobs=[_knob(knob) for knob in applicable(algorithm, trainer, version).values()])
-    here = [k for k in found if algorithm in (None, *k.algorithms) and trainer in (None, *k.trainers)]
+    here = [k for k in every if algorithm in (None, *k.algorithms) and trainer in (None, *k.trainers)]
     return KnobsOut(knobs=[_knob(k) for k in here])
 
 
@@ -98,9 +98,11 @@ def list_metrics(request: HttpRequest) -> CatalogMetricsOut:  # noqa: ARG001
     return CatalogMetricsOut(metrics=list(metrics().values()))
 
 
-def _check(field: str, given: str | None, known: set[str]) -> None:
-    if given is not None and given not in known:
-        raise RequestProblem(422, f"There is no {field} {given!r}. Use one of {', '.join(sorted(known))}.", field=field)
+def _check(field: str, value: str | None, choices: set[str]) -> None:
+    if value is not None and value not in choices:
+        raise RequestProblem(
+            422, f"There is no {field} {value!r}. Use one of {', '.join(sorted(choices))}.", field=field
+        )
 
 
 def _knob(knob: Knob) -> KnobOut:

@@ -166,16 +166,16 @@ def list_advice(
     question: Literal["too_slow", "does_not_fit", "does_not_learn", "cannot_see_inside"] | None = None,
 ) -> AdviceListOut:
     """Return what to change for a question, or for all four."""
-    asked = QUESTIONS if question is None else (question,)
-    return AdviceListOut(advice=[_advice(each) for each in advice().values() if each.question in asked])
+    chosen = QUESTIONS if question is None else (question,)
+    return AdviceListOut(advice=[_advice(each) for each in advice().values() if each.question in chosen])
 
 
 @router.get("/symptoms", response={200: CatalogSymptomsOut, **REFUSALS}, summary="Symptoms")
 def list_symptoms(request: HttpRequest, trainer: str | None = None) -> CatalogSymptomsOut:  # noqa: ARG001
     """Return what goes wrong, how it shows, why, and what to try; of a trainer or of all."""
     _check_trainer(trainer)
-    found = [_symptom(each) for each in symptoms().values() if _concerns(each.trainers, trainer)]
-    return CatalogSymptomsOut(symptoms=found)
+    listed = [_symptom(each) for each in symptoms().values() if _concerns(each.trainers, trainer)]
+    return CatalogSymptomsOut(symptoms=listed)
 
 
 @router.get("/rules", response={200: CatalogRulesOut, **REFUSALS}, summary="Rules")
@@ -196,8 +196,8 @@ def _check_trainer(name: str | None) -> None:
 
 
 def _concerns(names: Iterable[str], trainer: str | None) -> bool:
-    given = tuple(names)
-    return trainer is None or not given or trainer in given
+    concerned = tuple(names)
+    return trainer is None or not concerned or trainer in concerned
 
 
 def _recipe(each: Recipe) -> RecipeOut:

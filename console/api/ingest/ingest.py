@@ -164,10 +164,10 @@ async def uploaded(request: HttpRequest, attempt: Attempt, sha256: str) -> HttpR
 @runner_view("GET")
 async def content(_request: HttpRequest, attempt: Attempt, name: str) -> HttpResponseBase:
     """Send a ready file."""
-    found = await sync_to_async(files.ready_file)(run_id=attempt.run_id, attempt=attempt.number, name=name)
-    if found is None:
+    file_and_path = await sync_to_async(files.ready_file)(run_id=attempt.run_id, attempt=attempt.number, name=name)
+    if file_and_path is None:
         return refusal(404, f"There is no ready file {name!r}.")
-    return _stream(found[1], sha256=found[0].sha256)
+    return _stream(file_and_path[1], sha256=file_and_path[0].sha256)
 
 
 @runner_view("GET", "PUT")
@@ -216,17 +216,17 @@ def _piece(query: QueryDict, data: bytes) -> files.FilePiece:
 
 
 def _number(query: QueryDict, name: str, high: int, *, low: int = 0, default: str = "") -> int:
-    given = query.get(name, default)
-    if not re.fullmatch(r"-?[0-9]{1,18}", given) or not low <= int(given) <= high:
-        raise IngestRefused(f"{name}: {given!r} is not a whole number from {low} to {high}.")
-    return int(given)
+    text = query.get(name, default)
+    if not re.fullmatch(r"-?[0-9]{1,18}", text) or not low <= int(text) <= high:
+        raise IngestRefused(f"{name}: {text!r} is not a whole number from {low} to {high}.")
+    return int(text)
 
 
 def _meta(query: QueryDict) -> dict[str, object]:
-    given = query.get("meta") or "{}"
+    text = query.get("meta") or "{}"
     try:
-        meta = json.loads(given, parse_constant=_refuse_constant)
-        is_storable = "\\u0000" not in given and bool(json.dumps(meta, ensure_ascii=False, allow_nan=False).encode())
+        meta = json.loads(text, parse_constant=_refuse_constant)
+        is_storable = "\\u0000" not in text and bool(json.dumps(meta, ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, RecursionError):
         is_storable = False
     if not is_storable or not isinstance(meta, dict):

@@ -87,11 +87,11 @@ def read_calibration(request: HttpRequest, project: str) -> CalibrationOut:
 
 
 @router.post("/{slug:project}/calibration", response={200: CalibrationOut, **REFUSALS}, summary="Take it over")
-def take_calibration(request: HttpRequest, project: str, asked: CalibrationIn) -> CalibrationOut:
+def take_calibration(request: HttpRequest, project: str, body: CalibrationIn) -> CalibrationOut:
     """Let plans for a kind of device use what runs on it propose; admins only."""
     home = project_for(request, project, "admin")
     try:
-        apply(home, asked.accelerator, user=caller(request), state=cluster_state(), today=timezone.localdate())
+        apply(home, body.accelerator, user=caller(request), state=cluster_state(), today=timezone.localdate())
     except (NothingToTake, PlanSettingsRefused) as error:
         raise RequestProblem(422, str(error), field="accelerator") from error
     return _answer(request, home)
@@ -107,7 +107,7 @@ def undo(request: HttpRequest, project: str, accelerator: str) -> CalibrationOut
 
 
 def _answer(request: HttpRequest, home: Project) -> CalibrationOut:
-    found = calibrations(home, user=caller(request), state=cluster_state())
+    made = calibrations(home, user=caller(request), state=cluster_state())
     kinds = [
         KindOut(
             accelerator=kind.accelerator.id,
@@ -117,6 +117,6 @@ def _answer(request: HttpRequest, home: Project) -> CalibrationOut:
             taken_on=kind.on,
             proposals=[ProposalOut.of(each, kind) for each in kind.found.proposals],
         )
-        for kind in found.kinds
+        for kind in made.kinds
     ]
-    return CalibrationOut(kinds=kinds, left_out=[LeftOut(why=why, num_runs=count) for why, count in found.left_out])
+    return CalibrationOut(kinds=kinds, left_out=[LeftOut(why=why, num_runs=count) for why, count in made.left_out])

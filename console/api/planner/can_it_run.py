@@ -61,8 +61,8 @@ class CanNeed(Schema):
     @classmethod
     def of(cls, need: DeviceNeed) -> "CanNeed":
         """Return a need as the API gives it."""
-        found = need.estimate
-        verdict = None if found is None else found.verdict
+        estimate = need.estimate
+        verdict = None if estimate is None else estimate.verdict
         return cls(on_host=need.on_host, devices=need.num_devices, phase=need.phase, verdict=verdict)
 
 
@@ -77,15 +77,15 @@ class CanPublished(Schema):
     source: str
 
     @classmethod
-    def of(cls, found: PublishedRun) -> "CanPublished":
+    def of(cls, published: PublishedRun) -> "CanPublished":
         """Return a published configuration as the API gives it."""
-        row = found.row
+        row = published.row
         return cls(
             model=row.model,
             device=row.device,
             devices=row.num_devices,
-            bearing=found.bearing,
-            says=str(found.says),
+            bearing=published.bearing,
+            says=str(published.says),
             source=row.source,
         )
 
@@ -119,8 +119,8 @@ class CanOption(Schema):
     def of(cls, option: HardwareOption, constants: list[PlanSensitivity]) -> "CanOption":
         """Return an option as the API gives it."""
         verdict, at = option.verdict, option.verdict.at
-        found = at.estimate if at is not None else None
-        terms = found.binding.memory.terms if found is not None else {}
+        estimate = at.estimate if at is not None else None
+        terms = estimate.binding.memory.terms if estimate is not None else {}
         largest = sorted(terms, key=lambda term: -terms[term])[:_NUM_TERMS]
         return cls(
             accelerator=option.accelerator.id,
@@ -130,18 +130,18 @@ class CanOption(Schema):
             needs=[CanNeed.of(need) for need in verdict.needs],
             recommended=verdict.recommended.num_devices if verdict.recommended is not None else None,
             devices=at.num_devices if at is not None else None,
-            verdict=found.verdict if found is not None else None,
-            phase=found.phase if found is not None else "",
-            band=found.band if found is not None else None,
+            verdict=estimate.verdict if estimate is not None else None,
+            phase=estimate.phase if estimate is not None else "",
+            band=estimate.band if estimate is not None else None,
             terms={str(term): terms[term] for term in largest},
-            pools=[PlanPool.of(pool) for pool in found.pools] if found is not None else [],
-            seconds={p: PlanInterval.of(s) for p, s in found.time.phases.items()} if found is not None else {},
-            step=PlanInterval.of(found.time.step) if found is not None else None,
+            pools=[PlanPool.of(pool) for pool in estimate.pools] if estimate is not None else [],
+            seconds={p: PlanInterval.of(s) for p, s in estimate.time.phases.items()} if estimate is not None else {},
+            step=PlanInterval.of(estimate.time.step) if estimate is not None else None,
             cost_per_step=PlanInterval.of(option.cost_per_step) if option.cost_per_step is not None else None,
-            host_bytes=found.host_bytes if found is not None else None,
+            host_bytes=estimate.host_bytes if estimate is not None else None,
             constants=constants,
             published=[CanPublished.of(each) for each in verdict.published],
-            notes=[str(note) for note in found.notes] if found is not None else [],
+            notes=[str(note) for note in estimate.notes] if estimate is not None else [],
         )
 
 
@@ -159,34 +159,32 @@ class CanItRunOut(Schema):
 
 
 @router.post("/{slug:project}/plan/can-it-run", response={200: CanItRunOut, **REFUSALS}, summary="Can it run?")
-def can_it_run(request: HttpRequest, project: str, asked: CanItRunIn) -> CanItRunOut:
+def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRunOut:
     """Say whether a model can be trained by a method, on how few devices, what binds and how long a step takes.
 
     It needs no cluster and no trainer; of the project it takes prices and constants. Nothing is queued.
     """
     home = project_for(request, project)
-    if asked.method not in METHODS:
-        text = f"{asked.method[:40]!r} is not a known method. Use one of {', '.join(METHODS)}."
+    if body.method not in METHODS:
+        text = f"{body.method[:40]!r} is not a known method. Use one of {', '.join(METHODS)}."
         raise RequestProblem(422, text, field="method")
     try:
-        on = list({each.id: each for each in map(find_accelerator, asked.on)}.values())
+        on = list({each.id: each for each in map(find_accelerator, body.on)}.values())
     except LookupError as unknown:
         raise RequestProblem(422, sentence_of(unknown), field="on") from unknown
     try:
-        if asked.config is not None:
-            shape, note = shape_of_config(asked.config, name=asked.model or "config"), ""
+        if body.config is not None:
+            shape, note = shape_of_config(body.config, name=body.model or "config"), ""
         else:
-            kind: Literal["path", "hub"] = "path" if asked.model.startswith(("/", "~", ".")) else "hub"
+            kind: Literal["path", "hub"] = "path" if body.model.startswith(("/", "~", ".")) else "hub"
             may_read = allows(role(caller(request), home), "editor")
-            shape, note = policy_shape(ModelSource(kind=kind, id=asked.model), may_read=may_read)
+            shape, note = policy_shape(ModelSource(kind=kind, id=body.model), may_read=may_read)
     except PlanRefused as refused:
         field = "model" if refused.field == "model.id" else refused.field
         raise RequestProblem(422, str(refused), field=field) from refused
-    demand = Demand(**{name: getattr(asked, name) for name in Demand.__dataclass_fields__})
+    demand = Demand(**{name: getattr(body, name) for name in Demand.__dataclass_fields__})
     k = constants_of(home)
-    options = compare_hardware(
-        shape, on, asked.method, asked.devices, demand=demand, prices=prices_of(home), constants=k
-    )
+    options = compare_hardware(shape, on, body.method, body.devices, demand=demand, prices=prices_of(home), constants=k)
     told_of = []
     for option in options:
         at = option.verdict.at
@@ -196,7 +194,7 @@ def can_it_run(request: HttpRequest, project: str, asked: CanItRunIn) -> CanItRu
         model=shape.name,
         parameters=shape.parameters,
         active_parameters=shape.active_parameters,
-        method=asked.method,
+        method=body.method,
         currency=home.currency,
         note=note,
         options=told_of,

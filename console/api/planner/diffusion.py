@@ -77,7 +77,7 @@ class DiffusionOption(Schema):
     def of(cls, option: HardwareOption) -> "DiffusionOption":
         """Return an option as the API gives it."""
         verdict = option.verdict
-        found = verdict.at.estimate if verdict.at is not None else None
+        estimate = verdict.at.estimate if verdict.at is not None else None
         return cls(
             accelerator=option.accelerator.id,
             answer=verdict.answer,
@@ -85,12 +85,12 @@ class DiffusionOption(Schema):
             needs=[DiffusionNeed(on_host=need.on_host, devices=need.num_devices) for need in verdict.needs],
             recommended=verdict.recommended.num_devices if verdict.recommended is not None else None,
             devices=option.num_devices,
-            verdict=found.verdict if found is not None else None,
-            pool=PlanPool.of(found.pools[0]) if found is not None else None,
-            seconds={p: PlanInterval.of(s) for p, s in found.time.phases.items()} if found is not None else {},
-            step=PlanInterval.of(found.time.step) if found is not None else None,
+            verdict=estimate.verdict if estimate is not None else None,
+            pool=PlanPool.of(estimate.pools[0]) if estimate is not None else None,
+            seconds={p: PlanInterval.of(s) for p, s in estimate.time.phases.items()} if estimate is not None else {},
+            step=PlanInterval.of(estimate.time.step) if estimate is not None else None,
             cost_per_step=PlanInterval.of(option.cost_per_step) if option.cost_per_step is not None else None,
-            notes=[str(note) for note in found.notes] if found is not None else [],
+            notes=[str(note) for note in estimate.notes] if estimate is not None else [],
         )
 
 
@@ -107,13 +107,13 @@ class DiffusionOut(Schema):
 @router.post(
     "/{slug:project}/plan/diffusion", response={200: DiffusionOut, **REFUSALS}, summary="Plan a diffusion model"
 )
-def plan_diffusion(request: HttpRequest, project: str, asked: DiffusionIn) -> DiffusionOut:
+def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> DiffusionOut:
     """Say whether a diffusion transformer can be trained, on how few devices, what a phase needs and how long a step
     takes. A hypothetical plan: no trainer here trains these, and nothing is queued."""
     home = project_for(request, project)
-    shape, picture = _asked(asked)
+    shape, picture = _asked(body)
     try:
-        on = [find_accelerator(name) for name in asked.on]
+        on = [find_accelerator(name) for name in body.on]
     except LookupError as unknown:
         raise RequestProblem(422, str(unknown), field="on") from unknown
     try:
@@ -121,8 +121,8 @@ def plan_diffusion(request: HttpRequest, project: str, asked: DiffusionIn) -> Di
         options = compare_for_diffusion(
             shape,
             on,
-            asked.method,
-            asked.devices,
+            body.method,
+            body.devices,
             picture=picture,
             prices=prices_of(home),
             constants=constants_of(home),
@@ -138,14 +138,14 @@ def plan_diffusion(request: HttpRequest, project: str, asked: DiffusionIn) -> Di
     )
 
 
-def _asked(asked: DiffusionIn) -> tuple[DiffusionShape, Picture]:
+def _asked(body: DiffusionIn) -> tuple[DiffusionShape, Picture]:
     """Return the shape and what it is trained on. Raises: RequestProblem."""
     usual, encoders = Picture(), 0
     try:
-        if asked.config is not None:
-            shape = read_diffusion_shape(asked.config, name=asked.model or "config")
+        if body.config is not None:
+            shape = read_diffusion_shape(body.config, name=body.model or "config")
         else:
-            model = find_diffusion_model(asked.model)
+            model = find_diffusion_model(body.model)
             shape = read_diffusion_shape(model.config, name=model.id)
             usual = Picture(width=model.width, height=model.height, frames=model.frames)
             encoders = sum(model.encoders.values())
@@ -153,21 +153,21 @@ def _asked(asked: DiffusionIn) -> tuple[DiffusionShape, Picture]:
         raise RequestProblem(422, str(unreadable), field="config") from unreadable
     except LookupError as unknown:
         raise RequestProblem(422, str(unknown), field="model") from unknown
-    if asked.encoders and not encoders:
+    if body.encoders and not encoders:
         text = "The sizes of text encoders and VAE are known of the catalog's models only. Leave encoders out."
         raise RequestProblem(422, text, field="encoders")
-    steps = asked.denoising_steps or usual.denoising_steps
+    steps = body.denoising_steps or usual.denoising_steps
     return shape, Picture(
-        width=asked.width or usual.width,
-        height=asked.height or usual.height,
-        frames=asked.frames or usual.frames,
-        text_tokens=asked.text_tokens or 0,
-        prompts=asked.prompts or usual.prompts,
-        samples_per_prompt=asked.samples_per_prompt or usual.samples_per_prompt,
-        batch_size=asked.batch_size or usual.batch_size,
+        width=body.width or usual.width,
+        height=body.height or usual.height,
+        frames=body.frames or usual.frames,
+        text_tokens=body.text_tokens or 0,
+        prompts=body.prompts or usual.prompts,
+        samples_per_prompt=body.samples_per_prompt or usual.samples_per_prompt,
+        batch_size=body.batch_size or usual.batch_size,
         denoising_steps=steps,
-        trained_steps=asked.trained_steps or min(steps, usual.trained_steps),
-        zero=asked.zero,
-        recomputes=asked.recomputes,
-        encoders=encoders if asked.encoders else 0,
+        trained_steps=body.trained_steps or min(steps, usual.trained_steps),
+        zero=body.zero,
+        recomputes=body.recomputes,
+        encoders=encoders if body.encoders else 0,
     )

@@ -77,12 +77,12 @@ class PlanSettingsIn(Schema):
 
 
 @router.post("/{slug:project}/plan", response={200: PlanOut, **REFUSALS}, summary="Plan a spec")
-def plan_spec(request: HttpRequest, project: str, asked: PlanIn) -> PlanOut:
+def plan_spec(request: HttpRequest, project: str, body: PlanIn) -> PlanOut:
     """Say whether the spec fits, what each phase needs, how long a step takes and what the run costs.
 
     Without `what_if` it is estimated on the cluster's own devices. Nothing is queued.
     """
-    about = _question(request, project_for(request, project), asked)
+    about = _question(request, project_for(request, project), body)
     try:
         return PlanOut.of(about, estimate_of(about))
     except PlanRefused as error:
@@ -90,10 +90,10 @@ def plan_spec(request: HttpRequest, project: str, asked: PlanIn) -> PlanOut:
 
 
 @router.post("/{slug:project}/plan/advice", response={200: PlanAdviceOut, **REFUSALS}, summary="What would be better")
-def plan_advice(request: HttpRequest, project: str, asked: PlanIn) -> PlanAdviceOut:
+def plan_advice(request: HttpRequest, project: str, body: PlanIn) -> PlanAdviceOut:
     """Return changes of performance knobs that make the spec fit or faster, each estimated anew, and what moves the
     plan most: its largest parts, and the constants that it rests on."""
-    about = _question(request, project_for(request, project), asked)
+    about = _question(request, project_for(request, project), body)
     try:
         return PlanAdviceOut.of(advice(about), sensitivities_of(about))
     except PlanRefused as error:
@@ -101,11 +101,11 @@ def plan_advice(request: HttpRequest, project: str, asked: PlanIn) -> PlanAdvice
 
 
 @router.post("/{slug:project}/plan/layouts", response={200: PlanLayoutsOut, **REFUSALS}, summary="Layouts of a spec")
-def plan_layouts(request: HttpRequest, project: str, asked: LayoutsIn) -> PlanLayoutsOut:
+def plan_layouts(request: HttpRequest, project: str, body: LayoutsIn) -> PlanLayoutsOut:
     """Return the best layouts of the spec on all of the hardware, and why the others were rejected."""
-    about = _question(request, project_for(request, project), asked)
+    about = _question(request, project_for(request, project), body)
     try:
-        return PlanLayoutsOut.of(layouts(about, goal=asked.goal, limit=asked.limit))
+        return PlanLayoutsOut.of(layouts(about, goal=body.goal, limit=body.limit))
     except PlanRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error
 
@@ -117,15 +117,15 @@ def read_plan_settings(request: HttpRequest, project: str) -> PlanSettingsOut:
 
 
 @router.patch("/{slug:project}/plan-settings", response={200: PlanSettingsOut, **REFUSALS}, summary="Set them")
-def change_plan_settings(request: HttpRequest, project: str, asked: PlanSettingsIn) -> PlanSettingsOut:
+def change_plan_settings(request: HttpRequest, project: str, body: PlanSettingsIn) -> PlanSettingsOut:
     """Change prices and constants, all that is asked or nothing; admins only."""
     home = project_for(request, project, "admin")
     try:
         change_settings(
             project=home,
-            currency=asked.currency,
-            prices=asked.prices,
-            constants=asked.constants,
+            currency=body.currency,
+            prices=body.prices,
+            constants=body.constants,
             actor=caller(request),
             today=timezone.localdate(),
         )
@@ -134,10 +134,10 @@ def change_plan_settings(request: HttpRequest, project: str, asked: PlanSettings
     return _settings(home)
 
 
-def _question(request: HttpRequest, home: Project, asked: PlanIn) -> PlannerQuestion:
-    spec = parse_spec(asked.spec)
-    what_if = asked.what_if
-    known = asked.workload
+def _question(request: HttpRequest, home: Project, body: PlanIn) -> PlannerQuestion:
+    spec = parse_spec(body.spec)
+    what_if = body.what_if
+    workload = body.workload
     try:
         return question(
             spec,
@@ -149,8 +149,8 @@ def _question(request: HttpRequest, home: Project, asked: PlanIn) -> PlannerQues
             else WhatIf(
                 accelerator=what_if.accelerator, nodes=what_if.nodes, devices_per_node=what_if.devices_per_node
             ),
-            config=asked.config,
-            workload=Workload(**known.dict()) if known is not None else None,
+            config=body.config,
+            workload=Workload(**workload.dict()) if workload is not None else None,
         )
     except PlanRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error

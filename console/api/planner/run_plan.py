@@ -39,7 +39,7 @@ class RunPlanRow(Schema):
     not_measured: Missing = Field(description='Why `measured` is null, else ""')
 
     @classmethod
-    def of(cls, row: PlannedRow, found: RunPlan) -> "RunPlanRow":
+    def of(cls, row: PlannedRow, plan: RunPlan) -> "RunPlanRow":
         """Return a line as the API gives it."""
         return cls(
             quantity=row.quantity,
@@ -50,8 +50,8 @@ class RunPlanRow(Schema):
             measured=row.measured,
             difference=row.difference,
             is_inside=row.is_inside,
-            not_planned=found.why_not_planned(row),
-            not_measured=found.why_not_measured(row),
+            not_planned=plan.why_not_planned(row),
+            not_measured=plan.why_not_measured(row),
         )
 
 
@@ -77,15 +77,15 @@ def read_run_plan(
     run = run_for(request, run_id)
     what_if = WhatIf(**hypothetical.dict()) if hypothetical.accelerator else None
     try:
-        found = run_plan(run, user=caller(request), state=cluster_state(), what_if=what_if)
+        plan = run_plan(run, user=caller(request), state=cluster_state(), what_if=what_if)
     except PlanRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error
     return RunPlanOut(
-        accelerator=found.fleet.accelerator.id,
-        num_devices=found.fleet.num_devices,
-        is_as_it_ran=found.is_as_it_ran,
-        source=found.measured.source,
-        num_steps=found.measured.num_steps,
-        notes=list(found.notes),
-        rows=[RunPlanRow.of(row, found) for row in found.rows],
+        accelerator=plan.fleet.accelerator.id,
+        num_devices=plan.fleet.num_devices,
+        is_as_it_ran=plan.is_as_it_ran,
+        source=plan.measured.source,
+        num_steps=plan.measured.num_steps,
+        notes=list(plan.notes),
+        rows=[RunPlanRow.of(row, plan) for row in plan.rows],
     )

@@ -191,34 +191,34 @@ class PlanOut(Schema):
     notes: list[str]
 
     @classmethod
-    def of(cls, asked: PlannerQuestion, found: Estimate) -> "PlanOut":
+    def of(cls, question: PlannerQuestion, estimate: Estimate) -> "PlanOut":
         """Return an estimate as the API gives it."""
-        fleet, time, cost = asked.job.fleet, found.time, found.cost
+        fleet, time, cost = question.job.fleet, estimate.time, estimate.cost
         return cls(
-            verdict=found.verdict,
-            pool=found.pool,
-            phase=found.phase,
-            term=found.term,
-            band=found.band,
+            verdict=estimate.verdict,
+            pool=estimate.pool,
+            phase=estimate.phase,
+            term=estimate.term,
+            band=estimate.band,
             fleet=PlanFleet(
                 accelerator=fleet.accelerator.id,
                 label=fleet.accelerator.label,
                 num_devices=fleet.num_devices,
                 devices_per_node=fleet.devices_per_node,
-                available_devices=asked.fleet.num_devices,
+                available_devices=question.fleet.num_devices,
                 price=fleet.price,
                 currency=fleet.currency,
             ),
-            parameters=asked.models.policy.parameters,
-            active_parameters=asked.models.policy.active_parameters,
-            pools=[PlanPool.of(pool) for pool in found.pools],
+            parameters=question.models.policy.parameters,
+            active_parameters=question.models.policy.active_parameters,
+            pools=[PlanPool.of(pool) for pool in estimate.pools],
             rollout=None
-            if found.rollout is None
+            if estimate.rollout is None
             else PlanRollout(
-                kv_bytes=found.rollout.kv_bytes,
-                kv_tokens=found.rollout.kv_tokens,
-                mean_sequences=found.rollout.mean_sequences,
-                full_sequences=found.rollout.full_sequences,
+                kv_bytes=estimate.rollout.kv_bytes,
+                kv_tokens=estimate.rollout.kv_tokens,
+                mean_sequences=estimate.rollout.mean_sequences,
+                full_sequences=estimate.rollout.full_sequences,
             ),
             time=PlanTime(
                 phases={phase: PlanInterval.of(seconds) for phase, seconds in time.phases.items()},
@@ -233,16 +233,16 @@ class PlanOut(Schema):
                 money=_or_none(cost.money),
                 currency=cost.currency,
             ),
-            host_bytes=found.host_bytes,
-            shm_bytes=found.shm_bytes,
-            checkpoint_bytes=found.checkpoint_bytes,
-            export_bytes=found.export_bytes,
+            host_bytes=estimate.host_bytes,
+            shm_bytes=estimate.shm_bytes,
+            checkpoint_bytes=estimate.checkpoint_bytes,
+            export_bytes=estimate.export_bytes,
             used=[
                 PlanConstant(name=used.name, value=used.value, is_measured=used.is_measured, source=used.source)
-                for used in found.used
+                for used in estimate.used
             ],
-            unpriced=list(asked.job.unpriced),
-            notes=list(found.notes),
+            unpriced=list(question.job.unpriced),
+            notes=list(estimate.notes),
         )
 
 
@@ -314,9 +314,9 @@ class PlanSensitivity(Schema):
     share: float
 
     @classmethod
-    def of(cls, found: Sensitivity) -> "PlanSensitivity":
+    def of(cls, sensitivity: Sensitivity) -> "PlanSensitivity":
         """Return a sensitivity as the API gives it."""
-        constant = found.constant
+        constant = sensitivity.constant
         return cls(
             name=constant.name,
             label=constant.label,
@@ -325,10 +325,10 @@ class PlanSensitivity(Schema):
             high=constant.high,
             unit=constant.unit,
             is_measured=constant.evidence == "measured",
-            needed=PlanInterval.of(found.needed),
-            seconds=PlanInterval.of(found.seconds),
-            verdicts=list(found.verdicts),
-            share=found.share,
+            needed=PlanInterval.of(sensitivity.needed),
+            seconds=PlanInterval.of(sensitivity.seconds),
+            verdicts=list(sensitivity.verdicts),
+            share=sensitivity.share,
         )
 
 
@@ -344,14 +344,14 @@ class PlanAdviceOut(Schema):
     constants: list[PlanSensitivity]
 
     @classmethod
-    def of(cls, found: PlanAdvice, moved: Sequence[Sensitivity]) -> "PlanAdviceOut":
+    def of(cls, advice: PlanAdvice, moved: Sequence[Sensitivity]) -> "PlanAdviceOut":
         """Return advice as the API gives it."""
         return cls(
-            levers=[PlanLargestTerm.of_term(each) for each in found.largest_terms],
+            levers=[PlanLargestTerm.of_term(each) for each in advice.largest_terms],
             constants=[PlanSensitivity.of(each) for each in moved],
-            fit=[PlanChangeOut.of(each) for each in found.fit],
-            faster=[PlanChangeOut.of(each) for each in found.faster],
-            together=None if found.together is None else PlanChangeOut.of(found.together),
+            fit=[PlanChangeOut.of(each) for each in advice.fit],
+            faster=[PlanChangeOut.of(each) for each in advice.faster],
+            together=None if advice.together is None else PlanChangeOut.of(advice.together),
         )
 
 
@@ -416,15 +416,15 @@ class PlanLayoutsOut(Schema):
     skipped: int
 
     @classmethod
-    def of(cls, found: SearchResult) -> "PlanLayoutsOut":
+    def of(cls, ranked: SearchResult) -> "PlanLayoutsOut":
         """Return a search as the API gives it."""
         return cls(
-            goal=found.goal,
-            considered=found.considered,
-            layouts=[PlanLayout.of(each) for each in found.ranked],
-            unlisted=found.unlisted,
-            rejected=[PlanRejected.of(each) for each in found.rejected],
-            skipped=found.skipped,
+            goal=ranked.goal,
+            considered=ranked.considered,
+            layouts=[PlanLayout.of(each) for each in ranked.ranked],
+            unlisted=ranked.unlisted,
+            rejected=[PlanRejected.of(each) for each in ranked.rejected],
+            skipped=ranked.skipped,
         )
 
 

@@ -48,14 +48,14 @@ class AnswersOut(Schema):
 
 
 @router.post("/{run_id}/answers", response={201: AnswerOut, **REFUSALS}, summary="Try the model on a prompt")
-def ask_model(request: HttpRequest, run_id: str, asked: PromptIn) -> Status[AnswerOut]:
+def ask_model(request: HttpRequest, run_id: str, body: PromptIn) -> Status[AnswerOut]:
     """Queue a prompt; it is answered by a short job when the cluster has free resources. Follow it with GET."""
     run = run_for(request, run_id, "editor")
-    artifact = run.artifacts.filter(pk=asked.artifact_id).first()
+    artifact = run.artifacts.filter(pk=body.artifact_id).first()
     if artifact is None:
-        raise RequestProblem(404, f"This run has no artifact {asked.artifact_id}.", field="artifact_id")
+        raise RequestProblem(404, f"This run has no artifact {body.artifact_id}.", field="artifact_id")
     try:
-        answer = ask(artifact=artifact, prompt=asked.prompt, user=caller(request), now=timezone.now())
+        answer = ask(artifact=artifact, prompt=body.prompt, user=caller(request), now=timezone.now())
     except PromptRefused as error:
         raise RequestProblem(409 if error.is_busy else 422, str(error), field=error.field) from error
     tasks.enqueue(tasks.try_model, answer_id=answer.pk)

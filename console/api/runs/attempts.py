@@ -69,7 +69,7 @@ def get_checkpoints(request: HttpRequest, run_id: str) -> CheckpointsOut:
 
 
 @router.post("/{run_id}/resume", response={201: ResumedOut, **REFUSALS}, summary="Start an ended run again")
-def post_resume(request: HttpRequest, run_id: str, asked: ResumeIn) -> Status[ResumedOut]:
+def post_resume(request: HttpRequest, run_id: str, body: ResumeIn) -> Status[ResumedOut]:
     """Queue a new attempt of a run that has ended, from a checkpoint or from the start. Of many requests one does."""
     run = run_for(request, run_id, "editor")
     others = sorted(set(json.loads(request.body)) - set(ResumeIn.model_fields))
@@ -77,13 +77,13 @@ def post_resume(request: HttpRequest, run_id: str, asked: ResumeIn) -> Status[Re
         text = _("A resume changes hardware and num_steps only; for %(fields)s, clone the run.")
         raise RequestProblem(422, text % {"fields": ", ".join(others)[:200]}, field=others[0][:100])
     try:
-        _check_fits(run, asked)
+        _check_fits(run, body)
         attempt = resume_run(
             run_id=run.pk,
-            step=asked.step,
-            attempt=asked.attempt,
-            hardware=asked.hardware,
-            num_steps=asked.num_steps,
+            step=body.step,
+            attempt=body.attempt,
+            hardware=body.hardware,
+            num_steps=body.num_steps,
             user=caller(request),
             now=timezone.now(),
         )
@@ -99,9 +99,9 @@ def _status(error: ResumeRefused) -> int:
     return 403 if error.needs_admin else 409 if error.is_conflict else 422
 
 
-def _check_fits(run: Run, asked: ResumeIn) -> None:
+def _check_fits(run: Run, body: ResumeIn) -> None:
     """Refuse what this cluster can never hold, before anything is queued."""
-    spec = resumed_spec(run_id=run.pk, hardware=asked.hardware, num_steps=asked.num_steps)
+    spec = resumed_spec(run_id=run.pk, hardware=body.hardware, num_steps=body.num_steps)
     for check in check_cluster(spec, cluster_state()):
         if check.state == "failed":
             raise ResumeRefused(check.field, check.text)

@@ -95,17 +95,17 @@ def list_runs(
     home = project_for(request, project)
     filters = _filter(q, state, algorithm, tag, archived)
     try:
-        found = runs_list(home, filters, sort, page, page_size=page_size, columns=column or ())
+        listed = runs_list(home, filters, sort, page, page_size=page_size, columns=column or ())
     except FilterInvalid as error:
         raise RequestProblem(422, str(error), field=error.field) from error
     return RunsOut(
-        runs=[RunRowOut(run=row.header, knobs=dict(row.knobs)) for row in found.rows],
-        total=found.total,
-        page=found.page,
-        num_pages=found.num_pages,
-        page_size=found.page_size,
-        states=dict(found.states),
-        tags=dict(found.tags),
+        runs=[RunRowOut(run=row.header, knobs=dict(row.knobs)) for row in listed.rows],
+        total=listed.total,
+        page=listed.page,
+        num_pages=listed.num_pages,
+        page_size=listed.page_size,
+        states=dict(listed.states),
+        tags=dict(listed.tags),
     )
 
 
@@ -141,9 +141,9 @@ def read_run(request: HttpRequest, run_id: str) -> RunHeader:
 def change_run(request: HttpRequest, run_id: str, changes: RunPatchIn) -> RunHeader:
     """Change what people may change of a run; all of it or, with a problem, none."""
     run = run_for(request, run_id, "editor")
-    given = {k: v for k, v in changes.model_dump(exclude_unset=True).items() if v is not None}
+    chosen = {k: v for k, v in changes.model_dump(exclude_unset=True).items() if v is not None}
     try:
-        return run_header(annotate_run(run_id=run.pk, changes=given, user=caller(request), now=timezone.now()))
+        return run_header(annotate_run(run_id=run.pk, changes=chosen, user=caller(request), now=timezone.now()))
     except ChangeRefused as error:
         raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
 
@@ -223,8 +223,8 @@ def read_trainer_command(request: HttpRequest, run_id: str) -> TrainerCommandOut
     """Return the command of the latest attempt, byte for byte, and the same as a shell script with files and env."""
     run = run_for(request, run_id)
     attempt = run.attempts.get(number=run.latest_attempt)
-    found = command_of(parse_spec(latest_spec_json(run)), attempt)
-    return TrainerCommandOut(argv=list(found.argv), shell=found.shell, problem=found.problem)
+    command = command_of(parse_spec(latest_spec_json(run)), attempt)
+    return TrainerCommandOut(argv=list(command.argv), shell=command.shell, problem=command.problem)
 
 
 def _artifact(run: Run, row: Artifact, lost: Mapping[tuple[int, int], str]) -> ArtifactOut:

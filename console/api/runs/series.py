@@ -51,13 +51,13 @@ Text = Annotated[str, Query("", max_length=500)]
 def list_metrics(request: HttpRequest, run_id: str) -> HttpResponse:
     """List the run's series with what their metrics mean."""
     run = run_for(request, run_id)
-    found = []
+    listed = []
     for series in series_names(run_id=run.pk):
         about = metric(series.name)
         named = {"kind": series.kind, "name": series.name, "role": series.role, "rank": series.rank}
-        known = {"label": about.label, "unit": about.unit, "better": about.better, "definition": about.definition}
-        found.append({**named, **known})
-    return _json({"through_seq": run.seq, "metrics": found})
+        described = {"label": about.label, "unit": about.unit, "better": about.better, "definition": about.definition}
+        listed.append({**named, **described})
+    return _json({"through_seq": run.seq, "metrics": listed})
 
 
 @router.get("/{run_id}/series", response={200: SeriesListOut, **REFUSALS}, summary="Points of series")

@@ -63,8 +63,8 @@ def _knob_schema(knob: Knob) -> JsonSchemaValue:
         "required": ["value"],
         "additionalProperties": False,
     }
-    said = f"{knob.label}. {knob.help}"
-    return {"anyOf": [value, chosen], "default": knob.default, "description": said}
+    description = f"{knob.label}. {knob.help}"
+    return {"anyOf": [value, chosen], "default": knob.default, "description": description}
 
 
 def _tidy(number: float) -> float | int:

@@ -52,17 +52,17 @@ class CheckFindingOut(Schema):
     is_overridden: bool
 
     @classmethod
-    def of(cls, found: SpecFinding) -> "CheckFindingOut":
+    def of(cls, finding: SpecFinding) -> "CheckFindingOut":
         """Return a finding as the API gives it."""
         return cls(
-            rule=found.rule,
-            level=found.level,
-            says=found.says,
-            why=found.why,
-            knobs=list(found.knobs),
-            fixes=[dict(fix.changes) for fix in found.fixes],
-            source=found.source,
-            is_overridden=found.is_overridden,
+            rule=finding.rule,
+            level=finding.level,
+            says=finding.says,
+            why=finding.why,
+            knobs=list(finding.knobs),
+            fixes=[dict(fix.changes) for fix in finding.fixes],
+            source=finding.source,
+            is_overridden=finding.is_overridden,
         )
 
 
@@ -106,7 +106,7 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
         is_launchable=not failed,
         problems=failed,
         checks=[CheckOut.of(c) for c in checks],
-        findings=[CheckFindingOut.of(found) for found in findings(settled)],
+        findings=[CheckFindingOut.of(finding) for finding in findings(settled)],
         spec=to_json(checked),
     )
 

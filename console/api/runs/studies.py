@@ -77,15 +77,15 @@ class StudyStoppedOut(Schema):
 @router.post("", response={200: StudyLaunchedOut, 201: StudyLaunchedOut, **REFUSALS}, summary="Launch a sweep")
 def launch_study(
     request: HttpRequest,
-    asked: StudyIn,
+    body: StudyIn,
     project: ProjectSlug = None,
     idempotency_key: Annotated[str | None, Header(None, alias="Idempotency-Key", max_length=MAX_KEY_LENGTH)] = None,
 ) -> Status[Any]:
     """Queue a run for each point, all or none. With an `Idempotency-Key` a repeated request gives the first one's."""
     home = project_for(request, project, "editor")
     study, is_new = launch_sweep(
-        spec=asked.spec,
-        sweep=asked.sweep,
+        spec=body.spec,
+        sweep=body.sweep,
         project=home,
         user=caller(request),
         idempotency_key=idempotency_key,
@@ -101,8 +101,8 @@ def list_studies(
     request: HttpRequest, project: ProjectSlug = None, page: Annotated[int, Query(1, ge=1, le=1_000_000)] = 1
 ) -> StudiesOut:
     """Return a page of a project's sweeps, newest first."""
-    found, total = studies_of(project_for(request, project), page=page, page_size=PAGE_SIZE)
-    return StudiesOut(studies=found, total=total, page=page)
+    listed, total = studies_of(project_for(request, project), page=page, page_size=PAGE_SIZE)
+    return StudiesOut(studies=listed, total=total, page=page)
 
 
 @router.get("/{study_id}", response={200: StudyOut, **REFUSALS}, summary="Read a sweep")

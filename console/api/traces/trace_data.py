@@ -59,8 +59,8 @@ def read_layer(request: HttpRequest, trace_id: str, layer_id: int) -> LayerDetai
     """Return a ready layer with its lanes, counters, steps and notes; 409 until it is ready."""
     layer = layer_for(request, trace_id, layer_id)
     with _store(layer) as store:
-        found = [StepOut(number=s.number, begin=str(s.begin), end=str(s.end)) for s in steps(store)]
-        return layer_detail_out(layer.trace, layer, store, found)
+        step_rows = [StepOut(number=s.number, begin=str(s.begin), end=str(s.end)) for s in steps(store)]
+        return layer_detail_out(layer.trace, layer, store, step_rows)
 
 
 @router.get(
@@ -79,8 +79,8 @@ def read_tile(
     layer = layer_for(request, trace_id, layer_id)
     chosen = _lanes(lanes)
     etag = f'"{layer.pk}-{made_of(layer)}-{level}-{index}-{lanes}"'
-    kept = "max-age=31536000, immutable" if made == made_of(layer) else "no-cache"
-    headers = {"ETag": etag, "Cache-Control": f"private, {kept}"}
+    caching = "max-age=31536000, immutable" if made == made_of(layer) else "no-cache"
+    headers = {"ETag": etag, "Cache-Control": f"private, {caching}"}
     if request.headers.get("If-None-Match") == etag and layer.state == "ready":
         return HttpResponseNotModified(headers=headers)
     with _store(layer) as store:
@@ -104,31 +104,31 @@ def read_event(request: HttpRequest, trace_id: str, layer_id: int, event: int) -
         detail = store.detail(event) if event < 2**62 else None
     if detail is None:
         raise Http404
-    found = detail.event
+    event_row = detail.event
     return TraceEventOut(
-        id=found.id,
-        lane=found.lane,
-        depth=found.depth,
-        begin=str(found.ts),
-        duration=found.dur,
-        name=found.name,
-        category=found.category,
-        bytes=found.bytes,
+        id=event_row.id,
+        lane=event_row.lane,
+        depth=event_row.depth,
+        begin=str(event_row.ts),
+        duration=event_row.dur,
+        name=event_row.name,
+        category=event_row.category,
+        bytes=event_row.bytes,
         info=detail.info,
         linked=[_other(one) for one in detail.linked],
         operators=[_other(one) for one in detail.operators],
     )
 
 
-def _other(found: StoredEvent) -> LinkedEventOut:
+def _other(event: StoredEvent) -> LinkedEventOut:
     return LinkedEventOut(
-        id=found.id,
-        lane=found.lane,
-        depth=found.depth,
-        begin=str(found.ts),
-        duration=found.dur,
-        name=found.name,
-        category=found.category,
+        id=event.id,
+        lane=event.lane,
+        depth=event.depth,
+        begin=str(event.ts),
+        duration=event.dur,
+        name=event.name,
+        category=event.category,
     )
 
 
@@ -151,9 +151,9 @@ def read_samples(
         if not 0 <= series < len(store.series):
             raise Http404
         times, values = store.samples(series, begin=begin, end=end)
-    shown, kept = thinned(times, values, points)
-    found = {"begin": str(begin), "t": (shown - begin).tolist(), "v": kept.tolist(), "of": len(times)}
-    return HttpResponse(orjson.dumps(found), content_type="application/json")
+    shown, shown_values = thinned(times, values, points)
+    body = {"begin": str(begin), "t": (shown - begin).tolist(), "v": shown_values.tolist(), "of": len(times)}
+    return HttpResponse(orjson.dumps(body), content_type="application/json")
 
 
 @router.get("/{trace_id}/phases", response={200: SpansOut, **REFUSALS}, summary="Phases of the run beside a trace")
@@ -165,11 +165,11 @@ def get_phases(request: HttpRequest, trace_id: str) -> HttpResponse:
 @router.get("/{trace_id}/search", response={200: SearchOut, **REFUSALS}, summary="Find names")
 def search(request: HttpRequest, trace_id: str, q: Words, layer: LayerId = None) -> SearchOut:
     """Return names that contain the words, in any case, by the time they took."""
-    found: list[FoundOut] = []
+    matches: list[FoundOut] = []
     for row in _ready(trace_for(request, trace_id), layer):
         with _store(row) as store:
             for one in store.search(q, _FOUND):
-                found.append(
+                matches.append(
                     FoundOut(
                         layer=row.pk,
                         name=one.name,
@@ -183,7 +183,7 @@ def search(request: HttpRequest, trace_id: str, q: Words, layer: LayerId = None)
                         event=one.event,
                     )
                 )
-    return SearchOut(found=sorted(found, key=lambda one: -one.total)[:_FOUND])
+    return SearchOut(found=sorted(matches, key=lambda one: -one.total)[:_FOUND])
 
 
 @router.get("/{trace_id}/hits", response={200: HitOut, **REFUSALS}, summary="The next event of a search")
@@ -199,19 +199,19 @@ def next_hit(
     best: HitOut | None = None
     for row in _ready(trace_for(request, trace_id), layer):
         with _store(row) as store:
-            found = find_next(store, q, at=at, is_back=back)
-        if found is None:
+            match = find_next(store, q, at=at, is_back=back)
+        if match is None:
             continue
         hit = HitOut(
             layer=row.pk,
-            event=found.event,
-            lane=found.lane,
-            depth=found.depth,
-            begin=str(found.begin),
-            duration=found.duration,
-            name=found.name,
+            event=match.event,
+            lane=match.lane,
+            depth=match.depth,
+            begin=str(match.begin),
+            duration=match.duration,
+            name=match.name,
         )
-        if best is None or best.begin is None or (int(found.begin) < int(best.begin)) != back:
+        if best is None or best.begin is None or (int(match.begin) < int(best.begin)) != back:
             best = hit
     return best or HitOut()
 
@@ -241,18 +241,18 @@ def summary(
     count = 0
     for row in _ready(trace, layer):
         with _store(row) as store:
-            found = summarise_window(store, begin=begin, end=end, lanes=chosen, limit=limit)
-        count += found.count
-        for one in found.names:
-            known = names.get(one.name)
+            summarised = summarise_window(store, begin=begin, end=end, lanes=chosen, limit=limit)
+        count += summarised.count
+        for one in summarised.names:
+            before = names.get(one.name)
             names[one.name] = NameSumOut(
                 name=one.name,
                 category=one.category,
-                count=one.count + (known.count if known else 0),
-                total=one.total + (known.total if known else 0),
-                longest=max(one.longest, known.longest if known else 0),
+                count=one.count + (before.count if before else 0),
+                total=one.total + (before.total if before else 0),
+                longest=max(one.longest, before.longest if before else 0),
             )
-        for device in found.devices:
+        for device in summarised.devices:
             values = {key: getattr(device, key) for key in DeviceSumOut.model_fields if key != "layer"}
             devices.append(DeviceSumOut(layer=row.pk, **values))
     top = sorted(names.values(), key=lambda one: (-one.total, one.name))[:limit]

@@ -139,27 +139,27 @@ class WorkerOut(Schema):
     peak_share: Use | None = Field(description="of one device's peak, by the recorded sizes of products")
 
     @classmethod
-    def of(cls, found: WorkerSummary, peak_share: Use | None) -> "WorkerOut":
+    def of(cls, worker: WorkerSummary, peak_share: Use | None) -> "WorkerOut":
         """Return a worker as the API gives it."""
         return cls(
-            role=found.role,
-            rank=found.rank,
-            label=found.label,
-            device_name=found.device_name,
-            has_device=found.has_device,
-            recorded=found.recorded,
-            busy=found.busy,
-            operators=list(found.operators),
-            ranges=list(found.ranges),
-            kernels=list(found.kernels),
-            copies=list(found.copies),
-            launches=found.launches,
-            communication=found.communication,
-            device_by_phase=found.device_by_phase,
-            idle=found.idle,
-            gaps=[GapOut.model_validate(gap) for gap in found.gaps],
-            rollout=None if found.rollout is None else RolloutOut.model_validate(found.rollout),
-            flops=found.flops,
+            role=worker.role,
+            rank=worker.rank,
+            label=worker.label,
+            device_name=worker.device_name,
+            has_device=worker.has_device,
+            recorded=worker.recorded,
+            busy=worker.busy,
+            operators=list(worker.operators),
+            ranges=list(worker.ranges),
+            kernels=list(worker.kernels),
+            copies=list(worker.copies),
+            launches=worker.launches,
+            communication=worker.communication,
+            device_by_phase=worker.device_by_phase,
+            idle=worker.idle,
+            gaps=[GapOut.model_validate(gap) for gap in worker.gaps],
+            rollout=None if worker.rollout is None else RolloutOut.model_validate(worker.rollout),
+            flops=worker.flops,
             peak_share=peak_share,
         )
 
@@ -257,7 +257,7 @@ def analysis(
         summary = summary_of(trace, window=window, drop_first=drop_first, patience=API_PATIENCE)
     except NoAnswer as error:
         raise RequestProblem(error.status, str(error)) from error
-    given = {
+    texts = {
         "accelerator": accelerator,
         "dtype": dtype,
         "recompute": recompute,
@@ -275,15 +275,15 @@ def analysis(
     }
     run = of_run(trace, [step.number for step in summary.budget.steps])
     try:
-        return _analysis_out(summary, filled(given, run), run)
+        return _analysis_out(summary, filled(texts, run), run)
     except Wrong as error:
         raise RequestProblem(422, problems=error.problems) from error
 
 
-def _analysis_out(summary: TraceSummary, given: dict[str, str], run: OfRun) -> AnalysisOut:
+def _analysis_out(summary: TraceSummary, texts: dict[str, str], run: OfRun) -> AnalysisOut:
     names = [one.device_name for one in summary.workers if one.device_name]
-    asked = asked_of(given, names[0] if names else "")
-    mfu, hfu, formula = by_model(asked, summary)
+    query = asked_of(texts, names[0] if names else "")
+    mfu, hfu, formula = by_model(query, summary)
     return AnalysisOut(
         begin=str(summary.begin),
         end=str(summary.end),
@@ -295,15 +295,15 @@ def _analysis_out(summary: TraceSummary, given: dict[str, str], run: OfRun) -> A
         path=[StepBudgetOut.model_validate(step) for step in summary.budget.path],
         budget=[WorkerBudgetOut.model_validate(one) for one in summary.budget.workers],
         workers=[
-            WorkerOut.of(one, by_shapes(asked_of(given, one.device_name), summary, one)) for one in summary.workers
+            WorkerOut.of(one, by_shapes(asked_of(texts, one.device_name), summary, one)) for one in summary.workers
         ],
         late=list(summary.late),
         memory=[MemoryOut.model_validate(one) for one in summary.memory],
         mfu=mfu,
         hfu=hfu,
-        update_mfu=in_update(asked, summary, mfu),
+        update_mfu=in_update(query, summary, mfu),
         formula=formula,
-        from_run=[one for one in run.known if given.get(one.key) == one.value],
+        from_run=[one for one in run.known if texts.get(one.key) == one.value],
         notes=list(run.notes),
     )
 
@@ -336,27 +336,27 @@ def trace_difference(
         raise RequestProblem(409, str(error)) from error
     except NoAnswer as error:
         raise RequestProblem(error.status, str(error)) from error
-    found = compared.difference
+    difference = compared.difference
     return DifferenceOut(
         worker=_name(compared.worker),
         other_worker=_name(compared.other_worker),
-        before=found.before,
-        after=found.after,
-        steps_before=found.steps_before,
-        steps_after=found.steps_after,
+        before=difference.before,
+        after=difference.after,
+        steps_before=difference.steps_before,
+        steps_after=difference.steps_after,
         is_cut=compared.is_cut,
-        items=_items(found.items),
-        num_items=found.num_items,
-        rest=found.rest,
-        unexplained=found.unexplained,
-        kinds=_items(found.kinds),
-        phases=_items(found.phases),
-        operators=_items(found.operators),
+        items=_items(difference.items),
+        num_items=difference.num_items,
+        rest=difference.rest,
+        unexplained=difference.unexplained,
+        kinds=_items(difference.kinds),
+        phases=_items(difference.phases),
+        operators=_items(difference.operators),
     )
 
 
-def _items(found: Iterable[Item]) -> list[ItemOut]:
-    return [ItemOut.model_validate(each) for each in found]
+def _items(items: Iterable[Item]) -> list[ItemOut]:
+    return [ItemOut.model_validate(each) for each in items]
 
 
 def worker_of(text: str) -> tuple[str, int] | None:

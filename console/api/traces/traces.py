@@ -49,10 +49,10 @@ def trace_for(request: HttpRequest, trace_id: str, needed: Role = "viewer") -> T
 def layer_for(request: HttpRequest, trace_id: str, layer_id: int, needed: Role = "viewer") -> Layer:
     """Return a layer of a trace of the caller's. Raises: Http404, NotAllowed."""
     trace = trace_for(request, trace_id, needed)
-    found = trace.layers.select_related("trace", "artifact").filter(pk=layer_id).first() if layer_id < _MAX_ID else None
-    if found is None:
+    layer = trace.layers.select_related("trace", "artifact").filter(pk=layer_id).first() if layer_id < _MAX_ID else None
+    if layer is None:
         raise Http404
-    return found
+    return layer
 
 
 @router.get("", response={200: TracesOut, **REFUSALS}, summary="Traces of a project")
@@ -71,16 +71,16 @@ def list_traces(
 
 
 @router.post("", response={201: TraceOut, 507: ProblemsOut, **REFUSALS}, summary="Announce files of a trace")
-def announce_trace(request: HttpRequest, asked: TraceIn, project: ProjectSlug = None) -> Status[TraceOut]:
+def announce_trace(request: HttpRequest, body: TraceIn, project: ProjectSlug = None) -> Status[TraceOut]:
     """Make a trace whose files are about to be sent, each to its layer, piece by piece (PUT .../content)."""
     home = project_for(request, project, "editor")
-    run = Run.objects.filter(pk=asked.run, project=home).first() if asked.run else None
-    if asked.run and run is None:
-        raise RequestProblem(422, f"There is no run {asked.run!r} in this project.", field="run")
-    files = [FileAnnouncement(name=file.name, size=file.size) for file in asked.files]
+    run = Run.objects.filter(pk=body.run, project=home).first() if body.run else None
+    if body.run and run is None:
+        raise RequestProblem(422, f"There is no run {body.run!r} in this project.", field="run")
+    files = [FileAnnouncement(name=file.name, size=file.size) for file in body.files]
     try:
         trace = create_trace(
-            project=home, name=asked.name, files=files, run=run, user=caller(request), now=timezone.now()
+            project=home, name=body.name, files=files, run=run, user=caller(request), now=timezone.now()
         )
     except TraceRefused as error:
         raise _refusal(error) from error

@@ -24,9 +24,9 @@ class Command(PlanQuestion[CanItRunJson]):
         "batch-size": "samples of a step without rollouts",
     }
 
-    def answer(self, client: ApiClient, project: str, asked: Mapping[str, object]) -> CanItRunJson:
+    def answer(self, client: ApiClient, project: str, body: Mapping[str, object]) -> CanItRunJson:
         """Return what the console answers."""
-        return client.can_it_run(project, asked)
+        return client.can_it_run(project, body)
 
     def text(self, answer: CanItRunJson) -> str:
         """Return the table."""

@@ -29,9 +29,9 @@ class Command(PlanQuestion[DiffusionJson]):
         "zero": "stage of sharding, 0 to 3",
     }
 
-    def answer(self, client: ApiClient, project: str, asked: Mapping[str, object]) -> DiffusionJson:
+    def answer(self, client: ApiClient, project: str, body: Mapping[str, object]) -> DiffusionJson:
         """Return what the console answers."""
-        return client.diffusion(project, asked)
+        return client.diffusion(project, body)
 
     def text(self, answer: DiffusionJson) -> str:
         """Return the table."""

@@ -30,8 +30,8 @@ class Command(ApiCommand):
     def _launch(self, client: ApiClient, spec: Any, options: Mapping[str, Any]) -> int:
         key = options["key"] or secrets.token_hex(16)
         launched = client.launch(spec, key=key, project=options["project"])
-        said = "queued" if launched.is_new else "was launched before with this key"
-        self.stdout.write(f"{launched.id} {said}: {launched.url}")
+        outcome = "queued" if launched.is_new else "was launched before with this key"
+        self.stdout.write(f"{launched.id} {outcome}: {launched.url}")
         if not options["wait"]:
             return 0
         return self.follow_run(client, launched.id, page=launched.url)

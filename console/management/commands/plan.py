@@ -35,30 +35,30 @@ class Command(ApiCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, print, and leave with the exit code of the verdict."""
-        asked: dict[str, object] = {"spec": read_spec(options["spec"])}
+        body: dict[str, object] = {"spec": read_spec(options["spec"])}
         if options["on"]:
-            asked["what_if"] = {
+            body["what_if"] = {
                 "accelerator": options["on"],
                 "nodes": options["nodes"],
                 "devices_per_node": options["per_node"],
             }
         if options["config"]:
-            asked["config"] = read_spec(options["config"])
-            if not isinstance(asked["config"], dict):
+            body["config"] = read_spec(options["config"])
+            if not isinstance(body["config"], dict):
                 raise CommandError(f"{options['config']} is not a JSON object.", returncode=REFUSED)
-        self.ask(options, lambda client: self._plan(client, asked, options))
+        self.ask(options, lambda client: self._plan(client, body, options))
 
-    def _plan(self, client: ApiClient, asked: Mapping[str, object], options: Mapping[str, Any]) -> int:
+    def _plan(self, client: ApiClient, body: Mapping[str, object], options: Mapping[str, Any]) -> int:
         project = options["project"] or client.first_project()
-        plan = client.plan(project, asked)
+        plan = client.plan(project, body)
         answers: dict[str, object] = {"plan": plan}
         texts = [plan_text(plan)]
         if options["advice"]:
-            advice = client.advice(project, asked)
+            advice = client.advice(project, body)
             answers["advice"] = advice
             texts.append(advice_text(advice))
         if options["layouts"] is not None:
-            layouts = client.layouts(project, {**asked, "limit": options["layouts"], "goal": options["goal"]})
+            layouts = client.layouts(project, {**body, "limit": options["layouts"], "goal": options["goal"]})
             answers["layouts"] = layouts
             texts.append(layouts_text(layouts))
         self.stdout.write(json.dumps(answers, indent=2) if options["json"] else "\n\n".join(texts))

@@ -53,7 +53,7 @@ class Command(ApiCommand):
             ranks = ranks_of(options["ranks"])
         except ValueError as error:
             raise CommandError(f"--ranks: {error}", returncode=REFUSED) from error
-        asked = {
+        body = {
             "what": options["what"],
             "tool": options["tool"],
             "first_step": options["from_step"],
@@ -62,21 +62,21 @@ class Command(ApiCommand):
             "roles": names_of(options["roles"]),
             "ranks": ranks,
         }
-        self.ask(options, lambda client: self._profile(client, options["run"], asked, folder))
+        self.ask(options, lambda client: self._profile(client, options["run"], body, folder))
 
-    def _profile(self, client: ApiClient, run_id: str, asked: Mapping[str, object], folder: Path | None) -> int:
-        capture = client.profile(run_id, asked)
+    def _profile(self, client: ApiClient, run_id: str, body: Mapping[str, object], folder: Path | None) -> int:
+        capture = client.profile(run_id, body)
         what = f"{capture['seconds']:g} s" if capture["seconds"] else f"{capture['num_steps']} steps"
         self.stdout.write(f"{capture['id']} asked for: {capture['what']} of {what} with {capture['tool']}")
         if folder is None:
             return 0
-        said = ""
+        printed = ""
 
         def tell(now: CaptureJson) -> None:
-            nonlocal said
-            if now["state"] != said:
-                said = now["state"]
-                self.stdout.write(said)
+            nonlocal printed
+            if now["state"] != printed:
+                printed = now["state"]
+                self.stdout.write(printed)
 
         try:
             ended = client.follow_capture(run_id, capture["id"], tell=tell)

@@ -54,8 +54,8 @@ class Command(ApiCommand):
         if options["step"] is not None:
             return int(options["step"])
         listed = [c for c in client.checkpoints(run_id) if c["attempt"] == (options["attempt"] or c["attempt"])]
-        found = [c for c in listed if not c["problem"]]
-        shown = [c for c in found if c["is_visible"]] or found
+        usable = [c for c in listed if not c["problem"]]
+        shown = [c for c in usable if c["is_visible"]] or usable
         if not shown:
             text = f"{run_id} has no checkpoint to go on from. Start it again with --from-start, or launch a clone."
             if listed:

@@ -28,8 +28,8 @@ class Command(BaseCommand):
             ensure_admin()  # of a console that nobody has signed in to yet
         user = User.objects.filter(username=name, is_active=True).first()
         if user is None:
-            known = ", ".join(User.objects.filter(is_active=True).values_list("username", flat=True)[:10]) or "none yet"
-            raise CommandError(f"There is no active user {name!r}. Known: {known}.")
+            names = ", ".join(User.objects.filter(is_active=True).values_list("username", flat=True)[:10]) or "none yet"
+            raise CommandError(f"There is no active user {name!r}. Known: {names}.")
         self.stdout.write(make_link(user=user, base_url=settings.PUBLIC_URL, now=timezone.now()))
         minutes = int(LIFETIME.total_seconds() // 60)
         self.stderr.write(f"Works once, within {minutes} minutes.")

@@ -57,17 +57,17 @@ class Command(ApiCommand):
     def _launch(self, client: ApiClient, spec: Any, sweep: Mapping[str, object], options: Mapping[str, Any]) -> int:
         key = options["key"] or secrets.token_hex(16)
         launched = client.sweep(spec, sweep, key=key, project=options["project"])
-        said = "queued" if launched.is_new else "was launched before with this key"
-        self.stdout.write(f"{launched.id} {said}: {launched.url}")
+        outcome = "queued" if launched.is_new else "was launched before with this key"
+        self.stdout.write(f"{launched.id} {outcome}: {launched.url}")
         if not options["wait"]:
             return 0
-        told = ""
+        printed = ""
 
         def tell(table: StudyTableJson) -> None:
-            nonlocal told
+            nonlocal printed
             line = progress(table["study"])
-            if line != told:
-                told = line
+            if line != printed:
+                printed = line
                 self.stdout.write(line)
 
         try:
@@ -85,10 +85,10 @@ def read_knob(text: str) -> dict[str, object]:
     if not equals or not values:
         example = "optimizer.learning_rate=1e-4,3e-4"
         raise CommandError(f"{text!r} is no knob with values. Write it like {example}.", returncode=REFUSED)
-    found = _RANGE.match(values)
-    if found is None:
+    match = _RANGE.match(values)
+    if match is None:
         return {"id": name, "values": values.split(",")}
-    return {"id": name, "low": found["low"], "high": found["high"], "scale": found["scale"] or "linear"}
+    return {"id": name, "low": match["low"], "high": match["high"], "scale": match["scale"] or "linear"}
 
 
 def progress(study: StudyJson) -> str:

@@ -55,12 +55,12 @@ class Command(ApiCommand):
         if options["no_wait"]:
             self.stdout.write(f"{options['url'].rstrip('/')}{trace['url']}")
             return 0
-        said: dict[int, str] = {}
+        printed: dict[int, str] = {}
 
         def tell(now: TraceJson) -> None:
             for layer in now["layers"]:
-                if said.get(layer["id"]) != layer["state"]:
-                    said[layer["id"]] = layer["state"]
+                if printed.get(layer["id"]) != layer["state"]:
+                    printed[layer["id"]] = layer["state"]
                     events = f", {layer['events']:,} events" if layer["events"] is not None else ""
                     self.stdout.write(f"{layer['file_name']}: {layer['state']}{events}")
 

@@ -57,10 +57,10 @@ def create_token(request: HttpRequest) -> HttpResponse:
     form = TokenForm(request.POST, projects=list(projects_of(user)))
     if not form.is_valid():
         return _show(request, token_form=form, is_refused=True)
-    asked = form.cleaned_data
-    expires_at = timezone.now() + timedelta(days=int(asked["days"])) if asked["days"] else None
+    fields = form.cleaned_data
+    expires_at = timezone.now() + timedelta(days=int(fields["days"])) if fields["days"] else None
     _row, text = make_token(
-        user=user, name=asked["name"], role=asked["role"], project=asked["project"], expires_at=expires_at
+        user=user, name=fields["name"], role=fields["role"], project=fields["project"], expires_at=expires_at
     )
     keep_once(request, new_token=text)
     return redirect("account")

@@ -47,24 +47,24 @@ def known_diffusion_models() -> list[tuple[str, str]]:
 
 
 def read_pictured(
-    asked: QueryDict, model: str, config: str, method: str, problems: dict[str, str]
+    query: QueryDict, model: str, config: str, method: str, problems: dict[str, str]
 ) -> DiffusionQuestion | None:
     """Return the diffusion transformer that is asked for, None if it is none; what cannot be is told by its field."""
-    known, shape = _shape(model, config, problems)
+    model_row, shape = _shape(model, config, problems)
     if shape is None:
         return None
-    given = {name: asked.get(name, "").strip()[:12] for name in (*_NUMBERS, *_CHOICES)}
+    texts = {name: query.get(name, "").strip()[:12] for name in (*_NUMBERS, *_CHOICES)}
     if method not in DIFFUSION_METHODS:
         text = _("%(given)s is not a method for diffusion transformers. Use one of %(known)s.")
         problems["method"] = text % {"given": repr(method[:40]), "known": ", ".join(DIFFUSION_METHODS)}
-    picture = _picture(given, known, problems)
+    picture = _picture(texts, model_row, problems)
     if not problems:
         try:
             stream_tokens(shape, picture)
         except JobInvalid as invalid:
             problems[invalid.field] = error_text(invalid)
     return DiffusionQuestion(
-        shape=shape, picture=picture, asked=given, encoders=known.encoders if known is not None else {}
+        shape=shape, picture=picture, asked=texts, encoders=model_row.encoders if model_row is not None else {}
     )
 
 
@@ -106,8 +106,8 @@ def _shape(model: str, config: str, problems: dict[str, str]) -> tuple[Diffusion
             return None, read_diffusion_shape(values, name=model or _("the pasted model")) if is_diffusion(
                 values
             ) else None
-        known = find_diffusion_model(model)
-        return known, read_diffusion_shape(known.config, name=known.id)
+        model_row = find_diffusion_model(model)
+        return model_row, read_diffusion_shape(model_row.config, name=model_row.id)
     except ShapeUnreadable as unreadable:
         problems["config"] = error_text(unreadable)
     except (LookupError, ValueError, RecursionError):
@@ -115,14 +115,14 @@ def _shape(model: str, config: str, problems: dict[str, str]) -> tuple[Diffusion
     return None, None
 
 
-def _picture(given: Mapping[str, str], known: DiffusionModel | None, problems: dict[str, str]) -> Picture:
+def _picture(texts: Mapping[str, str], model_row: DiffusionModel | None, problems: dict[str, str]) -> Picture:
     """Return what is trained on: as it is asked, else as the model usually makes it."""
     usual = Picture()
-    if known is not None:
-        usual = Picture(width=known.width, height=known.height, frames=known.frames)
+    if model_row is not None:
+        usual = Picture(width=model_row.width, height=model_row.height, frames=model_row.frames)
     numbers: dict[str, int] = {}
     for name, field in _NUMBERS.items():
-        text = given[name].replace(",", "")
+        text = texts[name].replace(",", "")
         if not text:
             continue
         if text.isascii() and text.isdigit() and int(text) > 0:
@@ -131,8 +131,8 @@ def _picture(given: Mapping[str, str], known: DiffusionModel | None, problems: d
             words = {"given": repr(text), "field": _LABELS[name]}
             problems[name] = _("%(given)s is not allowed for “%(field)s”. Use a whole number from 1.") % words
     for name, allowed in _CHOICES.items():
-        if given[name] and given[name] not in allowed:
-            words = {"given": repr(given[name]), "name": name, "known": ", ".join(allowed)}
+        if texts[name] and texts[name] not in allowed:
+            words = {"given": repr(texts[name]), "name": name, "known": ", ".join(allowed)}
             problems[name] = _("%(given)s is not allowed for %(name)s. Use one of %(known)s.") % words
     if problems:
         return usual
@@ -141,7 +141,7 @@ def _picture(given: Mapping[str, str], known: DiffusionModel | None, problems: d
         usual,
         **numbers,
         trained_steps=min(steps, usual.trained_steps),
-        zero=int(given["zero"] or usual.zero),
-        recomputes=given["recompute"] != "0",
-        encoders=sum(known.encoders.values()) if known is not None and given["encoders"] == "1" else 0,
+        zero=int(texts["zero"] or usual.zero),
+        recomputes=texts["recompute"] != "0",
+        encoders=sum(model_row.encoders.values()) if model_row is not None and texts["encoders"] == "1" else 0,
     )

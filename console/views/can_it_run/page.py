@@ -208,10 +208,10 @@ def _compare(question: HardwareQuestion, project: Project | None) -> tuple[Hardw
 
 def _hardware_choices(chosen: tuple[str, ...]) -> list[tuple[str, list[tuple[Accelerator, bool]]]]:
     """Return (vendor, [(accelerator, whether it is chosen)]) of everything that can be chosen, most memory first."""
-    found: dict[str, list[tuple[Accelerator, bool]]] = {}
+    by_vendor: dict[str, list[tuple[Accelerator, bool]]] = {}
     for each in sorted(accelerators().values(), key=lambda each: (-each.memory_bytes, each.label)):
-        found.setdefault(_VENDORS[each.vendor], []).append((each, each.id in chosen))
-    return [(vendor, found[vendor]) for vendor in _VENDORS.values() if vendor in found]
+        by_vendor.setdefault(_VENDORS[each.vendor], []).append((each, each.id in chosen))
+    return [(vendor, by_vendor[vendor]) for vendor in _VENDORS.values() if vendor in by_vendor]
 
 
 def _facts(question: HardwareQuestion) -> tuple[tuple[str, str], ...]:
@@ -221,14 +221,14 @@ def _facts(question: HardwareQuestion) -> tuple[tuple[str, str], ...]:
     shape = question.shape
     if shape is None:
         return ()
-    found = [(_("Parameters"), f"{shape.parameters:,}")]
+    facts = [(_("Parameters"), f"{shape.parameters:,}")]
     if shape.experts:
-        found.append((_("Per token"), f"{shape.active_parameters:,}"))
-        found.append((_("Experts"), _("%(each)s of %(all)s") % {"each": shape.experts_per_token, "all": shape.experts}))
-    found.append((_("Layers"), f"{shape.num_layers:,}"))
-    found.append((_("Hidden size"), f"{shape.hidden:,}"))
-    found.append((_("Context"), f"{shape.max_positions:,}" if shape.max_positions else "—"))
-    return tuple(found)
+        facts.append((_("Per token"), f"{shape.active_parameters:,}"))
+        facts.append((_("Experts"), _("%(each)s of %(all)s") % {"each": shape.experts_per_token, "all": shape.experts}))
+    facts.append((_("Layers"), f"{shape.num_layers:,}"))
+    facts.append((_("Hidden size"), f"{shape.hidden:,}"))
+    facts.append((_("Context"), f"{shape.max_positions:,}" if shape.max_positions else "—"))
+    return tuple(facts)
 
 
 def _overall(options: tuple[HardwareOption, ...], question: HardwareQuestion) -> dict[str, str]:
@@ -402,25 +402,27 @@ def _layout(need: DeviceNeed | None) -> str:
     job, layout = need.job, need.job.policy.layout
     if job.policy.family == "megatron":
         sizes = (("TP", layout.tensor), ("PP", layout.pipeline), ("EP", layout.expert), ("DP", layout.data))
-        said = "Megatron, " + " × ".join(f"{name} {size}" for name, size in sizes if size > 1)
+        layout_text = "Megatron, " + " × ".join(f"{name} {size}" for name, size in sizes if size > 1)
     else:
         name = f"DeepSpeed ZeRO-{layout.shards}" if job.policy.family == "deepspeed" else "FSDP"
-        said = _("%(name)s over %(n)s") % {"name": name, "n": layout.num_devices} if layout.num_devices > 1 else name
-    said = said.removesuffix(", ")
+        layout_text = (
+            _("%(name)s over %(n)s") % {"name": name, "n": layout.num_devices} if layout.num_devices > 1 else name
+        )
+    layout_text = layout_text.removesuffix(", ")
     if job.engine is None:
-        return said
+        return layout_text
     text = ngettext("%(n)s vLLM engine × TP %(tensor)s", "%(n)s vLLM engines × TP %(tensor)s", job.engine.num_engines)
-    return f"{said}; {text % {'n': job.engine.num_engines, 'tensor': job.engine.tensor}}"
+    return f"{layout_text}; {text % {'n': job.engine.num_engines, 'tensor': job.engine.tensor}}"
 
 
-def _published(found: PublishedRun) -> PublishedRow:
-    row = found.row
-    state, word = _BEARINGS[found.bearing]
+def _published(run: PublishedRun) -> PublishedRow:
+    row = run.row
+    state, word = _BEARINGS[run.bearing]
     says = {
         "supports": _("By this estimate no more devices are needed."),
         "contradicts": _("By this estimate more devices are needed: one of the two is wrong."),
         "says nothing": _("It ran on devices with more memory, or one of the two is a mixture of experts."),
-    }[found.bearing]
+    }[run.bearing]
     return PublishedRow(each=shown_row(row), state=state, word=str(word), says=says)
 
 

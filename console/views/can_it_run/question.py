@@ -73,33 +73,33 @@ class HardwareQuestion:
 
 
 def read_question(
-    asked: QueryDict, project: Project | None, *, may_read: bool, session: SessionBase
+    query: QueryDict, project: Project | None, *, may_read: bool, session: SessionBase
 ) -> HardwareQuestion:
     """Return what an address asks; whatever cannot be is told beside its field, and the default stands in its place."""
     problems: dict[str, str] = {}
-    model, config = asked.get("model", "").strip()[:200], asked.get("config", "").strip()
-    method = asked.get("method", "") or "grpo"
+    model, config = query.get("model", "").strip()[:200], query.get("config", "").strip()
+    method = query.get("method", "") or "grpo"
     if method not in METHODS:
         text = _("%(given)s is not a known method. Use one of %(known)s.")
         problems["method"] = text % {"given": repr(method[:40]), "known": ", ".join(METHODS)}
         method = "grpo"
-    devices = _whole(asked, "devices", MAX_DEVICES, problems)
-    prompt, response = (_whole(asked, name, MAX_TOKENS, problems) for name in ("prompt", "response"))
+    devices = _whole(query, "devices", MAX_DEVICES, problems)
+    prompt, response = (_whole(query, name, MAX_TOKENS, problems) for name in ("prompt", "response"))
     usual = Demand()
-    on = _chosen(asked.getlist("on"), project, problems)
+    on = _chosen(query.getlist("on"), project, problems)
     size, shape, note = None, None, ""
-    reads = may_read and asked.get("read") == "1"
+    reads = may_read and query.get("read") == "1"
     whole = text_of(session, config)
     if whole is None:
         gone = _("That config.json is not kept here: it was pasted in another session, or a while ago. Paste it again.")
         problems["config"] = gone
-    pictured = read_pictured(asked, model, whole or "", method, problems) if model or config else None
+    pictured = read_pictured(query, model, whole or "", method, problems) if model or config else None
     if pictured is not None or "config" in problems:
         pass  # a diffusion transformer, or a config.json that says it is one
     elif config:
         config, shape = _pasted(whole or "", model, problems, session)
-    elif found := _SIZE.fullmatch(model):
-        size = float(found[1].replace(",", "."))
+    elif match := _SIZE.fullmatch(model):
+        size = float(match[1].replace(",", "."))
         note = _("A size alone has no model shape to estimate from; only published runs are shown.")
     elif model:
         shape, note = _named(model, problems, may_read=may_read, reads=reads)
@@ -113,9 +113,9 @@ def read_question(
         shape=shape,
         size=size if size is not None else (shape.parameters / 1e9 if shape is not None else None),
         problems=problems,
-        typed={name: asked.get(name, "").strip()[:_MAX_TYPED] for name in _NUMBERS},
+        typed={name: query.get(name, "").strip()[:_MAX_TYPED] for name in _NUMBERS},
         note=note,
-        show=asked.get("show", ""),
+        show=query.get("show", ""),
         reads=reads,
         can_be_read=may_read and not reads and "model" in problems,
         pictured=pictured,
@@ -148,29 +148,29 @@ def _pasted(config: str, model: str, problems: dict[str, str], session: SessionB
     return config[:MAX_CONFIG_CHARS], None
 
 
-def _whole(asked: QueryDict, name: str, most: int, problems: dict[str, str]) -> int | None:
-    given = asked.get(name, "").strip().replace(",", "")
-    if not given:
+def _whole(query: QueryDict, name: str, most: int, problems: dict[str, str]) -> int | None:
+    typed = query.get(name, "").strip().replace(",", "")
+    if not typed:
         return None
-    if given.isascii() and given.isdigit() and 1 <= int(given[:12]) <= most:
-        return int(given)
+    if typed.isascii() and typed.isdigit() and 1 <= int(typed[:12]) <= most:
+        return int(typed)
     text = _("%(given)s is not allowed for “%(field)s”. Use a whole number from 1 to %(most)s.")
-    problems[name] = text % {"given": repr(given[:_MAX_TYPED]), "field": _NUMBERS[name], "most": f"{most:,}"}
+    problems[name] = text % {"given": repr(typed[:_MAX_TYPED]), "field": _NUMBERS[name], "most": f"{most:,}"}
     return None
 
 
 def _chosen(names: Iterable[str], project: Project | None, problems: dict[str, str]) -> tuple[str, ...]:
     """Return the accelerators that are asked for; without any, the cluster's own and some usual ones."""
-    asked = list(dict.fromkeys(name for name in names if name))
-    known = [name for name in asked if name in accelerators()]
-    if strange := [name for name in asked if name not in known]:
+    wanted = list(dict.fromkeys(name for name in names if name))
+    valid = [name for name in wanted if name in accelerators()]
+    if strange := [name for name in wanted if name not in valid]:
         text = _("%(given)s is not a known accelerator. Choose from the list.")
         problems["on"] = text % {"given": repr(strange[0][:60])}
-    if len(known) > MAX_OPTIONS:
+    if len(valid) > MAX_OPTIONS:
         text = _("%(n)s accelerators are too many side by side. Choose up to %(most)s.")
-        problems["on"] = text % {"n": len(known), "most": MAX_OPTIONS}
-    if known:
-        return tuple(known[:MAX_OPTIONS])
+        problems["on"] = text % {"n": len(valid), "most": MAX_OPTIONS}
+    if valid:
+        return tuple(valid[:MAX_OPTIONS])
     try:
         own = [cluster_fleet(cluster_state(), project)[0].accelerator.id]
     except PlanRefused:

@@ -62,7 +62,7 @@ def _takes(here: Mapping[str, Knob], name: str, value: Value) -> bool:
 def _wanted(recipe: TrainingMethod, demand: Demand, job: Job, nodes: int, per_node: int) -> dict[str, Value]:
     """Return the values of knobs that make the layout, of all trainers; a trainer takes those that it has."""
     policy = job.policy
-    found: dict[str, Value] = {
+    values: dict[str, Value] = {
         "rollout.max_prompt_tokens": demand.max_prompt,
         "rollout.max_new_tokens": demand.max_response,
         "train.max_sequence_tokens": demand.longest,
@@ -76,12 +76,12 @@ def _wanted(recipe: TrainingMethod, demand: Demand, job: Job, nodes: int, per_no
         "quantization.load_in_4bit": True if policy.method == "qlora" else None,
     }
     if not recipe.has_rollouts:
-        found["train.batch_size"] = demand.batch_size
+        values["train.batch_size"] = demand.batch_size
     for role in ("policy", "critic", "reference", "reward"):
-        found |= {f"placement.{role}_nodes": nodes, f"placement.{role}_gpus_per_node": per_node}
-    found |= _trained(policy)
+        values |= {f"placement.{role}_nodes": nodes, f"placement.{role}_gpus_per_node": per_node}
+    values |= _trained(policy)
     if job.engine is not None:
-        found |= {
+        values |= {
             "placement.colocate_all": True,
             "placement.rollout_engines": job.engine.num_engines,
             "placement.rollout_tensor_parallel": job.engine.tensor,
@@ -90,7 +90,7 @@ def _wanted(recipe: TrainingMethod, demand: Demand, job: Job, nodes: int, per_no
             "rollout.max_batched_tokens": max(job.engine.max_batched_tokens, demand.longest),
             "rollout.sleep": True,
         }
-    return found
+    return values
 
 
 def _trained(policy: Training) -> dict[str, Value]:
@@ -115,23 +115,23 @@ def _trained(policy: Training) -> dict[str, Value]:
             "memory.megatron_recompute_method": "uniform",
             "memory.megatron_recompute_layers": 1,
         }
-    found: dict[str, Value] = {
+    values: dict[str, Value] = {
         "parallel.engine": "fsdp",
         "kernels.fused_head": policy.head == "chunked",
         "memory.zero_stage": layout.shards,  # where the trainer shards by DeepSpeed
     }
     for whose in ("", "critic_"):
-        found |= {
+        values |= {
             f"memory.{whose}param_offload": between["params"],
             f"memory.{whose}optimizer_offload": between["optimizer"],
         }
-    return found
+    return values
 
 
 def _hub_id(name: str) -> str:
     """Return the repository of a known model that a name means, "" if there is none."""
     try:
-        known = find_model(name)
+        model = find_model(name)
     except LookupError:
         return ""
-    return name if "/" in name else next(iter(known.hub), "")
+    return name if "/" in name else next(iter(model.hub), "")

@@ -90,8 +90,8 @@ def _chart(get: QueryDict) -> dict[str, str]:
         "log": r"1",
         "m": r"[^\0]{1,2000}",
     }
-    given = {name: get.get(name, "") for name in patterns}
-    return {name: value for name, value in given.items() if re.fullmatch(patterns[name], value)}
+    texts = {name: get.get(name, "") for name in patterns}
+    return {name: value for name, value in texts.items() if re.fullmatch(patterns[name], value)}
 
 
 def _word(get: QueryDict, name: str, pattern: str) -> str:

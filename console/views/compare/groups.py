@@ -39,20 +39,22 @@ class VerdictPanel:
     measures: list[MeasureLine]
 
 
-def grouped_panel(found: Comparison, sides: Sides) -> VerdictPanel:
+def grouped_panel(comparison: Comparison, sides: Sides) -> VerdictPanel:
     """Return verdicts, heads and measures by group; the base's group is what the others are held against."""
-    groups = [(place, group) for place, group in enumerate(sides.groups) if set(group.run_ids) & set(found.run_ids)]
+    groups = [
+        (place, group) for place, group in enumerate(sides.groups) if set(group.run_ids) & set(comparison.run_ids)
+    ]
     own = [group for _place, group in groups]
-    base = next(i for i, group in enumerate(own) if found.base_id in group.run_ids)
+    base = next(i for i, group in enumerate(own) if comparison.base_id in group.run_ids)
     names = [_name(place, group) for place, group in groups]
-    rows = group_rows(rows=found.measures, run_ids=found.run_ids, groups=own, base=base)
-    verdicts = group_verdicts(rows=found.measures, run_ids=found.run_ids, groups=own, base=base)
-    said = [
+    rows = group_rows(rows=comparison.measures, run_ids=comparison.run_ids, groups=own, base=base)
+    verdicts = group_verdicts(rows=comparison.measures, run_ids=comparison.run_ids, groups=own, base=base)
+    sentences = [
         _say(one, names=(names[i], names[base]), group=own[i], sides=sides, rows=rows, places=(i, base))
         for i, one in sorted(verdicts.items(), key=lambda item: RANK.index(item[1].badge))
     ]
     return VerdictPanel(
-        said=said,
+        said=sentences,
         columns=[
             VerdictColumn(name=group_label(group), title=", ".join(group.run_ids), color=place % 10, is_base=i == base)
             for i, (place, group) in enumerate(groups)
@@ -67,7 +69,7 @@ def _name(place: int, group: RunGroup) -> SafeString:
 
 
 def _say(
-    found: RunVerdict,
+    verdict: RunVerdict,
     *,
     names: tuple[SafeString, SafeString],
     group: RunGroup,
@@ -77,27 +79,27 @@ def _say(
 ) -> VerdictText:
     first = next(side for side in sides.shown if side.run.pk in group.run_ids)
     by_name = {row.measure.metric: row for row in rows}
-    if found.badge == "not_enough":
+    if verdict.badge == "not_enough":
         title = format_html(_("Not enough runs to tell {run} and {base} apart."), run=names[0], base=names[1])
-        return said_as(found, side=first, headline=title, support=_too_few(by_name, found, places))
-    return said_as(found, side=first, headline=headline(found, *names), support=_support(by_name, found, places))
+        return said_as(verdict, side=first, headline=title, support=_too_few(by_name, verdict, places))
+    return said_as(verdict, side=first, headline=headline(verdict, *names), support=_support(by_name, verdict, places))
 
 
-def _too_few(rows: Mapping[str, GroupRow], found: RunVerdict, places: tuple[int, int]) -> str:
-    values = _values(rows, found, places)
+def _too_few(rows: Mapping[str, GroupRow], verdict: RunVerdict, places: tuple[int, int]) -> str:
+    values = _values(rows, verdict, places)
     counts = [value.n if value else 0 for value in values] if values else [0, 0]
     text = _("The spread between runs needs two runs of each group that have measured it; there are %(n)s and %(m)s.")
     return text % {"n": counts[0], "m": counts[1]}
 
 
-def _support(rows: Mapping[str, GroupRow], found: RunVerdict, places: tuple[int, int]) -> str:
-    values = _values(rows, found, places)
-    if values is None or found.gain is None or values[0] is None or values[1] is None:
+def _support(rows: Mapping[str, GroupRow], verdict: RunVerdict, places: tuple[int, int]) -> str:
+    values = _values(rows, verdict, places)
+    if values is None or verdict.gain is None or values[0] is None or values[1] is None:
         return ""
-    unit = metric(found.outcome).unit
-    difference, half = gap_text(found.gain.value, found.gain.half, unit)
+    unit = metric(verdict.outcome).unit
+    difference, half = gap_text(verdict.gain.value, verdict.gain.half, unit)
     words = {
-        "metric": metric_label(found.outcome),
+        "metric": metric_label(verdict.outcome),
         "one": value_text(values[0].mean, unit),
         "base": value_text(values[1].mean, unit),
         "n": values[0].n,
@@ -113,9 +115,9 @@ def _support(rows: Mapping[str, GroupRow], found: RunVerdict, places: tuple[int,
 
 
 def _values(
-    rows: Mapping[str, GroupRow], found: RunVerdict, places: tuple[int, int]
+    rows: Mapping[str, GroupRow], verdict: RunVerdict, places: tuple[int, int]
 ) -> tuple[GroupValue | None, GroupValue | None] | None:
-    row = rows.get(found.outcome)
+    row = rows.get(verdict.outcome)
     return (row.cells[places[0]].value, row.cells[places[1]].value) if row else None
 
 

@@ -44,20 +44,22 @@ def badge_word(badge: str) -> str:
     return words[badge]
 
 
-def say(found: RunVerdict, *, side: ComparedRun, base: ComparedRun, window: StepWindow | None) -> VerdictText:
+def say(verdict: RunVerdict, *, side: ComparedRun, base: ComparedRun, window: StepWindow | None) -> VerdictText:
     """Return a verdict in words."""
     names = (_name(side), _name(base))
-    return said_as(found, side=side, headline=headline(found, *names), support=_support(found, side, base, window))
+    return said_as(
+        verdict, side=side, headline=headline(verdict, *names), support=_support(verdict, side, base, window)
+    )
 
 
-def said_as(found: RunVerdict, *, side: ComparedRun, headline: SafeString, support: str) -> VerdictText:
+def said_as(verdict: RunVerdict, *, side: ComparedRun, headline: SafeString, support: str) -> VerdictText:
     """Return a verdict with this headline and support; `side` is the run to clone if it is better."""
     return VerdictText(
         side=side,
-        badge=found.badge,
-        word=badge_word(found.badge),
-        icon=ICONS[found.badge],
-        state=STATES[found.badge],
+        badge=verdict.badge,
+        word=badge_word(verdict.badge),
+        icon=ICONS[verdict.badge],
+        state=STATES[verdict.badge],
         headline=headline,
         support=support,
     )
@@ -69,65 +71,67 @@ def _name(side: ComparedRun) -> SafeString:
     )
 
 
-def headline(found: RunVerdict, run: SafeString, base: SafeString) -> SafeString:
+def headline(verdict: RunVerdict, run: SafeString, base: SafeString) -> SafeString:
     """Return the sentence that a verdict opens with; `run` and `base` are the names as markup."""
     names = {"run": run, "base": base}
-    if found.badge == "not_enough":
+    if verdict.badge == "not_enough":
         return format_html(_("Not enough common steps to tell {run} and {base} apart."), **names)
-    outcome = _outcome(found)
-    if found.speed is None or not found.speed.excludes(1):
+    outcome = _outcome(verdict)
+    if verdict.speed is None or not verdict.speed.excludes(1):
         if outcome == "":
             return format_html(_("{run} and {base} show no difference so far."), **names)
         return format_html(
             _("{run} against {base}: {outcome}; step times show no difference."), outcome=outcome, **names
         )
-    if found.speed.value < 1:
+    if verdict.speed.value < 1:
         text = _("{run} is {times}× faster than {base} per step; {outcome}.")
-        times = times_text(1 / found.speed.value)
+        times = times_text(1 / verdict.speed.value)
     else:
         text = _("{run} is {times}× slower than {base} per step; {outcome}.")
-        times = times_text(found.speed.value)
-    said = outcome or (_("no difference shown in %(metric)s so far") % {"metric": _metric(found)})
-    return format_html(text, times=times, outcome=said if found.outcome else _("they share no reward or loss"), **names)
+        times = times_text(verdict.speed.value)
+    outcome_text = outcome or (_("no difference shown in %(metric)s so far") % {"metric": _metric(verdict)})
+    return format_html(
+        text, times=times, outcome=outcome_text if verdict.outcome else _("they share no reward or loss"), **names
+    )
 
 
-def _metric(found: RunVerdict) -> str:
-    return metric_label(found.outcome).lower()
+def _metric(verdict: RunVerdict) -> str:
+    return metric_label(verdict.outcome).lower()
 
 
-def _outcome(found: RunVerdict) -> str:
+def _outcome(verdict: RunVerdict) -> str:
     """Return how the outcome differs, "" where no difference shows."""
-    gain = found.gain
+    gain = verdict.gain
     if gain is None or not gain.excludes(0):
         return ""
-    size = gap_text(abs(gain.value), gain.half, metric(found.outcome).unit)[0].removeprefix("+")
-    words = {"metric": _metric(found), "size": size}
+    size = gap_text(abs(gain.value), gain.half, metric(verdict.outcome).unit)[0].removeprefix("+")
+    words = {"metric": _metric(verdict), "size": size}
     return (_("%(metric)s is higher by %(size)s") if gain.value > 0 else _("%(metric)s is lower by %(size)s")) % words
 
 
-def _support(found: RunVerdict, side: ComparedRun, base: ComparedRun, window: StepWindow | None) -> str:
+def _support(verdict: RunVerdict, side: ComparedRun, base: ComparedRun, window: StepWindow | None) -> str:
     for one in (side, base):
         if not one.run.step:
             return _("%(name)s has not done a step yet.") % {"name": one.short}
-    return f"{_speed(found, window)} {_gain(found)}"
+    return f"{_speed(verdict, window)} {_gain(verdict)}"
 
 
-def _speed(found: RunVerdict, window: StepWindow | None) -> str:
-    if found.speed is None or found.times is None or window is None:
+def _speed(verdict: RunVerdict, window: StepWindow | None) -> str:
+    if verdict.speed is None or verdict.times is None or window is None:
         have = window.high if window else 0
         return _("Step times need %(needed)s common steps after the first %(dropped)s; there are %(have)s.") % {
             "needed": MIN_STEPS,
             "dropped": DROPPED_STEPS,
             "have": max(0, have - DROPPED_STEPS),
         }
-    mine, theirs = found.times
-    ratio = found.speed if found.speed.value >= 1 else _inverse(found.speed)
+    own, theirs = verdict.times
+    ratio = verdict.speed if verdict.speed.value >= 1 else _inverse(verdict.speed)
     words = {
         "from": value_text(theirs.value, "s"),
-        "to": value_text(mine.value, "s"),
+        "to": value_text(own.value, "s"),
         "low": times_text(ratio.low),
         "high": times_text(ratio.high),
-        "n": f"{found.speed.n:,}",
+        "n": f"{verdict.speed.n:,}",
         "dropped": DROPPED_STEPS,
     }
     text = _(
@@ -141,30 +145,30 @@ def _inverse(ratio: ConfidenceInterval) -> ConfidenceInterval:
     return ConfidenceInterval(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low, n=ratio.n)
 
 
-def _gain(found: RunVerdict) -> str:
-    if not found.outcome:
+def _gain(verdict: RunVerdict) -> str:
+    if not verdict.outcome:
         return _("They have no reward and no loss in common.")
-    if found.gain is None:
+    if verdict.gain is None:
         return _("%(metric)s needs %(needed)s common steps.") % {
-            "metric": metric_label(found.outcome),
+            "metric": metric_label(verdict.outcome),
             "needed": MIN_STEPS,
         }
-    difference, half = gap_text(found.gain.value, found.gain.half, metric(found.outcome).unit)
+    difference, half = gap_text(verdict.gain.value, verdict.gain.half, metric(verdict.outcome).unit)
     words = {
-        "metric": metric_label(found.outcome),
+        "metric": metric_label(verdict.outcome),
         "difference": difference,
         "half": half,
-        "n": found.gain.n,
+        "n": verdict.gain.n,
         "size": half.removeprefix("± "),
     }
     text = ngettext(
         "%(metric)s differs by %(difference)s %(half)s (mean of the last %(n)s common step)",
         "%(metric)s differs by %(difference)s %(half)s (mean of the last %(n)s common steps)",
-        found.gain.n,
+        verdict.gain.n,
     )
-    shown = found.gain.excludes(0)
+    shown = verdict.gain.excludes(0)
     more = "." if shown else _(": no difference shown; a gap under %(size)s would not be seen.") % words
-    if not shown and not found.gain.half:
+    if not shown and not verdict.gain.half:
         more = _(": no difference shown.")
     return text % words + more
 

@@ -40,53 +40,53 @@ _PROPOSED = 8
 @require_GET
 def compare_runs(request: HttpRequest) -> HttpResponse:
     """Show the comparison, or what to compare where the address names fewer than two runs."""
-    asked = read_address(request)
-    sides = find_sides(request, asked)
-    context: dict[str, object] = {"asked": asked, "sides": sides, "tabs": _tabs(asked), "query": asked.address()}
-    context |= {"ungrouped": asked.address(group=""), "config_query": asked.address(tab="config")}
-    context["all_query"] = asked.address(all="" if asked.is_all else "1")
+    query = read_address(request)
+    sides = find_sides(request, query)
+    context: dict[str, object] = {"asked": query, "sides": sides, "tabs": _tabs(query), "query": query.address()}
+    context |= {"ungrouped": query.address(group=""), "config_query": query.address(tab="config")}
+    context["all_query"] = query.address(all="" if query.is_all else "1")
     context["proposals"] = _proposals(request, sides) if len(sides.all) < 2 else []
     if sides.all:
-        context |= {"page": page_data(asked, sides), "window": window_of(sides.runs)}
-        context["knob_choices"] = _group_choices(asked, sides)
+        context |= {"page": page_data(query, sides), "window": window_of(sides.runs)}
+        context["knob_choices"] = _group_choices(query, sides)
     if sides.shown:
-        context |= _settings(asked, sides)
+        context |= _settings(query, sides)
         context["num_captures"] = count_traces(run_ids=[side.run.pk for side in sides.shown])
-        context |= PANELS[asked.tab](request, asked, sides)
+        context |= PANELS[query.tab](request, query, sides)
     return render(request, "compare/compare.html", context)
 
 
 @require_GET
 def compare_table_csv(request: HttpRequest) -> StreamingHttpResponse:
     """Give the table of metrics as CSV."""
-    asked, sides = _named(request)
+    query, sides = _named(request)
     assert sides.base is not None
-    lines = table_csv(runs=sides.runs, base_id=sides.base.run.pk, at=_at_step(asked, sides))
+    lines = table_csv(runs=sides.runs, base_id=sides.base.run.pk, at=_at_step(query, sides))
     return csv_answer(lines, name="compare-table.csv")
 
 
 @require_GET
 def compare_series_csv(request: HttpRequest) -> StreamingHttpResponse:
     """Give every point of the metrics named by `m` (all without it) as CSV."""
-    asked, sides = _named(request)
-    names = [name for name in asked.chart.get("m", "").split(",") if name]
+    query, sides = _named(request)
+    names = [name for name in query.chart.get("m", "").split(",") if name]
     if not names:
         names = sorted({name for own in metric_names([run.pk for run in sides.runs]).values() for name in own})
     return csv_answer(series_csv(runs=sides.runs, names=names), name="compare-series.csv")
 
 
 def _named(request: HttpRequest) -> tuple[ComparisonQuery, Sides]:
-    asked = read_address(request)
-    sides = find_sides(request, asked)
+    query = read_address(request)
+    sides = find_sides(request, query)
     if not sides.shown:
         raise Http404(_("There is nothing here, or it is not yours to see."))
-    return asked, sides
+    return query, sides
 
 
-def page_data(asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     """Return what the page's modules need, JSON-able."""
     own = metric_names([side.run.pk for side in sides.shown])
-    names = {name for found in own.values() for name in found}
+    names = {name for metric_values in own.values() for name in metric_values}
     words = metric_words()
     window = window_of(sides.runs)
     has_answers = bool(sides.shown) and is_in(sides.shown[0].run.spec.get("algorithm", "grpo"), "answers")
@@ -113,7 +113,7 @@ def page_data(asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
         "charts": list(charts),
         "common": window.high if window else None,
         "numSteps": max((side.run.num_steps for side in sides.shown), default=0),
-        "tab": asked.tab,
+        "tab": query.tab,
         "series": "/api/compare/series",
     }
 
@@ -125,39 +125,39 @@ def _place(name: str) -> tuple[int, str]:
 
 def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     assert sides.base is not None
-    found = compare(runs=sides.runs, base_id=sides.base.run.pk)
-    panel = grouped_panel(found, sides) if sides.groups else _single_panel(found, sides, sides.base)
-    said = panel.said
-    better = said[0].side if said and said[0].badge == "better" else sides.base
+    comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
+    panel = grouped_panel(comparison, sides) if sides.groups else _single_panel(comparison, sides, sides.base)
+    sentences = panel.said
+    better = sentences[0].side if sentences and sentences[0].badge == "better" else sides.base
     return {
         "columns": panel.columns,
         "measures": panel.measures,
-        "said": said[:SHOWN_VERDICTS],
-        "more_said": said[SHOWN_VERDICTS:],
+        "said": sentences[:SHOWN_VERDICTS],
+        "more_said": sentences[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
-        "bars": step_bars(dict(found.phases), sides),
+        "bars": step_bars(dict(comparison.phases), sides),
     }
 
 
-def _single_panel(found: Comparison, sides: Sides, base: ComparedRun) -> VerdictPanel:
+def _single_panel(comparison: Comparison, sides: Sides, base: ComparedRun) -> VerdictPanel:
     columns = [
         VerdictColumn(name=side.short, title=side.run.name, color=side.color, is_base=side.is_base)
         for side in sides.shown
     ]
-    verdicts = order(list(found.verdicts.values()))
+    verdicts = order(list(comparison.verdicts.values()))
     return VerdictPanel(
-        said=[say(one, side=sides.by_id(one.run_id), base=base, window=found.window) for one in verdicts],
+        said=[say(one, side=sides.by_id(one.run_id), base=base, window=comparison.window) for one in verdicts],
         columns=columns,
-        measures=measure_lines(found.measures, base=found.run_ids.index(found.base_id)),
+        measures=measure_lines(comparison.measures, base=comparison.run_ids.index(comparison.base_id)),
     )
 
 
-def _settings(asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
-    limit = SHOWN_SETTINGS if asked.tab == "verdict" else None
+def _settings(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
+    limit = SHOWN_SETTINGS if query.tab == "verdict" else None
     base = next(i for i, side in enumerate(sides.shown) if side.is_base)
     rows = setting_rows(current_specs(sides.runs), base=base)
     different = [row for row in rows if row.is_different]
-    listed = [row for row in rows if row.is_different or (asked.is_all and limit is None)]
+    listed = [row for row in rows if row.is_different or (query.is_all and limit is None)]
     return {
         "settings": setting_lines(listed[:limit], base=base),
         "num_settings": len(rows),
@@ -172,49 +172,49 @@ def _no_more(_request: HttpRequest, _asked: ComparisonQuery, _sides: Sides) -> d
     return {}
 
 
-def _table_panel(_request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
-    at = _at_step(asked, sides)
+def _table_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) -> dict[str, object]:
+    at = _at_step(query, sides)
     rows = metric_table(runs=sides.runs, at=at)
-    needle = asked.query.lower()
-    found = [row for row in rows if needle in f"{row.name} {metric_label(row.name)}".lower()]
-    ordered = sorted(found, key=lambda row: _place(row.name))
-    kept = parse_qsl(asked.address(q="", step=""))
-    return {"blocks": metric_lines(ordered, sides), "heads": statistic_heads(at), "at": at, "kept": kept}
+    needle = query.query.lower()
+    matches = [row for row in rows if needle in f"{row.name} {metric_label(row.name)}".lower()]
+    ordered = sorted(matches, key=lambda row: _place(row.name))
+    parameters = parse_qsl(query.address(q="", step=""))
+    return {"blocks": metric_lines(ordered, sides), "heads": statistic_heads(at), "at": at, "kept": parameters}
 
 
-def _at_step(asked: ComparisonQuery, sides: Sides) -> int | None:
+def _at_step(query: ComparisonQuery, sides: Sides) -> int | None:
     window = window_of(sides.runs)
-    return asked.step if asked.step is not None else window.high if window else None
+    return query.step if query.step is not None else window.high if window else None
 
 
 def _timing_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     assert sides.base is not None
-    found: Comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
-    return {"bars": step_bars(dict(found.phases), sides)}
+    comparison: Comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
+    return {"bars": step_bars(dict(comparison.phases), sides)}
 
 
 def _traces_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     return trace_rows(sides)
 
 
-def _samples_panel(_request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def _samples_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     ids = [side.run.pk for side in sides.shown]
-    found = side_by_side(run_ids=ids, is_eval=asked.kind == "eval", step=asked.at, page=asked.page)
-    steps = list(found.steps)
-    later = [step for step in steps if found.step is not None and step > found.step]
-    earlier = [step for step in steps if found.step is not None and step < found.step]
+    samples = side_by_side(run_ids=ids, is_eval=query.kind == "eval", step=query.at, page=query.page)
+    steps = list(samples.steps)
+    later = [step for step in steps if samples.step is not None and step > samples.step]
+    earlier = [step for step in steps if samples.step is not None and step < samples.step]
     return {
-        "found": found,
-        "prompts": [(row, list(zip(sides.shown, row.answers, strict=True))) for row in found.rows],
-        "step_query": asked.address(at="", page=""),
-        "later": asked.address(at=later[-1], page="") if later else None,
-        "earlier": asked.address(at=earlier[0], page="") if earlier else None,
+        "found": samples,
+        "prompts": [(row, list(zip(sides.shown, row.answers, strict=True))) for row in samples.rows],
+        "step_query": query.address(at="", page=""),
+        "later": query.address(at=later[-1], page="") if later else None,
+        "earlier": query.address(at=earlier[0], page="") if earlier else None,
         "kinds": [
-            {"key": key, "label": label, "query": asked.address(kind="" if key == "train" else key, at="", page="")}
+            {"key": key, "label": label, "query": query.address(kind="" if key == "train" else key, at="", page="")}
             for key, label in (("train", _("Training")), ("eval", _("Held-out")))
         ],
-        "next_page": asked.address(page=found.page + 1) if found.page < found.num_pages else None,
-        "previous_page": asked.address(page=found.page - 1) if found.page > 1 else None,
+        "next_page": query.address(page=samples.page + 1) if samples.page < samples.num_pages else None,
+        "previous_page": query.address(page=samples.page - 1) if samples.page > 1 else None,
     }
 
 
@@ -229,7 +229,7 @@ PANELS = {
 }
 
 
-def _tabs(asked: ComparisonQuery) -> list[dict[str, str]]:
+def _tabs(query: ComparisonQuery) -> list[dict[str, str]]:
     words = {
         "verdict": _("Verdict"),
         "charts": _("Charts"),
@@ -240,17 +240,17 @@ def _tabs(asked: ComparisonQuery) -> list[dict[str, str]]:
         "samples": _("Samples"),
     }
     return [
-        {"name": name, "label": words[name], "query": asked.address(tab=name if name != TABS[0] else "")}
+        {"name": name, "label": words[name], "query": query.address(tab=name if name != TABS[0] else "")}
         for name in TABS
     ]
 
 
-def _group_choices(asked: ComparisonQuery, sides: Sides) -> list[dict[str, object]]:
-    if asked.group and asked.group not in sides.group_knobs:
-        names = [*sides.group_knobs, asked.group]
+def _group_choices(query: ComparisonQuery, sides: Sides) -> list[dict[str, object]]:
+    if query.group and query.group not in sides.group_knobs:
+        names = [*sides.group_knobs, query.group]
     else:
         names = list(sides.group_knobs)
-    return [{"id": name, "is_chosen": name == asked.group, "query": asked.address(group=name)} for name in names]
+    return [{"id": name, "is_chosen": name == query.group, "query": query.address(group=name)} for name in names]
 
 
 def _proposals(request: HttpRequest, sides: Sides) -> list[RunHeader]:

@@ -273,8 +273,8 @@ def _is_fair(row: MetricRow, place: int, base: int, statistic: str) -> bool:
     if statistic not in ("last", "best", "at"):
         return False
     last = "at" if statistic == "at" else "last"
-    mine, theirs = row.summaries[place].spot(last), row.summaries[base].spot(last)
-    return mine is not None and theirs is not None and mine.step == theirs.step
+    own, theirs = row.summaries[place].spot(last), row.summaries[base].spot(last)
+    return own is not None and theirs is not None and own.step == theirs.step
 
 
 def _with_change(spot: Spot, change: Delta | None, unit: str, title: str) -> ComparisonCell:
@@ -323,12 +323,12 @@ def _group_lines(
 
 def setting_lines(rows: Iterable[SettingRow], *, base: int) -> list[SettingLine]:
     """Return the rows of the card Config diff."""
-    known = knobs()
+    by_id = knobs()
     return [
         SettingLine(
             id=row.id,
-            label=_(known[row.id].label) if row.id in known else "",
-            unit=_(known[row.id].unit) if row.id in known and known[row.id].unit else "",
+            label=_(by_id[row.id].label) if row.id in by_id else "",
+            unit=_(by_id[row.id].unit) if row.id in by_id and by_id[row.id].unit else "",
             is_different=row.is_different,
             cells=[
                 SettingCell(
@@ -408,14 +408,14 @@ def _phase_line(
     theirs = seconds(base) if base else None
     cells = []
     for side in shown:
-        mine = seconds(phases[side.run.pk])
-        change = delta(mine, theirs, better="lower") if mine is not None and theirs and not side.is_base else None
+        own = seconds(phases[side.run.pk])
+        change = delta(own, theirs, better="lower") if own is not None and theirs and not side.is_base else None
         if change is None or change.share is None or base is None:
-            cells.append(ComparisonCell(text=value_text(mine, "s")))
+            cells.append(ComparisonCell(text=value_text(own, "s")))
             continue
         one, other = phases[side.run.pk].spreads.get(key), base.spreads.get(key)
         ratio = ratio_interval(one, other) if one and other else None
         word = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
         note = ", ".join(part for part in (share_text(change.share), change_word(word)) if part)
-        cells.append(ComparisonCell(text=value_text(mine, "s"), note=note, tone=TONES.get(word, "")))
+        cells.append(ComparisonCell(text=value_text(own, "s"), note=note, tone=TONES.get(word, "")))
     return PhaseLine(key=key, label=_phase_word(key), cells=cells)

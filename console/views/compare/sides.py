@@ -77,51 +77,51 @@ class Sides:
         return next(side for side in self.all if side.run.pk == run_id)
 
 
-def find_sides(request: HttpRequest, asked: ComparisonQuery) -> Sides:
+def find_sides(request: HttpRequest, query: ComparisonQuery) -> Sides:
     """Return the runs of the address. Raises: Http404 if it names some and none of them is there for this person."""
-    study = _study(request, asked)
-    ids = list(asked.runs)
+    study = _study(request, query)
+    ids = list(query.runs)
     if study is not None:
         own = study.runs.order_by("created_at", "pk").values_list("pk", flat=True)[:MAX_RUNS]
         ids = list(dict.fromkeys([*ids, *own]))[:MAX_RUNS]
     runs = visible_runs(user=request.user, ids=ids)
     if ids and not runs:
         raise Http404(_("There is nothing here, or it is not yours to see."))
-    known = {run.pk for run in runs}
-    missing = tuple(run_id for run_id in ids if run_id not in known)
+    visible = {run.pk for run in runs}
+    missing = tuple(run_id for run_id in ids if run_id not in visible)
     return Sides(
-        all=_sides(runs, asked),
+        all=_sides(runs, query),
         missing=missing,
         study=study,
         group_knobs=swept_knobs(runs) if len(runs) > 1 else (),
-        groups=group_runs(runs, knob_id=asked.group) if asked.group else (),
+        groups=group_runs(runs, knob_id=query.group) if query.group else (),
     )
 
 
-def _study(request: HttpRequest, asked: ComparisonQuery) -> Study | None:
-    if not asked.study:
+def _study(request: HttpRequest, query: ComparisonQuery) -> Study | None:
+    if not query.study:
         return None
-    found = Study.objects.filter(pk=asked.study, project__in=projects_of(request.user)).first()
-    if found is None:
+    study = Study.objects.filter(pk=query.study, project__in=projects_of(request.user)).first()
+    if study is None:
         raise Http404(_("There is nothing here, or it is not yours to see."))
-    return found
+    return study
 
 
-def _sides(runs: list[Run], asked: ComparisonQuery) -> tuple[ComparedRun, ...]:
-    open_ids = [run.pk for run in runs if run.pk not in asked.hidden]
-    base = asked.base if asked.base in open_ids else next(iter(open_ids), "")
+def _sides(runs: list[Run], query: ComparisonQuery) -> tuple[ComparedRun, ...]:
+    open_ids = [run.pk for run in runs if run.pk not in query.hidden]
+    base = query.base if query.base in open_ids else next(iter(open_ids), "")
     short = short_names({run.pk: run.name for run in runs})
     dashes = line_dashes({run.pk: run.color for run in sorted(runs, key=lambda run: (run.created_at, run.pk))})
     group_of = {
         run_id: (place, group)
-        for place, group in enumerate(group_runs(runs, knob_id=asked.group) if asked.group else ())
+        for place, group in enumerate(group_runs(runs, knob_id=query.group) if query.group else ())
         for run_id in group.run_ids
     }
     in_order = sorted(runs, key=lambda run: group_of[run.pk][0] if group_of else run.pk != base)
-    found = []
+    sides = []
     for run, header in zip(in_order, run_headers(in_order, now=timezone.now()), strict=True):
         place, group = group_of.get(run.pk, (run.color, None))
-        found.append(
+        sides.append(
             ComparedRun(
                 run=run,
                 header=header,
@@ -130,11 +130,11 @@ def _sides(runs: list[Run], asked: ComparisonQuery) -> tuple[ComparedRun, ...]:
                 dash=place // 10 if group else dashes[run.pk],
                 group=group_label(group) if group else "",
                 is_base=run.pk == base,
-                is_hidden=run.pk in asked.hidden,
-                changes=_changes(run.pk, asked),
+                is_hidden=run.pk in query.hidden,
+                changes=_changes(run.pk, query),
             )
         )
-    return tuple(found)
+    return tuple(sides)
 
 
 def group_label(group: RunGroup) -> str:
@@ -142,15 +142,15 @@ def group_label(group: RunGroup) -> str:
     return "—" if group.value is None else show(group.value)
 
 
-def _changes(run_id: str, asked: ComparisonQuery) -> dict[str, str]:
-    hidden = asked.hidden ^ {run_id}
-    left = [other for other in asked.runs if other != run_id]
+def _changes(run_id: str, query: ComparisonQuery) -> dict[str, str]:
+    hidden = query.hidden ^ {run_id}
+    left = [other for other in query.runs if other != run_id]
     return {
-        "base": asked.address(base=run_id, hide=",".join(sorted(asked.hidden - {run_id}))),
-        "hide": asked.address(hide=",".join(sorted(hidden))),
-        "remove": asked.address(
+        "base": query.address(base=run_id, hide=",".join(sorted(query.hidden - {run_id}))),
+        "hide": query.address(hide=",".join(sorted(hidden))),
+        "remove": query.address(
             runs=",".join(left),
-            hide=",".join(sorted(asked.hidden - {run_id})),
-            base=asked.base if asked.base != run_id else "",
+            hide=",".join(sorted(query.hidden - {run_id})),
+            base=query.base if query.base != run_id else "",
         ),
     }

@@ -74,10 +74,10 @@ class TraceLines:
 
 def trace_rows(sides: Sides) -> dict[str, object]:
     """Return what the tab shows: rows of captures that belong together, a column a run."""
-    found = traces_side_by_side(run_ids=[side.run.pk for side in sides.shown])
+    traces = traces_side_by_side(run_ids=[side.run.pk for side in sides.shown])
     return {
-        "trace_rows": [_row(row, sides) for row in found.rows],
-        "num_left_out": found.num_left_out,
+        "trace_rows": [_row(row, sides) for row in traces.rows],
+        "num_left_out": traces.num_left_out,
         "columns": [(side, profile_url(side)) for side in sides.shown],
     }
 

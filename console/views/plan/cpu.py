@@ -22,13 +22,13 @@ from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate
 _ROOM = 1.06  # of the scale, beside the longest bar
 
 
-def cpu_panel(found: Estimate, asked: PlanInput) -> PlanPanel:
+def cpu_panel(estimate: Estimate, plan_input: PlanInput) -> PlanPanel:
     """Return the panel of an estimate on a machine's own CPU."""
-    pools = tuple(pool for pool in found.pools if pool.name != "vllm")
+    pools = tuple(pool for pool in estimate.pools if pool.name != "vllm")
     largest = max(pools, key=lambda pool: pool.binding.memory.total)
     peak = largest.binding.memory.total
     together = sum(pool.binding.memory.total * pool.num_devices for pool in pools)
-    there = asked.fleet.accelerator.usable_bytes
+    there = plan_input.fleet.accelerator.usable_bytes
     share = together / there if there else 0.0
     unit, terms = unit_of(peak), terms_of(pools)
     words = {
@@ -47,9 +47,9 @@ def cpu_panel(found: Estimate, asked: PlanInput) -> PlanPanel:
         numbers=(
             *(KeyNumber(label=label, value="—", how=unplanned) for label in (step, run, hours)),
             KeyNumber(label=host, value=size(together), how=_("all processes that train and score, without vLLM")),
-            KeyNumber(label=checkpoint, value=size(found.checkpoint_bytes), how=_("to resume from")),
+            KeyNumber(label=checkpoint, value=size(estimate.checkpoint_bytes), how=_("to resume from")),
         ),
-        pools=tuple(pool_bars(pool, found, terms, peak * _ROOM, unit, is_host=True) for pool in pools),
+        pools=tuple(pool_bars(pool, estimate, terms, peak * _ROOM, unit, is_host=True) for pool in pools),
         unit=unit_word(unit),
         terms=terms,
         notes=(_("Seconds, and the memory of vLLM, are not planned on the CPU."),),

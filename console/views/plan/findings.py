@@ -60,13 +60,13 @@ class FindingsPanel:
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
         """How many there are of each level, the gravest first; levels without any are left out."""
-        found = [(level, sum(r.level == level and not r.is_overridden for r in self.rows)) for level in _ORDER]
-        return tuple((level, n) for level, n in found if n)
+        by_level = [(level, sum(r.level == level and not r.is_overridden for r in self.rows)) for level in _ORDER]
+        return tuple((level, n) for level, n in by_level if n)
 
 
 def findings_panel(spec: RunSpec, state: ClusterState) -> FindingsPanel:
     """Return what the rules find in the spec, on the device that this cluster has for it."""
-    rows = [_row(found, spec) for found in findings(on_cluster(spec, state), say=_)]
+    rows = [_row(finding, spec) for finding in findings(on_cluster(spec, state), say=_)]
     return FindingsPanel(rows=tuple(sorted(rows, key=lambda row: row.is_overridden)))
 
 
@@ -77,16 +77,16 @@ def input_of(name: str, spec: RunSpec) -> str:
     return f"{name}.{getattr(spec, name.partition('.')[0]).kind}" if name in _BY_KIND else name
 
 
-def _row(found: SpecFinding, spec: RunSpec) -> SpecFindingRow:
+def _row(finding: SpecFinding, spec: RunSpec) -> SpecFindingRow:
     return SpecFindingRow(
-        rule=found.rule,
-        level=found.level,
-        says=found.says,
-        why=found.why,
-        source=found.source,
-        inputs=tuple((input_of(name, spec), _label(name)) for name in found.knobs),
-        fixes=tuple(fix_button(fix.changes, spec) for fix in found.fixes),
-        is_overridden=found.is_overridden,
+        rule=finding.rule,
+        level=finding.level,
+        says=finding.says,
+        why=finding.why,
+        source=finding.source,
+        inputs=tuple((input_of(name, spec), _label(name)) for name in finding.knobs),
+        fixes=tuple(fix_button(fix.changes, spec) for fix in finding.fixes),
+        is_overridden=finding.is_overridden,
     )
 
 
@@ -97,8 +97,10 @@ def _label(name: str) -> str:
 def fix_button(changes: Mapping[str, Value], spec: RunSpec) -> FixButton:
     """Return the button that applies the changes: values by knob id or dotted field."""
     texts = {input_of(name, spec): show(value) for name, value in changes.items()}
-    said = [_("%(label)s: %(value)s") % {"label": _label(n), "value": _shown(v)} for n, v in changes.items()]
-    return FixButton(says=", ".join(said), texts=json.dumps(texts))
+    texts_of_changes = [
+        _("%(label)s: %(value)s") % {"label": _label(n), "value": _shown(v)} for n, v in changes.items()
+    ]
+    return FixButton(says=", ".join(texts_of_changes), texts=json.dumps(texts))
 
 
 def _shown(value: Value) -> str:

@@ -59,12 +59,12 @@ class LargestTermsPanel:
 
 
 def largest_terms_panel(
-    found: Estimate, largest_terms: Sequence[LargestTerm], moved: Sequence[Sensitivity], spec: RunSpec
+    estimate: Estimate, largest_terms: Sequence[LargestTerm], moved: Sequence[Sensitivity], spec: RunSpec
 ) -> LargestTermsPanel:
     """Return what moves the plan of a run, with changes that can be tried."""
     rows = [_term_row(term, spec) for term in largest_terms]
     return LargestTermsPanel(
-        phase=phase_label(found.phase),
+        phase=phase_label(estimate.phase),
         memory=tuple(row for row in rows if row.kind == "term"),
         time=tuple(row for row in rows if row.kind == "phase"),
         constants=constant_rows(moved, has_settings=True),
@@ -72,13 +72,13 @@ def largest_terms_panel(
     )
 
 
-def parts_panel(found: Estimate, moved: Sequence[Sensitivity], *, has_settings: bool) -> LargestTermsPanel:
+def parts_panel(estimate: Estimate, moved: Sequence[Sensitivity], *, has_settings: bool) -> LargestTermsPanel:
     """Return what moves an answer that no run stands behind: its largest parts, and the constants."""
-    terms, phases = found.binding.memory.terms, found.time.phases
+    terms, phases = estimate.binding.memory.terms, estimate.time.phases
     longest = sorted(phases, key=lambda key: -phases[key].middle)[:_NUM_PARTS]
     largest = sorted(terms, key=lambda term: -terms[term])[:_NUM_PARTS]
     return LargestTermsPanel(
-        phase=phase_label(found.phase),
+        phase=phase_label(estimate.phase),
         memory=tuple(
             PartRow(kind="term", key=term, label=str(TERM_WORDS[term]), now=size(terms[term])) for term in largest
         ),
@@ -92,7 +92,7 @@ def parts_panel(found: Estimate, moved: Sequence[Sensitivity], *, has_settings: 
 
 def constant_rows(moved: Sequence[Sensitivity], *, has_settings: bool) -> tuple[SensitivityRow, ...]:
     """Return the constants that move an answer most; with `has_settings` each with the address where it is set."""
-    found = [each for each in moved if each.share >= _SHOWN_FROM][:_NUM_CONSTANTS]
+    shown = [each for each in moved if each.share >= _SHOWN_FROM][:_NUM_CONSTANTS]
     page = reverse("settings") if has_settings else ""
     return tuple(
         SensitivityRow(
@@ -102,7 +102,7 @@ def constant_rows(moved: Sequence[Sensitivity], *, has_settings: bool) -> tuple[
             says=_effect(each),
             address=f"{page}#constant-{each.constant.name}" if page else "",
         )
-        for each in found
+        for each in shown
     )
 
 
@@ -132,17 +132,17 @@ def _span(each: Sensitivity) -> str:
 
 def _effect(each: Sensitivity) -> str:
     """Say what the answer is at both ends: of seconds and bytes what moves at all, and a verdict that is another."""
-    said = []
+    effects = []
     if _moves(each.seconds):
-        said.append(_("step %(span)s") % {"span": seconds_text(each.seconds)})
+        effects.append(_("step %(span)s") % {"span": seconds_text(each.seconds)})
     if _moves(each.needed):
         ends = {"low": size(round(each.needed.low)), "high": size(round(each.needed.high))}
-        said.append(_("peak %(low)s to %(high)s") % ends)
+        effects.append(_("peak %(low)s to %(high)s") % ends)
     low, high = each.verdicts
     if low != high:
         ends = {"low": str(VERDICT_WORDS[low]), "high": str(VERDICT_WORDS[high])}
-        said.append(_("%(low)s at the one end, %(high)s at the other") % ends)
-    return ", ".join(said)
+        effects.append(_("%(low)s at the one end, %(high)s at the other") % ends)
+    return ", ".join(effects)
 
 
 def _moves(value: Interval) -> bool:

@@ -174,35 +174,35 @@ def unknown_panel(says: str, *, needs_config: bool = False, is_unread: bool = Fa
     return PlanPanel(state="unknown", says=says, needs_config=needs_config, is_unread=is_unread, numbers=dashes)
 
 
-def estimate_panel(found: Estimate, asked: PlanInput) -> PlanPanel:
+def estimate_panel(estimate: Estimate, plan_input: PlanInput) -> PlanPanel:
     """Return the panel of an estimate of what was asked."""
-    limit = max(pool.limit for pool in found.pools)
-    peak = max(pool.binding.memory.total for pool in found.pools)
+    limit = max(pool.limit for pool in estimate.pools)
+    peak = max(pool.binding.memory.total for pool in estimate.pools)
     unit = unit_of(limit)
     scale = max(limit, peak) * _ROOM
-    terms = terms_of(found.pools)
-    is_short = asked.job.fleet.num_devices > asked.fleet.num_devices
+    terms = terms_of(estimate.pools)
+    is_short = plan_input.job.fleet.num_devices > plan_input.fleet.num_devices
     return PlanPanel(
-        state="no" if is_short else found.verdict,
-        says=_sentence(found, asked),
-        is_over=any(pool.share > 1 for pool in found.pools),
-        numbers=_numbers(found, asked.job.fleet),
-        pools=tuple(pool_bars(pool, found, terms, scale, unit) for pool in found.pools),
+        state="no" if is_short else estimate.verdict,
+        says=_sentence(estimate, plan_input),
+        is_over=any(pool.share > 1 for pool in estimate.pools),
+        numbers=_numbers(estimate, plan_input.job.fleet),
+        pools=tuple(pool_bars(pool, estimate, terms, scale, unit) for pool in estimate.pools),
         unit=unit_word(unit),
-        band=f"± {share_text(found.band)}",
+        band=f"± {share_text(estimate.band)}",
         limit=f"{limit / unit:.1f}",
         limit_x=f"{limit / scale * 100:.2f}",
         terms=terms,
-        time=_time(found),
-        notes=(*(in_words(note, _) for note in found.notes), *_unpriced(found)),
+        time=_time(estimate),
+        notes=(*(in_words(note, _) for note in estimate.notes), *_unpriced(estimate)),
     )
 
 
-def _unpriced(found: Estimate) -> tuple[str, ...]:
+def _unpriced(estimate: Estimate) -> tuple[str, ...]:
     """Return a sentence about knobs that change memory or time and that the planner does not use, if any."""
-    if not found.unpriced:
+    if not estimate.unpriced:
         return ()
-    labels = ", ".join(_(knobs()[knob_id].label) for knob_id in found.unpriced)
+    labels = ", ".join(_(knobs()[knob_id].label) for knob_id in estimate.unpriced)
     return (_("The plan ignores: %(knobs)s.") % {"knobs": labels},)
 
 
@@ -264,54 +264,54 @@ def number_labels() -> tuple[str, ...]:
     return (_("Step time"), _("Run time"), _("Device hours"), _("Host RAM"), _("Checkpoint"))
 
 
-def _numbers(found: Estimate, fleet: Fleet) -> tuple[KeyNumber, ...]:
+def _numbers(estimate: Estimate, fleet: Fleet) -> tuple[KeyNumber, ...]:
     step, run, hours, host, checkpoint = number_labels()
-    cost = found.cost
+    cost = estimate.cost
     spread = _("from %(low)s to %(high)s tokens/s")
-    ends = {"low": figure(found.time.tokens_per_second.low), "high": figure(found.time.tokens_per_second.high)}
+    ends = {"low": figure(estimate.time.tokens_per_second.low), "high": figure(estimate.time.tokens_per_second.high)}
     numbers = [
-        KeyNumber(label=step, value=seconds_text(found.time.step), how=spread % ends),
+        KeyNumber(label=step, value=seconds_text(estimate.time.step), how=spread % ends),
         KeyNumber(label=run, value=seconds_text(cost.seconds), how=_("all steps, with checkpoints and restarts")),
         KeyNumber(label=hours, value=interval_text(cost.device_hours), how=_("run time times devices")),
     ]
     if cost.money is not None:
         how = _("%(price)s an hour for each device") % {"price": f"{fleet.price:,.2f} {cost.currency}"}
         numbers.append(KeyNumber(label=_("Cost"), value=interval_text(cost.money, unit=cost.currency), how=how))
-    shared = _("on the fullest node, and %(shm)s of shared memory") % {"shm": size(found.shm_bytes)}
+    shared = _("on the fullest node, and %(shm)s of shared memory") % {"shm": size(estimate.shm_bytes)}
     if fleet.host_bytes:
         has = _("a node has %(size)s") % {"size": size(fleet.host_bytes)}
         shared = f"{shared}; {has}"
-    exported = _("to resume from; the weights alone are %(size)s") % {"size": size(found.export_bytes)}
-    numbers.append(KeyNumber(label=host, value=size(found.host_bytes), how=shared))
-    numbers.append(KeyNumber(label=checkpoint, value=size(found.checkpoint_bytes), how=exported))
+    exported = _("to resume from; the weights alone are %(size)s") % {"size": size(estimate.export_bytes)}
+    numbers.append(KeyNumber(label=host, value=size(estimate.host_bytes), how=shared))
+    numbers.append(KeyNumber(label=checkpoint, value=size(estimate.checkpoint_bytes), how=exported))
     return tuple(numbers)
 
 
-def _sentence(found: Estimate, asked: PlanInput) -> str:
+def _sentence(estimate: Estimate, plan_input: PlanInput) -> str:
     """Return what decides, in a sentence: the phase, its devices, the limit, the term."""
-    wanted, there = asked.job.fleet.num_devices, asked.fleet.num_devices
+    wanted, there = plan_input.job.fleet.num_devices, plan_input.fleet.num_devices
     if wanted > there:
         text = ngettext(
             "The run asks for %(n)s device; there are %(hardware)s.",
             "The run asks for %(n)s devices; there are %(hardware)s.",
             wanted,
         )
-        return text % {"n": f"{wanted:,}", "hardware": devices_text(asked.fleet, there)}
-    assumed = len(asked.notes) + len(asked.job.notes)
-    pool = next(p for p in found.pools if p.name == found.pool)
-    if found.verdict == "no" and pool.share <= TIGHT_FROM and len(found.notes) > assumed:
-        return in_words(found.notes[assumed], _)  # there is free memory, and yet the engine does not start
-    phase = next(p for p in pool.phases if p.phase == found.phase)
+        return text % {"n": f"{wanted:,}", "hardware": devices_text(plan_input.fleet, there)}
+    assumed = len(plan_input.notes) + len(plan_input.job.notes)
+    pool = next(p for p in estimate.pools if p.name == estimate.pool)
+    if estimate.verdict == "no" and pool.share <= TIGHT_FROM and len(estimate.notes) > assumed:
+        return in_words(estimate.notes[assumed], _)  # there is free memory, and yet the engine does not start
+    phase = next(p for p in pool.phases if p.phase == estimate.phase)
     unit = unit_of(pool.limit)
     words = {
         "phase": phase_label(phase.phase),
         "needed": f"{phase.memory.total / unit:.1f}",
         "limit": f"{pool.limit / unit:.1f} {unit_word(unit)}",
-        "term": TERM_WORDS[found.term],
-        "part": size(phase.memory.terms[found.term]),
+        "term": TERM_WORDS[estimate.term],
+        "part": size(phase.memory.terms[estimate.term]),
         "pool": pool_word(pool),
     }
-    if len(found.pools) == 1:
+    if len(estimate.pools) == 1:
         return _("%(phase)s peaks at %(needed)s of %(limit)s; %(term)s: %(part)s of it.") % words
     return _("%(phase)s peaks at %(needed)s of %(limit)s on %(pool)s; %(term)s: %(part)s of it.") % words
 
@@ -324,7 +324,7 @@ def pool_word(pool: PoolEstimate) -> str:
 
 def pool_bars(
     pool: PoolEstimate,
-    found: Estimate,
+    estimate: Estimate,
     terms: tuple[Term, ...],
     scale: float,
     unit: int,
@@ -334,12 +334,12 @@ def pool_bars(
     """Return the bars of a pool, on a scale and in a unit that all pools share."""
     return PoolBars(
         says=f"{pool_word(pool)}: {devices_word(pool.num_devices, is_host=is_host)}",
-        rows=tuple(_row(phase, pool, found, terms, scale, unit) for phase in pool.phases),
+        rows=tuple(_row(phase, pool, estimate, terms, scale, unit) for phase in pool.phases),
     )
 
 
 def _row(
-    phase: PhaseMemory, pool: PoolEstimate, found: Estimate, terms: tuple[Term, ...], scale: float, unit: int
+    phase: PhaseMemory, pool: PoolEstimate, estimate: Estimate, terms: tuple[Term, ...], scale: float, unit: int
 ) -> MemoryRow:
     needed = phase.memory.total
     share = needed / pool.limit
@@ -360,7 +360,7 @@ def _row(
             )
             for role, held in phase.by_role.items()
         ),
-        is_binding=pool.name == found.pool and phase.phase == found.phase,
+        is_binding=pool.name == estimate.pool and phase.phase == estimate.phase,
         is_over=share > 1,
     )
 
@@ -376,9 +376,9 @@ def _segments(memory: PeakMemory, terms: Iterable[Term], scale: float) -> Iterab
         at += held
 
 
-def _time(found: Estimate) -> TimeBars:
+def _time(estimate: Estimate) -> TimeBars:
     """Return the bar of a step. What overlaps is longer than the step: the scale then holds all phases."""
-    step, phases = found.time.step, found.time.phases
+    step, phases = estimate.time.step, estimate.time.phases
     scale = max(step.high, sum(each.middle for each in phases.values())) or 1.0
     at, segments = 0.0, []
     for key, seconds in phases.items():
@@ -395,7 +395,7 @@ def _time(found: Estimate) -> TimeBars:
                 )
             )
         at += width
-    slowest = phase_label(found.time.bottleneck)
+    slowest = phase_label(estimate.time.bottleneck)
     return TimeBars(
         segments=tuple(segments),
         low_x=f"{step.low / scale * 100:.2f}",

@@ -77,17 +77,17 @@ class QuestionRow:
 def run_diagnosis(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show what the rules that need no capture say of the run by now."""
     run, role = visible_run(request, run_id)
-    found = diagnose_run(run)
+    diagnosis = diagnose_run(run)
     # Told again only when a state has changed: what people read or have opened stays as it is.
-    digest = sha256(repr([(one.key, one.state, one.level) for one in found.findings]).encode()).hexdigest()[:16]
+    digest = sha256(repr([(one.key, one.state, one.level) for one in diagnosis.findings]).encode()).hexdigest()[:16]
     if request.GET.get("seen") == digest:
         return HttpResponse(status=204)
     context = {
         "run": run,
         "digest": digest,
         "computed_at": timezone.now(),
-        "questions": questions(found.findings, run=run),
-        "diagnosis": found,
+        "questions": questions(diagnosis.findings, run=run),
+        "diagnosis": diagnosis,
         "can_edit": allows(role, "editor"),
         "is_live": True,
     }
@@ -101,19 +101,19 @@ def questions(findings: Iterable[Finding], *, run: Run | None, trace: Trace | No
     spec = _spec(run) if run else None
     of_trace = reverse("trace", args=[trace.pk]) if trace else ""
     of_run = reverse("run", args=[run.pk, "timeline"]) if run else of_trace
-    found = list(findings)
+    listed = list(findings)
     made = []
     for key, title in QUESTIONS.items():
         rows = tuple(
             _row(one, run, spec, of_trace if of_trace and one.rule.reads_files else of_run)
-            for one in found
+            for one in listed
             if one.rule.question == key
         )
         firing = sum(row.state == "fires" for row in rows)
         if rows:
             lacking = tuple(row for row in rows if row.state == "not_enough_data")
-            known = tuple(row for row in rows if row not in lacking)
-            made.append(QuestionRow(title=_(title), firing=firing, known=known, lacking=lacking))
+            answered = tuple(row for row in rows if row not in lacking)
+            made.append(QuestionRow(title=_(title), firing=firing, known=answered, lacking=lacking))
     return made
 
 

@@ -43,10 +43,10 @@ def phase_note(spec: RunSpec) -> str:
     if spec.is_native:
         return ""
     words = {"trainer": trainers()[spec.trainer.name].label}
-    told = [phase_label(key) for key in STEP_PHASES if metric(f"time/{key}_seconds").names.get(spec.trainer.name)]
-    if not is_in(spec.algorithm, "rl") or not told:
+    reported = [phase_label(key) for key in STEP_PHASES if metric(f"time/{key}_seconds").names.get(spec.trainer.name)]
+    if not is_in(spec.algorithm, "rl") or not reported:
         return _("%(trainer)s does not report the phases of these steps, only how long each step takes.") % words
-    words["phases"] = ", ".join(told)
+    words["phases"] = ", ".join(reported)
     return (
         _("%(trainer)s does not report phases as they happen, only how long some take in each step: %(phases)s.")
         % words

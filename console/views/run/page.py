@@ -54,22 +54,22 @@ register_converter(_RunIdConverter, "run_id")
 @require_GET
 def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpResponse:
     """Show a run; every tab is the same page, opened at another place."""
-    found, role = visible_run(request, run_id)
-    spec = parse_spec(latest_spec_json(found))
+    row, role = visible_run(request, run_id)
+    spec = parse_spec(latest_spec_json(row))
     can_edit = allows(role, "editor")
     context = {
-        "run": found,
-        "project": found.project,
-        "header": run_header(found),
+        "run": row,
+        "project": row.project,
+        "header": run_header(row),
         "spec": spec,
         "spec_text": to_text(spec),
-        "facts": facts(found, spec),
+        "facts": facts(row, spec),
         "tab": tab,
-        "tabs": _tabs(found, spec),
-        "cause": {**found.cause, "where": cause_place(found.cause), "log_line": unsaid_line(found.cause)},
-        "trainer_command": _trainer_command(found, spec) if tab == "config" else None,
-        "commands": commands(spec, url=settings.PUBLIC_URL, project=found.project.slug),
-        "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{tensorboard_folder(found)}",
+        "tabs": _tabs(row, spec),
+        "cause": {**row.cause, "where": cause_place(row.cause), "log_line": unsaid_line(row.cause)},
+        "trainer_command": _trainer_command(row, spec) if tab == "config" else None,
+        "commands": commands(spec, url=settings.PUBLIC_URL, project=row.project.slug),
+        "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{tensorboard_folder(row)}",
         "is_ray_local": is_local(),
         "charts": overview_charts(spec),
         "chips": overview_chips(spec),
@@ -80,8 +80,8 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
         "resume_note": resume_note(spec),
-        "resume_refusal": resume_refusal(spec, found.project, request.user) if can_edit else "",
-        "page": page_data(found, spec, tab, can_edit),
+        "resume_refusal": resume_refusal(spec, row.project, request.user) if can_edit else "",
+        "page": page_data(row, spec, tab, can_edit),
         "whats": WORDS.items(),
         "usual_what": USUAL,
         "states": ("queued", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"),
@@ -97,9 +97,9 @@ def _trainer_command(run: Run, spec: RunSpec) -> TrainerCommand | None:
 @require_GET
 def run_spec(request: HttpRequest, run_id: str) -> HttpResponse:
     """Give the run's spec as a JSON file: what launches the same run again."""
-    found, _role = visible_run(request, run_id)
-    answer = HttpResponse(to_text(parse_spec(latest_spec_json(found))), content_type="application/json")
-    answer["Content-Disposition"] = f'attachment; filename="{found.pk}.json"'
+    row, _role = visible_run(request, run_id)
+    answer = HttpResponse(to_text(parse_spec(latest_spec_json(row))), content_type="application/json")
+    answer["Content-Disposition"] = f'attachment; filename="{row.pk}.json"'
     return answer
 
 

@@ -35,21 +35,21 @@ def plan_card(request: HttpRequest, run_id: str) -> HttpResponse:
     }
     try:
         what_if = what_if_of(texts)
-        found = run_plan(run, user=request.user, state=cluster_state(), what_if=what_if)
+        plan = run_plan(run, user=request.user, state=cluster_state(), what_if=what_if)
     except PlanRefused as refused:
         is_hardware = refused.field.startswith("what_if")
         return render(request, "run/plan.html", {**context, "refusal": str(refused), "is_hardware": is_hardware})
-    host = found.fleet.accelerator.is_host
+    host = plan.fleet.accelerator.is_host
     context |= {
         "is_hardware": what_if is not None,
-        "is_as_it_ran": found.is_as_it_ran,
-        "hardware": _("the CPU") if host else devices_text(found.fleet, found.fleet.num_devices),
-        "says": summary(found),
-        "num_steps": found.measured.num_steps,
-        "seconds": [line(row, found) for row in found.rows if row.quantity == "seconds"],
-        "peaks": [line(row, found) for row in found.rows if row.quantity == "bytes" and not row.term],
-        "states": [line(row, found) for row in found.rows if row.term],
-        "notes": found.notes,
+        "is_as_it_ran": plan.is_as_it_ran,
+        "hardware": _("the CPU") if host else devices_text(plan.fleet, plan.fleet.num_devices),
+        "says": summary(plan),
+        "num_steps": plan.measured.num_steps,
+        "seconds": [line(row, plan) for row in plan.rows if row.quantity == "seconds"],
+        "peaks": [line(row, plan) for row in plan.rows if row.quantity == "bytes" and not row.term],
+        "states": [line(row, plan) for row in plan.rows if row.term],
+        "notes": plan.notes,
     }
     return render(request, "run/plan.html", context)
 

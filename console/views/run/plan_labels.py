@@ -29,15 +29,15 @@ class PlanRow:
     why: str
 
 
-def summary(found: RunPlan) -> str:
+def summary(plan: RunPlan) -> str:
     """Return how far the run is from its plan: the phase that differs by most seconds, and the furthest memory."""
-    return f"{_said_of_seconds(found)} {_said_of_memory(found)}"
+    return f"{_said_of_seconds(plan)} {_said_of_memory(plan)}"
 
 
-def _said_of_seconds(found: RunPlan) -> str:
-    if not found.has_seconds:
+def _said_of_seconds(plan: RunPlan) -> str:
+    if not plan.has_seconds:
         return _("Seconds are not planned on the CPU before they are calibrated.")
-    both = [row for row in found.rows if row.quantity == "seconds" and row.difference is not None]
+    both = [row for row in plan.rows if row.quantity == "seconds" and row.difference is not None]
     if not both:
         return _("No step was measured yet.")
     furthest = max([row for row in both if row.phase != STEP] or both, key=_seconds_off)
@@ -56,8 +56,8 @@ def _seconds_off(row: PlannedRow) -> float:
     return abs(row.measured - row.predicted.middle)
 
 
-def _said_of_memory(found: RunPlan) -> str:
-    peaks = [row for row in found.rows if row.quantity == "bytes" and not row.term and row.difference is not None]
+def _said_of_memory(plan: RunPlan) -> str:
+    peaks = [row for row in plan.rows if row.quantity == "bytes" and not row.term and row.difference is not None]
     if not peaks:
         return _("No peak of memory was measured.")
     furthest = max(peaks, key=lambda row: abs(row.difference or 0.0))
@@ -70,7 +70,7 @@ def _said_of_memory(found: RunPlan) -> str:
     return _("Memory in %(phase)s was %(share)s less than planned.") % words
 
 
-def line(row: PlannedRow, found: RunPlan) -> PlanRow:
+def line(row: PlannedRow, plan: RunPlan) -> PlanRow:
     """Return a row in words."""
     return PlanRow(
         label=_label(row),
@@ -78,7 +78,7 @@ def line(row: PlannedRow, found: RunPlan) -> PlanRow:
         measured="—" if row.measured is None else _shown(row, row.measured),
         difference=_difference(row),
         is_inside=row.is_inside,
-        why=" ".join(_reasons(row, found)),
+        why=" ".join(_reasons(row, plan)),
     )
 
 
@@ -124,7 +124,7 @@ def _share(difference: float) -> str:
     return f"{max(abs(difference) * 100, 0):.0f} %"
 
 
-def _reasons(row: PlannedRow, found: RunPlan) -> Iterable[str]:
+def _reasons(row: PlannedRow, plan: RunPlan) -> Iterable[str]:
     planned = {
         "seconds_on_cpu": _("Planned on the CPU once it is calibrated."),
         "not_planned": _("Not part of the plan."),
@@ -136,7 +136,7 @@ def _reasons(row: PlannedRow, found: RunPlan) -> Iterable[str]:
         "role_not_told": _("The run reports no peak of this role and phase."),
         "state_not_told": _("The run does not report this part separately."),
     }
-    if absent := found.why_not_planned(row):
+    if absent := plan.why_not_planned(row):
         yield planned[absent]
-    if missing := found.why_not_measured(row):
+    if missing := plan.why_not_measured(row):
         yield measured[missing]

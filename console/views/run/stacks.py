@@ -47,14 +47,14 @@ def stacks(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse:
     shown = files[:_MOST_FILES]
     for file in shown:
         try:
-            found, is_part = _samples(file, most=min(_MOST_BYTES, _MOST_TOGETHER // len(shown)))
+            worker_samples, is_part = _samples(file, most=min(_MOST_BYTES, _MOST_TOGETHER // len(shown)))
         except OSError:
             continue  # it is not on the console's disk any more
-        samples[_worker(file)] = found
+        samples[_worker(file)] = worker_samples
         is_cut = is_cut or is_part
-    known = places(samples)
-    working = [place for place in known if place.is_main]
-    others = [place for place in known if not place.is_main]
+    threads = places(samples)
+    working = [place for place in threads if place.is_main]
+    others = [place for place in threads if not place.is_main]
     first, last = recorded_steps(capture) or (0, 0)
     context = {
         "run": run,
@@ -62,7 +62,7 @@ def stacks(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse:
         "capture": capture,
         "steps": "" if not first else str(first) if first == last else f"{first}–{last}",
         "num_workers": len(samples),
-        "num_samples": sum(max(_of_threads(found).values(), default=0) for found in samples.values()),
+        "num_samples": sum(max(_of_threads(worker_samples).values(), default=0) for worker_samples in samples.values()),
         "groups": [
             (_("Threads that do the work"), _rows(working), max(len(working) - _MOST_SHOWN, 0)),
             (_("Other threads"), _rows(others), max(len(others) - _MOST_SHOWN, 0)),
@@ -92,15 +92,15 @@ def _worker(file: Artifact) -> str:
 
 
 def _of_threads(samples: Samples) -> dict[str, int]:
-    found: dict[str, int] = {}
+    num_samples: dict[str, int] = {}
     for (thread, _stack), count in samples.items():
-        found[thread] = found.get(thread, 0) + count
-    return found
+        num_samples[thread] = num_samples.get(thread, 0) + count
+    return num_samples
 
 
-def _rows(found: list[SampledStack]) -> list[StackRow]:
+def _rows(sampled: list[SampledStack]) -> list[StackRow]:
     rows = []
-    for place in islice(found, _MOST_SHOWN):
+    for place in islice(sampled, _MOST_SHOWN):
         where = [
             f"{one.process[:_MOST_CHARS]}{'' if one.thread == MAIN else f' {one.thread[:_MOST_CHARS]}'} "
             f"{_percent(one.share)}"

@@ -62,11 +62,11 @@ class SymptomRow:
 def symptoms_card(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show what the run looks like now; nothing where nothing matches."""
     run, role = visible_run(request, run_id)
-    found = run_symptoms(run, now=timezone.now(), say=_)
+    run_facts = run_symptoms(run, now=timezone.now(), say=_)
     spec = parse_spec(latest_spec_json(run))
     context = {
-        "found": found,
-        "rows": [_row(match, run, spec, found) for match in found.matches],
+        "found": run_facts,
+        "rows": [_row(match, run, spec, run_facts) for match in run_facts.matches],
         "can_edit": allows(role, "editor"),
         "has_attempts": run.latest_attempt > 1,
     }
@@ -79,7 +79,7 @@ def clone_url(run: Run, changes: Mapping[str, Value]) -> str:
     return f"{reverse('new-run')}?{urlencode([('from', run.pk), *sets])}"
 
 
-def _row(match: Match, run: Run, spec: RunSpec, found: RunSymptoms) -> SymptomRow:
+def _row(match: Match, run: Run, spec: RunSpec, run_facts: RunSymptoms) -> SymptomRow:
     symptom = match.symptom
     return SymptomRow(
         id=symptom.id,
@@ -87,13 +87,13 @@ def _row(match: Match, run: Run, spec: RunSpec, found: RunSymptoms) -> SymptomRo
         signal=_(symptom.signal),
         causes=tuple(_(cause) for cause in symptom.causes),
         source=symptom.source,
-        evidence=tuple(_evidence(each, run, found) for each in match.evidence),
+        evidence=tuple(_evidence(each, run, run_facts) for each in match.evidence),
         remedies=tuple(_remedy(offer, run, spec) for offer in match.remedies),
     )
 
 
-def _evidence(evidence: SymptomEvidence, run: Run, found: RunSymptoms) -> EvidenceRow:
-    line = found.lines.get(evidence.text) if evidence.kind == "log" else None
+def _evidence(evidence: SymptomEvidence, run: Run, run_facts: RunSymptoms) -> EvidenceRow:
+    line = run_facts.lines.get(evidence.text) if evidence.kind == "log" else None
     url = place = ""
     if line is not None:
         place = line.role if line.role == "driver" else f"{line.role} {line.rank}"

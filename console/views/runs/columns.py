@@ -78,8 +78,8 @@ def column(key: str) -> RunColumn | None:
 
 def chosen(keys: Sequence[str]) -> list[RunColumn]:
     """Return the columns of these keys in their fixed order, without unknown ones; the default ones if none is left."""
-    found = [c for c in (column(key) for key in dict.fromkeys(keys)) if c is not None]
-    return sorted(found, key=_place) or [c for c in (column(key) for key in DEFAULT) if c is not None]
+    columns = [c for c in (column(key) for key in dict.fromkeys(keys)) if c is not None]
+    return sorted(columns, key=_place) or [c for c in (column(key) for key in DEFAULT) if c is not None]
 
 
 def _place(column: RunColumn) -> tuple[int, int, int]:
@@ -88,9 +88,9 @@ def _place(column: RunColumn) -> tuple[int, int, int]:
     group = {"knob": 1, "metric-value": 2}.get(column.kind, 0 if column.kind in DEFAULT[:5] else 3)
     if group in (0, 3):
         return group, fixed.index(column.key), 0
-    known = list(knobs()) if group == 1 else list(metrics())
+    order = list(knobs()) if group == 1 else list(metrics())
     default = DEFAULT.index(column.key) if column.key in DEFAULT else len(DEFAULT)
-    return group, default, known.index(column.key) if column.key in known else len(known)
+    return group, default, order.index(column.key) if column.key in order else len(order)
 
 
 def choices() -> list[tuple[str, list[RunColumn]]]:

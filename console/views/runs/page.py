@@ -99,19 +99,23 @@ def read_request(request: HttpRequest) -> RunsQuery:
 def runs(request: HttpRequest) -> HttpResponse:
     """Show the list, or only its results where htmx asks for them."""
     project = _project(request)
-    asked = read_request(request)
-    context: dict[str, object] = {"asked": asked, "view_counts": _views(project, request.user, asked), "problem": ""}
+    runs_query = read_request(request)
+    context: dict[str, object] = {
+        "asked": runs_query,
+        "view_counts": _views(project, request.user, runs_query),
+        "problem": "",
+    }
     context["can_edit"] = role(request.user, project) in ("editor", "admin")
     try:
-        page = _page(project, request.user, asked)
-        context |= {"page": page, "lines": lines(page.rows, asked.columns, now=timezone.now())}
-        context |= _paging(page, asked)
+        page = _page(project, request.user, runs_query)
+        context |= {"page": page, "lines": lines(page.rows, runs_query.columns, now=timezone.now())}
+        context |= _paging(page, runs_query)
     except FilterInvalid as error:
         context["problem"] = str(error)
-    context |= {"heads": _heads(asked), "choices": choices(), "chosen": {c.key for c in asked.columns}}
+    context |= {"heads": _heads(runs_query), "choices": choices(), "chosen": {c.key for c in runs_query.columns}}
     if request.headers.get("HX-Request") and not request.headers.get("HX-History-Restore-Request"):
         answer = render(request, "runs/results.html", context | {"is_partial": True})
-        query = asked.query()
+        query = runs_query.query()
         answer["HX-Push-Url"] = reverse("runs") + (f"?{query}" if query else "")
         return answer
     return render(request, "runs/runs.html", context)
@@ -121,10 +125,10 @@ def runs(request: HttpRequest) -> HttpResponse:
 def run_rows(request: HttpRequest) -> HttpResponse:
     """Give single rows again, for what changes while one looks."""
     project = _project(request)
-    asked = read_request(request)
+    query = read_request(request)
     ids = request.GET.get("ids", "").split(",")[:MAX_IDS]
-    found = rows_by_id(project, ids, columns=_knob_keys(asked.columns))
-    context = {"lines": lines(found, asked.columns, now=timezone.now()), "asked": asked}
+    rows = rows_by_id(project, ids, columns=_knob_keys(query.columns))
+    context = {"lines": lines(rows, query.columns, now=timezone.now()), "asked": query}
     context["can_edit"] = role(request.user, project) in ("editor", "admin")
     return render(request, "runs/rows.html", context)
 
@@ -133,11 +137,11 @@ def run_rows(request: HttpRequest) -> HttpResponse:
 def runs_as_csv(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """Give every run that the filter leaves, or those named, as CSV."""
     project = _project(request)
-    asked = read_request(request)
+    query = read_request(request)
     ids = [run_id for run_id in request.GET.get("ids", "").split(",") if run_id][:MAX_IDS]
     try:
-        filters = RunFilter(ids=tuple(ids)) if ids else _filter(request.user, asked)
-        return csv_answer(runs_csv(project, filters, asked.sort), name=f"runs-{project.slug}.csv")
+        filters = RunFilter(ids=tuple(ids)) if ids else _filter(request.user, query)
+        return csv_answer(runs_csv(project, filters, query.sort), name=f"runs-{project.slug}.csv")
     except FilterInvalid as error:
         return HttpResponse(str(error), status=422, content_type="text/plain; charset=utf-8")
 
@@ -188,8 +192,8 @@ def edit_run(request: HttpRequest, run_id: str) -> JsonResponse:
 
 def lines(rows: Iterable[RunRow], columns: list[RunColumn], *, now: datetime) -> list[RunListRow]:
     """Return the rows as the template draws them."""
-    found = list(rows)
-    headers = [row.header for row in found] if any(column.kind == "metric" for column in columns) else []
+    listed = list(rows)
+    headers = [row.header for row in listed] if any(column.kind == "metric" for column in columns) else []
     drawn = sparklines(headers, width=_SPARK_WIDTH, height=_SPARK_HEIGHT)
     return [
         RunListRow(
@@ -200,7 +204,7 @@ def lines(rows: Iterable[RunRow], columns: list[RunColumn], *, now: datetime) ->
             spark=drawn.get(row.header.id, ""),
             is_ended=row.header.state in ENDED,
         )
-        for row in found
+        for row in listed
     ]
 
 
@@ -212,19 +216,19 @@ def _project(request: HttpRequest) -> Project:
     return project
 
 
-def _filter(user: Any, asked: RunsQuery) -> RunFilter:
-    return read_line(asked.text, view=asked.view, username=user.get_username())
+def _filter(user: Any, query: RunsQuery) -> RunFilter:
+    return read_line(query.text, view=query.view, username=user.get_username())
 
 
-def _page(project: Project, user: Any, asked: RunsQuery) -> RunsPage:
-    return runs_list(project, _filter(user, asked), asked.sort, asked.page, columns=_knob_keys(asked.columns))
+def _page(project: Project, user: Any, query: RunsQuery) -> RunsPage:
+    return runs_list(project, _filter(user, query), query.sort, query.page, columns=_knob_keys(query.columns))
 
 
 def _knob_keys(columns: list[RunColumn]) -> list[str]:
     return [column.key for column in columns if column.key in knobs()]
 
 
-def _views(project: Project, user: Any, asked: RunsQuery) -> list[dict[str, object]]:
+def _views(project: Project, user: Any, query: RunsQuery) -> list[dict[str, object]]:
     labels = {
         "all": _("All"),
         "running": _("Running now"),
@@ -234,28 +238,28 @@ def _views(project: Project, user: Any, asked: RunsQuery) -> list[dict[str, obje
     }
     counts = view_counts(project, user)
     return [
-        {"key": key, "label": labels[key], "count": counts[key], "query": asked.query(view=key, page=1)}
+        {"key": key, "label": labels[key], "count": counts[key], "query": query.query(view=key, page=1)}
         for key in VIEWS
     ]
 
 
-def _paging(page: RunsPage, asked: RunsQuery) -> dict[str, object]:
+def _paging(page: RunsPage, query: RunsQuery) -> dict[str, object]:
     first = (page.page - 1) * page.page_size + 1
     return {
         "first": first,
         "last": first + len(page.rows) - 1,
-        "newer_query": asked.query(page=page.page - 1) if page.page > 1 else None,
-        "older_query": asked.query(page=page.page + 1) if page.page < page.num_pages else None,
-        "name_query": asked.query(sort="-name" if asked.sort == "name" else "name", page=1),
-        "plain_query": asked.query(c=",".join(DEFAULT)),
+        "newer_query": query.query(page=page.page - 1) if page.page > 1 else None,
+        "older_query": query.query(page=page.page + 1) if page.page < page.num_pages else None,
+        "name_query": query.query(sort="-name" if query.sort == "name" else "name", page=1),
+        "plain_query": query.query(c=",".join(DEFAULT)),
     }
 
 
-def _heads(asked: RunsQuery) -> list[ColumnHead]:
+def _heads(query: RunsQuery) -> list[ColumnHead]:
     """Return each column with its sort state and the address that sorts by it."""
-    key, is_down = asked.sort.removeprefix("-"), asked.sort.startswith("-")
+    key, is_down = query.sort.removeprefix("-"), query.sort.startswith("-")
     heads = []
-    for column in asked.columns:
+    for column in query.columns:
         is_sorted = bool(column.sort) and column.sort == key
         next_sort = column.sort if is_sorted and is_down else f"-{column.sort}"
         heads.append(
@@ -263,7 +267,7 @@ def _heads(asked: RunsQuery) -> list[ColumnHead]:
                 column=column,
                 aria=("descending" if is_down else "ascending") if is_sorted else "none",
                 arrow=("arrow-down" if is_down else "arrow-up") if is_sorted else "",
-                query=asked.query(sort=next_sort, page=1) if column.sort else "",
+                query=query.query(sort=next_sort, page=1) if column.sort else "",
             )
         )
     return heads

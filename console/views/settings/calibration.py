@@ -54,13 +54,13 @@ class Kind:
 def show_calibration(request: HttpRequest, project: str) -> HttpResponse:
     """Show what finished runs say."""
     home = named_project(request, project, "viewer")
-    found = calibrations(home, user=request.user, state=cluster_state())
+    project_calibrations = calibrations(home, user=request.user, state=cluster_state())
     context = {
         "project": home,
         "is_admin": role(request.user, home) == "admin",
-        "kinds": [_kind(each) for each in found.kinds],
-        "undoable": _undoable(home, found),
-        "left_out": [_left_out(why, count) for why, count in found.left_out],
+        "kinds": [_kind(each) for each in project_calibrations.kinds],
+        "undoable": _undoable(home, project_calibrations),
+        "left_out": [_left_out(why, count) for why, count in project_calibrations.left_out],
     }
     return render(request, "settings/calibration.html", context)
 
@@ -69,15 +69,15 @@ def show_calibration(request: HttpRequest, project: str) -> HttpResponse:
 def change_calibration(request: HttpRequest, project: str) -> HttpResponse:
     """Take over what runs on an accelerator propose, or take the last of that back."""
     home = named_project(request, project, "admin")
-    asked = request.POST.get("accelerator", "")[:200]
+    accelerator = request.POST.get("accelerator", "")[:200]
     if "undo" in request.POST:
-        if undo_calibration(project=home, accelerator=asked, actor=person(request)):
-            messages.success(request, _("Plans for %(kind)s are as before.") % {"kind": kind_label(asked)})
+        if undo_calibration(project=home, accelerator=accelerator, actor=person(request)):
+            messages.success(request, _("Plans for %(kind)s are as before.") % {"kind": kind_label(accelerator)})
         else:
-            messages.error(request, _("Nothing was taken over for %(kind)s.") % {"kind": kind_label(asked)})
+            messages.error(request, _("Nothing was taken over for %(kind)s.") % {"kind": kind_label(accelerator)})
         return _back(home)
     try:
-        kind = apply(home, asked, user=person(request), state=cluster_state(), today=timezone.localdate())
+        kind = apply(home, accelerator, user=person(request), state=cluster_state(), today=timezone.localdate())
     except (NothingToTake, PlanSettingsRefused) as refused:
         messages.error(request, str(refused))
         return _back(home)
@@ -132,9 +132,9 @@ def _line(proposal: Proposal, kind: KindCalibration) -> CalibrationRow:
     )
 
 
-def _undoable(project: Project, found: Calibrations) -> list[tuple[str, str]]:
+def _undoable(project: Project, project_calibrations: Calibrations) -> list[tuple[str, str]]:
     """Return kinds that have something to take back and no runs to show, by id and label."""
-    shown = {kind.accelerator.id for kind in found.kinds}
+    shown = {kind.accelerator.id for kind in project_calibrations.kinds}
     return [(each, kind_label(each)) for each in project.calibrations if each not in shown]
 
 

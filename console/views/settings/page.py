@@ -53,12 +53,12 @@ def settings(request: HttpRequest) -> HttpResponse:
 def change_member(request: HttpRequest, project: str) -> HttpResponse:
     """Add a person to the project, or change their role."""
     home = named_project(request, project, "admin")
-    name, given = (request.POST.get(field, "").strip() for field in ("username", "role"))
+    name, new_role = (request.POST.get(field, "").strip() for field in ("username", "role"))
     try:
-        set_member(project=home, username=name, role=given, actor=person(request))
+        set_member(project=home, username=name, role=new_role, actor=person(request))
     except MemberRefused as error:
         return _show(request, home, problem="member", sentence=str(error))
-    messages.success(request, _("%(name)s is %(role)s now.") % {"name": name, "role": Membership.Role(given).label})
+    messages.success(request, _("%(name)s is %(role)s now.") % {"name": name, "role": Membership.Role(new_role).label})
     return _back(home)
 
 
@@ -87,16 +87,18 @@ def change_price(request: HttpRequest, project: str) -> HttpResponse:
 @require_POST
 def change_currency(request: HttpRequest, project: str) -> HttpResponse:
     """Set the currency of the project's prices."""
-    given = request.POST.get("currency", "")
-    return _change_planner(request, project, _("The currency is kept; the numbers are as they were."), currency=given)
+    currency = request.POST.get("currency", "")
+    return _change_planner(
+        request, project, _("The currency is kept; the numbers are as they were."), currency=currency
+    )
 
 
 @require_POST
 def change_constants(request: HttpRequest, project: str) -> HttpResponse:
     """Set constants of the planner, take some back to what is shipped, or all."""
     home = named_project(request, project, "admin")
-    given = constants_posted(request.POST, home)
-    return _change_planner(request, project, _("The planner now uses these values."), constants=given)
+    constants = constants_posted(request.POST, home)
+    return _change_planner(request, project, _("The planner now uses these values."), constants=constants)
 
 
 def _change_planner(request: HttpRequest, slug: str, done: str, **changes: Any) -> HttpResponse:

@@ -88,11 +88,11 @@ def planner_settings(
 ) -> PlannerSettings:
     """Return what the page shows; after a refusal with what was typed and why it is not taken."""
     problems = {problem.field: in_words(problem.message, _) for problem in refused}
-    known = accelerators()
+    by_id = accelerators()
     prices = [
         PriceRow(
             id=name,
-            label=known[name].label if name in known else name,
+            label=by_id[name].label if name in by_id else name,
             price=f"{entry['price']:,.2f}",
             on=str(entry["on"]),
         )
@@ -106,7 +106,7 @@ def planner_settings(
     return PlannerSettings(
         currency=project.currency,
         prices=tuple(prices),
-        accelerators=tuple((each.id, each.label) for each in sorted(known.values(), key=lambda each: each.label)),
+        accelerators=tuple((each.id, each.label) for each in sorted(by_id.values(), key=lambda each: each.label)),
         groups=tuple(
             ConstantGroup(
                 id=group,
@@ -127,22 +127,22 @@ def constants_posted(posted: Mapping[str, str], project: Project) -> dict[str, s
     `reset` names one that is taken back to what is shipped, or is "all".
     """
     if "reset" in posted:
-        asked = posted["reset"]
-        return dict.fromkeys(project.plan_constants if asked == "all" else [asked])
+        reset = posted["reset"]
+        return dict.fromkeys(project.plan_constants if reset == "all" else [reset])
     shown = {constant.name: _text(constant.value) for constant in constants_of(project).all()}
     return {name: text for name, text in posted.items() if name in shown and text.strip() != shown[name]}
 
 
 def _measured(project: Project) -> dict[str, tuple[str, ...]]:
     """Return what was taken from runs of each constant, a sentence by kind of device."""
-    found: dict[str, tuple[str, ...]] = {}
+    by_name: dict[str, tuple[str, ...]] = {}
     text = _("%(value)s on %(kind)s, measured on %(runs)s runs; error %(before)s before, %(after)s after")
     for accelerator in sorted(project.calibrations):
         for name, entry in measured_on(project, accelerator).items():
             words = {"value": _text(entry["value"]), "kind": kind_label(accelerator), "runs": entry["num_runs"]}
-            said = text % {**words, "before": miss(entry["before"]), "after": miss(entry["after"])}
-            found[name] = (*found.get(name, ()), said)
-    return found
+            sentence = text % {**words, "before": miss(entry["before"]), "after": miss(entry["after"])}
+            by_name[name] = (*by_name.get(name, ()), sentence)
+    return by_name
 
 
 def _row(

@@ -17,11 +17,11 @@ def trace_diagnosis(request: HttpRequest, trace_id: str) -> HttpResponse:
     trace, held = visible_trace(request, trace_id)
     context = page_of(trace, held, tab="diagnosis")
     try:
-        found = diagnose_trace(trace)
+        diagnosis = diagnose_trace(trace)
     except NoAnswer as error:
         return unanswered(request, trace, context, error)
-    context["questions"] = questions(found.findings, run=trace.run, trace=trace)
-    context["diagnosis"] = found
+    context["questions"] = questions(diagnosis.findings, run=trace.run, trace=trace)
+    context["diagnosis"] = diagnosis
     return render(request, "trace/diagnosis.html", context)
 
 

@@ -75,18 +75,19 @@ def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
 
 
 def _found(request: HttpRequest, trace: Trace, other: Trace, *, drop_first: bool) -> dict[str, object]:
-    asked = [_worker(request.GET.get(name, "")) for name in ("worker", "other_worker")]
+    workers = [_worker(request.GET.get(name, "")) for name in ("worker", "other_worker")]
     try:
-        found = compare(trace, other, worker=asked[0], other_worker=asked[1], drop_first=drop_first)
+        comparison = compare(trace, other, worker=workers[0], other_worker=workers[1], drop_first=drop_first)
     except NothingToCompare as error:
         return {"problem": str(error)}
     return {
         "choices": [
-            [(_name(one), worker_text(*one)) for one in table] for table in (found.workers, found.other_workers)
+            [(_name(one), worker_text(*one)) for one in table]
+            for table in (comparison.workers, comparison.other_workers)
         ],
-        "chosen": [_name(found.worker), _name(found.other_worker)],
-        "is_cut": found.is_cut,
-        **difference_context(found.difference),
+        "chosen": [_name(comparison.worker), _name(comparison.other_worker)],
+        "is_cut": comparison.is_cut,
+        **difference_context(comparison.difference),
     }
 
 
@@ -100,40 +101,42 @@ def _worker(text: str) -> tuple[str, int] | None:
     return (role, int(rank)) if dash and rank.isascii() and rank.isdigit() and len(rank) < 10 else None
 
 
-def difference_context(found: Difference) -> dict[str, object]:
+def difference_context(difference: Difference) -> dict[str, object]:
     """Return what the page shows of a difference."""
-    gained = found.after - found.before
-    shown = [item for item in found.items if item.change != "same"]
+    gained = difference.after - difference.before
+    shown = [item for item in difference.items if item.change != "same"]
     return {
-        "found": found,
-        "answer": _answer(found, shown),
+        "found": difference,
+        "answer": _answer(difference, shown),
         "delta": change_text(gained),
-        "before": time_text(found.before),
-        "after": time_text(found.after),
-        "kinds": _waterfall(found, found.kinds),
-        "phases": _waterfall(found, found.phases) if found.phases else [],
-        "falls": _waterfall(found, found.items[:_STEPS]),
+        "before": time_text(difference.before),
+        "after": time_text(difference.after),
+        "kinds": _waterfall(difference, difference.kinds),
+        "phases": _waterfall(difference, difference.phases) if difference.phases else [],
+        "falls": _waterfall(difference, difference.items[:_STEPS]),
         "items": [_row(item) for item in shown[:_SHOWN]],
-        "num_more": max(0, found.num_items - min(len(shown), _SHOWN)),
-        "rest": change_text(found.rest + sum(item.delta for item in found.items if item not in shown[:_SHOWN])),
-        "unexplained": change_text(found.unexplained),
-        "operators": [_row(item) for item in found.operators if item.change != "same"][:_SHOWN],
+        "num_more": max(0, difference.num_items - min(len(shown), _SHOWN)),
+        "rest": change_text(
+            difference.rest + sum(item.delta for item in difference.items if item not in shown[:_SHOWN])
+        ),
+        "unexplained": change_text(difference.unexplained),
+        "operators": [_row(item) for item in difference.operators if item.change != "same"][:_SHOWN],
     }
 
 
-def _answer(found: Difference, shown: list[Item]) -> str:
-    gained = found.after - found.before
-    words = {"after": time_text(found.after), "before": time_text(found.before), "delta": change_text(gained)}
-    if abs(gained) < 0.01 * found.before:
-        said = _("A step takes %(after)s instead of %(before)s: less than 1 %% apart.") % words
+def _answer(difference: Difference, shown: list[Item]) -> str:
+    gained = difference.after - difference.before
+    words = {"after": time_text(difference.after), "before": time_text(difference.before), "delta": change_text(gained)}
+    if abs(gained) < 0.01 * difference.before:
+        sentence = _("A step takes %(after)s instead of %(before)s: less than 1 %% apart.") % words
     else:
-        share = ("+" if gained > 0 else "") + share_text(gained / found.before)
-        said = _("A step takes %(after)s instead of %(before)s: %(delta)s (%(share)s).") % {**words, "share": share}
+        share = ("+" if gained > 0 else "") + share_text(gained / difference.before)
+        sentence = _("A step takes %(after)s instead of %(before)s: %(delta)s (%(share)s).") % {**words, "share": share}
     same_way = [item for item in shown if item.delta * gained > 0][:2]
-    if same_way and abs(gained) >= 0.01 * found.before:
+    if same_way and abs(gained) >= 0.01 * difference.before:
         names = ", ".join(f"{_label(item)} ({change_text(item.delta)})" for item in same_way)
-        said += " " + _("Most of it: %(names)s.") % {"names": names}
-    return said
+        sentence += " " + _("Most of it: %(names)s.") % {"names": names}
+    return sentence
 
 
 def _label(item: Item) -> str:
@@ -173,28 +176,28 @@ def _count(calls: float) -> str:
     return f"{calls:,.0f}" if calls >= 100 or calls == int(calls) else f"{calls:.3g}"
 
 
-def _waterfall(found: Difference, items: tuple[Item, ...]) -> list[Fall]:
+def _waterfall(difference: Difference, items: tuple[Item, ...]) -> list[Fall]:
     """Return rows from the step before to the step after; what the items leave out is one row."""
-    gained = found.after - found.before
+    gained = difference.after - difference.before
     moved = sum(item.delta for item in items)
     parts = [(_label(item), item.name, item.delta) for item in items if item.change != "same"]
     rest = gained - sum(delta for _label_, _name, delta in parts)
     if round(rest):
         title = _("everything else, and what nothing recorded explains") if moved != gained else ""
         parts.append((_("All else"), title, rest))
-    levels, at = [found.before], found.before
+    levels, at = [difference.before], difference.before
     for _name, _title, delta in parts:
         at += delta
         levels.append(at)
-    highest = max(*levels, found.after) * 1.02 or 1.0
-    rows = [_fall(_("Before"), "", 0, found.before, highest, "whole", time_text(found.before), "")]
-    at = found.before
+    highest = max(*levels, difference.after) * 1.02 or 1.0
+    rows = [_fall(_("Before"), "", 0, difference.before, highest, "whole", time_text(difference.before), "")]
+    at = difference.before
     for name, title, delta in parts:
         tone = "bad" if delta > 0 else "good"
         share = share_text(delta / gained) if gained else ""
         rows.append(_fall(name, title, at, at + delta, highest, tone, change_text(delta), share))
         at += delta
-    rows.append(_fall(_("After"), "", 0, found.after, highest, "whole", time_text(found.after), ""))
+    rows.append(_fall(_("After"), "", 0, difference.after, highest, "whole", time_text(difference.after), ""))
     return rows
 
 

@@ -39,10 +39,10 @@ def traces(request: HttpRequest) -> HttpResponse:
     if project is None:
         raise Http404(_("You are in no project yet. Ask an admin to add you."))
     rows = whole(Trace.objects.filter(project=project)).order_by("-created_at", "-pk")
-    found = [trace_out(trace) for trace in rows[:_SHOWN]]
+    shown = [trace_out(trace) for trace in rows[:_SHOWN]]
     can_edit = allows(role(request.user, project), "editor")
     context = {
-        "traces": [(trace, _state(trace.layers, trace.capture), _events(trace.layers)) for trace in found],
+        "traces": [(trace, _state(trace.layers, trace.capture), _events(trace.layers)) for trace in shown],
         "total": rows.count(),
         "can_edit": can_edit,
         "page": {
@@ -74,62 +74,62 @@ def _events(layers: Any) -> int | None:
 @require_GET
 def trace(request: HttpRequest, trace_id: str, tab: str = "timeline") -> HttpResponse:
     """Show a trace."""
-    found, held = visible_trace(request, trace_id)
-    is_coming = any(layer.state in ("uploading", "queued", "importing") for layer in found.layers.all())
-    is_coming |= found.capture is not None and found.capture.state not in ("ready", "failed", "withdrawn")
-    return render(request, "trace/trace.html", page_of(found, held, tab=tab) | {"is_coming": is_coming})
+    row, held = visible_trace(request, trace_id)
+    is_coming = any(layer.state in ("uploading", "queued", "importing") for layer in row.layers.all())
+    is_coming |= row.capture is not None and row.capture.state not in ("ready", "failed", "withdrawn")
+    return render(request, "trace/trace.html", page_of(row, held, tab=tab) | {"is_coming": is_coming})
 
 
-def page_of(found: Trace, held: Role, *, tab: str) -> dict[str, object]:
+def page_of(row: Trace, held: Role, *, tab: str) -> dict[str, object]:
     """Return what the frame of a trace's page shows, whichever tab is open."""
-    said = trace_out(found)
+    body = trace_out(row)
     words = {"timeline": _("Timeline"), "summary": _("Summary"), "diagnosis": _("Diagnosis"), "files": _("Files")}
     return {
-        "trace": said,
-        "run": found.run,
-        "project": found.project,
-        "capture": said.capture,
+        "trace": body,
+        "run": row.run,
+        "project": row.project,
+        "capture": body.capture,
         "tab": tab,
         "tabs": [
             {
                 "name": name,
                 "label": words[name],
-                "url": reverse("trace", args=[found.pk]) + ("" if name == "timeline" else f"/{name}"),
+                "url": reverse("trace", args=[row.pk]) + ("" if name == "timeline" else f"/{name}"),
             }
             for name in _TABS
         ],
-        "disk": disk_bytes(found),
+        "disk": disk_bytes(row),
         "can_edit": allows(held, "editor"),
-        "can_delete": allows(held, "editor") and found.capture_id is None,
+        "can_delete": allows(held, "editor") and row.capture_id is None,
         "phases": PHASES,
         "page": {
-            "id": found.pk,
-            "api": f"/api/traces/{found.pk}",
+            "id": row.pk,
+            "api": f"/api/traces/{row.pk}",
             "list": reverse("traces"),
-            "run": found.run_id,
-            "runUrl": reverse("run", args=[found.run_id]) if found.run_id else "",
+            "run": row.run_id,
+            "runUrl": reverse("run", args=[row.run_id]) if row.run_id else "",
             "canEdit": allows(held, "editor"),
-            "trace": said.model_dump(mode="json"),
+            "trace": body.model_dump(mode="json"),
             "phases": [{"key": phase.key, "label": phase_label(phase.key), "token": phase.token} for phase in PHASES],
         },
     }
 
 
-def unanswered(request: HttpRequest, found: Trace, context: Mapping[str, object], said: NoAnswer) -> HttpResponse:
+def unanswered(request: HttpRequest, row: Trace, context: Mapping[str, object], problem: NoAnswer) -> HttpResponse:
     """Show why a tab has nothing to show; while it is being computed the page asks again. `context` is `page_of`'s."""
-    told = {
-        "problem": str(said),
-        "asks_again": isinstance(said, StillComputing),
-        "files_of": said.trace_id or found.pk,
+    details = {
+        "problem": str(problem),
+        "asks_again": isinstance(problem, StillComputing),
+        "files_of": problem.trace_id or row.pk,
     }
-    return render(request, "trace/unanswered.html", {**context, **told})
+    return render(request, "trace/unanswered.html", {**context, **details})
 
 
 def visible_trace(request: HttpRequest, trace_id: str) -> tuple[Trace, Role]:
     """Return the trace and the person's role; 404 for one that does not exist or is not theirs to know of."""
-    found = get_object_or_404(whole(Trace.objects.all()), pk=trace_id)
+    row = get_object_or_404(whole(Trace.objects.all()), pk=trace_id)
     try:
-        return found, require(request.user, found.project, "viewer")
+        return row, require(request.user, row.project, "viewer")
     except NotAllowed as error:
         raise Http404(_("There is nothing here, or it is not yours to see.")) from error
 
@@ -138,8 +138,8 @@ async def trace_file(request: HttpRequest, trace_id: str, layer_id: int) -> Http
     """Send a file that somebody uploaded, as it came."""
     if request.method not in ("GET", "HEAD"):
         return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
-    layer, found = await sync_to_async(_uploaded)(request, trace_id, layer_id)
-    size = (await asyncio.to_thread(found.stat)).st_size
+    layer, path = await sync_to_async(_uploaded)(request, trace_id, layer_id)
+    size = (await asyncio.to_thread(path.stat)).st_size
     headers = {
         "Content-Disposition": content_disposition_header(True, layer.file_name) or "attachment",
         "Content-Length": str(size),
@@ -148,13 +148,13 @@ async def trace_file(request: HttpRequest, trace_id: str, layer_id: int) -> Http
     }
     if request.method == "HEAD":
         return HttpResponse(headers=headers, content_type="application/octet-stream")
-    pieces = send_pieces(found, 0, size - 1)
+    pieces = send_pieces(path, 0, size - 1)
     return StreamingHttpResponse(pieces, headers=headers, content_type="application/octet-stream")
 
 
 def _uploaded(request: HttpRequest, trace_id: str, layer_id: int) -> tuple[Layer, Path]:
-    found, _role = visible_trace(request, trace_id)
-    layer = get_object_or_404(Layer.objects.select_related("trace"), pk=layer_id, trace=found, artifact=None)
+    row, _role = visible_trace(request, trace_id)
+    layer = get_object_or_404(Layer.objects.select_related("trace"), pk=layer_id, trace=row, artifact=None)
     file = source_path(layer)
     if not layer.sha256 or not file.is_file():
         raise Http404(_("%(name)s is not here yet. Try again when all of it has arrived.") % {"name": layer.file_name})

@@ -60,12 +60,12 @@ async def ui_file(request: HttpRequest, name: str) -> HttpResponseBase:
     """Send one file of Perfetto's user interface; its versioned ones may be kept for ever."""
     if request.method not in ("GET", "HEAD"):
         return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
-    found = await asyncio.to_thread(_find, name)
-    if found is None:
+    path = await asyncio.to_thread(_find, name)
+    if path is None:
         sentence = missing() if ui_folder() is None else _("Perfetto has no file %(name)s.") % {"name": name[:200]}
         return HttpResponse(sentence, status=404, content_type="text/plain; charset=utf-8")
-    size = (await asyncio.to_thread(found.stat)).st_size
-    kind = _TYPES.get(found.suffix) or mimetypes.guess_type(found.name)[0] or "application/octet-stream"
+    size = (await asyncio.to_thread(path.stat)).st_size
+    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     headers = {
         "Content-Security-Policy": POLICY,
         "X-Frame-Options": "SAMEORIGIN",
@@ -75,7 +75,7 @@ async def ui_file(request: HttpRequest, name: str) -> HttpResponseBase:
     }
     if request.method == "HEAD":
         return HttpResponse(headers=headers, content_type=kind)
-    return StreamingHttpResponse(_pieces(found), headers=headers, content_type=kind)
+    return StreamingHttpResponse(_pieces(path), headers=headers, content_type=kind)
 
 
 def _find(name: str) -> Path | None:
@@ -84,8 +84,8 @@ def _find(name: str) -> Path | None:
     if folder is None or name == "service_worker.js" or "\\" in name:
         return None
     try:
-        found = (folder / name).resolve()
-        return found if found.is_relative_to(folder.resolve()) and found.is_file() else None
+        path = (folder / name).resolve()
+        return path if path.is_relative_to(folder.resolve()) and path.is_file() else None
     except OSError:  # longer than a name may be
         return None
 
@@ -131,10 +131,10 @@ def perfetto(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse
     return render(request, "run/perfetto.html", context)
 
 
-def _asked(given: str, traces: list[Artifact]) -> Artifact:
+def _asked(trace_id: str, traces: list[Artifact]) -> Artifact:
     """Return the trace that `?file=` names, the first without it."""
     for one in traces:
-        if not given or str(one.pk) == given:
+        if not trace_id or str(one.pk) == trace_id:
             return one
     raise Http404(_("This capture has no such trace. Go back to the run and choose one."))
 

@@ -144,7 +144,7 @@ def summary_context(summary: TraceSummary, worker: WorkerSummary | None) -> dict
     """Return what the page shows of a summary and of one of its workers."""
     workers = {_key(one): one for one in summary.workers}
     key = _key(worker) if worker else ""
-    mine = next((one for one in summary.budget.workers if worker and _key(one) == key), None)
+    budget = next((one for one in summary.budget.workers if worker and _key(one) == key), None)
     return {
         "summary": summary,
         "last_step": summary.budget.steps[-1].number if summary.budget.steps else -1,
@@ -152,15 +152,15 @@ def summary_context(summary: TraceSummary, worker: WorkerSummary | None) -> dict
         "chosen": key,
         "worker": worker,
         "worker_name": worker_text(worker.role, worker.rank) if worker else "",
-        "answer": _answer(summary, mine),
+        "answer": _answer(summary, budget),
         "path": _path_bar(summary),
         "bars": _worker_bars(summary) if summary.has_clock else [],
-        "step_bars": _step_bars(mine) if mine and len(mine.steps) > 1 else [],
+        "step_bars": _step_bars(budget) if budget and len(budget.steps) > 1 else [],
         "legend": _legend(summary),
         "phase_legend": [
             (phase, phase_label(phase) if phase else _("Between the phases")) for phase in _phases(summary)
         ],
-        "figures": _figures(summary, worker, mine) if worker and summary.has_clock else [],
+        "figures": _figures(summary, worker, budget) if worker and summary.has_clock else [],
         "kernels": _named(worker.kernels) if worker else [],
         "operators": _named(worker.operators) if worker else [],
         "ranges": _named(worker.ranges) if worker else [],
@@ -179,51 +179,51 @@ def _key(worker: WorkerSummary | WorkerBudget) -> str:
     return f"{worker.role}-{worker.rank}"
 
 
-def _answer(summary: TraceSummary, mine: WorkerBudget | None) -> str:
+def _answer(summary: TraceSummary, budget: WorkerBudget | None) -> str:
     """Say in a sentence where the time goes."""
     if not summary.has_clock:
         return _("It is known how long each kernel ran, but not when: nothing is known about what lies between them.")
-    if mine is None or not mine.steps:
+    if budget is None or not budget.steps:
         most = max(summary.memory, key=lambda one: one.peak, default=None)
         return _("Memory reached %(size)s.") % {"size": size(most.peak)} if most else ""
-    parts = mine.by_kind()
+    parts = budget.by_kind()
     wall = sum(parts.values())
-    if not mine.is_recorded:
-        said = _(
+    if not budget.is_recorded:
+        sentence = _(
             "Of %(worker)s only phases and ranges were recorded, no operator and no kernel: where they are is known, "
             "what fills them is not."
         )
-        return said % {"worker": worker_text(mine.role, mine.rank)}
+        return sentence % {"worker": worker_text(budget.role, budget.rank)}
     worst = sorted((kind for kind in parts if kind not in ("compute", "not_recorded")), key=lambda kind: -parts[kind])
-    each = time_text(wall / len(mine.steps))
+    each = time_text(wall / len(budget.steps))
     words = {
-        "worker": worker_text(mine.role, mine.rank),
+        "worker": worker_text(budget.role, budget.rank),
         "compute": share_text(parts.get("compute", 0) / wall),
         "time": each,
     }
     if summary.has_steps:
-        said = _("%(worker)s computes in %(compute)s of a step of %(time)s.") % words
+        sentence = _("%(worker)s computes in %(compute)s of a step of %(time)s.") % words
     else:
-        said = _("%(worker)s computes in %(compute)s of %(time)s.") % words
+        sentence = _("%(worker)s computes in %(compute)s of %(time)s.") % words
     if worst and parts[worst[0]] >= 0.02 * wall:
         more = _("The largest loss is %(kind)s with %(share)s.")
-        said += " " + more % {"kind": str(KINDS[worst[0]]).lower(), "share": share_text(parts[worst[0]] / wall)}
-    return said
+        sentence += " " + more % {"kind": str(KINDS[worst[0]]).lower(), "share": share_text(parts[worst[0]] / wall)}
+    return sentence
 
 
-def _figures(summary: TraceSummary, worker: WorkerSummary, mine: WorkerBudget | None) -> list[dict[str, str]]:
+def _figures(summary: TraceSummary, worker: WorkerSummary, budget: WorkerBudget | None) -> list[dict[str, str]]:
     """Return key numbers, each with its definition."""
     steps = summary.budget.steps
     walls = sorted(step.end - step.begin for step in steps)
-    found = []
+    figures = []
     if summary.has_steps:
         text = _("mean of %(n)s steps, %(low)s–%(high)s") if len(steps) > 1 else _("one step")
         note = text % {"n": len(steps), "low": time_text(walls[0]), "high": time_text(walls[-1])}
-        found.append({"label": _("Step time"), "value": time_text(sum(walls) / len(walls)), "note": note})
+        figures.append({"label": _("Step time"), "value": time_text(sum(walls) / len(walls)), "note": note})
     busy = worker.busy / worker.recorded if worker.recorded and worker.has_work else None
     what = _("operators, no device") if worker.has_work else _("no operators: record with the torch profiler")
     what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else what
-    found.append(
+    figures.append(
         {
             "label": _("Device busy") if worker.has_device else _("CPU busy"),
             "value": share_text(busy),
@@ -231,17 +231,19 @@ def _figures(summary: TraceSummary, worker: WorkerSummary, mine: WorkerBudget | 
         }
     )
     talk = worker.communication
-    wall = sum(step.wall for step in mine.steps) if mine else 0
+    wall = sum(step.wall for step in budget.steps) if budget else 0
     exposed = talk.exposed / wall if talk and wall else None
     note = _("share of the steps; %(hidden)s of it is hidden") % {
         "hidden": share_text(talk.overlapped / talk.busy if talk and talk.busy else None)
     }
     lacking = _("no collective was recorded")
-    found.append({"label": _("Exposed communication"), "value": share_text(exposed), "note": note if talk else lacking})
+    figures.append(
+        {"label": _("Exposed communication"), "value": share_text(exposed), "note": note if talk else lacking}
+    )
     launches = worker.launches
     lacking = _("no kernels: record on a GPU")
     note = _("of kernels run shorter than their launch took; middle kernel %(time)s")
-    found.append(
+    figures.append(
         {
             "label": _("Short kernels"),
             "value": share_text(launches.short_share if launches else None),
@@ -249,19 +251,19 @@ def _figures(summary: TraceSummary, worker: WorkerSummary, mine: WorkerBudget | 
         }
     )
     note = _("median from launch to start; 99th percentile %(time)s")
-    found.append(
+    figures.append(
         {
             "label": _("Launch delay"),
             "value": time_text(launches.delay_p50 if launches else None),
             "note": note % {"time": time_text(launches.delay_p99)} if launches else lacking,
         }
     )
-    return found
+    return figures
 
 
 def _phases(summary: TraceSummary) -> list[str]:
-    found = {part.phase: None for step in summary.budget.path for part in step.parts}
-    return list(found)
+    phases = {part.phase: None for step in summary.budget.path for part in step.parts}
+    return list(phases)
 
 
 def _path_bar(summary: TraceSummary) -> list[StackedBar]:
@@ -304,12 +306,12 @@ def _worker_bars(summary: TraceSummary) -> list[StackedBar]:
     ]
 
 
-def _step_bars(mine: WorkerBudget) -> list[StackedBar]:
+def _step_bars(budget: WorkerBudget) -> list[StackedBar]:
     words = {key: str(word) for key, word in KINDS.items()}
-    longest = max(step.wall for step in mine.steps)
+    longest = max(step.wall for step in budget.steps)
     return [
         _bar(_("step %(step)s") % {"step": step.step}, "", totals([step]), words, 1, scale=longest)
-        for step in mine.steps[:_MOST_BARS]
+        for step in budget.steps[:_MOST_BARS]
     ]
 
 
@@ -340,8 +342,8 @@ def _bar(name: str, note: str, parts: dict[str, int], words: dict[str, str], ste
 def _legend(summary: TraceSummary) -> list[tuple[str, str, str]]:
     """Return key, word and definition of each kind that occurs."""
     tables: list[Sequence[StepBudget]] = [one.steps for one in summary.budget.workers]
-    found = {kind for table in [*tables, summary.budget.path] for kind in totals(table)}
-    return [(kind, str(KINDS[kind]), str(DEFINITIONS[kind])) for kind in ORDER if kind in found]
+    shown = {kind for table in [*tables, summary.budget.path] for kind in totals(table)}
+    return [(kind, str(KINDS[kind]), str(DEFINITIONS[kind])) for kind in ORDER if kind in shown]
 
 
 def _named(rows: Sequence[Kernel | Operator]) -> list[NamedRow]:
@@ -387,27 +389,27 @@ def _by_phase(worker: WorkerSummary) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _rollout(found: RolloutSummary) -> RolloutPanel:
-    tails = [tail.share for tail in found.tails]
-    spreads = [tail.spread for tail in found.tails if tail.spread is not None]
+def _rollout(rollout: RolloutSummary) -> RolloutPanel:
+    tails = [tail.share for tail in rollout.tails]
+    spreads = [tail.spread for tail in rollout.tails if tail.spread is not None]
     return RolloutPanel(
-        found=found,
+        found=rollout,
         tail=share_text(max(tails) if tails else None),
         tails=len(tails),
         spread=f"{max(spreads):.3g}" if spreads else "—",
-        mean=f"{found.mean_requests:.3g}",
-        rate=f"{found.tokens / found.seconds:,.0f}" if found.seconds else "—",
-        line=_line([(at, float(requests)) for at, requests in found.points], float(found.most_requests)),
+        mean=f"{rollout.mean_requests:.3g}",
+        rate=f"{rollout.tokens / rollout.seconds:,.0f}" if rollout.seconds else "—",
+        line=_line([(at, float(requests)) for at, requests in rollout.points], float(rollout.most_requests)),
     )
 
 
-def _memory(found: MemoryTimeline) -> MemoryPanel:
-    highest = max((curve.peak for curve in found.curves), default=0.0)
+def _memory(timeline: MemoryTimeline) -> MemoryPanel:
+    highest = max((curve.peak for curve in timeline.curves), default=0.0)
     return MemoryPanel(
-        found=found,
-        whose=worker_text(found.role, found.rank) if found.role or found.rank >= 0 else "",
-        fragmentation=share_text(found.fragmentation),
-        curves=[(curve, _line(list(curve.points), highest)) for curve in found.curves],
+        found=timeline,
+        whose=worker_text(timeline.role, timeline.rank) if timeline.role or timeline.rank >= 0 else "",
+        fragmentation=share_text(timeline.fragmentation),
+        curves=[(curve, _line(list(curve.points), highest)) for curve in timeline.curves],
     )
 
 
@@ -417,14 +419,14 @@ def _line(points: Sequence[tuple[int, float]], highest: float) -> str:
         return ""
     first, last = points[0][0], points[-1][0]
     width = max(last - first, 1)
-    found, before = [], None
+    points_text, before = [], None
     for at, value in points:
         x, y = 1000 * (at - first) / width, 100 - 100 * value / (highest or 1)
         if before is not None:
-            found.append(f"{x:.1f},{before:.1f}")
-        found.append(f"{x:.1f},{y:.1f}")
+            points_text.append(f"{x:.1f},{before:.1f}")
+        points_text.append(f"{x:.1f},{y:.1f}")
         before = y
-    return " ".join(found)
+    return " ".join(points_text)
 
 
 urlpatterns: list[URLPattern] = [path("traces/<slug:trace_id>/summary", trace_summary, name="trace-summary")]

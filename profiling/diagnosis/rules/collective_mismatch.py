@@ -18,10 +18,10 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         )
     begin = min(one.recorded.store.begin for one in dumps)
     end = max(one.recorded.store.end for one in dumps)
-    found = [one for one in partings(dumps) if one.waited is None or one.waited > _LEAST_SECONDS]
-    if not found:
+    mismatches = [one for one in partings(dumps) if one.waited is None or one.waited > _LEAST_SECONDS]
+    if not mismatches:
         return Observation(value=0.0, begin=begin, end=end, words={"count": len(dumps)})
-    first = min(found, key=_begun)
+    first = min(mismatches, key=_begun)
     waiting = [call for call in first.calls.values() if call is not None]
     place = next((call.place for call in waiting if call.place), "")
     words = {
@@ -33,7 +33,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     }
     who = next((one for one in dumps if one.rank in first.ranks), None)
     return Observation(
-        value=float(len(found)),
+        value=float(len(mismatches)),
         begin=_begun(first),
         end=end,
         words=words,

@@ -15,10 +15,10 @@ _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
 def _look(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         begin, length = work.launches
-        known = work.kernels & (length >= 0)
-        if not known.any():
+        is_launched = work.kernels & (length >= 0)
+        if not is_launched.any():
             continue
-        delay = float(np.median(work.start[known] - (begin[known] + length[known])))
+        delay = float(np.median(work.start[is_launched] - (begin[is_launched] + length[is_launched])))
         idle = 1 - work.busy_share
         is_firing = delay < _AT_ONCE and idle > PLUGIN.watch
         yield work.observation(idle, is_firing=is_firing, delay=amount(max(0.0, delay) / 1e9, "seconds"))

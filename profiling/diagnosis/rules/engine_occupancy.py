@@ -16,24 +16,24 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     worst: Observation | None = None
     for recorded in evidence.recorded:
         store = recorded.store
-        found = recorded.events(categories=[Category.BATCH], columns=("ts", "dur", "name"))
-        if not len(found["ts"]):
+        rows = recorded.events(categories=[Category.BATCH], columns=("ts", "dur", "name"))
+        if not len(rows["ts"]):
             continue
-        sizes = np.array([_sequences(name) for name in store.names])[found["name"]]
-        known = sizes > 0
-        if not known.any() or not found["dur"][known].sum():
+        sizes = np.array([_sequences(name) for name in store.names])[rows["name"]]
+        has_size = sizes > 0
+        if not has_size.any() or not rows["dur"][has_size].sum():
             continue
-        size, duration = sizes[known], found["dur"][known]
+        size, duration = sizes[has_size], rows["dur"][has_size]
         few = size < _FEW * size.max()
         words = {
             "most": int(size.max()),
             "mean": f"{np.average(size, weights=duration):.1f}",
-            "passes": int(known.sum()),
+            "passes": int(has_size.sum()),
         }
         seen = Observation(
             value=float(duration[few].sum() / duration.sum()),
-            begin=int(found["ts"][known].min()),
-            end=int((found["ts"] + found["dur"])[known].max()),
+            begin=int(rows["ts"][has_size].min()),
+            end=int((rows["ts"] + rows["dur"])[has_size].max()),
             words=words,
             is_firing=None if size.max() >= _SOME else False,
             role=recorded.role,
@@ -46,16 +46,16 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
 
 def _from_readings(evidence: Evidence) -> Observation | InsufficientData:
     """Look at what engines told of themselves, where no file names their batches."""
-    found = [
+    shares = [
         (float(np.median(evidence.in_steps(empty))), empty)
         for empty in evidence.all_readings("nearly_empty_percent")
         if len(evidence.in_steps(empty))
     ]
-    if not found:
+    if not shares:
         return InsufficientData(
             what="readings", text="No engine reported how full its batches are; vLLM reports it with every rollout."
         )
-    value, worst = max(found, key=lambda pair: pair[0])
+    value, worst = max(shares, key=lambda pair: pair[0])
     most = evidence.reading("running_requests", role=worst.role, rank=worst.rank)
     mean = evidence.reading("running_requests_mean", role=worst.role, rank=worst.rank)
     peak = float(np.median(evidence.in_steps(most))) if most is not None else float("nan")

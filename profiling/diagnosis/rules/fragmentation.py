@@ -12,13 +12,13 @@ from profiling.evidence import Evidence
 
 def _look(evidence: Evidence) -> Iterator[Observation]:
     held = counters(evidence, "Total Reserved", "reserved", "reserved_bytes")
-    given = counters(evidence, "Total Allocated", "allocated", "allocated_bytes")
+    allocations = counters(evidence, "Total Allocated", "allocated", "allocated_bytes")
     for reserved in held:
         if reserved.device < 0:  # the host has no allocator of its own
             continue
-        mine = [one for one in given if one.where == reserved.where]
-        if mine and reserved.value.max() > 0:
-            yield _at_the_peak(reserved, mine[0])
+        same_place = [one for one in allocations if one.where == reserved.where]
+        if same_place and reserved.value.max() > 0:
+            yield _at_the_peak(reserved, same_place[0])
 
 
 def _at_the_peak(reserved: Counter, allocated: Counter) -> Observation:

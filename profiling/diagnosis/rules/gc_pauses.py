@@ -19,13 +19,13 @@ def _look(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         store = recorded.store
         named = [i for i, name in enumerate(store.names) if _NAME.search(name)]
-        found = recorded.events(
+        events = recorded.events(
             categories=[Category.COLLECTOR, Category.PYTHON, Category.RANGE], columns=("ts", "dur", "name", "cat")
         )
-        mine = (found["cat"] == Category.COLLECTOR) | np.isin(found["name"], named)
-        if not mine.any() and not store.meta.get("has_collector"):
+        is_pause = (events["cat"] == Category.COLLECTOR) | np.isin(events["name"], named)
+        if not is_pause.any() and not store.meta.get("has_collector"):
             continue
-        pauses = union(found["ts"][mine], (found["ts"] + found["dur"])[mine])
+        pauses = union(events["ts"][is_pause], (events["ts"] + events["dur"])[is_pause])
         at = int(pauses.lengths.argmax()) if len(pauses) else -1
         yield Observation(
             value=total(pauses) / recorded.window,

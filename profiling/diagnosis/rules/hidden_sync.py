@@ -21,22 +21,25 @@ def _look(evidence: Evidence) -> Iterator[Observation]:
         store = recorded.store
         waits = {i for i, name in enumerate(store.names) if _WAITS.search(name)}
         threads = [lane.id for lane in store.lanes if lane.kind == "thread"]
-        found = recorded.events(
+        events = recorded.events(
             lanes=threads, categories=[Category.RUNTIME, Category.SYNC], columns=("lane", "ts", "dur", "name")
         )
-        if not len(found["ts"]) or not _has_device(recorded.store):
+        if not len(events["ts"]) or not _has_device(recorded.store):
             continue
-        mine = np.isin(found["name"], list(waits))
+        is_wait = np.isin(events["name"], list(waits))
         lengths = {
-            int(lane): total(union(found["ts"][rows], (found["ts"] + found["dur"])[rows]))
-            for lane in np.unique(found["lane"][mine])
-            for rows in [mine & (found["lane"] == lane)]
+            int(lane): total(union(events["ts"][rows], (events["ts"] + events["dur"])[rows]))
+            for lane in np.unique(events["lane"][is_wait])
+            for rows in [is_wait & (events["lane"] == lane)]
         }
         most = max(lengths.values(), default=0)
-        longest = int(np.where(mine, found["dur"], -1).argmax())
-        words = {"calls": int(mine.sum()), "name": store.names[int(found["name"][longest])][:80] if mine.any() else "—"}
-        begin = int(found["ts"][longest]) if mine.any() else recorded.begin
-        end = int((found["ts"] + found["dur"])[longest]) if mine.any() else recorded.end
+        longest = int(np.where(is_wait, events["dur"], -1).argmax())
+        words = {
+            "calls": int(is_wait.sum()),
+            "name": store.names[int(events["name"][longest])][:80] if is_wait.any() else "—",
+        }
+        begin = int(events["ts"][longest]) if is_wait.any() else recorded.begin
+        end = int((events["ts"] + events["dur"])[longest]) if is_wait.any() else recorded.end
         share = most / recorded.window
         is_firing = share > PLUGIN.watch and most >= _LEAST
         yield Observation(
@@ -51,8 +54,8 @@ def _look(evidence: Evidence) -> Iterator[Observation]:
 
 
 def _has_device(store: "Store") -> bool:
-    found = store.sql("SELECT 1 AS one FROM ev WHERE list_contains(?, cat) LIMIT 1", [sorted(map(int, DEVICE))])
-    return len(found["one"]) > 0
+    rows = store.sql("SELECT 1 AS one FROM ev WHERE list_contains(?, cat) LIMIT 1", [sorted(map(int, DEVICE))])
+    return len(rows["one"]) > 0
 
 
 PLUGIN = Rule(

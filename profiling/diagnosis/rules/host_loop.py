@@ -8,11 +8,11 @@ from profiling.evidence import Evidence
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     spans = evidence.spans
-    mine = spans.take((spans.role == "driver") & (spans.depth == 0))
-    if not evidence.has_steps or not len(mine):
+    driver_spans = spans.take((spans.role == "driver") & (spans.depth == 0))
+    if not evidence.has_steps or not len(driver_spans):
         return InsufficientData(what="phases")
-    order = np.argsort(mine.start, kind="stable")
-    start, end = mine.start[order], (mine.start + mine.duration)[order]
+    order = np.argsort(driver_spans.start, kind="stable")
+    start, end = driver_spans.start[order], (driver_spans.start + driver_spans.duration)[order]
     shares = []
     for step in evidence.steps:
         inside = (end > step.begin) & (start < step.end)

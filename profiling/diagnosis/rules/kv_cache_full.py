@@ -6,10 +6,10 @@ from profiling.evidence import Evidence
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    found = evidence.all_readings("preemptions")
-    if not found:
+    readings = evidence.all_readings("preemptions")
+    if not readings:
         return InsufficientData(what="readings")
-    sums = [(float(evidence.in_steps(one).sum()), one) for one in found]
+    sums = [(float(evidence.in_steps(one).sum()), one) for one in readings]
     count, worst = max(sums, key=lambda pair: pair[0])
     used = evidence.reading("kv_cache_percent", role=worst.role, rank=worst.rank)
     peak = float(evidence.in_steps(used).max()) if used is not None and len(evidence.in_steps(used)) else float("nan")

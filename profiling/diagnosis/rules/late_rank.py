@@ -10,8 +10,8 @@ from profiling.trace.category import Category
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    found = [(work, total(work.of(Category.COMMUNICATION))) for work in devices(evidence)]
-    talking = [(work, length) for work, length in found if length]
+    communication = [(work, total(work.of(Category.COMMUNICATION))) for work in devices(evidence)]
+    talking = [(work, length) for work, length in communication if length]
     if len(talking) < 2:
         return InsufficientData(what="collectives", text="It takes collectives of two devices or more in one capture.")
     lengths = np.array([length for _work, length in talking])

@@ -15,15 +15,15 @@ _IDLE = 0.80
 def _look(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         _begin, length = work.launches
-        known = work.kernels & (length >= 0)
-        if not known.any():
+        is_launched = work.kernels & (length >= 0)
+        if not is_launched.any():
             continue
-        short = float((work.duration[known] < length[known]).mean())
+        short = float((work.duration[is_launched] < length[is_launched]).mean())
         yield work.observation(
             short,
             is_firing=short > PLUGIN.watch and work.busy_share < _IDLE,
-            median=amount(float(np.median(work.duration[known])) / 1e9, "seconds"),
-            launch=amount(float(np.median(length[known])) / 1e9, "seconds"),
+            median=amount(float(np.median(work.duration[is_launched])) / 1e9, "seconds"),
+            launch=amount(float(np.median(length[is_launched])) / 1e9, "seconds"),
             busy=f"{100 * work.busy_share:.0f} %",
         )
 

@@ -36,13 +36,13 @@ def _meanwhile(work: DeviceWork, begin: int, end: int) -> str:
     """Return the name of the shortest recorded range of the process that covers most of the gap."""
     store = work.recorded.store
     lanes = [lane.id for lane in store.lanes if lane.kind != "stream" and lane.pid == work.pid]
-    found = store.events(lanes=lanes, categories=_NAMED, begin=begin, end=end, columns=("ts", "dur", "name"))
-    if not len(found["ts"]):
+    events = store.events(lanes=lanes, categories=_NAMED, begin=begin, end=end, columns=("ts", "dur", "name"))
+    if not len(events["ts"]):
         return ""
-    covered = np.minimum(found["ts"] + found["dur"], end) - np.maximum(found["ts"], begin)
+    covered = np.minimum(events["ts"] + events["dur"], end) - np.maximum(events["ts"], begin)
     most = covered >= 0.8 * covered.max()
-    at = np.flatnonzero(most)[found["dur"][most].argmin()]
-    return store.names[int(found["name"][at])][:80]
+    at = np.flatnonzero(most)[events["dur"][most].argmin()]
+    return store.names[int(events["name"][at])][:80]
 
 
 PLUGIN = Rule(

@@ -15,8 +15,8 @@ _RISING = 0.7  # share of steps after which more is held than before
 
 
 def _look(evidence: Evidence) -> Iterator[Observation]:
-    found = [*evidence.all_readings("memory_bytes"), *evidence.all_readings("device_memory_bytes")]
-    for one in found:
+    readings = [*evidence.all_readings("memory_bytes"), *evidence.all_readings("device_memory_bytes")]
+    for one in readings:
         keep = np.isfinite(one.value) & (one.value > 0) & (one.step > 1)
         if not keep.any():
             continue

@@ -32,16 +32,23 @@ def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
         return "no phase that was told", "driver", 0
     spans = evidence.spans
     number = evidence.steps[worst].number
-    mine = spans.take((spans.phase == phase) & (spans.role != "driver") & ~np.isin(spans.name, list(WAITING)))
-    found: dict[tuple[bool, str, int], float] = {}
-    for key in set(zip((mine.depth > 0).tolist(), mine.role.tolist(), mine.rank.tolist(), strict=True)):
-        own = mine.take(((mine.depth > 0) == key[0]) & (mine.role == key[1]) & (mine.rank == key[2]))
+    worker_spans = spans.take((spans.phase == phase) & (spans.role != "driver") & ~np.isin(spans.name, list(WAITING)))
+    excess_of_worker: dict[tuple[bool, str, int], float] = {}
+    for key in set(
+        zip((worker_spans.depth > 0).tolist(), worker_spans.role.tolist(), worker_spans.rank.tolist(), strict=True)
+    ):
+        own = worker_spans.take(
+            ((worker_spans.depth > 0) == key[0]) & (worker_spans.role == key[1]) & (worker_spans.rank == key[2])
+        )
         by_step = {int(step): own.duration[own.step == step].sum() / 1e9 for step in np.unique(own.step)}
-        found[key] = by_step.get(number, 0.0) - float(np.median(list(by_step.values())))
-    if not found:
+        excess_of_worker[key] = by_step.get(number, 0.0) - float(np.median(list(by_step.values())))
+    if not excess_of_worker:
         return phase, "driver", 0
     # A detail tells who was late; where none is told, or none exceeds, whoever took longest in the phase is named.
-    _inside, role, rank = max(found, key=lambda key: (key[0] and found[key] > 0.5 * excess[phase], found[key]))
+    _inside, role, rank = max(
+        excess_of_worker,
+        key=lambda key: (key[0] and excess_of_worker[key] > 0.5 * excess[phase], excess_of_worker[key]),
+    )
     return phase, role, int(rank)
 
 

@@ -13,8 +13,8 @@ def _look(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         if not recorded.shows_work:
             continue
-        found = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
-        own = union(found["ts"], found["ts"] + found["dur"])
+        events = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
+        own = union(events["ts"], events["ts"] + events["dur"])
         yield Observation(
             value=total(own) / recorded.window,
             begin=recorded.begin,

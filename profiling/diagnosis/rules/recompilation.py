@@ -25,14 +25,14 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         if not chosen:
             continue
         query = "SELECT ts, dur, name FROM ev WHERE list_contains(?, name) AND ts < ?"
-        found = one.store.sql(query, [chosen, one.end])
-        if not len(found["ts"]):
+        rows = one.store.sql(query, [chosen, one.end])
+        if not len(rows["ts"]):
             continue
-        start, duration = found["ts"], found["dur"]
+        start, duration = rows["ts"], rows["dur"]
         longest = int(duration.argmax())
         if duration[longest] > longest_yet:
             longest_yet, whose = int(duration[longest]), one
-            name = names[int(found["name"][longest])]
+            name = names[int(rows["name"][longest])]
             begin, end = int(start[longest]), int(start[longest] + duration[longest])
         calls += len(start)
         order = np.argsort(start, kind="stable")

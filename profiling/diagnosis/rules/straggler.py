@@ -17,10 +17,10 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         return InsufficientData(what="phases")
     worst: tuple[tuple[bool, bool, float], Observation] | None = None
     for role, phase, name in _several(evidence):
-        found = evidence.by_rank(role, phase, name)
-        if found is None:
+        seconds_by_rank = evidence.by_rank(role, phase, name)
+        if seconds_by_rank is None:
             continue
-        ranks, seconds = found
+        ranks, seconds = seconds_by_rank
         spread = float(np.median((seconds.max(axis=0) - seconds.min(axis=0)) / seconds.max(axis=0)))
         slowest = seconds.argmax(axis=0)
         often = np.bincount(slowest, minlength=len(ranks))

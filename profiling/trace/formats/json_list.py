@@ -49,16 +49,16 @@ class JsonList:
             if not more:
                 yield from self._last()
                 return
-            found = self._cut()
-            if found is None:
+            values = self._cut()
+            if values is None:
                 if size < _LONGEST:
                     size *= 2
                     continue
-                found = self._values(self._text, rest=len(self._text))  # the list may have ended long ago
-                if found is None:
+                values = self._values(self._text, rest=len(self._text))  # the list may have ended long ago
+                if values is None:
                     raise Unreadable("The list of events holds one that is longer than 32 MiB.")
             size = _PIECE
-            yield found
+            yield values
             if self._is_over:
                 return
 
@@ -92,25 +92,25 @@ class JsonList:
             at, comma = _boundary(text, at)
             if at < 0:
                 return None
-            found = self._values(text[:comma], rest=at)
-            if found is not None:
-                return found
+            values = self._values(text[:comma], rest=at)
+            if values is not None:
+                return values
         return None
 
     def _values(self, text: bytes, *, rest: int) -> list[Any] | None:
         """Return the values of a piece; None if it is not whole. What is taken leaves the text."""
         try:
-            found: list[Any] = orjson.loads(b"[%b]" % text)
+            values: list[Any] = orjson.loads(b"[%b]" % text)
         except orjson.JSONDecodeError as error:
             if error.pos >= len(text):
                 return None
         else:
             self._text = self._text[rest:]
-            return found
+            return values
         # The slow way knows NaN, and where the list ends.
         piece = "[" + text.decode(errors="replace") + "]"
         try:
-            found, end = _DECODER.raw_decode(piece)
+            values, end = _DECODER.raw_decode(piece)
         except RecursionError as error:
             raise Unreadable("The file nests deeper than any trace does.") from error
         except json.JSONDecodeError as error:
@@ -122,7 +122,7 @@ class JsonList:
             self._end(self._text[len(piece[:end].encode()) - 1 :])
         else:
             self._text = self._text[rest:]
-        return list(found)
+        return list(values)
 
     def _recover(self, piece: str) -> list[Any]:
         """Return the values before a place that is no JSON, and stop there."""
@@ -133,9 +133,9 @@ class JsonList:
             at = text.rfind(b"}", 0, at)
             if at < 0:
                 return []
-            found = _value(b"[%b]" % text[: at + 1])
-            if isinstance(found, list):
-                return found
+            values = _value(b"[%b]" % text[: at + 1])
+            if isinstance(values, list):
+                return values
         return []
 
     def _last(self) -> Iterator[list[Any]]:
@@ -143,14 +143,14 @@ class JsonList:
         self.problem = self._file.problem
         piece = "[" + self._text.decode(errors="replace")
         try:
-            found, end = _DECODER.raw_decode(piece)
+            values, end = _DECODER.raw_decode(piece)
         except RecursionError as error:
             raise Unreadable("The file nests deeper than any trace does.") from error
         except json.JSONDecodeError as error:
             yield self._recover(piece[1 : error.pos if error.pos < len(piece) else None])
             self.problem = self._file.problem or _NOT_WHOLE
             return
-        yield found
+        yield values
         self._end(piece[end:].encode())
 
     def _end(self, text: bytes) -> None:

@@ -31,8 +31,8 @@ def read_database(path: Path, writer: StoreWriter, *, progress: Progress, limits
         for i, part in enumerate((report.calls, report.ranges, report.tasks, report.collectives, report.facts)):
             part()
             progress((i + 1) / 5)
-    if found := _RANK.search(path.name):
-        writer.meta("rank", int(found[1]))
+    if match := _RANK.search(path.name):
+        writer.meta("rank", int(match[1]))
 
 
 class _MsprofDatabase:

@@ -118,7 +118,7 @@ class _NsysExport:
                 self._domains[tid >> 24, domain] = text or self._texts.get(number, "")
         has_payloads = self._payloads.are_there
         late = self._length - TRUNCATED_NS if self._length else _NEVER
-        known: dict[tuple[Any, ...], _Range | None] = {}
+        cached: dict[tuple[Any, ...], _Range | None] = {}
         for kind, tid, domain, text, number, start, end, payload, data in tables.rows(
             "NVTX_EVENTS",
             *("eventType", "globalTid", "domainId", "text", "textId", "start", "end", _NUMBERS),
@@ -129,13 +129,13 @@ class _NsysExport:
             if type(tid) is not int:  # 5.0 would be the same key as 5
                 continue
             key = kind, tid, domain, text, number
-            if key in known:
-                what = known[key]
+            if key in cached:
+                what = cached[key]
             else:
                 what = self._range(*key)
                 size = sum(len(value) for value in key if isinstance(value, str | bytes))
-                if size <= LONGEST_NAME and len(known) < _MOST_KINDS:  # what a hostile one holds is not kept
-                    known[key] = what
+                if size <= LONGEST_NAME and len(cached) < _MOST_KINDS:  # what a hostile one holds is not kept
+                    cached[key] = what
             if what is None:
                 continue
             lane, name, number_of_name, category, title = what
@@ -147,8 +147,8 @@ class _NsysExport:
             is_cut = kind != _MARK and isinstance(end, int) and end >= late and name != LAST_RANGE
             if is_cut:
                 self._truncated.append(name)
-            told = has_payloads and kind == _PUSH_POP
-            size = self._payloads.add(tid, start, end, name, domain, data) if told else 0
+            has_payload = has_payloads and kind == _PUSH_POP
+            size = self._payloads.add(tid, start, end, name, domain, data) if has_payload else 0
             if self._may_add(lane, start, end, size):
                 info = self._details(title, payload, is_cut) if title or is_cut or payload is not None else 0
                 self._put(lane, start, end, number_of_name, category, size=size, info=info)
@@ -168,18 +168,18 @@ class _NsysExport:
     def _details(self, title: str, payload: Any, is_cut: bool) -> int:
         """Return the number of the details of a range; ranges of one step share them."""
         key = title, type(payload), payload, is_cut  # 1 and 1.0 are the same key without
-        found = self._infos.get(key)
-        if found is None:
+        info = self._infos.get(key)
+        if info is None:
             is_own = title == OWN_DOMAIN
-            told: dict[str, object] = {} if is_own or not title else {"domain": title}
+            details: dict[str, object] = {} if is_own or not title else {"domain": title}
             if payload is not None:
-                told["step" if is_own else "payload"] = payload
+                details["step" if is_own else "payload"] = payload
             if is_cut:
-                told["truncated"] = True
-            found = self._info(told)
+                details["truncated"] = True
+            info = self._info(details)
             if len(self._infos) < _MOST_KINDS and isinstance(payload, int | float | None):
-                self._infos[key] = found
-        return found
+                self._infos[key] = info
+        return info
 
     def calls(self) -> None:
         """Calls of the CUDA runtime and driver."""
@@ -268,7 +268,7 @@ class _NsysExport:
             if name is None or not isinstance(at, int) or not isinstance(value, int | float):
                 self._unusable += 1
                 continue
-            unit = found[1] if (found := _UNIT.search(name)) else ""
+            unit = match[1] if (match := _UNIT.search(name)) else ""
             is_share = "%" in unit
             label = _UNIT.sub("", name).strip()
             series = self._writer.counter(label, "ratio" if is_share else unit, device=kind & 0xFF)
@@ -279,14 +279,14 @@ class _NsysExport:
     def facts(self) -> None:
         """What the report says of itself, and what is missing."""
         writer, tables = self._writer, self._tables
-        told = {
+        reported = {
             str(key): value
             for table in ("EXPORT_META_DATA", "META_DATA_EXPORT")
             for key, value in tables.rows(table, "name", "value")
         }
         writer.meta("tool", "nsys")
-        writer.meta("tool_version", str(told.get("EXPORT_PRODUCT_VERSION", ""))[:100])
-        writer.meta("schema_version", str(told.get("EXPORT_SCHEMA_VERSION", ""))[:100])
+        writer.meta("tool_version", str(reported.get("EXPORT_PRODUCT_VERSION", ""))[:100])
+        writer.meta("schema_version", str(reported.get("EXPORT_SCHEMA_VERSION", ""))[:100])
         if self._session:
             writer.meta("session", [self._session, self._session + self._length])
         else:
@@ -371,10 +371,10 @@ class _NsysExport:
 
     def _lane(self, kind: Any, tid: int, device: int, stream: int, title: str) -> int:
         key = (kind, title, tid, device, stream)
-        found = self._lanes.get(key)
-        if found is None:
+        lane = self._lanes.get(key)
+        if lane is None:
             pid = tid & ~_THREAD_BITS
-            found = self._lanes[key] = self._writer.lane(
+            lane = self._lanes[key] = self._writer.lane(
                 kind,
                 process=self._processes.get(pid, ""),
                 pid=tid >> 24 & _THREAD_BITS,
@@ -384,7 +384,7 @@ class _NsysExport:
                 stream=stream,
                 title=title,
             )
-        return found
+        return lane
 
     def _link(self, owner: Any, correlation: Any) -> int:
         """Return a correlation that no other process of the report has."""

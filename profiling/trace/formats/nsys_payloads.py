@@ -105,5 +105,5 @@ class Payloads:
         offset = self._offsets.get((domain, schema), -1)
         if not 0 <= offset <= size - 8 or size > len(data) - _HEAD.size:
             return 0
-        found = int.from_bytes(data[_HEAD.size + offset : _HEAD.size + offset + 8], "little")
-        return found if found < 1 << 62 else 0
+        num_bytes = int.from_bytes(data[_HEAD.size + offset : _HEAD.size + offset + 8], "little")
+        return num_bytes if num_bytes < 1 << 62 else 0

@@ -65,27 +65,27 @@ class Tables:
         if not there or (only and only[0] not in there):
             return
         chosen = [_first(names, there) for names in wanted]
-        where, given = (f' WHERE "{only[0]}" = ?', only[1:]) if only else ("", ())
-        cursor = self._connection.execute(f'SELECT {", ".join(chosen)} FROM "{table}"{where}', given)  # noqa: S608
+        where, parameters = (f' WHERE "{only[0]}" = ?', only[1:]) if only else ("", ())
+        cursor = self._connection.execute(f'SELECT {", ".join(chosen)} FROM "{table}"{where}', parameters)  # noqa: S608
         while rows := cursor.fetchmany(_ROWS):
             yield from rows
 
     def texts(self, table: str, *, most: int = 1_000_000, longest: int = 4000) -> dict[int, str]:
         """Return a table of (id, value) as a dict. Raises: ValueError if it is larger than any trace has."""
-        found: dict[int, str] = {}
+        by_key: dict[int, str] = {}
         room = 256 << 20
         for key, value in self.rows(table, "id", "value|name"):
             if isinstance(key, int) and isinstance(value, str):
-                found[key] = value[:longest]
-                room -= len(found[key])
-            if len(found) > most or room < 0:
+                by_key[key] = value[:longest]
+                room -= len(by_key[key])
+            if len(by_key) > most or room < 0:
                 raise ValueError(f"table {table} holds more than {most:,} texts, or more than 256 MiB of them")
-        return found
+        return by_key
 
 
 def _first(names: str, there: frozenset[str]) -> str:
     """Return the SQL of the first of some columns: that is there (`a|b`), or that is filled (`a,b`)."""
-    found = [f'"{name}"' for name in names.replace("|", ",").split(",") if name in there]
-    if "," in names and len(found) > 1:
-        return f"coalesce({', '.join(found)})"
-    return found[0] if found else "NULL"
+    columns = [f'"{name}"' for name in names.replace("|", ",").split(",") if name in there]
+    if "," in names and len(columns) > 1:
+        return f"coalesce({', '.join(columns)})"
+    return columns[0] if columns else "NULL"

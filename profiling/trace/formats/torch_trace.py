@@ -237,10 +237,10 @@ class _Events:
         if not kind and "Task Type" in (event.get("args") or ()):
             kind = _ASCEND
         key = (kind, event["name"])
-        known = self._known.get(key)
-        if known is None:
-            known = self._know_name(*key)
-        place, category, name = known
+        cached = self._known.get(key)
+        if cached is None:
+            cached = self._know_name(*key)
+        place, category, name = cached
         args = event.get("args") or _NOTHING
         link = outer = size = info = 0
         if args is not _NOTHING:
@@ -270,13 +270,13 @@ class _Events:
         events of equal keys is looked at, and the text is made once.
         """
         keys = tuple(args)
-        found = self._layouts.get(keys)
-        if found is None:
-            told = [key for key in keys if key not in _NO_DETAIL]
-            found = (itemgetter(*told) if told else None), {}
+        layout = self._layouts.get(keys)
+        if layout is None:
+            shown = [key for key in keys if key not in _NO_DETAIL]
+            layout = (itemgetter(*shown) if shown else None), {}
             if self._may_keep(sum(map(len, keys))):
-                self._layouts[keys] = found
-        chosen, infos = found
+                self._layouts[keys] = layout
+        chosen, infos = layout
         if chosen is None:
             return 0
         values = orjson.dumps(chosen(args))
@@ -308,8 +308,8 @@ class _Events:
             category = _of_other(kind, name)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        found = self._known[kind, name] = (place, category, self._writer.name(name))
-        return found
+        cached = self._known[kind, name] = (place, category, self._writer.name(name))
+        return cached
 
     def _instant(self, event: _TorchEvent) -> None:
         """Memory is told in moments: what torch's allocator gave out and reserved."""
@@ -357,23 +357,23 @@ class _Events:
 
     def _cpu_lane(self, event: _TorchEvent) -> int:
         key = (event.get("pid"), event.get("tid"), _ON_CPU)
-        found = self._lanes.get(key)
-        if found is None:
+        lane = self._lanes.get(key)
+        if lane is None:
             if self._first_cpu is None and isinstance(key[0], int):
                 self._first_cpu = key[0]
-            found = self._writer.lane(
+            lane = self._writer.lane(
                 "thread", process=_text(key[0]), pid=_number(key[0]), thread=_text(key[1]), tid=_number(key[1])
             )
-            self._know(key, found)
-        return found
+            self._know(key, lane)
+        return lane
 
     def _device_lane(self, event: _TorchEvent, args: _Args, place: str) -> int:
         key = (event.get("pid"), event.get("tid"), place)
-        found = self._lanes.get(key)
-        if found is None:
+        lane = self._lanes.get(key)
+        if lane is None:
             device = args.get("device", args.get("Device Id", key[0]))
             stream = args.get("stream", args.get("Stream Id", key[1]))
-            found = self._writer.lane(
+            lane = self._writer.lane(
                 "stream" if place == _ON_STREAM else "range",
                 process=_text(key[0]),
                 pid=_number(key[0]),
@@ -383,8 +383,8 @@ class _Events:
                 stream=_number(stream),
                 title="" if place == _ON_STREAM else place,
             )
-            self._know(key, found)
-        return found
+            self._know(key, lane)
+        return lane
 
     def _know(self, key: _LaneKey, lane: int) -> None:
         self._lanes[key] = lane
@@ -409,10 +409,10 @@ class _Events:
         labelled = [pid for pid, about in self._processes.items() if about.get("labels") == "CPU"]
         owner = labelled[0] if len(labelled) == 1 else self._first_cpu
         for lane, (pid, tid, place) in self._keys.items():
-            mine = pid if place == _ON_CPU or owner is None else owner
-            name = self._processes.get(mine, {}).get("name") or _text(mine)
+            process = pid if place == _ON_CPU or owner is None else owner
+            name = self._processes.get(process, {}).get("name") or _text(process)
             thread = self._threads.get((pid, tid))
-            self._writer.describe_lane(lane, process=name, pid=_number(mine), thread=thread)
+            self._writer.describe_lane(lane, process=name, pid=_number(process), thread=thread)
 
 
 def _of_other(kind: str, name: str) -> Category:

@@ -25,15 +25,15 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
         return b""
     if not raw.startswith(_GZIP):
         return raw[:size]
-    found = b""
-    while raw.startswith(_GZIP) and len(found) < size:
+    unpacked = b""
+    while raw.startswith(_GZIP) and len(unpacked) < size:
         packed = zlib.decompressobj(31)
         try:
-            found += packed.decompress(raw, size - len(found))
+            unpacked += packed.decompress(raw, size - len(unpacked))
         except zlib.error:
             break
         raw = packed.unused_data
-    return found
+    return unpacked
 
 
 class UnpackedFile:
@@ -66,11 +66,11 @@ class UnpackedFile:
         """Return up to `size` bytes, b"" at the end. Raises: Unreadable if more comes out than is allowed."""
         while len(self._ready) < size and not self._is_over:
             self._ready += self._piece()
-        found = bytes(self._ready[:size])
+        piece = bytes(self._ready[:size])
         del self._ready[:size]
-        self._given += len(found)
+        self._given += len(piece)
         self._progress(min(self._taken / self._size, 1.0))
-        return found
+        return piece
 
     def _piece(self) -> bytes:
         if self._packed is None:

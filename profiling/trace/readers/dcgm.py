@@ -48,8 +48,8 @@ class DcgmReader:
         now, untimed, unusable, taken = 0, 0, 0, 0
         with UnpackedFile(path, limits=limits, progress=progress) as file:
             for line in _lines(file):
-                if found := _TIME.match(line):
-                    now = round(float(found[1]) * 1e9)
+                if match := _TIME.match(line):
+                    now = round(float(match[1]) * 1e9)
                     continue
                 parsed = _LINE.match(line)
                 if parsed is None:
@@ -99,11 +99,11 @@ def _lines(file: UnpackedFile) -> Iterator[str]:
 
 def _series(writer: StoreWriter, field: str, labels: str) -> int:
     """Return the series of a field of one GPU; a slice of a GPU (MIG) has one of its own."""
-    told = dict(_LABEL.findall(labels))
-    gpu = told.get("gpu", "")
-    instance = told.get("GPU_I_ID", "")
+    labelled = dict(_LABEL.findall(labels))
+    gpu = labelled.get("gpu", "")
+    instance = labelled.get("GPU_I_ID", "")
     unit = "B" if field.startswith(_MEBIBYTES) else next((u for end, u in _UNITS.items() if field.endswith(end)), "")
-    process = told.get("Hostname", "") + (f" MIG {instance}" if instance else "")
+    process = labelled.get("Hostname", "") + (f" MIG {instance}" if instance else "")
     return writer.counter(field, unit, device=int(gpu) if gpu.isdigit() and len(gpu) < 6 else -1, process=process)
 
 

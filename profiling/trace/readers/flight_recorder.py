@@ -59,29 +59,29 @@ class FlightRecorderReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put each collective into a store, on a lane of its process group. Raises: Unreadable."""
-        told = _loaded(path, limits, progress)
-        if not isinstance(told, dict) or not isinstance(told.get("entries"), list):
+        dump = _loaded(path, limits, progress)
+        if not isinstance(dump, dict) or not isinstance(dump.get("entries"), list):
             raise Unreadable("The file is no dump of a flight recorder: it has no list of entries.")
-        groups = _groups(told)
-        entries = [each for each in _dicts(told["entries"]) if _moment(each.get("time_created_ns"))]
+        groups = _groups(dump)
+        entries = [each for each in _dicts(dump["entries"]) if _moment(each.get("time_created_ns"))]
         most = min(_MOST_ENTRIES, limits.events)
         if len(entries) > most:
             writer.note("warning", f"Only the newest {most:,} of {len(entries):,} collectives were read.")
             entries = entries[-most:]
         if not entries:
             raise Unreadable("The dump holds no collective. Set TORCH_FR_BUFFER_SIZE=2000 before the processes start.")
-        told_at = _moment(told.get("dumped_at_ns"))
+        told_at = _moment(dump.get("dumped_at_ns"))
         until = told_at or max(max(_times(entry)) for entry in entries)
-        rank = told.get("rank")
-        found = _RANK.search(path.name)
-        number = rank if _is_rank(rank) else int(found[1]) if found else None
+        rank = dump.get("rank")
+        match = _RANK.search(path.name)
+        number = rank if _is_rank(rank) else int(match[1]) if match else None
         if number is not None:
             writer.meta("rank", number)
         for entry in entries:
             _add(entry, until, groups, writer, process="" if number is None else f"rank {number}")
         writer.meta("flight", {"dumped_at": told_at, "groups": groups})
         writer.meta("tool", "torch flight recorder")
-        writer.meta("tool_version", str(told.get("version", ""))[:100])
+        writer.meta("tool_version", str(dump.get("version", ""))[:100])
         writer.note(
             "info",
             "A flight recorder tells when a collective was called. It ends when torch noticed that, or at the last "
@@ -105,24 +105,24 @@ def _loaded(path: Path, limits: Limits, progress: Progress) -> object:
         raise Unreadable(f"The dump is damaged or cut off: {error}.") from error
 
 
-def _groups(told: Mapping[str, object]) -> dict[str, _Group]:
+def _groups(dump: Mapping[str, object]) -> dict[str, _Group]:
     """Return what is known of each process group by its name."""
-    found: dict[str, _Group] = {}
-    status, config = told.get("pg_status"), told.get("pg_config")
+    groups: dict[str, _Group] = {}
+    status, config = dump.get("pg_status"), dump.get("pg_config")
     room = _MOST_RANKS
     for name, about in list(config.items() if isinstance(config, dict) else ())[:_MOST_GROUPS]:
         if isinstance(about, dict):
             ranks = [int(number) for number in re.findall(r"\d{1,6}", str(about.get("ranks", ""))[:100_000])]
             ranks = ranks if len(ranks) <= room else []
             room -= len(ranks)
-            found[str(name)[:100]] = {"about": str(about.get("desc", ""))[:200], "ranks": ranks}
+            groups[str(name)[:100]] = {"about": str(about.get("desc", ""))[:200], "ranks": ranks}
     for name, about in list(status.items() if isinstance(status, dict) else ())[:_MOST_GROUPS]:
         if isinstance(about, dict):
-            mine = found.setdefault(str(name)[:100], {"about": "", "ranks": []})
-            mine["enqueued"] = _number(about.get("last_enqueued_collective"))
-            mine["started"] = _number(about.get("last_started_collective"))
-            mine["completed"] = _number(about.get("last_completed_collective"))
-    return found
+            group = groups.setdefault(str(name)[:100], {"about": "", "ranks": []})
+            group["enqueued"] = _number(about.get("last_enqueued_collective"))
+            group["started"] = _number(about.get("last_started_collective"))
+            group["completed"] = _number(about.get("last_completed_collective"))
+    return groups
 
 
 def _add(
@@ -189,10 +189,10 @@ def _bytes(entry: Mapping[str, object], side: str) -> int:
 
 def _place(frames: object) -> str:
     """Return the innermost line of somebody's own code, "" if no frame was recorded."""
-    known = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
-    above = [(file, frame) for file, frame in known if not any(part in file for part in _PLUMBING)]
+    with_file = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
+    above = [(file, frame) for file, frame in with_file if not any(part in file for part in _PLUMBING)]
     own = [(file, frame) for file, frame in above if "site-packages/" not in file]
-    for file, frame in own or above or known:
+    for file, frame in own or above or with_file:
         return f"{file[-200:]}:{_number(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
     return ""
 

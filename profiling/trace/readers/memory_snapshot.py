@@ -31,20 +31,20 @@ class MemorySnapshotReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put memory over time, the largest allocations and who holds what into a store. Raises: Unreadable."""
-        told = plain_pickle.load(path, title="snapshot", advice="record it with fewer max_entries")
+        snapshot = plain_pickle.load(path, title="snapshot", advice="record it with fewer max_entries")
         progress(0.6)
-        if not isinstance(told, dict) or not isinstance(told.get("segments"), list):
+        if not isinstance(snapshot, dict) or not isinstance(snapshot.get("segments"), list):
             raise Unreadable("The pickle is no memory snapshot: it has no list of segments.")
-        segments = [each for each in told["segments"] if isinstance(each, dict)]
+        segments = [each for each in snapshot["segments"] if isinstance(each, dict)]
         _state(segments, writer)
-        traces = told.get("device_traces")
+        traces = snapshot.get("device_traces")
         for device, entries in enumerate(traces if isinstance(traces, list) else []):
             if isinstance(entries, list):
-                mine = [each for each in segments if each.get("device", 0) == device]
+                of_device = [each for each in segments if each.get("device", 0) == device]
                 if len(entries) > limits.events:  # it is counted back from the end
-                    kept = f"{limits.events:,} of {len(entries):,} entries of device {device}"
-                    writer.note("warning", f"Only the newest {kept} were read.")
-                _history(device, entries[-limits.events :], mine, writer)
+                    newest = f"{limits.events:,} of {len(entries):,} entries of device {device}"
+                    writer.note("warning", f"Only the newest {newest} were read.")
+                _history(device, entries[-limits.events :], of_device, writer)
         writer.meta("tool", "torch")
 
 
@@ -55,10 +55,10 @@ def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> Non
         lambda: {"reserved": 0, "allocated": 0, "active": 0, "segments": 0, "largest_free": 0}
     )
     for segment in segments:
-        mine = totals[_whole(segment.get("device"))]
-        mine["segments"] += 1
+        device_totals = totals[_whole(segment.get("device"))]
+        device_totals["segments"] += 1
         for key, name in (("reserved", "total_size"), ("allocated", "allocated_size"), ("active", "active_size")):
-            mine[key] += _whole(segment.get(name))
+            device_totals[key] += _whole(segment.get(name))
         for block in _dicts(segment.get("blocks")):
             size = _whole(block.get("size"))
             if str(block.get("state", "")).startswith("active"):
@@ -66,7 +66,7 @@ def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> Non
                 place[0] += size
                 place[1] += 1
             else:
-                mine["largest_free"] = max(mine["largest_free"], size)
+                device_totals["largest_free"] = max(device_totals["largest_free"], size)
     largest = sorted(held.items(), key=lambda each: -each[1][0])[:_MOST_HOLDERS]
     writer.meta("holders", [{"place": place, "bytes": size, "blocks": count} for place, (size, count) in largest])
     writer.meta("memory", [{"device": device, **each} for device, each in sorted(totals.items())])
@@ -83,15 +83,15 @@ def _history(device: int, entries: list[object], segments: Sequence[Mapping[str,
     allocated = sum(_whole(each.get("allocated_size")) for each in segments) - sum(change[0] for change in deltas)
     reserved = sum(_whole(each.get("total_size")) for each in segments) - sum(change[1] for change in deltas)
     series = [writer.counter(name, "B", device=device) for name in ("allocated", "reserved")]
-    for event, (given, taken) in zip(events, deltas, strict=True):
+    for event, (delta, taken) in zip(events, deltas, strict=True):
         at = _whole(event["time_us"]) * 1000
-        allocated, reserved = allocated + given, reserved + taken
+        allocated, reserved = allocated + delta, reserved + taken
         writer.count(series[0], at, max(allocated, 0))
         writer.count(series[1], at, max(reserved, 0))
         if event.get("action") == "oom":
-            asked, free = _whole(event.get("size")), _whole(event.get("device_free"))
+            requested, free = _whole(event.get("size")), _whole(event.get("device_free"))
             writer.note(
-                "error", f"Out of memory on device {device}: {asked:,} bytes were asked for, {free:,} were free."
+                "error", f"Out of memory on device {device}: {requested:,} bytes were asked for, {free:,} were free."
             )
     _spans(device, events, writer)
 
@@ -127,16 +127,16 @@ def _spans(device: int, events: Sequence[Mapping[str, object]], writer: StoreWri
 def _change(event: Mapping[str, object]) -> tuple[int, int]:
     """Return by how many bytes an entry changes what is allocated and reserved."""
     action, size = event.get("action"), _whole(event.get("size"))
-    given = size if action in _GIVEN else -size if action in _TAKEN else 0
+    delta = size if action in _GIVEN else -size if action in _TAKEN else 0
     reserved = size if action in _RESERVED else -size if action in _RELEASED else 0
-    return given, reserved
+    return delta, reserved
 
 
 def _place(frames: object) -> str:
     """Return the innermost line of somebody's own code, "unknown place" if no frame was recorded."""
-    known = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
-    own = [(file, frame) for file, frame in known if not any(part in file for part in _PLUMBING)]
-    for file, frame in own or known:
+    with_file = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
+    own = [(file, frame) for file, frame in with_file if not any(part in file for part in _PLUMBING)]
+    for file, frame in own or with_file:
         return f"{file[-200:]}:{_whole(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
     return "unknown place"
 

@@ -55,8 +55,8 @@ class NcclLogReader:
                         continue
                     if line["level"] == "WARN":
                         writer.note("warning", f"NCCL on {line['host']}: {line['text'][:400]}")
-                    elif found := _VERSION.search(line["text"]):
-                        version = found[1]
+                    elif match := _VERSION.search(line["text"]):
+                        version = match[1]
                     elif call := _CALL.match(line["text"]):
                         calls += 1
                         if line["day"] is None:

@@ -83,20 +83,20 @@ class NcuCsvReader:
         """Put each kernel into a store, in the order in which they ran. Raises: Unreadable."""
         table = _Table(path, limits)
         is_european = any(_EUROPEAN.match(value) for kernel in table.kernels() for _, value, _ in kernel.metrics)
-        at, untimed, known = ORIGIN, 0, 0
+        at, untimed, timed = ORIGIN, 0, 0
         for kernel in table.kernels(progress):
             if writer.events >= limits.events:
                 writer.note("warning", f"Only the first {writer.events:,} kernels were read; the rest is left out.")
                 break
-            known += 1
+            timed += 1
             lasts = _add(kernel, at, writer, is_european=is_european)
             at += lasts or 0
             untimed += lasts is None
-        if not known:
+        if not timed:
             raise Unreadable("The table holds no kernel: ncu may have profiled none.")
-        if untimed == known:
+        if untimed == timed:
             raise Unreadable(
-                f"The table names {known:,} kernels, but not how long they took: profile with a set that has "
+                f"The table names {timed:,} kernels, but not how long they took: profile with a set that has "
                 "gpu__time_duration, such as --set basic."
             )
         if untimed:
@@ -205,25 +205,25 @@ def _wide(columns: list[str], rows: Iterator[list[str]]) -> Iterator[_Kernel]:
 
 def _add(kernel: _Kernel, at: int, writer: StoreWriter, *, is_european: bool) -> int | None:
     """Add one kernel and return how long it took [ns]; None if the table does not say."""
-    told: dict[str, float] = {}
+    values: dict[str, float] = {}
     for metric, text, unit in kernel.metrics:
         key, value = _KEYS[metric], _number(text, is_european=is_european)
-        if value is None or (key.endswith("%") and unit not in ("%", "")) or key in told:
+        if value is None or (key.endswith("%") and unit not in ("%", "")) or key in values:
             continue
-        told[key] = value * _UNITS.get(unit.partition("/")[0], 1)
-    lasts = told.pop(_DURATION, None)
+        values[key] = value * _UNITS.get(unit.partition("/")[0], 1)
+    lasts = values.pop(_DURATION, None)
     if lasts is None or not 0 <= lasts < 1 << 62:
         return None
     about = kernel.about
     details: dict[str, object] = {}
     for what in ("grid", "block"):
         sizes = re.findall(r"\d{1,10}", about.get(f"{what.title()} Size", ""))[:3]
-        dims = [told.pop(f"{what} {axis}", None) for axis in "xyz"]
+        dims = [values.pop(f"{what} {axis}", None) for axis in "xyz"]
         if sizes:
             details[what] = [int(size) for size in sizes]
         elif None not in dims:
             details[what] = [round(size) for size in dims if size is not None]
-    details |= {key: round(value) if value == round(value) else value for key, value in told.items()}
+    details |= {key: round(value) if value == round(value) else value for key, value in values.items()}
     details |= {"launched": about["Kernel Time"][:40]} if about.get("Kernel Time") else {}
     name = about.get("Kernel Name") or about["Function Name"]
     lane = writer.lane(

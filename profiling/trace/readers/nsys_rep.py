@@ -53,13 +53,13 @@ def _export(source: Path, target: Path, *, most: int) -> None:
     link = target.with_name("report.nsys-rep")  # nsys goes by the ending
     link.symlink_to(source.absolute())
     command = [find_nsys(), "export", "-q", "true", "-t", "sqlite", "-f", "true", "-o", str(target), str(link)]
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command,
             env=without_injection(),
             cwd=target.parent,
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
         )
         try:
@@ -70,8 +70,8 @@ def _export(source: Path, target: Path, *, most: int) -> None:
                 process.wait()
         if problem:
             raise Unreadable(f"{problem} {_BY_HAND}")
-        said.seek(0)
-        words = " ".join(said.read(4000).decode(errors="replace").split())[:300]
+        output.seek(0)
+        words = " ".join(output.read(4000).decode(errors="replace").split())[:300]
     if process.returncode or not target.exists():
         raise Unreadable(
             f"{version_of_install() or 'nsys'} cannot read the report: {words or f'exit code {process.returncode}'}. "

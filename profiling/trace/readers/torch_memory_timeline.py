@@ -66,19 +66,19 @@ class MemoryTimelineReader:
 def _rows(text: bytes, writer: StoreWriter) -> tuple[list[tuple[int, int, int]], int]:
     """Return (time, bytes, category) of each row, and how many rows are none."""
     try:
-        told: Any = orjson.loads(text)
+        parsed: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
         end = text.rfind(b"]")
         try:
-            told = orjson.loads(text[: end + 1] + b"]")
+            parsed = orjson.loads(text[: end + 1] + b"]")
         except orjson.JSONDecodeError as error:
             raise Unreadable(f"The timeline is damaged: {error}.") from error
         writer.note("warning", "The file is cut off; what comes after that is missing.")
     rows = []
-    for row in told:
+    for row in parsed:
         if isinstance(row, list) and len(row) == 4 and all(type(value) is int for value in row) and 0 <= row[3] <= 7:
             rows.append((row[0], row[2], row[3]))
-    return rows, len(told) - len(rows)
+    return rows, len(parsed) - len(rows)
 
 
 PLUGIN = MemoryTimelineReader()
