@@ -22,10 +22,10 @@ def _kind(kind: KindJson) -> Iterator[str]:
         before, after = _miss(kind["before"]), _miss(kind["after"])
         yield f"  whole steps of runs left out are missed by {before} now, {after} with this"
     for each in kind["proposals"]:
-        yield f"  {each['constant']} is {each['present']:.3g} ({each['evidence']}){_says(each)}"
+        yield f"  {each['constant']} is {each['present']:.3g} ({each['evidence']}){_summary(each)}"
 
 
-def _says(proposal: ProposalJson) -> str:
+def _summary(proposal: ProposalJson) -> str:
     if proposal["proposed"] is None:
         return f". {proposal['refusal']}"
     runs = f"{len(proposal['runs'])} runs of {proposal['num_settings']} settings"

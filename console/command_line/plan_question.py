@@ -33,8 +33,8 @@ class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
         parser.add_argument("--config", help="config.json of a model that the console does not know")
         parser.add_argument("--method", default=self.method, help=self.methods)
         parser.add_argument("--on", nargs="+", default=["h100-sxm"], help="accelerators, side by side")
-        for name, says in self.numbers.items():
-            parser.add_argument(f"--{name}", type=int, help=says)
+        for name, help_text in self.numbers.items():
+            parser.add_argument(f"--{name}", type=int, help=help_text)
         parser.add_argument("--json", action="store_true", help="print the API's answer instead of a table")
         self.add_console_arguments(parser)
         parser.add_argument("--project", help="slug of the project; else your first one")

@@ -119,8 +119,10 @@ def _largest_terms(largest_terms: Iterable[LargestTermJson]) -> list[str]:
         unit = "GiB" if each["of"] == "memory" else "s"
         change = each["change"]
         after = "—" if change is None else f"{show(each['after'])} {unit}"
-        says = "nothing that was tried" if change is None else f"{change['title']}: {_changes(change['changes'])}"
-        rows.append([each["key"], f"{show(each['now'])} {unit}", after, says])
+        change_text = (
+            "nothing that was tried" if change is None else f"{change['title']}: {_changes(change['changes'])}"
+        )
+        rows.append([each["key"], f"{show(each['now'])} {unit}", after, change_text])
     return _table(rows)
 
 

@@ -23,7 +23,7 @@ def _row(rule: SpecRule) -> str:
     offers = f" {count} {'change' if count == 1 else 'changes'} on offer." if count else ""
     cells = [
         f"`{name}`<br>**{rule.level}**, {rule.kind}<br>{_whom(rule)}",
-        f"{rule.says}{offers}",
+        f"{rule.message}{offers}",
         f"{rule.why} *{rule.source}* ({rule.ref})",
     ]
     return table_row(cells)

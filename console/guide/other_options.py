@@ -20,7 +20,7 @@ class OptionMatch:
 
     name: str
     whose: str
-    says: str
+    note: str
 
 
 def beside(words: tuple[str, ...], trainer_and_version: str) -> list[OptionMatch]:
@@ -33,7 +33,7 @@ def beside(words: tuple[str, ...], trainer_and_version: str) -> list[OptionMatch
     ]
     nearest = sorted(matches, key=lambda each: each[:2])[:MOST]
     return [
-        OptionMatch(name=option.name, whose=whose(trainer, versions), says=_said(option))
+        OptionMatch(name=option.name, whose=whose(trainer, versions), note=_note(option))
         for *_rank, option, trainer, versions in nearest
     ]
 
@@ -42,7 +42,7 @@ def names_of_knobs() -> dict[str, list[str]]:
     """Return the names of each knob that are none of its flags, by its id."""
     by_knob: dict[str, list[str]] = {}
     for _trainer, _version, option in all_option_names():
-        for name in option.says:
+        for name in option.spec_fields:
             if name in knobs() and option.name not in by_knob.setdefault(name, []):
                 by_knob[name].append(option.name)
     return by_knob
@@ -56,14 +56,14 @@ def _gathered(trainer_and_version: str) -> Iterator[tuple[OptionName, str, list[
         if (
             (not wanted or trainer == wanted)
             and (not version or one == version)
-            and not set(option.says) & set(knobs())
+            and not set(option.spec_fields) & set(knobs())
         ):
             gathered.setdefault((trainer, option), []).append(one)
     for (trainer, option), versions in gathered.items():
         yield option, trainer, versions
 
 
-def _said(option: OptionName) -> str:
-    if not option.says:
+def _note(option: OptionName) -> str:
+    if not option.spec_fields:
         return _(option.why)
-    return _("New run: %(field)s") % {"field": field_label(option.says[0])}
+    return _("New run: %(field)s") % {"field": field_label(option.spec_fields[0])}

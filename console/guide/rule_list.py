@@ -42,7 +42,7 @@ class RuleDetail:
     level: str
     level_word: str
     level_words: str
-    says: list[TextPart]
+    message: list[TextPart]
     why: list[TextPart]
     when: str
     knobs: list[KnobLink]
@@ -89,7 +89,7 @@ def _text(rule: SpecRule) -> str:
     texts = (
         rule.id,
         rule_title(rule.id),
-        _(rule.says),
+        _(rule.message),
         _(rule.why),
         rule.when.text,
         rule.source,
@@ -117,7 +117,7 @@ def _detail(rule: SpecRule) -> RuleDetail:
         level=rule.level,
         level_word=_(rule.level),
         level_words=_(_LEVELS[rule.level]),
-        says=parts_of(_(rule.says)),
+        message=parts_of(_(rule.message)),
         why=parts_of(_(rule.why)),
         when=rule.when.text,
         knobs=[knob_link(name) for name in rule.knobs],

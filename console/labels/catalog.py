@@ -178,7 +178,7 @@ def _guide_texts() -> Iterator[str]:
         yield from words.values()
     yield from (*advice.EVIDENCE, *LEVELS)
     for rule in rules().values():
-        yield from (rule_name(rule.id), rule.says, rule.why)
+        yield from (rule_name(rule.id), rule.message, rule.why)
     for recipe in recipes().values():
         yield from (recipe.label, recipe.help, *recipe.prerequisites, recipe.hardware, recipe.version)
     for piece in advice.advice().values():

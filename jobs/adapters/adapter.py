@@ -82,12 +82,12 @@ class ReadBack:
 class OptionName:
     """An option or key that is no knob's flag, and what it is here.
 
-    `says` are the knobs and dotted fields of the spec that hold what it says. Without any, `why` says why it stays
+    `spec_fields` are the knobs and dotted fields of the spec that hold its value. Without any, `why` tells why it stays
     behind where a command has it.
     """
 
     name: str
-    says: tuple[str, ...] = ()
+    spec_fields: tuple[str, ...] = ()
     why: str = ""
 
 

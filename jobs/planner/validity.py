@@ -51,7 +51,7 @@ class Misfit:
     """Why a layout cannot be: a key of REASONS, and the numbers in a sentence."""
 
     reason: str
-    says: str
+    message: str
 
 
 def misfit_of(job: Job) -> Misfit | None:
@@ -85,7 +85,7 @@ def engine_misfit(job: Job) -> Misfit | None:
 
 
 def _from(invalid: JobInvalid) -> Misfit:
-    return Misfit(reason=_BY_FIELD.get(invalid.field.rpartition(".")[2], "invalid"), says=sentence_of(invalid))
+    return Misfit(reason=_BY_FIELD.get(invalid.field.rpartition(".")[2], "invalid"), message=sentence_of(invalid))
 
 
 def _training_misfits(job: Job, trained: Training) -> Iterator[Misfit]:
@@ -93,7 +93,7 @@ def _training_misfits(job: Job, trained: Training) -> Iterator[Misfit]:
     if layout.tensor > per_node:
         yield Misfit(
             reason="node",
-            says=Sentence(
+            message=Sentence(
                 "{tensor} devices share a layer; a node has {per_node}.", tensor=layout.tensor, per_node=per_node
             ),
         )
@@ -103,7 +103,7 @@ def _training_misfits(job: Job, trained: Training) -> Iterator[Misfit]:
         if samples % max(layout.data, 1):
             yield Misfit(
                 reason="batch",
-                says=Sentence(
+                message=Sentence(
                     "{samples:,} samples of an update do not divide by {data} ranks.", samples=samples, data=layout.data
                 ),
             )
@@ -115,7 +115,8 @@ def _stage_misfits(model: ModelShape, layout: Layout) -> Iterator[Misfit]:
     chunks = (layout.pipeline - sum(end > 0 for end in ends)) * layout.virtual
     if layout.pipeline > 1 and (layers <= 0 or chunks <= 0 or layers % chunks):
         yield Misfit(
-            reason="layers", says=Sentence("{layers} layers do not divide by {chunks}.", layers=layers, chunks=chunks)
+            reason="layers",
+            message=Sentence("{layers} layers do not divide by {chunks}.", layers=layers, chunks=chunks),
         )
 
 
@@ -125,7 +126,7 @@ def _engine_misfits(job: Job, engine: Engine) -> Iterator[Misfit]:
         size = engine.tensor * engine.pipeline
         yield Misfit(
             reason="devices",
-            says=Sentence(
+            message=Sentence(
                 "Devices: {pool}, which is not {num_engines} × {size}, engines by devices of each.",
                 pool=pool,
                 num_engines=engine.num_engines,
@@ -138,7 +139,7 @@ def _engine_misfits(job: Job, engine: Engine) -> Iterator[Misfit]:
         if engine.max_model_len < longest:
             yield Misfit(
                 reason="context",
-                says=Sentence(
+                message=Sentence(
                     "{max_model_len:,} tokens are less than {longest:,}.",
                     max_model_len=engine.max_model_len,
                     longest=longest,

@@ -53,7 +53,7 @@ def wrong_values(parsers: Parsers, spec: RunSpec, found: Verdict) -> list[str]:
 
 def errors_of(spec: RunSpec) -> list[str]:
     """Return what our own checks refuse about a spec that OpenRLHF takes."""
-    return [f"{found.rule}: {found.says}" for found in findings(spec) if found.level == "error"]
+    return [f"{found.rule}: {found.message}" for found in findings(spec) if found.level == "error"]
 
 
 def _meant(word: Argument, option: dict[str, Any]) -> Any:

@@ -238,8 +238,8 @@ def test_each_option_beside_the_knobs_says_what_it_holds_or_why_it_stays_behind(
     sections = {name: value for name, value in to_json(parse_spec({})).items() if isinstance(value, dict)}
     known = {*knobs(), "algorithm", "name", *(f"{name}.{field}" for name in sections for field in sections[name])}
     for option in adapter(trainer).option_names(version=version):
-        assert option.says or option.why, option
-        assert set(option.says) <= known, option
+        assert option.spec_fields or option.why, option
+        assert set(option.spec_fields) <= known, option
 
 
 # -- hostile texts --

@@ -55,7 +55,7 @@ def test_it_has_all_its_parts(rule_id: str) -> None:
     assert rule.kind in KINDS
     assert rule.source
     assert rule.knobs
-    assert rule.says.endswith(".")
+    assert rule.message.endswith(".")
     assert rule.why.endswith(".")
     assert [part for part in rule.ref.split(", ") if not REFERENCE.fullmatch(part)] == []
 
@@ -63,7 +63,7 @@ def test_it_has_all_its_parts(rule_id: str) -> None:
 @each_rule
 def test_it_names_knobs_and_fields_that_exist(rule_id: str) -> None:
     rule = rules()[rule_id]
-    templates = re.findall(r"\{([^{}]+)\}", rule.says + rule.why)
+    templates = re.findall(r"\{([^{}]+)\}", rule.message + rule.why)
     read = [rule.when, *map(parse_expression, templates), *(value for fix in rule.fixes for value in fix.values())]
 
     assert {name for expression in read for name in expression.names} <= NAMES
@@ -77,8 +77,8 @@ def test_it_finds_its_example_and_each_change_on_offer_mends_it(rule_id: str) ->
     before = findings(spec)
 
     finding = next(each for each in before if each.rule == rule_id)
-    assert "—" not in finding.says + finding.why, "a value is missing in the sentence"
-    assert "{" not in finding.says.replace("{}", "") + finding.why
+    assert "—" not in finding.message + finding.why, "a value is missing in the sentence"
+    assert "{" not in finding.message.replace("{}", "") + finding.why
     assert finding.knobs
     assert bool(finding.fixes) == bool(rules()[rule_id].fixes)
     for place, fix in enumerate(finding.fixes):

@@ -241,7 +241,7 @@ def _fewest(case: Case, k: Constants) -> Iterator[Reading]:
     )
     need = verdict.minimum_with_offload if case.is_on_host else verdict.minimum
     if need.num_devices is None:
-        yield _unknown(case, "fewest devices", case.method, truth, f"no number of devices fits: {verdict.says}")
+        yield _unknown(case, "fewest devices", case.method, truth, f"no number of devices fits: {verdict.summary}")
         return
     yield Reading(
         case=case,

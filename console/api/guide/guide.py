@@ -239,7 +239,7 @@ def _rule(each: SpecRule) -> CatalogRule:
         before=each.before,
         algorithms=list(each.algorithms),
         when=each.when.text,
-        says=each.says,
+        says=each.message,
         why=each.why,
         knobs=list(each.knobs),
         fixes=[_changes(fix) for fix in each.fixes],

@@ -85,7 +85,7 @@ class CanPublished(Schema):
             device=row.device,
             devices=row.num_devices,
             bearing=published.bearing,
-            says=str(published.says),
+            says=str(published.reason),
             source=row.source,
         )
 
@@ -126,7 +126,7 @@ class CanOption(Schema):
             accelerator=option.accelerator.id,
             label=option.accelerator.label,
             answer=verdict.answer,
-            says=str(verdict.says),
+            says=str(verdict.summary),
             needs=[CanNeed.of(need) for need in verdict.needs],
             recommended=verdict.recommended.num_devices if verdict.recommended is not None else None,
             devices=at.num_devices if at is not None else None,

@@ -81,7 +81,7 @@ class DiffusionOption(Schema):
         return cls(
             accelerator=option.accelerator.id,
             answer=verdict.answer,
-            says=str(verdict.says),
+            says=str(verdict.summary),
             needs=[DiffusionNeed(on_host=need.on_host, devices=need.num_devices) for need in verdict.needs],
             recommended=verdict.recommended.num_devices if verdict.recommended is not None else None,
             devices=option.num_devices,

@@ -401,7 +401,7 @@ class PlanRejected(Schema):
     @classmethod
     def of(cls, rejected: RejectionCount) -> "PlanRejected":
         """Return a reason as the API gives it."""
-        nearest = [PlanNearMiss(changes=dict(miss.changes), says=miss.says) for miss in rejected.nearest]
+        nearest = [PlanNearMiss(changes=dict(miss.changes), says=miss.message) for miss in rejected.nearest]
         return cls(reason=rejected.reason, label=rejected.label, count=rejected.count, nearest=nearest)
 
 

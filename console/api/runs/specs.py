@@ -57,7 +57,7 @@ class CheckFindingOut(Schema):
         return cls(
             rule=finding.rule,
             level=finding.level,
-            says=finding.says,
+            says=finding.message,
             why=finding.why,
             knobs=list(finding.knobs),
             fixes=[dict(fix.changes) for fix in finding.fixes],

@@ -117,7 +117,7 @@ def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
     """Return trainer, version and name of every such option, by the knob or field that holds what it says."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for trainer, version, option in all_option_names():
-        for name in option.says:
+        for name in option.spec_fields:
             found.setdefault(name, []).append((trainer, version, option.name))
     return found
 
@@ -126,7 +126,7 @@ def _told() -> list[OptionEntry]:
     """Return the options and keys that no run says, each with the reason."""
     found: dict[tuple[str, str], OptionEntry] = {}
     for trainer, version, option in all_option_names():
-        if not option.says:
+        if not option.spec_fields:
             _add(found, trainer, option.name, [version], ())
             found[trainer, option.name]["why"] = _(option.why)
     return _finished(found)

@@ -107,7 +107,7 @@ class OptionRow:
     label: str
     state: str
     word: str
-    says: str
+    reason: str
     fewest: str
     fewest_offloaded: str
     is_tight: bool
@@ -130,7 +130,7 @@ class PublishedRow:
     each: PublishedLine
     state: str
     word: str
-    says: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class Detail:
     label: str
     state: str
     word: str
-    says: str
+    reason: str
     needs: tuple[NeedRow, ...]
     layout: str
     devices: str
@@ -266,7 +266,7 @@ def _option(option: HardwareOption, question: HardwareQuestion, currency: str, *
         label=option.accelerator.label,
         state=state,
         word=str(word),
-        says=_says(verdict),
+        reason=_reason(verdict),
         fewest=_count(verdict.minimum),
         fewest_offloaded=_count(verdict.minimum_with_offload),
         is_tight=_is_tight(verdict.minimum),
@@ -283,7 +283,7 @@ def _option(option: HardwareOption, question: HardwareQuestion, currency: str, *
     )
 
 
-def _says(verdict: FitVerdict) -> str:
+def _reason(verdict: FitVerdict) -> str:
     """Say why, in a sentence."""
     least = verdict.minimum_with_offload.num_devices
     number = verdict.num_devices
@@ -332,7 +332,7 @@ def _detail(option: HardwareOption, question: HardwareQuestion, project: Project
         label=option.accelerator.label,
         state=state,
         word=str(word),
-        says=_says(verdict),
+        reason=_reason(verdict),
         needs=tuple(_need(need, is_least=need.num_devices == min(numbers, default=0)) for need in verdict.needs),
         layout=_layout(at),
         devices=_times(at.num_devices if at is not None else None),
@@ -418,12 +418,12 @@ def _layout(need: DeviceNeed | None) -> str:
 def _published(run: PublishedRun) -> PublishedRow:
     row = run.row
     state, word = _BEARINGS[run.bearing]
-    says = {
+    reason = {
         "supports": _("By this estimate no more devices are needed."),
         "contradicts": _("By this estimate more devices are needed: one of the two is wrong."),
         "says nothing": _("It ran on devices with more memory, or one of the two is a mixture of experts."),
     }[run.bearing]
-    return PublishedRow(each=shown_row(row), state=state, word=str(word), says=says)
+    return PublishedRow(each=shown_row(row), state=state, word=str(word), reason=reason)
 
 
 def _fewest(verdict: FitVerdict) -> int | None:

@@ -277,7 +277,7 @@ def _layout(row: RankedLayout, asked: PlannerQuestion) -> LayoutRow:
 
 
 def _rejected(row: RejectionCount, spec: RunSpec) -> RejectedRow:
-    misses = tuple(MissRow(changes=_shown(miss.changes, spec), says=in_words(miss.says, _)) for miss in row.nearest)
+    misses = tuple(MissRow(changes=_shown(miss.changes, spec), says=in_words(miss.message, _)) for miss in row.nearest)
     label = _(row.label)
     words = [label, *(text for miss in misses for text in (*miss.changes, miss.says))]
     return RejectedRow(label=label, count=row.count, nearest=misses, words=" ".join(words).lower())

@@ -81,7 +81,7 @@ def _row(finding: SpecFinding, spec: RunSpec) -> SpecFindingRow:
     return SpecFindingRow(
         rule=finding.rule,
         level=finding.level,
-        says=finding.says,
+        says=finding.message,
         why=finding.why,
         source=finding.source,
         inputs=tuple((input_of(name, spec), _label(name)) for name in finding.knobs),

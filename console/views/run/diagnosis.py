@@ -41,7 +41,7 @@ class KnobChangeRow:
 
     label: str
     guide: str
-    says: str
+    text: str
     clone: str
 
 
@@ -143,11 +143,11 @@ def _change_row(change: KnobChange, run: Run | None, spec: RunSpec | None) -> Kn
     label = knob_label(change.knob)
     value = changed(change, spec) if spec is not None else None
     if value is None or run is None or spec is None:
-        says, clone = str(HOW[change.how]), ""
+        text, clone = str(HOW[change.how]), ""
     else:
         words = {"before": show(spec.knob(change.knob)), "after": show(value)}
-        says, clone = _("%(after)s instead of %(before)s") % words, clone_url(run, {change.knob: value})
-    return KnobChangeRow(label=label, guide=reverse("guide-knob", args=[change.knob]), says=says, clone=clone)
+        text, clone = _("%(after)s instead of %(before)s") % words, clone_url(run, {change.knob: value})
+    return KnobChangeRow(label=label, guide=reverse("guide-knob", args=[change.knob]), text=text, clone=clone)
 
 
 def _spec(run: Run) -> RunSpec | None:

@@ -37,10 +37,10 @@ class EvidenceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemedyRow:
-    """What to try; `says` are the changes in words and `url` the clone that has them, both "" for advice."""
+    """What to try; `summary` are the changes in words and `url` the clone that has them, both "" for advice."""
 
     title: str
-    says: str
+    summary: str
     url: str
     source: str
 
@@ -105,7 +105,7 @@ def _remedy(offer: Offer, run: Run, spec: RunSpec) -> RemedyRow:
     changes = offer.fix.changes if offer.fix is not None else {}
     return RemedyRow(
         title=offer.title,
-        says=", ".join(_change(name, spec.knob(name), value) for name, value in changes.items()),
+        summary=", ".join(_change(name, spec.knob(name), value) for name, value in changes.items()),
         url=clone_url(run, changes) if changes else "",
         source=offer.source,
     )

@@ -39,12 +39,12 @@ class CalibrationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """The lines of a kind of device. `says`: how far whole steps are missed now, and with what is proposed."""
+    """The lines of a kind of device. `summary`: how far whole steps are missed now, and with what is proposed."""
 
     id: str
     label: str
     runs: str
-    says: str
+    summary: str
     lines: tuple[CalibrationRow, ...]
     has_proposal: bool
     taken_on: str
@@ -97,15 +97,15 @@ def _back(project: Project) -> HttpResponse:
 
 def _kind(kind: KindCalibration) -> Kind:
     count = kind.num_runs
-    says = ""
+    summary = ""
     if kind.found.before is not None:
         text = _("Whole steps of runs that were left out are missed by %(before)s now, by %(after)s with these values.")
-        says = text % {"before": miss(kind.found.before), "after": miss(kind.found.after)}
+        summary = text % {"before": miss(kind.found.before), "after": miss(kind.found.after)}
     return Kind(
         id=kind.accelerator.id,
         label=kind_label(kind.accelerator.id),
         runs=ngettext("%(n)s finished run", "%(n)s finished runs", count) % {"n": count},
-        says=says,
+        summary=summary,
         lines=tuple(_line(each, kind) for each in kind.found.proposals),
         has_proposal=bool(kind.found.values),
         taken_on=kind.on,

@@ -121,7 +121,7 @@ BEFORE: Mapping[str, str] = {  # options that were gone before the oldest versio
 }
 
 
-_SAYS = {
+_SPEC_FIELDS = {
     "model": ("model.id",),
     "data": ("data.id",),
     "split": ("data.split",),
@@ -197,10 +197,12 @@ def _option_names(version: str) -> Iterator[OptionName]:
     for option in (*SECTIONS, *OURS):
         if as_version(version) >= as_version(option.since):
             yield OptionName(
-                name=option.name(version), says=_SAYS.get(option.field, ()), why=WHY_OURS.get(option.field, "")
+                name=option.name(version),
+                spec_fields=_SPEC_FIELDS.get(option.field, ()),
+                why=WHY_OURS.get(option.field, ""),
             )
     for name in (*PER_NODE, _INCLUDE):
-        yield OptionName(name=name, says=(PROCESSES,))
+        yield OptionName(name=name, spec_fields=(PROCESSES,))
     for name in NODES:
         yield OptionName(name=name, why="OpenRLHF fine-tunes on one node here.")
     for program in PROGRAMS:

@@ -1,4 +1,4 @@
-"""What each of verl's keys that is no knob's flag says here, older names of all of them among it: for look-ups."""
+"""Which fields of the spec verl's other keys set, older names of all keys among them: for look-ups."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -22,7 +22,7 @@ _EVERYWHERE = {
     "trainer.experiment_name": ("name",),
     "trainer.device": ("hardware.device",),
 }
-_SAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+_SPEC_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     RUN: {
         **_EVERYWHERE,
         "algorithm.adv_estimator": ("algorithm",),
@@ -61,15 +61,15 @@ def option_names(*, version: str) -> Sequence[OptionName]:
 
 def _option_names(version: str) -> Iterator[OptionName]:
     for program in (RUN, SFT):
-        known = {translated(program, name, version): says for name, says in _SAYS[program].items()}
-        for name, says in known.items():
-            yield OptionName(name=name, says=says)
-        for name, says in (*known.items(), *_knob_names(program, version)):
+        known = {translated(program, name, version): spec_fields for name, spec_fields in _SPEC_FIELDS[program].items()}
+        for name, spec_fields in known.items():
+            yield OptionName(name=name, spec_fields=spec_fields)
+        for name, spec_fields in (*known.items(), *_knob_names(program, version)):
             for other in _other_names(program, name):
-                yield OptionName(name=other, says=says)
-    for name, says in (_LAUNCHER | _CONFIG_NAME).items():
-        yield OptionName(name=name, says=says)
-    said = {name for names in _SAYS.values() for name in names}
+                yield OptionName(name=other, spec_fields=spec_fields)
+    for name, spec_fields in (_LAUNCHER | _CONFIG_NAME).items():
+        yield OptionName(name=name, spec_fields=spec_fields)
+    said = {name for names in _SPEC_FIELDS.values() for name in names}
     for name, why in OURS.items():
         if name not in said:
             yield OptionName(name=name, why=why or _ITSELF)

@@ -67,7 +67,7 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
             _name(program, key, given, known, values, sections)
     understood = dict(settings)
     if not command.is_whole_config:
-        ours = {*values.by_name, *(each.name for each in option_names(version=version) if each.says)}
+        ours = {*values.by_name, *(each.name for each in option_names(version=version) if each.spec_fields)}
         understood |= {key: given for key, given in repeated.items() if key in ours}
         for key, given in repeated.items():
             if key not in ours:

@@ -75,7 +75,7 @@ class SpecRule:
     before: str
     algorithms: tuple[str, ...]
     when: Expression
-    says: str
+    message: str
     why: str
     knobs: tuple[str, ...]
     fixes: tuple[Mapping[str, Expression], ...]
@@ -114,7 +114,7 @@ class SpecFinding:
 
     rule: str
     level: Level
-    says: str
+    message: str
     why: str
     knobs: tuple[str, ...]
     fixes: tuple[Fix, ...]
@@ -139,7 +139,7 @@ def findings(spec: RunSpec, *, say: Say = str) -> tuple[SpecFinding, ...]:
         SpecFinding(
             rule=rule.id,
             level=rule.level,
-            says=_filled(say(rule.says), lookup),
+            message=_filled(say(rule.message), lookup),
             why=_filled(say(rule.why), lookup),
             knobs=tuple(k for k in rule.knobs if k in spec.knobs or k not in knobs()),
             fixes=_fixes(rule, spec, lookup),
@@ -156,7 +156,7 @@ def findings(spec: RunSpec, *, say: Say = str) -> tuple[SpecFinding, ...]:
 def refused(spec: RunSpec, *, say: Say = str) -> list[Problem]:
     """Return why the rules refuse a run: the errors they find that nobody has put aside, each at its first field."""
     return [
-        Problem(field=_field(finding.knobs[0]), message=finding.says)
+        Problem(field=_field(finding.knobs[0]), message=finding.message)
         for finding in findings(spec, say=say)
         if finding.level == "error" and not finding.is_overridden
     ]
@@ -294,7 +294,7 @@ def _rule(rule_id: str, table: Mapping[str, Any]) -> SpecRule:
         before=table.get("before", ""),
         algorithms=expand(table.get("algorithms", ())),
         when=parse_expression(table["when"]),
-        says=table["says"],
+        message=table["says"],
         why=table["why"],
         knobs=tuple(table["knobs"]),
         fixes=tuple({name: parse_expression(str(e)) for name, e in made.items()} for made in table.get("fix", ())),

@@ -96,13 +96,13 @@ def can_it_run(
     try:
         needs = case.needs()
         recommended = case.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
-        answer, says, at = case.answer(devices, needs)
+        answer, summary, at = case.answer(devices, needs)
     except _TooManyLayouts:
-        says = Sentence("There are more layouts to try than are tried for one answer. Ask for shorter answers.")
-        return _unknown(says, recipe, accelerator, devices)
+        summary = Sentence("There are more layouts to try than are tried for one answer. Ask for shorter answers.")
+        return _unknown(summary, recipe, accelerator, devices)
     return FitVerdict(
         answer=answer,
-        says=says,
+        summary=summary,
         method=recipe,
         accelerator=accelerator,
         num_devices=devices,
@@ -113,11 +113,11 @@ def can_it_run(
     )
 
 
-def _unknown(says: str, recipe: TrainingMethod, accelerator: Accelerator, devices: int | None) -> FitVerdict:
+def _unknown(summary: str, recipe: TrainingMethod, accelerator: Accelerator, devices: int | None) -> FitVerdict:
     """Return the verdict of a question that has no answer."""
     return FitVerdict(
         answer="unknown",
-        says=says,
+        summary=summary,
         method=recipe,
         accelerator=accelerator,
         num_devices=devices,
@@ -399,13 +399,13 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
     ours = accelerator.memory_bytes / 1e9
     if row.is_mixture != is_mixture:
         return PublishedRun(
-            row=row, bearing="says nothing", says=Sentence("One is a mixture of experts, the other is not.")
+            row=row, bearing="says nothing", reason=Sentence("One is a mixture of experts, the other is not.")
         )
     if row.memory_gb > ours * (1 + _SAME_MEMORY):
         return PublishedRun(
             row=row,
             bearing="says nothing",
-            says=Sentence("It ran on devices of {memory_gb} GB.", memory_gb=row.memory_gb),
+            reason=Sentence("It ran on devices of {memory_gb} GB.", memory_gb=row.memory_gb),
         )
     need = _comparable(row, needs)
     where = f"{row.num_devices} x {row.device}"
@@ -413,19 +413,19 @@ def _bearing(row: DeviceRow, is_mixture: bool, accelerator: Accelerator, needs: 
         return PublishedRun(
             row=row,
             bearing="contradicts",
-            says=Sentence("It ran on {where}; by this estimate it fits on no number of devices.", where=where),
+            reason=Sentence("It ran on {where}; by this estimate it fits on no number of devices.", where=where),
         )
     if need.num_devices > row.num_devices:
-        says = Sentence(
+        reason = Sentence(
             "It ran on {where}; by this estimate it takes {num_devices}.",
             where=where,
             num_devices=need.num_devices,
         )
-        return PublishedRun(row=row, bearing="contradicts", says=says)
+        return PublishedRun(row=row, bearing="contradicts", reason=reason)
     return PublishedRun(
         row=row,
         bearing="supports",
-        says=Sentence("It ran on {where}; the estimate is {num_devices}.", where=where, num_devices=need.num_devices),
+        reason=Sentence("It ran on {where}; the estimate is {num_devices}.", where=where, num_devices=need.num_devices),
     )
 
 

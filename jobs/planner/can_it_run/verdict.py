@@ -39,7 +39,7 @@ class PublishedRun:
 
     row: DeviceRow
     bearing: Bearing
-    says: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class FitVerdict:
     on `num_devices`, or the one that comes nearest; without a number, the recommended one, else that of the fewest."""
 
     answer: Answer
-    says: str
+    summary: str
     method: TrainingMethod
     accelerator: Accelerator
     num_devices: int | None

@@ -108,16 +108,16 @@ def can_it_train(
     if best is None:
         at: DeviceNeed | None = min(candidates, key=_share)
         near = at is not None and _is_tight(at)
-        says = Sentence("It comes within the uncertainty of the limit.") if near else Sentence("It does not fit.")
+        summary = Sentence("It comes within the uncertainty of the limit.") if near else Sentence("It does not fit.")
         answer = "unknown" if near else "no"
     else:
         at, answer = best, "yes"
-        says = Sentence("It fits on {n:,}.", n=best.num_devices)
+        summary = Sentence("It fits on {n:,}.", n=best.num_devices)
         if _is_tight(best):
-            says = Sentence("It fits on {n:,}. It is tight: a little more would not fit.", n=best.num_devices)
+            summary = Sentence("It fits on {n:,}. It is tight: a little more would not fit.", n=best.num_devices)
     return FitVerdict(
         answer=answer,  # type: ignore[arg-type]  # one of its three
-        says=says,
+        summary=summary,
         method=METHODS[method],
         accelerator=accelerator,
         num_devices=devices,

@@ -58,10 +58,10 @@ class RankedLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearMiss:
-    """A layout that was rejected, among those of its reason the one that came nearest; `says` gives the numbers."""
+    """A layout that was rejected, among those of its reason the one that came nearest; `message` gives the numbers."""
 
     changes: Mapping[str, Value]
-    says: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +106,12 @@ class _Rejections:
         self._counts: dict[str, int] = {}
         self._nearest: dict[str, list[tuple[float, int, Changes, str]]] = {}
 
-    def add(self, reason: str, changes: Changes, says: str, *, distance: float = 0.0, times: int = 1) -> None:
+    def add(self, reason: str, changes: Changes, message: str, *, distance: float = 0.0, times: int = 1) -> None:
         """Count a layout that misses by `distance` (a share above what there is; 0 where it cannot be measured)."""
         count = self._counts.get(reason, 0)
         self._counts[reason] = count + times
         nearest = self._nearest.setdefault(reason, [])
-        nearest.append((distance, count, changes, says))
+        nearest.append((distance, count, changes, message))
         nearest.sort(key=lambda entry: entry[:2])
         del nearest[_NEAREST:]
 
@@ -128,8 +128,8 @@ class _Rejections:
                 label=REASONS[reason],
                 count=count,
                 nearest=tuple(
-                    NearMiss(changes=differences(spec, changes), says=says)
-                    for _, _, changes, says in self._nearest[reason]
+                    NearMiss(changes=differences(spec, changes), message=message)
+                    for _, _, changes, message in self._nearest[reason]
                 ),
             )
             for reason, count in sorted(self._counts.items(), key=lambda item: -item[1])
@@ -241,7 +241,7 @@ class _Hunt:
         return ways
 
     def _reject(self, short: Shortfall, changes: Changes, *, times: int = 1) -> None:
-        self._rejections.add(short.misfit.reason, changes, short.misfit.says, distance=short.share, times=times)
+        self._rejections.add(short.misfit.reason, changes, short.misfit.message, distance=short.share, times=times)
 
     def _job(self, space: Space, way: _Way) -> Job:
         """Return the job of a way to train, which is read once."""

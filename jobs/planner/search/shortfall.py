@@ -22,12 +22,12 @@ def shortfall_of(fit: Fit) -> Shortfall | None:
     if short := no_cache(fit.rollout):
         return short
     if job.fleet.host_bytes and fit.host_bytes > job.fleet.host_bytes:
-        says = Sentence(
+        message = Sentence(
             "A node needs {needed} of {there} host memory.",
             needed=_gib(fit.host_bytes),
             there=_gib(job.fleet.host_bytes),
         )
-        return Shortfall(Misfit(reason="host", says=says), fit.host_bytes / job.fleet.host_bytes)
+        return Shortfall(Misfit(reason="host", message=message), fit.host_bytes / job.fleet.host_bytes)
     pool, phase = fit.pool, fit.phase
     if fit.verdict != "no":  # tight may be above the limit, by less than is known: that is not one that fits
         pool = max(fit.pools, key=lambda each: each.share)
@@ -42,7 +42,7 @@ def shortfall_of(fit: Fit) -> Shortfall | None:
         )
         if phase.memory.total <= pool.limit and fit.problems:
             why = fit.problems[0]  # there is free memory, and yet the engine does not start
-        return Shortfall(Misfit(reason="memory", says=why), pool.share)
+        return Shortfall(Misfit(reason="memory", message=why), pool.share)
     return None
 
 
@@ -50,8 +50,8 @@ def no_cache(rollout: EngineCache | None) -> Shortfall | None:
     """Return what an engine lacks that cannot hold one whole sequence, whatever is trained beside it."""
     if rollout is None or rollout.full_sequences >= 1:
         return None
-    says = Sentence("The cache of an engine holds {kv_tokens:,} tokens.", kv_tokens=rollout.kv_tokens)
-    return Shortfall(Misfit(reason="engine_memory", says=says), 2.0 - rollout.full_sequences)
+    message = Sentence("The cache of an engine holds {kv_tokens:,} tokens.", kv_tokens=rollout.kv_tokens)
+    return Shortfall(Misfit(reason="engine_memory", message=message), 2.0 - rollout.full_sequences)
 
 
 def too_large(job: Job) -> Shortfall | None:
@@ -59,8 +59,10 @@ def too_large(job: Job) -> Shortfall | None:
     least, limit = least_bytes(job.policy), job.fleet.accelerator.usable_bytes
     if least <= limit:
         return None
-    says = Sentence("Weights and gradients alone take {least} of {limit}.", least=_gib(round(least)), limit=_gib(limit))
-    return Shortfall(Misfit(reason="memory", says=says), least / limit)
+    message = Sentence(
+        "Weights and gradients alone take {least} of {limit}.", least=_gib(round(least)), limit=_gib(limit)
+    )
+    return Shortfall(Misfit(reason="memory", message=message), least / limit)
 
 
 def _gib(size: int) -> str:

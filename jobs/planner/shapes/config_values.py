@@ -38,8 +38,8 @@ class ConfigValues:
     def refusal(self, key: str, problem: str) -> ShapeUnreadable:
         """Return the exception for a key: "<model>: <key> <problem>"."""
         full = f"{self.path}{key}"
-        says = Sentence("{model}: {key} {problem}", model=self.name or "config.json", key=full, problem=problem)
-        return ShapeUnreadable(full, says)
+        message = Sentence("{model}: {key} {problem}", model=self.name or "config.json", key=full, problem=problem)
+        return ShapeUnreadable(full, message)
 
     def shown(self, value: object) -> str:
         """Return a value as a message shows it, cut where it is long or deep."""

@@ -42,7 +42,7 @@ def test_each_rule_has_its_level_what_it_says_why_and_the_source(page: Callable[
 
     for rule in rules().values():
         name = f"`{rule.id.partition('.')[2]}`<br>**{rule.level}**"
-        (row,) = (row for row in table if row[0].startswith(name) and row[1].startswith(rule.says))
+        (row,) = (row for row in table if row[0].startswith(name) and row[1].startswith(rule.message))
         assert rule.source in row[2]
 
 

@@ -56,8 +56,8 @@ def test_findings_are_said_in_the_reader_s_language_with_their_values() -> None:
 
     assert [found.rule for found in chinese] == [found.rule for found in english] != []
     for found in chinese:
-        assert re.search(r"[\u4e00-\u9fff]", found.says)
-        assert not _BRACES.search(found.says)
+        assert re.search(r"[\u4e00-\u9fff]", found.message)
+        assert not _BRACES.search(found.message)
 
 
 @pytest.mark.django_db

@@ -41,7 +41,7 @@ def other_options() -> Iterator[tuple[str, tuple[str, ...]]]:
     for info in trainers().values():
         for version in info.versions:
             for option in adapter(info.id).option_names(version=version):
-                yield option.name, tuple(f"knobs.{name}" if name in knobs() else name for name in option.says)
+                yield option.name, tuple(f"knobs.{name}" if name in knobs() else name for name in option.spec_fields)
 
 
 def ways_to_type(name: str) -> set[str]:

@@ -61,7 +61,7 @@ def test_a_recipe_sets_no_knob_that_means_nothing(one: Recipe) -> None:
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.id)
 def test_no_rule_finds_more_than_a_note(one: Recipe) -> None:
-    assert [(found.rule, found.says) for found in findings(one.spec) if found.level != "note"] == []
+    assert [(found.rule, found.message) for found in findings(one.spec) if found.level != "note"] == []
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.id)

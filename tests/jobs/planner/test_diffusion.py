@@ -244,4 +244,4 @@ def test_a_number_that_is_the_fewest_is_a_yes_when_it_is_asked_for() -> None:
     assert need.estimate is not None
     assert (need.estimate.verdict, asked.answer) == ("tight", "yes")
     assert all(pool.share <= 1 for pool in need.estimate.pools)
-    assert "tight" in asked.says
+    assert "tight" in asked.summary

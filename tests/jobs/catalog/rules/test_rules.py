@@ -54,7 +54,7 @@ def test_a_finding_speaks_the_readers_language() -> None:
 
     finding = findings(spec, say=lambda text: text.replace("The upper clip", "Die obere Grenze"))[0]
 
-    assert finding.says.startswith("Die obere Grenze 0.28")
+    assert finding.message.startswith("Die obere Grenze 0.28")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_traps_are_told_as_they_are(rule_id: str, parts: list[str]) -> None:
     finding = found(rule_id, example(rule_id))
 
     for part in parts:
-        assert part in f"{finding.says} {finding.why}"
+        assert part in f"{finding.message} {finding.why}"
 
 
 def test_a_change_makes_the_48_gpu_recipe_fit_48_gpus() -> None:

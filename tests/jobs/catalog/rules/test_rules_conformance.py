@@ -69,7 +69,7 @@ def test_the_runs_that_verl_accepts_are_not_refused() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_openrlhf_accepts_is_refused_only_for_what_its_parser_cannot_see(version: str) -> None:
     strange = {
-        f"{finding.rule}: {finding.says}"
+        f"{finding.rule}: {finding.message}"
         for spec in specs_of(version, 40)
         for finding in errors(spec)
         if finding.rule not in BEHIND_THE_PARSER

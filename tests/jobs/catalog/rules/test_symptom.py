@@ -236,7 +236,7 @@ def test_every_remedy_is_a_change_that_the_run_can_take(name: str) -> None:
         for offer in offers(one, spec):
             if offer.fix is not None:
                 after = parse_spec(to_json(changed(spec, offer.fix.changes)))
-                new = {found.rule: found.says for found in findings(after) if found.level == "error"}
+                new = {found.rule: found.message for found in findings(after) if found.level == "error"}
                 assert set(new) <= before, f"{one.id}: {offer.title}: {new}"
 
 

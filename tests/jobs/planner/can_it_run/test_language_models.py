@@ -32,7 +32,7 @@ def test_a_large_model_does_not_run_on_one_device_and_the_phase_that_binds_is_na
     found = _ask("qwen2.5-72b", "grpo", 1)
 
     assert found.answer == "no"
-    assert found.says == "No layout fits on 1."  # weights and gradients alone are more than a device
+    assert found.summary == "No layout fits on 1."  # weights and gradients alone are more than a device
     need = found.need("nothing")
     assert need.num_devices is not None
     assert need.num_devices > 8
@@ -89,7 +89,7 @@ def test_published_rows_say_what_they_say() -> None:
             assert estimated <= each.row.num_devices
         if each.bearing == "contradicts":
             assert estimated > each.row.num_devices or found.minimum.num_devices is None
-        assert each.says.endswith(".")
+        assert each.reason.endswith(".")
 
 
 def test_a_row_of_larger_devices_says_nothing() -> None:
@@ -179,7 +179,7 @@ def test_what_is_tight_is_a_yes_that_says_so_for_a_number_and_for_any() -> None:
         assert need.estimate is not None
         assert (near.answer, need.num_devices, need.estimate.verdict) == ("yes", 1, "tight")
         assert 0.92 < need.estimate.pools[0].share < 1
-        assert "tight" in near.says
+        assert "tight" in near.summary
 
 
 @pytest.mark.parametrize("spare", [-1, 0])
@@ -251,6 +251,6 @@ def test_a_question_of_too_many_layouts_is_unknown_after_a_bounded_number(monkey
     found = can_it_run(shape_of("qwen3-8b"), H100, "ppo", 65_536, demand=longest)
 
     assert found.answer == "unknown"
-    assert "more layouts" in found.says
+    assert "more layouts" in found.summary
     assert len(tried) <= MOST_FITS
     assert [need.num_devices for need in found.needs] == [None] * len(ON_HOST)

@@ -73,7 +73,7 @@ def test_every_layout_is_accounted_for(name: str) -> None:
     for each in result.rejected:
         assert each.label == REASONS[each.reason]
         assert 1 <= len(each.nearest) <= 3
-        assert all(miss.says.endswith(".") for miss in each.nearest)
+        assert all(miss.message.endswith(".") for miss in each.nearest)
 
 
 def test_order_by_goal() -> None:
@@ -106,7 +106,7 @@ def test_nothing_fits_a_model_that_is_far_too_large() -> None:
     assert result.ranked == ()
     assert {each.reason for each in result.rejected} & {"memory", "engine_memory"}
     nearest = next(each for each in result.rejected if each.reason == "memory").nearest
-    assert nearest[0].says.count("GiB") >= 1
+    assert nearest[0].message.count("GiB") >= 1
 
 
 def test_the_reason_of_a_layout_that_cannot_be() -> None:
@@ -183,4 +183,4 @@ def test_a_price_that_is_none_ranks_nothing(price: float) -> None:
     result = search(spec, models_for(spec), fleet(8, price=price), goal="cost", most=50)
 
     assert result.ranked == ()
-    assert any("price" in miss.says for each in result.rejected for miss in each.nearest)
+    assert any("price" in miss.message for each in result.rejected for miss in each.nearest)
