@@ -28,16 +28,16 @@ class Headers:
     """Remembers headers until the run changes. One per event loop; `headers()` finds it."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[float, asyncio.Future[HeaderMessage | None]]] = OrderedDict()
+        self._cached: OrderedDict[str, tuple[float, asyncio.Future[HeaderMessage | None]]] = OrderedDict()
 
     async def get(self, run_id: str) -> HeaderMessage | None:
         """Return the run's header, None if there is no such run."""
-        at, reading = self._known.get(run_id, (0.0, None))
+        at, reading = self._cached.get(run_id, (0.0, None))
         if reading is None or time.monotonic() - at > MAX_AGE_SECONDS:
             reading = asyncio.ensure_future(database_sync_to_async(_read, thread_sensitive=False)(run_id))
-            self._known[run_id] = time.monotonic(), reading
-            if len(self._known) > MAX_RUNS:
-                self._known.popitem(last=False)
+            self._cached[run_id] = time.monotonic(), reading
+            if len(self._cached) > MAX_RUNS:
+                self._cached.popitem(last=False)
         try:
             return await asyncio.shield(reading)
         except Exception:
@@ -46,7 +46,7 @@ class Headers:
 
     def forget(self, run_id: str) -> None:
         """The run changed: what is being read right now may be older, and is for those who asked before."""
-        self._known.pop(run_id, None)
+        self._cached.pop(run_id, None)
 
 
 def _read(run_id: str) -> HeaderMessage | None:

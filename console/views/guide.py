@@ -51,9 +51,9 @@ def _tab(name: str, page: _Page) -> Callable[..., HttpResponse]:
     return view
 
 
-def _whole(page: Callable[[Asked], dict[str, object]]) -> _Page:
+def _without_item(page: Callable[[Asked], dict[str, object]]) -> _Page:
     """Return the page of a tab without addresses for the things in it."""
-    return lambda asked, _item: page(asked)
+    return lambda query, _item: page(query)
 
 
 @require_GET
@@ -129,11 +129,11 @@ urlpatterns = [
     path("guide/recipes/<str:item>", _RECIPES, name="guide-recipe"),
     path("guide/devices/config", config, name="guide-config"),
     path("guide/devices", devices, name="guide-devices"),
-    path("guide/tuning", _tab("tuning", _whole(tuning_page)), name="guide-tuning"),
+    path("guide/tuning", _tab("tuning", _without_item(tuning_page)), name="guide-tuning"),
     path("guide/symptoms", _SYMPTOMS, name="guide-symptoms"),
     path("guide/symptoms/<str:item>", _SYMPTOMS, name="guide-symptom"),
-    path("guide/metrics", _tab("metrics", _whole(metrics_page)), name="guide-metrics"),
+    path("guide/metrics", _tab("metrics", _without_item(metrics_page)), name="guide-metrics"),
     path("guide/rules", _RULES, name="guide-rules"),
     path("guide/rules/<str:item>", _RULES, name="guide-rule"),
-    path("guide/diagnosis", _tab("diagnosis", _whole(diagnosis_page)), name="guide-diagnosis"),
+    path("guide/diagnosis", _tab("diagnosis", _without_item(diagnosis_page)), name="guide-diagnosis"),
 ]

@@ -114,7 +114,7 @@ def _recipe(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
         version=table["version"],
         tags=tuple(table["tags"]),
         based_on=table.get("based_on", ""),
-        raw=_whole(name, tables, ()),
+        raw=_with_base(name, tables, ()),
     )
 
 
@@ -124,7 +124,7 @@ def _accelerators(name: str, ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> dict[str, object]:
+def _with_base(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> dict[str, object]:
     """Return the spec of a recipe with that of its base below it."""
     if name in above:
         raise ValueError(f"{above[0]}: the recipe is based on itself, over {', '.join(above[1:])}.")
@@ -134,7 +134,7 @@ def _whole(name: str, tables: Mapping[str, Mapping[str, Any]], above: tuple[str,
         return _over({}, own)
     if base not in tables:
         raise ValueError(f"{name}: there is no recipe {base!r} to be based on.")
-    inherited = _whole(base, tables, (*above, name))
+    inherited = _with_base(base, tables, (*above, name))
     without = tables[name].get("without", ())
     below = inherited.get("knobs", {})
     assert isinstance(below, Mapping)

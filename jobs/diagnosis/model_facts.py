@@ -78,7 +78,7 @@ def _model(spec: RunSpec) -> Iterator[FormulaInput]:
 
 def _tokens(trace: Trace, spec: RunSpec, steps: Sequence[int], attempt: Attempt) -> Iterator[FormulaInput]:
     """Yield tokens of a mean step and of a document, as the run told of the recorded steps."""
-    means = _told(trace, steps)
+    means = _metric_means(trace, steps)
     sequences = _sequences(spec)
     passes = spec.values().get("train.epochs_per_rollout", 1)
     passes = passes if isinstance(passes, int) and passes > 1 else 1
@@ -99,7 +99,7 @@ def _tokens(trace: Trace, spec: RunSpec, steps: Sequence[int], attempt: Attempt)
     yield FormulaInput(key="tokens", value=f"{passes * tokens:.8g}", source=source)
 
 
-def _told(trace: Trace, steps: Sequence[int]) -> dict[str, float]:
+def _metric_means(trace: Trace, steps: Sequence[int]) -> dict[str, float]:
     """Return the means of the run's metrics over the recorded steps, those that were told of each of them."""
     wanted = [step for step in steps if step > 0]
     if not wanted:

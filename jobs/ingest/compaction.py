@@ -70,7 +70,7 @@ class Compactor:
 
     def saw(self, run_id: str, *, num_frames: int, num_bytes: int) -> None:
         """Count frames that were just written."""
-        tail = self._known().setdefault(run_id, _Tail(since=time.monotonic()))
+        tail = self._tails_by_run().setdefault(run_id, _Tail(since=time.monotonic()))
         if not tail.num_frames:
             tail.since = time.monotonic()
         tail.num_frames += num_frames
@@ -78,7 +78,7 @@ class Compactor:
 
     def work(self) -> None:
         """Compact the run that needs it most, if one does; forget frames that were compacted long enough ago."""
-        tails, clock = self._known(), time.monotonic()
+        tails, clock = self._tails_by_run(), time.monotonic()
         due = [run_id for run_id, tail in tails.items() if self._is_due(tail, clock)]
         if due:
             run_id = max(due, key=lambda each: tails[each].num_frames)
@@ -107,7 +107,7 @@ class Compactor:
         is_old = tail.num_frames > 0 and clock - tail.since > self._fold_seconds
         return is_old or tail.num_frames >= FOLD_FRAMES or tail.num_bytes >= FOLD_BYTES
 
-    def _known(self) -> dict[str, _Tail]:
+    def _tails_by_run(self) -> dict[str, _Tail]:
         """Return the runs with frames; the first call after a start asks the database."""
         if self._tails is None:
             self._tails = {}

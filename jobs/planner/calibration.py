@@ -120,7 +120,7 @@ def _readings(runs: Iterable[FinishedRun], neutral: Constants) -> dict[str, list
 def _ratios(run: FinishedRun, neutral: Constants) -> Iterable[tuple[str, float]]:
     """Yield ln(measured / estimated) by constant: of phases with one pace together, as far as both were told."""
     planned = estimate(run.job, neutral).time.phases
-    seconds = _told(run, planned)
+    seconds = _phase_seconds(run, planned)
     for name in dict.fromkeys(PACES.values()):
         phases = [phase for phase in planned if PACES.get(phase) == name and seconds.get(phase, 0.0) > 0]
         measured = sum(seconds[phase] for phase in phases)
@@ -137,7 +137,7 @@ def _ratios(run: FinishedRun, neutral: Constants) -> Iterable[tuple[str, float]]
         yield OTHER, math.log(seconds[STEP] / sum(seconds[phase] for phase in planned))
 
 
-def _told(run: FinishedRun, planned: Iterable[str]) -> Mapping[str, float]:
+def _phase_seconds(run: FinishedRun, planned: Iterable[str]) -> Mapping[str, float]:
     """Return what a run told; a step that is one phase, as that of other trainers' fine-tuning, is its seconds."""
     if run.job.rollouts is None and tuple(planned) == ("update",) and STEP in run.seconds:
         return {"update": run.seconds[STEP], **run.seconds}

@@ -68,7 +68,7 @@ class Constants:
     """All constants: the values as `constants.<file>.<table>`, and each with its evidence by that name. Immutable."""
 
     def __init__(self, constants: Mapping[str, Constant]) -> None:
-        self._known = dict(constants)
+        self._constants = dict(constants)
         self.decode = DecodeConstants(**self._values("decode"))
         self.engine = EngineConstants(**self._values("engine"))
         self.estimate = EstimateConstants(**self._values("estimate"))
@@ -79,21 +79,21 @@ class Constants:
     def _values(self, group: str) -> dict[str, float]:
         return {
             name.removeprefix(f"{group}."): constant.value
-            for name, constant in self._known.items()
+            for name, constant in self._constants.items()
             if name.startswith(f"{group}.")
         }
 
     def value(self, name: str) -> float:
         """Return the value of a constant that is chosen by its name. Raises: KeyError."""
-        return self._known[name].value
+        return self._constants[name].value
 
     def all(self) -> tuple[Constant, ...]:
         """Return every constant, in the order of the files."""
-        return tuple(self._known.values())
+        return tuple(self._constants.values())
 
     def get(self, name: str) -> Constant:
         """Return a constant with its evidence. Raises: KeyError."""
-        return self._known[name]
+        return self._constants[name]
 
     def with_values(self, values: Mapping[str, object]) -> "Constants":
         """Return the constants with some of them replaced, as somebody typed them.
@@ -110,7 +110,7 @@ class Constants:
         return self._with(values, "measured", source)
 
     def _with(self, values: Mapping[str, object], evidence: Evidence, source: str) -> "Constants":
-        changed = dict(self._known)
+        changed = dict(self._constants)
         for name, value in values.items():
             if name not in changed:
                 raise ConstantInvalid(name, Sentence("There is no constant {name!r}.", name=name))

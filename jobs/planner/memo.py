@@ -50,29 +50,29 @@ class Memo:
 
     def __init__(self, constants: TrackedConstants) -> None:
         self._constants = constants
-        self._known: dict[Hashable, tuple[Any, frozenset[str]]] = {}
-        self._kept: dict[int, object] = {}
+        self._made: dict[Hashable, tuple[Any, frozenset[str]]] = {}
+        self._parts: dict[int, object] = {}
 
     def without(self, name: str, constants: TrackedConstants) -> "Memo":
         """Return a copy for other constants, which differ in one: it has the parts that do not rest on that."""
         made = Memo(constants)
-        made._known = {key: entry for key, entry in self._known.items() if name not in entry[1]}
-        made._kept = dict(self._kept)
+        made._made = {key: entry for key, entry in self._made.items() if name not in entry[1]}
+        made._parts = dict(self._parts)
         return made
 
     def of(self, name: str, parts: tuple[object, ...], make: Callable[[], Made], *more: Hashable) -> Made:
         """Return what `make` makes of `parts`, made once for the same objects and the same further values."""
         key = (name, *map(id, parts), *more)
-        if key not in self._known:
+        if key not in self._made:
             outer, self._constants.names = self._constants.names, set()
             try:
                 value = make()
             finally:
                 used, self._constants.names = frozenset(self._constants.names), outer | self._constants.names
-            self._known[key] = (value, used)
-            self._kept.update((id(part), part) for part in parts)
+            self._made[key] = (value, used)
+            self._parts.update((id(part), part) for part in parts)
             return value
         made: Made
-        made, used = self._known[key]
+        made, used = self._made[key]
         self._constants.names |= used
         return made

@@ -71,7 +71,7 @@ class _RunWithPlan:
     finished: FinishedRun
 
 
-class _SaysNothing(Exception):
+class _NotComparable(Exception):
     """A run that says nothing of the planner; the text is why."""
 
 
@@ -81,8 +81,8 @@ def calibrations(project: Project, *, user: User, state: ClusterState) -> Calibr
     left_out: Counter[str] = Counter()
     for run in _finished(project):
         try:
-            planned = _told(run, user=user, state=state)
-        except _SaysNothing as nothing:
+            planned = _planned_run(run, user=user, state=state)
+        except _NotComparable as nothing:
             left_out[str(nothing)] += 1
             continue
         by_kind.setdefault(planned.accelerator.id, []).append(planned)
@@ -145,22 +145,22 @@ def _of_kind(project: Project, planned: Sequence[_RunWithPlan]) -> KindCalibrati
     )
 
 
-def _told(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
-    """Return a run as it is held against its plan. Raises: _SaysNothing."""
+def _planned_run(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
+    """Return a run as it is held against its plan. Raises: _NotComparable."""
     if len({_place(attempt) for attempt in Attempt.objects.filter(run=run)}) > 1:
-        raise _SaysNothing(_("Its attempts ran on different devices."))
+        raise _NotComparable(_("Its attempts ran on different devices."))
     measured = read_measured(run.pk)
     if measured.num_steps < LEAST_STEPS:
-        raise _SaysNothing(_("It reports the time of fewer than four steps."))
+        raise _NotComparable(_("It reports the time of fewer than four steps."))
     try:
         unknown = question_of(run, user=user, state=state, measured=measured, workload=Workload(), reads=False)
         question = question_of(run, user=user, state=state, measured=measured, workload=_lengths(measured), reads=False)
         setting = _setting(unknown)
         estimate(question.job, question.constants)
     except PlanRefused as refused:
-        raise _SaysNothing(str(refused)) from refused
+        raise _NotComparable(str(refused)) from refused
     except JobInvalid as invalid:
-        raise _SaysNothing(_("The planner cannot lay it out.")) from invalid
+        raise _NotComparable(_("The planner cannot lay it out.")) from invalid
     usual = {phase: seconds for phase, seconds in measured.seconds.items() if _SHORTEST < seconds < _LONGEST}
     finished = FinishedRun(run=run.pk, setting=setting, job=question.job, seconds=usual)
     return _RunWithPlan(accelerator=question.fleet.accelerator, finished=finished)

@@ -156,10 +156,10 @@ def _cluster(attempt: Attempt, now: ClusterState, measured: RunMeasurements) -> 
             text = _("On which devices this run went was not kept. Choose the hardware that it ran on.")
             raise PlanRefused("what_if", text)
         return now
-    return replace(earlier, nodes=tuple(_known(node, measured.device_bytes) for node in earlier.nodes))
+    return replace(earlier, nodes=tuple(_with_memory(node, measured.device_bytes) for node in earlier.nodes))
 
 
-def _known(node: Node, device_bytes: float) -> Node:
+def _with_memory(node: Node, device_bytes: float) -> Node:
     """Return the node with the very accelerator that its devices are: of several that share Ray's name ("A100") the one
     whose memory the runner read."""
     if not node.accelerator or not device_bytes:

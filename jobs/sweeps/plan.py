@@ -94,12 +94,12 @@ def parse_plan(raw: object, *, spec: RunSpec) -> SweepPlan:
         text = _("%(given)r is no way to choose points. Use grid or random.")
         problems.append(Problem(field="sweep.method", message=text % {"given": method}))
     knobs = _parse_knobs(raw.get("knobs"), method, spec, problems)
-    seed = _whole("seed", raw.get("seed", 0), 0, MAX_SEED, problems)
+    seed = _parse_integer("seed", raw.get("seed", 0), 0, MAX_SEED, problems)
     if problems:
         raise SpecInvalid(problems)
     num_runs = _num_runs(raw.get("num_runs"), method, knobs, problems)
     at_once = raw.get("max_concurrent")
-    max_concurrent = _whole("max_concurrent", 1 if at_once is None else at_once, 1, MAX_RUNS, problems)
+    max_concurrent = _parse_integer("max_concurrent", 1 if at_once is None else at_once, 1, MAX_RUNS, problems)
     if problems:
         raise SpecInvalid(problems)
     return SweepPlan(knobs=knobs, method=method, num_runs=num_runs, max_concurrent=max_concurrent, seed=seed)
@@ -108,7 +108,7 @@ def parse_plan(raw: object, *, spec: RunSpec) -> SweepPlan:
 def check_max_concurrent(value: object) -> int:
     """Return how many may run at once. Raises: SpecInvalid."""
     problems: list[Problem] = []
-    number = _whole("max_concurrent", value, 1, MAX_RUNS, problems)
+    number = _parse_integer("max_concurrent", value, 1, MAX_RUNS, problems)
     if problems:
         raise SpecInvalid(problems)
     return number
@@ -246,7 +246,7 @@ def _num_runs(raw: object, method: object, knobs: Sequence[SweepKnob], problems:
         values = {"size": f"{size:,}", "most": MAX_RUNS}
         problems.append(Problem(field="sweep.num_runs", message=text % values))
         return 0
-    num = _whole("num_runs", raw, 1, MAX_RUNS, problems)
+    num = _parse_integer("num_runs", raw, 1, MAX_RUNS, problems)
     if num > size:
         text = _(
             "%(num)s runs are more than the %(size)s points of the grid. Use at most %(size)s, or list more values."
@@ -255,7 +255,7 @@ def _num_runs(raw: object, method: object, knobs: Sequence[SweepKnob], problems:
     return num
 
 
-def _whole(name: str, raw: object, low: int, high: int, problems: list[Problem]) -> int:
+def _parse_integer(name: str, raw: object, low: int, high: int, problems: list[Problem]) -> int:
     number: float | None = None
     if isinstance(raw, str):
         plain = raw.strip().replace(",", "")

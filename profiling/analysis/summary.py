@@ -98,7 +98,7 @@ def summarise(
     only where there are no others.
     """
     recorded, has_clock = _on_one_clock(recorded)
-    begin, end = window or _whole(recorded, spans)
+    begin, end = window or _recorded_window(recorded, spans)
     events = sum(_count(one, begin, end) for one in recorded)
     until = end if events <= most_events else affordable(recorded, begin, end, most_events)
     chosen, store_of = _open(recorded, begin, until)
@@ -143,7 +143,7 @@ def open_works(
     recorded, has_clock = _on_one_clock(recorded)
     if not has_clock:
         return {}, (), False
-    begin, end = _whole(recorded, spans)
+    begin, end = _recorded_window(recorded, spans)
     is_cut = sum(_count(one, begin, end) for one in recorded) > most_events
     until = affordable(recorded, begin, end, most_events) if is_cut else end
     works = _open(recorded, begin, until)[0]
@@ -177,7 +177,7 @@ def _open(
     return chosen, {key: store_of[id(work)] for key, work in chosen.items()}
 
 
-def _whole(recorded: Sequence[RecordedTrace], spans: PhaseSpans) -> tuple[int, int]:
+def _recorded_window(recorded: Sequence[RecordedTrace], spans: PhaseSpans) -> tuple[int, int]:
     """Return the first and the last moment of the files; of the phases where there are no files."""
     if recorded:
         return min(one.store.begin for one in recorded), max(one.store.end for one in recorded)

@@ -65,7 +65,7 @@ def compare_series(
     names = [name for name in dict.fromkeys(metrics.split(",")) if name]
     if not 1 <= len(names) <= MAX_NAMES:
         raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
-    window = SeriesWindow(low=_whole(low, "from", np.floor), high=_whole(high, "to", np.ceil))
+    window = SeriesWindow(low=_step_number(low, "from", np.floor), high=_step_number(high, "to", np.ceil))
     lines = []
     for run in rows:
         answer = read_clean(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)
@@ -104,7 +104,7 @@ def _runs(request: HttpRequest, text: str) -> list[Run]:
     return list(visible)
 
 
-def _whole(value: float | None, field: str, rounded: np.ufunc) -> int | None:
+def _step_number(value: float | None, field: str, rounded: np.ufunc) -> int | None:
     if value is None:
         return None
     if not abs(value) < 2**62:

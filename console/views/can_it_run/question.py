@@ -83,8 +83,8 @@ def read_question(
         text = _("%(given)s is not a known method. Use one of %(known)s.")
         problems["method"] = text % {"given": repr(method[:40]), "known": ", ".join(METHODS)}
         method = "grpo"
-    devices = _whole(query, "devices", MAX_DEVICES, problems)
-    prompt, response = (_whole(query, name, MAX_TOKENS, problems) for name in ("prompt", "response"))
+    devices = _typed_number(query, "devices", MAX_DEVICES, problems)
+    prompt, response = (_typed_number(query, name, MAX_TOKENS, problems) for name in ("prompt", "response"))
     usual = Demand()
     on = _chosen(query.getlist("on"), project, problems)
     size, shape, note = None, None, ""
@@ -148,7 +148,7 @@ def _pasted(config: str, model: str, problems: dict[str, str], session: SessionB
     return config[:MAX_CONFIG_CHARS], None
 
 
-def _whole(query: QueryDict, name: str, most: int, problems: dict[str, str]) -> int | None:
+def _typed_number(query: QueryDict, name: str, most: int, problems: dict[str, str]) -> int | None:
     typed = query.get(name, "").strip().replace(",", "")
     if not typed:
         return None

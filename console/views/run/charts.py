@@ -104,10 +104,10 @@ def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
 
 
 def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
-    samples = _whole(spec, "rollout.samples_per_prompt", 1)
-    total = samples * _whole(spec, "rollout.prompts_per_step")
-    longest = _whole(spec, "rollout.max_new_tokens")
-    evaluates = _whole(spec, "eval.every_steps")
+    samples = _knob_number(spec, "rollout.samples_per_prompt", 1)
+    total = samples * _knob_number(spec, "rollout.prompts_per_step")
+    longest = _knob_number(spec, "rollout.max_new_tokens")
+    evaluates = _knob_number(spec, "eval.every_steps")
     held_out = _(", ○ held-out every %(n)s") % {"n": evaluates} if evaluates else ""
     return (
         ChartPlan(
@@ -122,7 +122,7 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
         ChartPlan(
             key="kl",
             title=_("KL to reference"),
-            hint=_("%(estimator)s, nats per token") % {"estimator": _told(spec, "algorithm.kl_estimator", "k1")},
+            hint=_("%(estimator)s, nats per token") % {"estimator": _knob_value(spec, "algorithm.kl_estimator", "k1")},
             lines=(ChartLine(name="kl/reference", label=_("KL to reference")),),
         ),
         ChartPlan(
@@ -168,7 +168,7 @@ def _truncated(longest: int) -> ChartPlan:
 
 
 def _clip(spec: RunSpec) -> ChartPlan:
-    low, high = _told(spec, "algorithm.clip_ratio_low"), _told(spec, "algorithm.clip_ratio_high")
+    low, high = _knob_value(spec, "algorithm.clip_ratio_low"), _knob_value(spec, "algorithm.clip_ratio_high")
     hint = ""
     if low is not None and high is not None:
         hint = _("ratio outside %(low)s–%(high)s") % {"low": f"{1 - low:g}", "high": f"{1 + high:g}"}
@@ -210,7 +210,7 @@ def _single(key: str, title: str, hint: str, name: str, unit: str = "") -> Chart
 
 
 def _sft(spec: RunSpec) -> tuple[ChartPlan, ...]:
-    evaluates = _whole(spec, "eval.every_steps")
+    evaluates = _knob_number(spec, "eval.every_steps")
     held_out = _(", ○ held-out every %(n)s") % {"n": evaluates} if evaluates else ""
     common = (
         ChartPlan(
@@ -244,20 +244,20 @@ def _sft(spec: RunSpec) -> tuple[ChartPlan, ...]:
 
 
 def _gradient(spec: RunSpec) -> ChartPlan:
-    limit = float(_told(spec, "optimizer.max_grad_norm") or 0)
+    limit = float(_knob_value(spec, "optimizer.max_grad_norm") or 0)
     hint = _("before clipping at %(limit)s") % {"limit": f"{limit:g}"} if limit > 0 else _("not clipped")
     line = ChartLine(name="policy/grad_norm", label=_("Gradient norm"))
     return ChartPlan(key="gradient", title=_("Gradient norm"), hint=hint, lines=(line,))
 
 
-def _told(spec: RunSpec, knob_id: str, default: Any = None) -> Any:
+def _knob_value(spec: RunSpec, knob_id: str, default: Any = None) -> Any:
     """Return a knob's value; `default` where the run has no such knob, or it is not set."""
     chosen = spec.knobs.get(knob_id)
     return default if chosen is None or chosen.value is None else chosen.value
 
 
-def _whole(spec: RunSpec, knob_id: str, default: int = 0) -> int:
-    return int(_told(spec, knob_id, default))
+def _knob_number(spec: RunSpec, knob_id: str, default: int = 0) -> int:
+    return int(_knob_value(spec, knob_id, default))
 
 
 def _whole_step_time() -> ChartPlan:

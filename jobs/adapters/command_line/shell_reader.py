@@ -124,9 +124,9 @@ class _ShellReader:
         self.at = 0
         self.num_words = 0
         self.room = room or [10 * MAX_CHARACTERS]  # for what variables hold: A=$A$A doubles with every line
-        self.known: dict[str, str | list[str]] = dict(variables or {})
+        self.variables: dict[str, str | list[str]] = dict(variables or {})
         self.env: dict[str, str] = {}  # what was exported or assigned on the way
-        self.found: list[Command] = []
+        self.ended: list[Command] = []
         self.unknown: list[str] = []
         self.documents: list[tuple[str, bool, bool]] = []  # ending word, strips tabs, is literal
 
@@ -156,7 +156,7 @@ class _ShellReader:
                 if max(self.num_words, len(words)) > MAX_WORDS:
                     raise ValueError(_TOO_MANY)
         self._end(words, "")
-        return self.found
+        return self.ended
 
     def _end(self, words: list[str], document: str) -> None:
         """Take a finished command: an assignment is kept, anything else is one of the commands."""
@@ -165,24 +165,24 @@ class _ShellReader:
             own[assignment[1]] = assignment[2]
             words = words[1:]
         if not words:
-            self.known |= own
+            self.variables |= own
             self.env |= {name: value for name, value in own.items() if name in self.env}
             return
         if words[0] in ("export", "declare", "local", "readonly"):
             self._declare(words[1:], is_export=words[0] == "export")
             return
         if words[0] == "read" and document and _NAME.fullmatch(words[-1]):
-            self.known[words[-1]] = document
+            self.variables[words[-1]] = document
             return
         held = [piece for piece in dict.fromkeys(self.unknown) if any(piece in word for word in words)]
-        self.found.append(Command(env={**self.env, **own}, words=tuple(words), unknown=tuple(held)))
+        self.ended.append(Command(env={**self.env, **own}, words=tuple(words), unknown=tuple(held)))
 
     def _declare(self, words: Sequence[str], *, is_export: bool) -> None:
         for word in words:
             name, sign, value = word.partition("=")
             if sign:
-                self.known[name] = value
-            held = self.known.get(name)
+                self.variables[name] = value
+            held = self.variables.get(name)
             if is_export and isinstance(held, str):
                 self.env[name] = held
 
@@ -246,7 +246,7 @@ class _ShellReader:
             elif char == '"':
                 quoted = self._until('"', escapes=True)
                 if (whole := re.fullmatch(r"\$\{(\w+)\[@\]\}", quoted)) or quoted == "$@":
-                    items = self.known.get(whole[1], []) if whole else []
+                    items = self.variables.get(whole[1], []) if whole else []
                     parts = self._joined(parts, items if isinstance(items, list) else [items])
                 else:
                     parts[-1] += self._expanded(quoted, is_quoted=True)
@@ -289,8 +289,8 @@ class _ShellReader:
                 self.at += self.at == before
         self.at += 1
         is_more = name.endswith("+")
-        earlier = self.known.get(name.rstrip("+"), []) if is_more else []
-        self.known[name.rstrip("+")] = [*(earlier if isinstance(earlier, list) else [earlier]), *items]
+        earlier = self.variables.get(name.rstrip("+"), []) if is_more else []
+        self.variables[name.rstrip("+")] = [*(earlier if isinstance(earlier, list) else [earlier]), *items]
         return []
 
     def _until(self, quote: str, *, escapes: bool = False) -> str:
@@ -315,7 +315,7 @@ class _ShellReader:
 
     def _expanded(self, text: str, *, is_quoted: bool = False) -> str:
         """Return a text with the variables in it replaced; in quotes, a backslash protects some characters."""
-        inner = _ShellReader(text, self.known, self.room)
+        inner = _ShellReader(text, self.variables, self.room)
         inner.unknown = self.unknown
         out = ""
         while inner.at < len(text):
@@ -341,8 +341,8 @@ class _ShellReader:
         name = matched[1] or matched[5]
         if name in _ALL_ARGUMENTS:
             return []
-        if name in self.known:
-            value = self.known[name]
+        if name in self.variables:
+            value = self.variables[name]
             self.room[0] -= sum(map(len, value)) + 1
             if self.room[0] < 0:
                 raise ValueError(Sentence("The variables of the text grow beyond what a command can hold."))

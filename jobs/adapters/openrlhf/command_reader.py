@@ -36,7 +36,7 @@ class OpenRLHFCommand:
 
     program: str
     dialect: str
-    given: tuple[CommandOption, ...]
+    options: tuple[CommandOption, ...]
     strays: tuple[str, ...]
     call: ProgramCall
 
@@ -54,7 +54,7 @@ def command_of(arguments: Sequence[str], version: str) -> OpenRLHFCommand:
     return OpenRLHFCommand(
         program=program,
         dialect=dialect,
-        given=tuple(_in_full(option, options_of(program, dialect)) for option in options),
+        options=tuple(_in_full(option, options_of(program, dialect)) for option in options),
         strays=tuple(strays),
         call=call,
     )

@@ -83,7 +83,7 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
 
 def _by_name(command: OpenRLHFCommand) -> dict[str, CommandOption]:
     """Return the options by name; of one that stands there twice the last counts, as it does in argparse."""
-    return {written.name: _hidden(written) for written in command.given}
+    return {written.name: _hidden(written) for written in command.options}
 
 
 def _hidden(written: CommandOption) -> CommandOption:

@@ -154,13 +154,13 @@ class Values:
                 raise ValueError(
                     Sentence("It takes no value, so OpenRLHF refuses {given}.", given=repr(" ".join(values)))
                 )
-            return ours(knob, flag, "true", self._known(), CONVERSIONS)
+            return ours(knob, flag, "true", self._values_now(), CONVERSIONS)
         if flag.form in PAIR:
             if len(values) == 1 and knob.id.startswith("algorithm.correction"):
                 values = ("0", values[0])  # an upper bound alone
             if len(values) != 2:
                 raise ValueError(Sentence("It takes two values."))
-            return ours(knob, flag, values[flag.form == "second"], self._known(), CONVERSIONS)
+            return ours(knob, flag, values[flag.form == "second"], self._values_now(), CONVERSIONS)
         if flag.form == "words":
             return knob.check(",".join(values))
         if len(values) != 1:
@@ -168,7 +168,7 @@ class Values:
         text = values[0]
         if knob.type == "int" and flag.form == "value" and text not in map(value_text, flag.values.values()):
             text = str(whole(text))
-        return ours(knob, flag, text, self._known(), CONVERSIONS)
+        return ours(knob, flag, text, self._values_now(), CONVERSIONS)
 
     def _clip(self) -> None:
         """One range on both sides holds where the two are not given apart."""
@@ -216,30 +216,30 @@ class Values:
             why = f"It bounds prompt and answer together. Without {answer.name} half of it is put down for each."
             self.sections.unread.append(Omission(option=written.option, value=written.text, why=why))
 
-    def _correct(self, knob: Knob, flag: Flag, given: CommandOption, by_name: Mapping[str, CommandOption]) -> None:
+    def _correct(self, knob: Knob, flag: Flag, written: CommandOption, by_name: Mapping[str, CommandOption]) -> None:
         """Read the older correction of importance weights: a switch, and the type beside it."""
         switch = next((name for name in flag.names if name in CORRECTION_SWITCHES), "")
         kinds = [name for name in flag.names if name not in CORRECTION_SWITCHES]
         if switch not in by_name:
-            self.sections.refuse(given, f"It means nothing without {switch}.")
+            self.sections.refuse(written, f"It means nothing without {switch}.")
             return
-        if given.name in CORRECTION_SWITCHES and any(name in by_name for name in kinds):
+        if written.name in CORRECTION_SWITCHES and any(name in by_name for name in kinds):
             return  # read with its type
-        text = _OWN_CORRECTION if given.name in CORRECTION_SWITCHES else given.text
+        text = _OWN_CORRECTION if written.name in CORRECTION_SWITCHES else written.text
         try:
             self.read[knob.id] = knob.check(text)
-            self.written[knob.id] = given
+            self.written[knob.id] = written
         except KnobValueInvalid as error:
-            self.sections.refuse(given, sentence_of(error))
+            self.sections.refuse(written, sentence_of(error))
 
     def _set_default(self, knob: Knob, flag: Flag) -> None:
         try:
-            self.read[knob.id] = knob.check(CONVERSIONS[flag.form].read(self._known(), value_text(flag.default)))
+            self.read[knob.id] = knob.check(CONVERSIONS[flag.form].read(self._values_now(), value_text(flag.default)))
         except ValueError as error:
             why = f"OpenRLHF's default is {value_text(flag.default)}: {error}"
             self.sections.unread.append(Omission(option=flag.name, value=value_text(flag.default), why=why))
 
-    def _known(self) -> Mapping[str, Value]:
+    def _values_now(self) -> Mapping[str, Value]:
         return {**_defaults(self.algorithm, self.dialect), **self.read}
 
 
@@ -252,9 +252,9 @@ def _defaults(algorithm: str, version: str) -> Mapping[str, Value]:
 
 @cache
 def _entries_of(algorithm: str, version: str) -> Mapping[str, Entry]:
-    found = {}
+    entries = {}
     for knob_id, knob in applicable(algorithm, TRAINER, version).items():
         flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
         assert flag is not None
-        found[knob_id] = (knob, flag)
-    return found
+        entries[knob_id] = (knob, flag)
+    return entries

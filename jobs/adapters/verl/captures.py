@@ -65,5 +65,5 @@ def _role(name: str) -> str:
 
 
 def _number(pattern: re.Pattern[str], name: str) -> int:
-    found = pattern.search(name)
-    return int(found[1]) if found and len(found[1]) < 9 else 0
+    match = pattern.search(name)
+    return int(match[1]) if match and len(match[1]) < 9 else 0

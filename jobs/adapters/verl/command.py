@@ -106,5 +106,5 @@ def with_profile(spec: RunSpec) -> RunSpec:
     contents = "profiling.torch_contents"
     if wanted.tool == "torch" and spec.profile.what == "memory" and contents in spec.knobs and not spec.knob(contents):
         said[contents] = "cpu,cuda,memory"
-    mine = {knob: KnobValue(value=value, origin="you") for knob, value in said.items() if knob in spec.knobs}
-    return spec.model_copy(update={"knobs": {**spec.knobs, **mine}})
+    own_knobs = {knob: KnobValue(value=value, origin="you") for knob, value in said.items() if knob in spec.knobs}
+    return spec.model_copy(update={"knobs": {**spec.knobs, **own_knobs}})

@@ -57,7 +57,7 @@ class VerlCommand:
     """
 
     program: str
-    given: tuple[KeyValue, ...]
+    settings: tuple[KeyValue, ...]
     unread: tuple[Omission, ...]
     left_out: tuple[Omission, ...] = ()
     is_whole_config: bool = False
@@ -94,14 +94,14 @@ def _of_command(call: ProgramCall) -> VerlCommand:
     if module in OTHER_PROGRAMS:
         texts = {"program": call.program, "what": OTHER_PROGRAMS[module]}
         raise ValueError(Sentence("{program} is {what}. Paste a command of main_ppo or sft_trainer.", **texts))
-    found = _of_overrides(PROGRAMS[module], call.arguments, unknown=call.unknown)
+    command = _of_overrides(PROGRAMS[module], call.arguments, unknown=call.unknown)
     launcher = list(_of_launcher(call.before)) if PROGRAMS[module] == SFT else []
     env = tuple(_of_environment(name, value) for name, value in call.env.items())
     return VerlCommand(
-        program=found.program,
-        given=(*launcher, *found.given),
-        unread=found.unread,
-        left_out=(*found.left_out, *env),
+        program=command.program,
+        settings=(*launcher, *command.settings),
+        unread=command.unread,
+        left_out=(*command.left_out, *env),
     )
 
 
@@ -119,7 +119,7 @@ def _of_environment(name: str, value: str) -> Omission:
 
 def _of_overrides(program: str, arguments: Sequence[str], *, unknown: Sequence[str] = ()) -> VerlCommand:
     """Return the settings; `unknown` is what only a shell could have filled in."""
-    given: list[KeyValue] = []
+    settings: list[KeyValue] = []
     unread: list[Omission] = []
     left_out: list[Omission] = []
     rest = list(arguments)
@@ -130,7 +130,7 @@ def _of_overrides(program: str, arguments: Sequence[str], *, unknown: Sequence[s
             kind = _VALUED.get(option, "")
             if kind and not sign and rest:
                 value = rest.pop(0)
-            _take_option(option, kind, value, given, unread, left_out)
+            _take_option(option, kind, value, settings, unread, left_out)
             continue
         if any(piece in argument for piece in unknown):
             key, _, value = argument.partition("=")
@@ -150,12 +150,12 @@ def _of_overrides(program: str, arguments: Sequence[str], *, unknown: Sequence[s
             )
             continue
         option, _, value = argument.partition("=")
-        given += _spread(option, override.key, override.value, value)
-    return VerlCommand(program=program, given=tuple(given), unread=tuple(unread), left_out=tuple(left_out))
+        settings += _spread(option, override.key, override.value, value)
+    return VerlCommand(program=program, settings=tuple(settings), unread=tuple(unread), left_out=tuple(left_out))
 
 
 def _take_option(
-    option: str, kind: str, value: str, given: list[KeyValue], unread: list[Omission], left_out: list[Omission]
+    option: str, kind: str, value: str, settings: list[KeyValue], unread: list[Omission], left_out: list[Omission]
 ) -> None:
     if kind == "name":
         name = value.removesuffix(".yaml")
@@ -163,7 +163,7 @@ def _take_option(
             why = f"The config {name!r} is not one of verl's main trainers: {', '.join(CONFIGS)}."
             unread.append(Omission(option=option, value=value, why=why))
         elif CONFIGS[name]:
-            given.append(KeyValue(option=option, key="model_engine", value=CONFIGS[name], text=value))
+            settings.append(KeyValue(option=option, key="model_engine", value=CONFIGS[name], text=value))
     elif kind == "path":
         why = "A folder with a config of your own is not at hand here. Paste the YAML text of it instead."
         unread.append(Omission(option=option, value=value, why=why))
@@ -198,7 +198,7 @@ def _of_yaml(text: str) -> VerlCommand:
     try:
         if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
             raise ValueError(Sentence("The YAML text repeats parts of itself by aliases (*name). Write them out."))
-        found = yaml.safe_load(text)
+        loaded = yaml.safe_load(text)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         raise ValueError(
@@ -208,18 +208,18 @@ def _of_yaml(text: str) -> VerlCommand:
                 line=where.line + 1 if where is not None else 1,
             )
         ) from error
-    if isinstance(found, list) and found and all(isinstance(item, str) and "=" in item for item in found):
-        return _of_overrides("", found)  # Hydra's own record of a run: .hydra/overrides.yaml
-    if not isinstance(found, Mapping) or not found:
+    if isinstance(loaded, list) and loaded and all(isinstance(item, str) and "=" in item for item in loaded):
+        return _of_overrides("", loaded)  # Hydra's own record of a run: .hydra/overrides.yaml
+    if not isinstance(loaded, Mapping) or not loaded:
         raise ValueError(
             Sentence(
                 "This is no command of verl: it starts neither verl.trainer.main_ppo nor verl.trainer.sft_trainer, and "
                 "it is no YAML text of settings. Paste the whole command, or the config."
             )
         )
-    given: list[KeyValue] = []
-    for key, value in found.items():
+    settings: list[KeyValue] = []
+    for key, value in loaded.items():
         if str(key) not in ("defaults", "hydra"):
-            given += _spread(str(key), str(key), value, str(value))
-    given = [KeyValue(option=item.key, key=item.key, value=item.value, text=item.text) for item in given]
-    return VerlCommand(program="", given=tuple(given), unread=(), is_whole_config=True)
+            settings += _spread(str(key), str(key), value, str(value))
+    settings = [KeyValue(option=item.key, key=item.key, value=item.value, text=item.text) for item in settings]
+    return VerlCommand(program="", settings=tuple(settings), unread=(), is_whole_config=True)

@@ -19,8 +19,8 @@ MEGATRON, WITHOUT = "/megatron", "/megatron lacks"
 @cache
 def _tables(version: str) -> Mapping[str, Mapping[str, Plain]]:
     text = (files("jobs.adapters.verl") / "known_keys" / f"verl-{version}.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Plain]] = json.loads(text)
-    return found
+    tables: dict[str, dict[str, Plain]] = json.loads(text)
+    return tables
 
 
 @cache
@@ -45,10 +45,10 @@ def has_key(program: str, version: str, name: str, *, is_megatron: bool) -> bool
     return name in tables[program]
 
 
-def nearest(key: str, known: Iterable[str]) -> str:
+def nearest(key: str, keys: Iterable[str]) -> str:
     """Return the known key that was most likely meant, or "": the same last words, else the most similar one."""
-    among = list(known)
+    among = list(keys)
     tail = key.split(".")[-1]
     ending = [other for other in among if other.split(".")[-1] == tail]
-    found = difflib.get_close_matches(key, ending or among, n=1, cutoff=0.5 if ending else 0.75)
-    return next(iter(found or ending[:1]), "")
+    matches = difflib.get_close_matches(key, ending or among, n=1, cutoff=0.5 if ending else 0.75)
+    return next(iter(matches or ending[:1]), "")

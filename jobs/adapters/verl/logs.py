@@ -74,14 +74,14 @@ def json_step(line: str) -> Step | None:
         step, data = int(raw["step"]), raw["data"].items()
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    found = {}
+    metrics = {}
     for name, value in data:
         if value is None:
-            found[name] = math.nan
+            metrics[name] = math.nan
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
-                found[name] = float(value)
-    return (step, found) if found else None
+                metrics[name] = float(value)
+    return (step, metrics) if metrics else None
 
 
 def printed_step(line: str) -> Step | None:
@@ -92,13 +92,13 @@ def printed_step(line: str) -> Step | None:
     match = _LINE.search(uncolored(line).rstrip())
     if match is None:
         return None
-    found = {}
+    metrics = {}
     for part in match[2].split(" - "):
         name, _, text = part.partition(":")
         number = _text_number(text)
         if name and number is not None:
-            found[name] = number
-    return (int(match[1]), found) if found else None
+            metrics[name] = number
+    return (int(match[1]), metrics) if metrics else None
 
 
 def _text_number(text: str) -> float | None:

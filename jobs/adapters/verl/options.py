@@ -61,10 +61,12 @@ def option_names(*, version: str) -> Sequence[OptionName]:
 
 def _option_names(version: str) -> Iterator[OptionName]:
     for program in (RUN, SFT):
-        known = {translated(program, name, version): spec_fields for name, spec_fields in _SPEC_FIELDS[program].items()}
-        for name, spec_fields in known.items():
+        by_key = {
+            translated(program, name, version): spec_fields for name, spec_fields in _SPEC_FIELDS[program].items()
+        }
+        for name, spec_fields in by_key.items():
             yield OptionName(name=name, spec_fields=spec_fields)
-        for name, spec_fields in (*known.items(), *_knob_names(program, version)):
+        for name, spec_fields in (*by_key.items(), *_knob_names(program, version)):
             for other in _other_names(program, name):
                 yield OptionName(name=other, spec_fields=spec_fields)
     for name, spec_fields in (_LAUNCHER | _CONFIG_NAME).items():

@@ -50,14 +50,14 @@ class VerlPlacement:
         """Return the devices of every role of reinforcement learning, its engines aside."""
         values = spec.values()
         policy = group_size(values, "policy")
-        found = {"policy": policy}
+        sizes = {"policy": policy}
         if spec.needs("reference"):
-            found["reference"] = policy
+            sizes["reference"] = policy
         if spec.needs("critic"):
-            found["critic"] = policy
+            sizes["critic"] = policy
         if values.get("reward.model_path"):
-            found["reward"] = group_size(values, "reward") or policy
-        return found
+            sizes["reward"] = group_size(values, "reward") or policy
+        return sizes
 
 
 PLUGIN: Placement = VerlPlacement()

@@ -109,10 +109,10 @@ def _engine(source: RunContext, pool: int, *, is_split: bool, has_adapter: bool)
 
 def _frozen_models(source: RunContext, policy: Training, score: MicroBatches) -> tuple[FrozenModel, ...]:
     spec, knobs, models = source.spec, source.knobs, source.models
-    found = []
+    frozen = []
     if spec.needs("reference") and policy.method == "full":
         is_megatron = policy.family == "megatron"
-        found.append(
+        frozen.append(
             FrozenModel(
                 role="reference",
                 model=models.reference or models.policy,
@@ -125,7 +125,7 @@ def _frozen_models(source: RunContext, policy: Training, score: MicroBatches) ->
     if source.has_reward_model:
         is_apart = knobs.flag("placement.reward_own_pool")
         size = source.group("reward") if is_apart else policy.layout.num_devices
-        found.append(
+        frozen.append(
             FrozenModel(
                 role="reward",
                 model=models.reward or models.policy,
@@ -139,7 +139,7 @@ def _frozen_models(source: RunContext, policy: Training, score: MicroBatches) ->
         )
     if knobs.flag("algorithm.distillation"):
         tensor = knobs.whole("placement.teacher_tensor_parallel", 2)
-        found.append(
+        frozen.append(
             FrozenModel(
                 role="teacher",
                 model=models.teacher or models.policy,
@@ -149,7 +149,7 @@ def _frozen_models(source: RunContext, policy: Training, score: MicroBatches) ->
                 pool="teacher",
             )
         )
-    return tuple(found)
+    return tuple(frozen)
 
 
 def _layout(source: RunContext, devices: int) -> Layout:

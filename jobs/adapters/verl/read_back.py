@@ -45,33 +45,33 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     version = version or trainers()[TRAINER].versions[0]
     command = command_of(arguments)
     program = command.program or _guessed(command)
-    known = keys_of(program, version)
-    settings, changed = _translated(program, command, version, known)
-    settings = _resolved(settings, known)
+    defaults = keys_of(program, version)
+    settings, changed = _translated(program, command, version, defaults)
+    settings = _resolved(settings, defaults)
     sections = Sections(version=version, left_out=list(command.left_out), unread=list(command.unread))
-    algorithm = algorithm_of(program, settings, known, sections)
+    algorithm = algorithm_of(program, settings, defaults, sections)
     if not trainers()[TRAINER].offers(algorithm, version):
         algorithm = "grpo"  # of its kin the one that every version has
     values = _Values(algorithm, version, sections)
-    following = {name for name in values.following() if known.get(name) is not None}
-    kept = {*PLACES, *following, *(() if command.is_whole_config else ("trainer.logger",))}
-    chosen = _not_default(settings, known, kept)
-    repeated = {key: given for key, given in settings.items() if key not in chosen}
+    following = {name for name in values.following() if defaults.get(name) is not None}
+    always = {*PLACES, *following, *(() if command.is_whole_config else ("trainer.logger",))}
+    chosen = _not_default(settings, defaults, always)
+    repeated = {key: setting for key, setting in settings.items() if key not in chosen}
     settings = chosen
     read_sections(program, settings, sections)
     if is_in(algorithm, "rl"):
-        values.take_together(kl_of(settings, known, sections) | overlong_of(settings, sections))
+        values.take_together(kl_of(settings, defaults, sections) | overlong_of(settings, sections))
     values.take(settings)
-    for key, given in settings.items():
+    for key, setting in settings.items():
         if key not in sections.taken:
-            _name(program, key, given, known, values, sections)
+            _name(program, key, setting, defaults, values, sections)
     understood = dict(settings)
     if not command.is_whole_config:
         ours = {*values.by_name, *(each.name for each in option_names(version=version) if each.spec_fields)}
-        understood |= {key: given for key, given in repeated.items() if key in ours}
-        for key, given in repeated.items():
+        understood |= {key: setting for key, setting in repeated.items() if key in ours}
+        for key, setting in repeated.items():
             if key not in ours:
-                sections.leave(given, IS_DEFAULT)
+                sections.leave(setting, IS_DEFAULT)
     behind = {each.option for each in (*sections.left_out, *sections.unread)}
     spec = {
         "algorithm": algorithm,
@@ -90,26 +90,26 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
 
 
 def _guessed(command: VerlCommand) -> str:
-    is_rl = any(given.key.startswith(("actor_rollout_ref.", "algorithm.", "critic.")) for given in command.given)
+    is_rl = any(setting.key.startswith(("actor_rollout_ref.", "algorithm.", "critic.")) for setting in command.settings)
     return RUN if is_rl else SFT
 
 
 def _translated(
-    program: str, command: VerlCommand, version: str, known: Mapping[str, Plain]
+    program: str, command: VerlCommand, version: str, defaults: Mapping[str, Plain]
 ) -> tuple[dict[str, KeyValue], list[OptionRename]]:
     """Return the settings by their key in this version; of a key that stands there twice the last one counts."""
-    found: dict[str, KeyValue] = {}
+    renamed: dict[str, KeyValue] = {}
     changed = []
     others = _names_of_other_versions(version)
-    for given in command.given:
-        now = translated(program, given.key, version)
-        now = now if now in known else others.get(now, now)
-        is_null = given.value is None and command.is_whole_config  # an older name in a whole config, left empty
-        if now not in (given.key, given.option) and not is_null:
-            changed.append(OptionRename(option=given.option, now=now))
-        if now == given.key or not (is_null or now in found):
-            found[now] = given
-    return found, changed
+    for setting in command.settings:
+        now = translated(program, setting.key, version)
+        now = now if now in defaults else others.get(now, now)
+        is_null = setting.value is None and command.is_whole_config  # an older name in a whole config, left empty
+        if now not in (setting.key, setting.option) and not is_null:
+            changed.append(OptionRename(option=setting.option, now=now))
+        if now == setting.key or not (is_null or now in renamed):
+            renamed[now] = setting
+    return renamed, changed
 
 
 @cache
@@ -117,12 +117,12 @@ def _names_of_other_versions(version: str) -> dict[str, str]:
     """Return the first name in this version of every key that the catalogue names otherwise in another."""
     names: dict[str, str] = {}
     for knob in knobs().values():
-        mine = [flag for flag in knob.flags if flag.trainer == TRAINER]
+        own_flags = [flag for flag in knob.flags if flag.trainer == TRAINER]
         for algorithm in knob.algorithms:
             now = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
             if now is None:
                 continue
-            for flag in mine:
+            for flag in own_flags:
                 if flag.algorithms and algorithm not in flag.algorithms:
                     continue
                 for place, name in enumerate(flag.names):
@@ -133,60 +133,62 @@ def _names_of_other_versions(version: str) -> dict[str, str]:
 
 
 def _current(knob: Knob, version: str) -> list[str]:
-    found = [knob.flag(trainer=TRAINER, version=version, algorithm=algorithm) for algorithm in knob.algorithms]
-    return [name for flag in found if flag is not None for name in flag.names]
+    flags = [knob.flag(trainer=TRAINER, version=version, algorithm=algorithm) for algorithm in knob.algorithms]
+    return [name for flag in flags if flag is not None for name in flag.names]
 
 
-def _resolved(settings: Settings, known: Mapping[str, Plain]) -> dict[str, KeyValue]:
+def _resolved(settings: Settings, defaults: Mapping[str, Plain]) -> dict[str, KeyValue]:
     """Replace values that name another key by what that key says; what is not found stays as it is written."""
-    found = dict(settings)
-    for key, given in settings.items():
-        if isinstance(given.value, Interpolation) or (isinstance(given.value, str) and given.value.startswith("${")):
-            name = str(given.value).removeprefix("${").removeprefix("oc.select:").rstrip("}").split(",")[0].strip()
+    resolved = dict(settings)
+    for key, setting in settings.items():
+        if isinstance(setting.value, Interpolation) or (
+            isinstance(setting.value, str) and setting.value.startswith("${")
+        ):
+            name = str(setting.value).removeprefix("${").removeprefix("oc.select:").rstrip("}").split(",")[0].strip()
             if name in settings and name != key:
                 value = settings[name].value
-            elif name in known:
-                value = known[name]
+            elif name in defaults:
+                value = defaults[name]
             else:
                 continue
-            found[key] = KeyValue(option=given.option, key=given.key, value=value, text=given.text)
-    return found
+            resolved[key] = KeyValue(option=setting.option, key=setting.key, value=value, text=setting.text)
+    return resolved
 
 
-def _not_default(settings: Settings, known: Mapping[str, Plain], kept: Collection[str]) -> dict[str, KeyValue]:
+def _not_default(settings: Settings, defaults: Mapping[str, Plain], always: Collection[str]) -> dict[str, KeyValue]:
     """Leave out what only repeats verl's default, as most of a whole config does: it says no more than nothing does."""
     return {
-        key: given
-        for key, given in settings.items()
-        if key in kept or key not in known or not _is_same(given.value, known[key])
+        key: setting
+        for key, setting in settings.items()
+        if key in always or key not in defaults or not _is_same(setting.value, defaults[key])
     }
 
 
 def _name(
-    program: str, key: str, given: KeyValue, known: Mapping[str, Plain], values: "_Values", sections: Sections
+    program: str, key: str, setting: KeyValue, defaults: Mapping[str, Plain], values: "_Values", sections: Sections
 ) -> None:
     """Say of a setting that became no knob why not."""
-    mine = {flag.names[0].lstrip("+"): knob for knob, flag in values.flags.values()}
+    knob_of_key = {flag.names[0].lstrip("+"): knob for knob, flag in values.flags.values()}
     if (why := why_not(INERT, key)) and as_version(values.version) >= as_version(INERT_SINCE):
-        sections.leave(given, why)
-    elif key in known:
+        sections.leave(setting, why)
+    elif key in defaults:
         default = (
             "nothing"
-            if known[key] is None
-            else value_text(known[key])
-            if not isinstance(known[key], list)
+            if defaults[key] is None
+            else value_text(defaults[key])
+            if not isinstance(defaults[key], list)
             else "its own"
         )
-        sections.refuse(given, f"There is no knob for it; verl keeps its default, {default}.")
+        sections.refuse(setting, f"There is no knob for it; verl keeps its default, {default}.")
     elif why := why_not(REMOVED, key):
-        sections.refuse(given, why)
+        sections.refuse(setting, why)
     elif other := next((p for p in RENAMED if p != program and key in keys_of(p, values.version)), ""):
-        sections.refuse(given, f"It is a key of verl.trainer.{other}, not of verl.trainer.{program}.")
+        sections.refuse(setting, f"It is a key of verl.trainer.{other}, not of verl.trainer.{program}.")
     else:
-        near = nearest(key, [*mine, *known]) if len(sections.unread) < MAX_HINTS else ""
-        label = f" ({mine[near].label})" if near in mine else ""
+        near = nearest(key, [*knob_of_key, *defaults]) if len(sections.unread) < MAX_HINTS else ""
+        label = f" ({knob_of_key[near].label})" if near in knob_of_key else ""
         hint = f" Did you mean {near}{label}?" if near else ""
-        sections.refuse(given, f"verl {values.version} has no such key.{hint}")
+        sections.refuse(setting, f"verl {values.version} has no such key.{hint}")
 
 
 def _is_same(value: Plain, default: Plain) -> bool:
@@ -223,7 +225,7 @@ class _Values:
     def take(self, settings: Settings) -> None:
         """Read every setting that is a knob's; those whose unit depends on others come last."""
         later: list[tuple[Knob, Flag, KeyValue]] = []
-        for key, given in settings.items():
+        for key, setting in settings.items():
             if key in self.sections.taken or key not in self.by_name:
                 continue
             self.sections.taken.add(key)
@@ -231,13 +233,13 @@ class _Values:
                 if flag.form in TOGETHER:
                     continue
                 if flag.form not in FORMS:
-                    later.append((knob, flag, given))
+                    later.append((knob, flag, setting))
                 else:
-                    self._set(knob, flag, given)
+                    self._set(knob, flag, setting)
         self._take_engine_options(settings)
         self._fill()
-        for knob, flag, given in later:
-            self._set(knob, flag, given)
+        for knob, flag, setting in later:
+            self._set(knob, flag, setting)
         for knob, flag in self.flags.values():
             is_converted = flag.form not in FORMS and flag.form not in TOGETHER
             if is_converted and knob.id not in self.read and flag.default is not None:
@@ -250,13 +252,13 @@ class _Values:
                 start = flag.name.lstrip("+") + "."
                 own = {k: g for k, g in settings.items() if k.startswith(start) and k not in self.sections.taken}
                 if own:
-                    options = {key.removeprefix(start): given.value for key, given in own.items()}
+                    options = {key.removeprefix(start): setting.value for key, setting in own.items()}
                     self.read[knob.id] = options_text(options)
                     self.sections.taken |= set(own)
 
-    def take_together(self, found: Mapping[str, Plain]) -> None:
+    def take_together(self, together: Mapping[str, Plain]) -> None:
         """Take knobs that several settings made together."""
-        for knob_id, value in found.items():
+        for knob_id, value in together.items():
             if knob_id in self.flags:
                 knob, _ = self.flags[knob_id]
                 try:
@@ -266,11 +268,11 @@ class _Values:
 
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults for this algorithm and version."""
-        found = {}
+        values = {}
         for knob_id, default in self.defaults.items():
             if knob_id in self.read and self.read[knob_id] != default:
-                found[knob_id] = self.read[knob_id]
-        return found
+                values[knob_id] = self.read[knob_id]
+        return values
 
     def _fill(self) -> None:
         """Set what nothing was said about to verl's own default, where the algorithm's would be another."""
@@ -281,15 +283,15 @@ class _Values:
             if own is not None:
                 self.read[knob_id] = knob.check(str(own) if knob.type in ("choice", "text") else own)
 
-    def _set(self, knob: Knob, flag: Flag, given: KeyValue) -> None:
+    def _set(self, knob: Knob, flag: Flag, setting: KeyValue) -> None:
         try:
-            value = self._value(knob, flag, given.value)
+            value = self._value(knob, flag, setting.value)
         except ValueError as error:
-            self.sections.refuse(given, sentence_of(error))
+            self.sections.refuse(setting, sentence_of(error))
             return
         if knob.id in self.read and self.read[knob.id] != value and flag.form in FORMS:
             why = f"{knob.label} is one knob here, and another key of it already says {value_text(self.read[knob.id])}."
-            self.sections.refuse(given, why)
+            self.sections.refuse(setting, why)
             return
         self.read[knob.id] = value
 

@@ -53,16 +53,16 @@ class Sections:
     left_out: list[Omission] = field(default_factory=list)
     unread: list[Omission] = field(default_factory=list)
 
-    def refuse(self, given: KeyValue, why: str) -> None:
+    def refuse(self, setting: KeyValue, why: str) -> None:
         """Name a setting that was not understood."""
-        self.unread.append(Omission(option=given.option, value=shown(given.key, given.text), why=why))
+        self.unread.append(Omission(option=setting.option, value=shown(setting.key, setting.text), why=why))
 
-    def leave(self, given: KeyValue, why: str) -> None:
+    def leave(self, setting: KeyValue, why: str) -> None:
         """Name a setting that is left out on purpose."""
-        self.left_out.append(Omission(option=given.option, value=shown(given.key, given.text), why=why))
+        self.left_out.append(Omission(option=setting.option, value=shown(setting.key, setting.text), why=why))
 
 
-def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], sections: Sections) -> str:
+def algorithm_of(program: str, settings: Settings, defaults: Mapping[str, Plain], sections: Sections) -> str:
     """Return the algorithm that the settings make.
 
     GRPO's kin share one estimator. A command of ours says which it is; else GSPO is known by its loss, DAPO by its
@@ -71,18 +71,18 @@ def algorithm_of(program: str, settings: Settings, known: Mapping[str, Plain], s
     if program == SFT:
         return "sft"
     sections.taken.add("algorithm.adv_estimator")
-    given = settings.get("algorithm.adv_estimator")
-    estimator = str(given.value if given else known.get("algorithm.adv_estimator", "gae"))
+    setting = settings.get("algorithm.adv_estimator")
+    estimator = str(setting.value if setting else defaults.get("algorithm.adv_estimator", "gae"))
     if estimator == "rloo_vectorized":
         estimator = "rloo"
     kin = [algorithm for algorithm, name in ESTIMATORS.items() if name == estimator]
     if not kin:
-        assert given is not None
-        sections.refuse(given, f"No algorithm here has the estimator {estimator}; this is read as GRPO.")
+        assert setting is not None
+        sections.refuse(setting, f"No algorithm here has the estimator {estimator}; this is read as GRPO.")
         return "grpo"
 
     def value(key: str) -> Plain:
-        return settings[key].value if key in settings else known.get(key)
+        return settings[key].value if key in settings else defaults.get(key)
 
     if estimator == "grpo" and value(LOSS) in OWN_LOSS:
         sections.taken.add(LOSS)
@@ -184,11 +184,11 @@ def _read_reward(settings: Settings, sections: Sections) -> None:
         sections.spec["reward"] = {"kind": "file", "location": OWN_SCORES}
 
 
-def kl_of(settings: Settings, known: Mapping[str, Plain], sections: Sections) -> dict[str, Plain]:
+def kl_of(settings: Settings, defaults: Mapping[str, Plain], sections: Sections) -> dict[str, Plain]:
     """Return the KL knobs: verl has a coefficient and an estimator for each of two places, and a switch for each."""
 
     def value(key: str) -> Plain:
-        return settings[key].value if key in settings else known.get(key)
+        return settings[key].value if key in settings else defaults.get(key)
 
     in_loss = (
         "actor_rollout_ref.actor.use_kl_loss",
@@ -207,16 +207,16 @@ def kl_of(settings: Settings, known: Mapping[str, Plain], sections: Sections) ->
     if is_in_loss and is_in_reward:
         sections.refuse(settings[in_reward[0]], "The KL term stands in the loss and in the reward; the loss keeps it.")
     here = in_loss if is_in_loss else in_reward
-    names = {theirs: mine for mine, theirs in KL_NAMES.items()}
+    names = {theirs: ours for ours, theirs in KL_NAMES.items()}
     estimator = str(value(here[2]))
-    found = {
+    section = {
         "algorithm.kl_coefficient": value(here[1]),
         "algorithm.kl_in_loss": is_in_loss,
         "algorithm.kl_estimator": names.get(estimator, estimator),
     }
     if value(adaptive[0]) == "adaptive" and not is_in_loss:
-        found["algorithm.kl_target"] = value(adaptive[1])
-    return found
+        section["algorithm.kl_target"] = value(adaptive[1])
+    return section
 
 
 def overlong_of(settings: Settings, sections: Sections) -> dict[str, Plain]:

@@ -72,18 +72,18 @@ def settings(spec: RunSpec, run_dir: Path) -> list[Setting]:
     Raises: ValueError with a sentence for what verl cannot be told at all, interpolations among it.
     """
     is_rl = is_in(spec.algorithm, "rl")
-    found = list(_constant(spec, run_dir))
-    found += _model_and_data(spec, run_dir, is_rl)
+    collected = list(_constant(spec, run_dir))
+    collected += _model_and_data(spec, run_dir, is_rl)
     if is_rl:
-        found += _reward(spec, run_dir)
-        found.append(("algorithm.adv_estimator", ESTIMATORS[spec.algorithm]))
-        found += [(LOSS, spec.algorithm)] if spec.algorithm in OWN_LOSS else []
-        found += _kl(spec)
-        found += _overlong(spec)
-    given = {key for key, _ in found}
-    knobs = [setting for setting in _knobs(spec, run_dir) if setting[0] not in given]
-    found += [*_follow(spec, run_dir, {key for key, _ in knobs} | given), *knobs]
-    for key, value in found:
+        collected += _reward(spec, run_dir)
+        collected.append(("algorithm.adv_estimator", ESTIMATORS[spec.algorithm]))
+        collected += [(LOSS, spec.algorithm)] if spec.algorithm in OWN_LOSS else []
+        collected += _kl(spec)
+        collected += _overlong(spec)
+    keys = {key for key, _ in collected}
+    knobs = [setting for setting in _knobs(spec, run_dir) if setting[0] not in keys]
+    collected += [*_follow(spec, run_dir, {key for key, _ in knobs} | keys), *knobs]
+    for key, value in collected:
         if "${" in write(value):
             raise ValueError(
                 Sentence(
@@ -93,7 +93,7 @@ def settings(spec: RunSpec, run_dir: Path) -> list[Setting]:
                     mark="${",
                 )
             )
-    return found
+    return collected
 
 
 def _constant(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
@@ -183,18 +183,18 @@ def _overlong(spec: RunSpec) -> Iterator[Setting]:
     yield f"{head}.max_resp_len", _value(spec, "rollout.max_new_tokens")
 
 
-def _follow(spec: RunSpec, run_dir: Path, given: set[str]) -> Iterator[Setting]:
+def _follow(spec: RunSpec, run_dir: Path, keys: set[str]) -> Iterator[Setting]:
     """Return what follows from other settings, where no knob has said it."""
     is_rl = is_in(spec.algorithm, "rl")
-    if is_rl and "actor_rollout_ref.rollout.name" not in given:
+    if is_rl and "actor_rollout_ref.rollout.name" not in keys:
         yield "actor_rollout_ref.rollout.name", _engine(spec)
-    if spec.needs("critic") and "critic.model.path" not in given:
+    if spec.needs("critic") and "critic.model.path" not in keys:
         yield "critic.model.path", _below(model_path(spec), run_dir, spec.model.kind == "bundled")
     if _value(spec, "async.mode") == "separate" and not _value(spec, "async.lend_trainer_devices"):
         yield "actor_rollout_ref.hybrid_engine", False  # with it verl would lend nothing
-    if is_rl and "global_profiler.tool" in given and "global_profiler.save_path" not in given:
+    if is_rl and "global_profiler.tool" in keys and "global_profiler.save_path" not in keys:
         yield "global_profiler.save_path", str(run_dir / "profile")
-    if not is_rl and "profiler.enable" in given and "profiler.save_path" not in given:
+    if not is_rl and "profiler.enable" in keys and "profiler.save_path" not in keys:
         yield "profiler.save_path", str(run_dir / "profile")
 
 
@@ -295,5 +295,5 @@ def _below(path: str, run_dir: Path, is_ours: bool) -> str:
 
 def _files(path: str, run_dir: Path, is_ours: bool) -> Plain:
     """Return one file, or a list of them where the spec names several, divided by commas."""
-    found = [_below(part.strip(), run_dir, is_ours) for part in path.split(",") if part.strip()]
-    return found if len(found) > 1 else next(iter(found), "")
+    files = [_below(part.strip(), run_dir, is_ours) for part in path.split(",") if part.strip()]
+    return files if len(files) > 1 else next(iter(files), "")

@@ -35,7 +35,7 @@ def _prompts_per_update(values: Values, updates: Value) -> Scalar | None:
 
 
 def _updates(values: Values, text: str) -> Value:
-    prompts, per_update = int(values[PROMPTS] or 1), _whole(text)
+    prompts, per_update = int(values[PROMPTS] or 1), _integer(text)
     if per_update < 1 or prompts % per_update:
         raise ValueError(
             Sentence(
@@ -52,15 +52,15 @@ def _minus_one(values: Values, value: Value) -> Scalar | None:  # noqa: ARG001
 
 
 def _zero(values: Values, text: str) -> Value:  # noqa: ARG001
-    return max(_whole(text), 0)
+    return max(_integer(text), 0)
 
 
 def _none(values: Values, text: str) -> Value:  # noqa: ARG001
-    number = _whole(text)
+    number = _integer(text)
     return number if number > 0 else None
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -96,12 +96,12 @@ def _nothing(values: Values, value: Value) -> Scalar | None:  # noqa: ARG001
 def options_of(text: str) -> dict[str, Plain]:
     """Return engine options, `key: value, key: value`, by key. Raises: ValueError with a sentence."""
     try:
-        found = read_value("{" + text + "}")
+        options = read_value("{" + text + "}")
     except ValueError as error:
         text = "Engine options are written as key: value, key: value. {why}"
         raise ValueError(Sentence(text, why=sentence_of(error))) from error
-    assert isinstance(found, dict)
-    return {str(key): value for key, value in found.items()}
+    assert isinstance(options, dict)
+    return {str(key): value for key, value in options.items()}
 
 
 def options_text(options: dict[str, Plain]) -> str:

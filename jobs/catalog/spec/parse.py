@@ -86,10 +86,10 @@ def strangers(raw: Mapping[Any, Any], allowed: Container[Any]) -> list[Any]:
 
 def _parse_fields(raw: Mapping[Any, Any], problems: list[Problem]) -> RunSpec:
     """Return the spec without its knobs; a field that is refused has its default."""
-    fields_of_spec = _known(raw, RunSpec, "", problems)
+    fields_of_spec = _known_fields(raw, RunSpec, "", problems)
     fields_of_spec.pop("knobs", None)
     sections = {
-        section: _known(part, cls, f"{section}.", problems)
+        section: _known_fields(part, cls, f"{section}.", problems)
         for section, cls in SECTIONS.items()
         if isinstance(part := fields_of_spec.get(section), Mapping)
     }
@@ -105,7 +105,9 @@ def _parse_fields(raw: Mapping[Any, Any], problems: list[Problem]) -> RunSpec:
     return RunSpec.model_validate(fields_of_spec)
 
 
-def _known(raw: Mapping[Any, Any], cls: type[SpecPart], prefix: str, problems: list[Problem]) -> dict[str, object]:
+def _known_fields(
+    raw: Mapping[Any, Any], cls: type[SpecPart], prefix: str, problems: list[Problem]
+) -> dict[str, object]:
     """Return the fields that a model has; the others are refused by the name that is nearest."""
     allowed = cls.model_fields
     for key in strangers(raw, allowed):
@@ -194,7 +196,7 @@ def _bare(raw: object, origin: Origin) -> tuple[object, object]:
 def _parse_knob(knob: Knob, raw: object, origin: Origin, problems: list[Problem]) -> KnobValue:
     name = f"knobs.{knob.id}"
     if isinstance(raw, Mapping):
-        _known(raw, KnobValue, f"{name}.", problems)
+        _known_fields(raw, KnobValue, f"{name}.", problems)
     value, given_origin = _bare(raw, origin)
     if given_origin not in get_args(Origin):
         words = {"value": repr(given_origin), "allowed": ", ".join(get_args(Origin))}

@@ -69,7 +69,7 @@ def _is_rule_id(raw: object) -> bool:
     return isinstance(raw, str) and is_storable(raw) and len(raw) <= MAX_RULE_CHARS
 
 
-def _whole(raw: object) -> object:
+def _as_integer(raw: object) -> object:
     """Return 2 for 2.0, as JSON of other languages has it."""
     return int(raw) if isinstance(raw, float) and raw.is_integer() else raw
 
@@ -77,7 +77,7 @@ def _whole(raw: object) -> object:
 AlgorithmId = Annotated[str, CatalogName(algorithms)]
 TrainerName = Annotated[str, CatalogName(trainers)]
 Text = Annotated[str, AfterValidator(_check_storable)]
-Whole = BeforeValidator(_whole)
+Whole = BeforeValidator(_as_integer)
 
 
 class SpecPart(BaseModel):

@@ -16,7 +16,7 @@ class EngineTrace:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pitwall-vllm-"))
-        self._known: set[Path] = set()
+        self._earlier_files: set[Path] = set()
 
     def arguments(self) -> Mapping[str, Any]:
         """Return what vLLM's LLM is to be built with, so that it can be traced later. Stacks would cost memory."""
@@ -30,7 +30,7 @@ class EngineTrace:
 
     def start(self, engine: Any) -> None:
         """Start the profiler of every worker."""
-        self._known = set(self._folder.iterdir())
+        self._earlier_files = set(self._folder.iterdir())
         engine.start_profile()
 
     def stop(self, engine: Any, *, stem: Path) -> list[Path]:
@@ -39,7 +39,9 @@ class EngineTrace:
         Raises: FileNotFoundError if vLLM wrote none.
         """
         engine.stop_profile()
-        new = sorted(p for p in self._folder.iterdir() if p not in self._known and p.name.endswith(".trace.json.gz"))
+        new = sorted(
+            p for p in self._folder.iterdir() if p not in self._earlier_files and p.name.endswith(".trace.json.gz")
+        )
         if not new:
             raise FileNotFoundError("vLLM's workers wrote no trace.")
         stem.parent.mkdir(parents=True, exist_ok=True)

@@ -132,7 +132,7 @@ class _Adviser:
             constants,
         )
         self._samples = samples_per_update(spec)
-        self._known = {problem.message for problem in refused(spec)}
+        self._refusals = {problem.message for problem in refused(spec)}
         self._job = self._read(spec)
         self._before = estimate(self._job, constants)
         self.before = _figures(self._before, self._before.pool)
@@ -179,7 +179,7 @@ class _Adviser:
             return None
 
     def _is_allowed(self, advised: OfferedChange) -> bool:
-        return breach(self._spec, advised.changes, allowed=self._known) is None
+        return breach(self._spec, advised.changes, allowed=self._refusals) is None
 
     def fit(self) -> tuple[OfferedChange, ...]:
         """Return the changes that lower the peak: first those with which the run fits, the fastest of them first."""

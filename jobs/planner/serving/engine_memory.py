@@ -163,9 +163,9 @@ def validate_engine(engine: Engine) -> None:
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
         raise _invalid("utilization", share, Sentence("a share of the memory, above 0 and at most 1"))
     for name in ("tensor", "pipeline", "expert", "num_engines"):
-        _whole(name, getattr(engine, name), low=1)
+        _check_integer(name, getattr(engine, name), low=1)
     for name in ("max_num_seqs", "max_batched_tokens", "max_model_len", "kv_cache_bytes", "block_tokens"):
-        _whole(name, getattr(engine, name), low=0)
+        _check_integer(name, getattr(engine, name), low=0)
     model = engine.model
     if model.heads % engine.tensor:
         raise _invalid(
@@ -300,7 +300,7 @@ def _numbers(engine: Engine) -> tuple[int, ...]:
         raise _invalid("version", engine.version, Sentence("numbers and dots, such as 0.19.1")) from None
 
 
-def _whole(name: str, value: object, *, low: int) -> None:
+def _check_integer(name: str, value: object, *, low: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 10**15:
         raise _invalid(name, value, Sentence("a whole number from {low}", low=low))
 

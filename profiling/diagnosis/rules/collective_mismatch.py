@@ -28,7 +28,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         "count": len(dumps),
         "group": first.group,
         "sequence": first.sequence,
-        "calls": _told(first),
+        "calls": _calls_text(first),
         "place": f" ({place})" if place else "",
     }
     who = next((one for one in dumps if one.rank in first.ranks), None)
@@ -46,7 +46,7 @@ def _begun(parting: Parting) -> int:
     return min(call.created for call in parting.calls.values() if call is not None)
 
 
-def _told(parting: Parting) -> str:
+def _calls_text(parting: Parting) -> str:
     """Return what each rank called, those that differ from most first: "rank 1 —; rank 0 gloo:all_reduce [7] Float"."""
     order = sorted(parting.calls, key=lambda rank: (rank not in parting.ranks, rank))
     shown = [f"rank {rank} {call.words if (call := parting.calls[rank]) else '—'}" for rank in order[:_MOST_RANKS]]

@@ -10,7 +10,7 @@ from profiling.evidence import Evidence
 from profiling.trace.category import Category
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         talk = work.of(Category.COMMUNICATION)
         if not total(talk):
@@ -37,5 +37,5 @@ PLUGIN = Rule(
         KnobChange("train.micro_batch_size", "raise"),
         KnobChange("memory.reshard_after_forward", "choose"),
     ),
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="collectives")),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="collectives")),
 )

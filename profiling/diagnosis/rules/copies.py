@@ -17,7 +17,7 @@ _PAGEABLE = re.compile(r"pageable", re.I)
 _LARGE = 1 << 20
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         names = work.recorded.store.names
         host = {i for i, name in enumerate(names) if _HOST.search(name)}
@@ -53,5 +53,5 @@ PLUGIN = Rule(
         KnobChange("memory.activation_offload", "off"),
         KnobChange("data.num_workers", "raise"),
     ),
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="device_trace")),
 )

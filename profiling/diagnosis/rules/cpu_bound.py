@@ -12,7 +12,7 @@ from profiling.evidence import Evidence
 _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         begin, length = work.launches
         is_launched = work.kernels & (length >= 0)
@@ -41,5 +41,5 @@ PLUGIN = Rule(
         KnobChange("train.micro_batch_size", "raise"),
         KnobChange("rollout.enforce_eager", "off"),
     ),
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="device_trace")),
 )

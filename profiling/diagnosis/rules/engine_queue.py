@@ -11,7 +11,7 @@ from profiling.evidence import Evidence
 _ROOM = 60.0  # per cent of the KV cache
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for waiting in evidence.all_readings("waiting_requests"):
         running = evidence.reading("running_requests", role=waiting.role, rank=waiting.rank)
         used = evidence.reading("kv_cache_percent", role=waiting.role, rank=waiting.rank)
@@ -45,5 +45,5 @@ PLUGIN = Rule(
     clear="{value} requests wait at {role} {rank} while {running} run; {used} of its KV cache is used.",
     advice="Raise the number of sequences and of tokens that the engine takes in one batch.",
     changes=(KnobChange("rollout.max_num_seqs", "raise"), KnobChange("rollout.max_batched_tokens", "raise")),
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="readings")),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="readings")),
 )

@@ -10,7 +10,7 @@ from profiling.diagnosis.finding import InsufficientData, KnobChange, Observatio
 from profiling.evidence import Evidence
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     held = counters(evidence, "Total Reserved", "reserved", "reserved_bytes")
     allocations = counters(evidence, "Total Allocated", "allocated", "allocated_bytes")
     for reserved in held:
@@ -52,5 +52,5 @@ PLUGIN = Rule(
     advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep shapes alike, and empty the cache "
     "between rollout and training.",
     changes=(KnobChange("train.packing", "on"), KnobChange("memory.pad_to_length", "on")),
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="memory")),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="memory")),
 )

@@ -15,7 +15,7 @@ _NAME = re.compile(r"gc\.collect|python gc|garbage", re.I)
 _NOT_SAID = "No file says when the garbage collector ran: record with the torch profiler, with Python stacks."
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         store = recorded.store
         named = [i for i, name in enumerate(store.names) if _NAME.search(name)]
@@ -49,5 +49,5 @@ PLUGIN = Rule(
     fires="The garbage collector takes {value} of the time, in {count} pauses of up to {longest}.",
     clear="The garbage collector takes {value} of the time.",
     advice="Freeze what lives on after loading (gc.freeze), and collect between steps rather than within them.",
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="trace", text=_NOT_SAID)),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="trace", text=_NOT_SAID)),
 )

@@ -16,7 +16,7 @@ _WAITS = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(cudaM
 _LEAST = 1_000_000  # ns
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         store = recorded.store
         waits = {i for i, name in enumerate(store.names) if _WAITS.search(name)}
@@ -71,5 +71,5 @@ PLUGIN = Rule(
     fires="A thread waits for the device for {value} of the time, in {calls} calls; the longest is {name}.",
     clear="Threads wait for the device for {value} of the time.",
     advice="Take .item(), .cpu() and prints of tensors out of the step; torch.cuda.set_sync_debug_mode finds them.",
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="device_trace")),
 )

@@ -12,7 +12,7 @@ from profiling.evidence import Evidence
 _IDLE = 0.80
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         _begin, length = work.launches
         is_launched = work.kernels & (length >= 0)
@@ -47,5 +47,5 @@ PLUGIN = Rule(
         KnobChange("train.micro_batch_size", "raise"),
         KnobChange("optimizer.implementation", "choose"),
     ),
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="device_trace")),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="device_trace")),
 )

@@ -14,7 +14,7 @@ _MANY, _SUM = 30, 0.15  # steps over which slow growth counts, and how much it h
 _RISING = 0.7  # share of steps after which more is held than before
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     readings = [*evidence.all_readings("memory_bytes"), *evidence.all_readings("device_memory_bytes")]
     for one in readings:
         keep = np.isfinite(one.value) & (one.value > 0) & (one.step > 1)
@@ -93,6 +93,7 @@ PLUGIN = Rule(
     advice="Look for lists that keep tensors or samples (detach them), and for caches without a limit; record "
     "a memory snapshot at two steps far apart and compare the holders.",
     evaluate=evaluate_worst(
-        _look, missing=InsufficientData(what="readings", text=f"It takes readings of memory over {_LEAST} steps.")
+        _observations,
+        missing=InsufficientData(what="readings", text=f"It takes readings of memory over {_LEAST} steps."),
     ),
 )

@@ -12,7 +12,7 @@ from profiling.trace.category import Category
 _EXPOSED = 0.10
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         talk, compute = work.of(Category.COMMUNICATION), work.of(Category.KERNEL)
         if not total(talk):
@@ -46,5 +46,5 @@ PLUGIN = Rule(
         KnobChange("parallel.forward_prefetch", "on"),
         KnobChange("parallel.defer_gradient_sync", "on"),
     ),
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="collectives"), is_low_bad=True),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="collectives"), is_low_bad=True),
 )

@@ -9,7 +9,7 @@ from profiling.evidence import Evidence
 from profiling.trace.category import Category
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         if not recorded.shows_work:
             continue
@@ -37,5 +37,5 @@ PLUGIN = Rule(
     fires="The profiler's own work is {value} of the recorded time ({milliseconds} ms).",
     clear="The profiler says that it took {value} of the recorded time.",
     advice="Record fewer kinds of events (no stacks, shapes or memory), fewer ranks, or a shorter window.",
-    evaluate=evaluate_worst(_look, missing=InsufficientData(what="trace")),
+    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="trace")),
 )

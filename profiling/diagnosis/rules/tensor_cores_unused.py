@@ -19,7 +19,7 @@ _TENSOR = re.compile(
 _LEAST = 0.05  # of the time in kernels: below, products do not matter
 
 
-def _look(evidence: Evidence) -> Iterator[Observation]:
+def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
         names = work.recorded.store.names
         product = [i for i, name in enumerate(names) if _PRODUCT.search(name)]
@@ -48,7 +48,7 @@ PLUGIN = Rule(
     advice="Train in bf16, allow TF32, and keep sizes multiples of 8 (16 for fp8).",
     changes=(KnobChange("memory.precision", "choose"), KnobChange("memory.master_precision", "choose")),
     evaluate=evaluate_worst(
-        _look,
+        _observations,
         missing=InsufficientData(what="device_trace", text="No file holds kernels of matrix products."),
         is_low_bad=True,
     ),

@@ -168,10 +168,10 @@ class _Events:
     def __init__(self, writer: StoreWriter, head: Mapping[str, object]) -> None:
         self._writer = writer
         self._facts = dict(head)
-        self._base = _whole(head.get("baseTimeNanoseconds"))
+        self._base = _positive_integer(head.get("baseTimeNanoseconds"))
         self._lanes: dict[_LaneKey, int] = {}
         self._keys: dict[int, _LaneKey] = {}
-        self._known: dict[tuple[str, str], tuple[str, Category, int]] = {}
+        self._names: dict[tuple[str, str], tuple[str, Category, int]] = {}
         self._layouts: dict[tuple[str, ...], _Layout] = {}
         self._kept_bytes = 0  # of those
         self._open = 0
@@ -207,7 +207,7 @@ class _Events:
         """Name lanes, and keep what the trace says of itself."""
         writer = self._writer
         facts = {**self._facts, **tail}
-        late = _whole(tail.get("baseTimeNanoseconds"))
+        late = _positive_integer(tail.get("baseTimeNanoseconds"))
         if late and not self._base:
             writer.shift(late)
         unfinished = sum(len(opened) for opened in self._opened.values())
@@ -237,7 +237,7 @@ class _Events:
         if not kind and "Task Type" in (event.get("args") or ()):
             kind = _ASCEND
         key = (kind, event["name"])
-        cached = self._known.get(key)
+        cached = self._names.get(key)
         if cached is None:
             cached = self._know_name(*key)
         place, category, name = cached
@@ -306,9 +306,9 @@ class _Events:
             category = of_range(name)
         elif category is Category.OTHER:
             category = _of_other(kind, name)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        cached = self._known[kind, name] = (place, category, self._writer.name(name))
+        if len(self._names) >= _MOST_KNOWN:
+            self._names.clear()
+        cached = self._names[kind, name] = (place, category, self._writer.name(name))
         return cached
 
     def _instant(self, event: _TorchEvent) -> None:
@@ -452,5 +452,5 @@ def _number(value: _Id) -> int:
         return -1
 
 
-def _whole(value: object) -> int:
+def _positive_integer(value: object) -> int:
     return value if isinstance(value, int) and 0 < value < 1 << 62 else 0

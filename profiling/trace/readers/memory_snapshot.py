@@ -55,12 +55,12 @@ def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> Non
         lambda: {"reserved": 0, "allocated": 0, "active": 0, "segments": 0, "largest_free": 0}
     )
     for segment in segments:
-        device_totals = totals[_whole(segment.get("device"))]
+        device_totals = totals[_non_negative(segment.get("device"))]
         device_totals["segments"] += 1
         for key, name in (("reserved", "total_size"), ("allocated", "allocated_size"), ("active", "active_size")):
-            device_totals[key] += _whole(segment.get(name))
+            device_totals[key] += _non_negative(segment.get(name))
         for block in _dicts(segment.get("blocks")):
-            size = _whole(block.get("size"))
+            size = _non_negative(block.get("size"))
             if str(block.get("state", "")).startswith("active"):
                 place = held[_place(block.get("frames"))]
                 place[0] += size
@@ -74,22 +74,24 @@ def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> Non
 
 def _history(device: int, entries: list[object], segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> None:
     """Keep what was allocated and reserved over time, counted back from the state at the end."""
-    events = [each for each in _dicts(entries) if _whole(each.get("time_us"))]
+    events = [each for each in _dicts(entries) if _non_negative(each.get("time_us"))]
     if not events:
         if entries:
             writer.note("warning", f"The history of device {device} has no times, so memory over time is missing.")
         return
     deltas = [_change(each) for each in events]
-    allocated = sum(_whole(each.get("allocated_size")) for each in segments) - sum(change[0] for change in deltas)
-    reserved = sum(_whole(each.get("total_size")) for each in segments) - sum(change[1] for change in deltas)
+    allocated = sum(_non_negative(each.get("allocated_size")) for each in segments) - sum(
+        change[0] for change in deltas
+    )
+    reserved = sum(_non_negative(each.get("total_size")) for each in segments) - sum(change[1] for change in deltas)
     series = [writer.counter(name, "B", device=device) for name in ("allocated", "reserved")]
     for event, (delta, taken) in zip(events, deltas, strict=True):
-        at = _whole(event["time_us"]) * 1000
+        at = _non_negative(event["time_us"]) * 1000
         allocated, reserved = allocated + delta, reserved + taken
         writer.count(series[0], at, max(allocated, 0))
         writer.count(series[1], at, max(reserved, 0))
         if event.get("action") == "oom":
-            requested, free = _whole(event.get("size")), _whole(event.get("device_free"))
+            requested, free = _non_negative(event.get("size")), _non_negative(event.get("device_free"))
             writer.note(
                 "error", f"Out of memory on device {device}: {requested:,} bytes were asked for, {free:,} were free."
             )
@@ -100,18 +102,20 @@ def _spans(device: int, events: Sequence[Mapping[str, object]], writer: StoreWri
     """Add the largest allocations, each from its beginning to its end or the end of the history."""
     opened: dict[int, Mapping[str, object]] = {}
     spans: list[tuple[int, int, int, str]] = []
-    last = _whole(events[-1]["time_us"])
+    last = _non_negative(events[-1]["time_us"])
 
     def close(begun: Mapping[str, object], end: int) -> None:
-        begin = _whole(begun["time_us"])
-        spans.append((_whole(begun.get("size")), begin * 1000, max(end - begin, 0) * 1000, _place(begun.get("frames"))))
+        begin = _non_negative(begun["time_us"])
+        spans.append(
+            (_non_negative(begun.get("size")), begin * 1000, max(end - begin, 0) * 1000, _place(begun.get("frames")))
+        )
 
     for event in events:
-        address = _whole(event.get("addr"))
-        if event.get("action") in _GIVEN and _whole(event.get("size")) >= _LEAST_SPAN:
+        address = _non_negative(event.get("addr"))
+        if event.get("action") in _GIVEN and _non_negative(event.get("size")) >= _LEAST_SPAN:
             opened[address] = event
         elif event.get("action") in _TAKEN and address in opened:
-            close(opened.pop(address), _whole(event["time_us"]))
+            close(opened.pop(address), _non_negative(event["time_us"]))
     for event in opened.values():
         close(event, last)
     if not spans:
@@ -126,7 +130,7 @@ def _spans(device: int, events: Sequence[Mapping[str, object]], writer: StoreWri
 
 def _change(event: Mapping[str, object]) -> tuple[int, int]:
     """Return by how many bytes an entry changes what is allocated and reserved."""
-    action, size = event.get("action"), _whole(event.get("size"))
+    action, size = event.get("action"), _non_negative(event.get("size"))
     delta = size if action in _GIVEN else -size if action in _TAKEN else 0
     reserved = size if action in _RESERVED else -size if action in _RELEASED else 0
     return delta, reserved
@@ -137,7 +141,7 @@ def _place(frames: object) -> str:
     with_file = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
     own = [(file, frame) for file, frame in with_file if not any(part in file for part in _PLUMBING)]
     for file, frame in own or with_file:
-        return f"{file[-200:]}:{_whole(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
+        return f"{file[-200:]}:{_non_negative(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
     return "unknown place"
 
 
@@ -145,7 +149,7 @@ def _dicts(values: object) -> Iterator[dict[str, object]]:
     return (each for each in values if isinstance(each, dict)) if isinstance(values, list) else iter(())
 
 
-def _whole(value: object) -> int:
+def _non_negative(value: object) -> int:
     return value if type(value) is int and 0 <= value < 1 << 62 else 0
 
 

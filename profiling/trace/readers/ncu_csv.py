@@ -229,9 +229,9 @@ def _add(kernel: _Kernel, at: int, writer: StoreWriter, *, is_european: bool) ->
     lane = writer.lane(
         "stream",
         process=about.get("Process Name", ""),
-        pid=_whole(about.get("Process ID", "")),
-        device=max(_whole(about.get("Device", "")), 0),
-        stream=_whole(about.get("Stream", "")),
+        pid=_integer(about.get("Process ID", "")),
+        device=max(_integer(about.get("Device", "")), 0),
+        stream=_integer(about.get("Stream", "")),
     )
     info = writer.info(orjson.dumps(details).decode())
     writer.add(lane, at, round(lasts), writer.name(name), of_kernel(name), info=info)
@@ -248,7 +248,7 @@ def _number(text: str, *, is_european: bool) -> float | None:
     return value if abs(value) < 1e300 else None
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     """Return a whole number of a text, -1 if it is none."""
     return int(text) if text.isdecimal() and len(text) < 19 else -1
 
