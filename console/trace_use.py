@@ -154,7 +154,7 @@ class UsePanel:
 
     sources: Mapping[str, str]
     notes: Sequence[str]
-    given: dict[str, str]
+    texts: dict[str, str]
     accelerators: Sequence[str]
     types: Sequence[str] = TYPES
     recomputes: Sequence[str] = tuple(PASSES)
@@ -181,9 +181,9 @@ def use_panel(texts: Mapping[str, str], summary: TraceSummary, worker: WorkerSum
     counted = worker.flops
     texts = filled(texts, run)
     panel = UsePanel(
-        sources={one.key: one.source for one in run.known if texts.get(one.key) == one.value},
+        sources={one.key: one.source for one in run.inputs if texts.get(one.key) == one.value},
         notes=run.notes,
-        given={key: texts.get(key, "")[:40] for key in (*NUMBERS, "accelerator", "dtype", "recompute")},
+        texts={key: texts.get(key, "")[:40] for key in (*NUMBERS, "accelerator", "dtype", "recompute")},
         accelerators=sorted(one.label for one in accelerators().values() if one.vendor != "host"),
         counted=counted,
         operations=operations_text(counted.flops if counted and counted.with_shapes else None),
@@ -199,7 +199,7 @@ def use_panel(texts: Mapping[str, str], summary: TraceSummary, worker: WorkerSum
     update = in_update(query, summary, mfu)
     return replace(
         panel,
-        given=panel.given | ({"accelerator": query.accelerator.label} if query.accelerator else {}),
+        texts=panel.texts | ({"accelerator": query.accelerator.label} if query.accelerator else {}),
         accelerator=query.accelerator,
         peak=operations_text(query.peak) if query.peak else "—",
         dtype=query.dtype,

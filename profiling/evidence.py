@@ -85,7 +85,7 @@ class Readings:
     value: Floats
 
     @property
-    def known(self) -> Floats:
+    def finite(self) -> Floats:
         """Its values that are numbers."""
         return self.value[np.isfinite(self.value)]
 

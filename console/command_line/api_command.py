@@ -76,7 +76,7 @@ class ProgressPrinter:
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
-        self._said = ""
+        self._printed = ""
 
     def tell(self, header: RunJson) -> None:
         """Say what is new."""
@@ -89,8 +89,8 @@ class ProgressPrinter:
         else:
             parts.append(header["activity"])
         line = ", ".join(part for part in parts if part)
-        if line != self._said:
-            self._said = line
+        if line != self._printed:
+            self._printed = line
             self._say(line)
 
 

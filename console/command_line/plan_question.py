@@ -47,7 +47,7 @@ class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
     def text(self, answer: Answer) -> str:
         """Return the answer as people read it in a terminal."""
 
-    def asked(self, options: Mapping[str, Any]) -> dict[str, object]:
+    def body(self, options: Mapping[str, Any]) -> dict[str, object]:
         """Return the body of the request. Raises: CommandError for a config that is no JSON object."""
         body: dict[str, object] = {"model": options["model"], "method": options["method"], "on": options["on"]}
         if options["config"]:
@@ -59,7 +59,7 @@ class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, print, and leave with the exit code."""
-        body = self.asked(options)
+        body = self.body(options)
 
         def ask(client: ApiClient) -> int:
             answer = self.answer(client, options["project"] or client.first_project(), body)

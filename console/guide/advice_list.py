@@ -11,7 +11,7 @@ from console.guide.parts import (
     algorithm_words,
     effect_word,
     knob_link,
-    said,
+    shown_text,
     trainer_filter,
     trainer_words,
 )
@@ -61,7 +61,7 @@ def _shown(piece: Advice) -> AdviceDetail:
         id=piece.id.partition(".")[2],
         title=_(piece.title),
         when=_(piece.when),
-        changes=[knob_link(change.knob, said(change.to)) for change in piece.changes],
+        changes=[knob_link(change.knob, shown_text(change.to)) for change in piece.changes],
         effects=[(effect_word(key), _(text)) for key, text in piece.effect.items()],
         trainers=trainer_words(piece.trainers) if piece.trainers else "",
         algorithms=algorithm_words(piece.algorithms, list(algorithms())),

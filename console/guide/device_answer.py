@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from console.guide.parts import KnobLink, knob_link, said, value_text
+from console.guide.parts import KnobLink, knob_link, shown_text, value_text
 from jobs.catalog.device_table import EVIDENCE, DeviceRow, device_table, rows
 
 _GRADES = {
@@ -69,7 +69,7 @@ def published_answer(size: float | None, method: str) -> PublishedAnswer:
 def _verdict(size: float, method: str, matches: tuple[DeviceRow, ...]) -> PublishedVerdict:
     """Say in a sentence what the rows answer, and how well it is known."""
     billion = _("%(size)s billion parameters") % {"size": f"{size:g}"}
-    question = ", ".join(part for part in (billion, said(method)) if part)
+    question = ", ".join(part for part in (billion, shown_text(method)) if part)
     if not matches:
         text = _("Nobody reported it: the table has no row for %(question)s.") % {"question": question}
         return PublishedVerdict(
@@ -98,7 +98,7 @@ def _device(row: DeviceRow) -> str:
     if row.device == _UNNAMED:
         return _("devices not named")
     memory = f"{row.memory_gb} GB"
-    return said(row.device) if memory in row.device else f"{said(row.device)} {memory}"
+    return shown_text(row.device) if memory in row.device else f"{shown_text(row.device)} {memory}"
 
 
 def shown_row(row: DeviceRow) -> PublishedLine:
@@ -108,7 +108,7 @@ def shown_row(row: DeviceRow) -> PublishedLine:
         model=_(row.model),
         size=f"{row.size:g}",
         device=_device(row),
-        notes=said(row.notes),
+        notes=shown_text(row.notes),
         grade=_(_GRADES[row.evidence]),
         evidence=_(EVIDENCE[row.evidence]),
         settings=[knob_link(name, value_text(value)) for name, value in row.settings.items()],

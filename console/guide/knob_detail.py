@@ -7,7 +7,16 @@ from functools import cache
 
 from django.utils.translation import gettext as _
 
-from console.guide.parts import KnobLink, algorithm_words, effect_word, group_title, knob_link, said, value_text, whose
+from console.guide.parts import (
+    KnobLink,
+    algorithm_words,
+    effect_word,
+    group_title,
+    knob_link,
+    shown_text,
+    value_text,
+    whose,
+)
 from console.labels.catalog import knob_allowed
 from console.labels.rules import rule_title
 from jobs.catalog.advice import advice
@@ -72,7 +81,7 @@ def knob_detail(knob: Knob) -> KnobDetail:
         group_title=group_title(knob.group),
         help=_(knob.help),
         allowed=knob_allowed(knob),
-        unit=said(knob.unit),
+        unit=shown_text(knob.unit),
         algorithms=algorithm_words(knob.algorithms, list(dict.fromkeys(every))),
         effects=tuple((effect_word(key), _(text)) for key, text in knob.effects.items()),
         needs=tuple(_needs(knob)),
@@ -136,7 +145,7 @@ def _mentions(knob_id: str) -> dict[str, tuple[Mention, ...]]:
             for rule in _rules().get(knob_id, ())
         ),
         "advice": tuple(
-            Mention(kind=piece.question, id=piece.id.partition(".")[2], label=_(piece.title), note=said(to))
+            Mention(kind=piece.question, id=piece.id.partition(".")[2], label=_(piece.title), note=shown_text(to))
             for piece, to in ((advice()[name], to) for name, to in _advice().get(knob_id, ()))
         ),
         "symptoms": tuple(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from console.guide.parts import Asked, choice_filter, has_words, said, words_of
+from console.guide.parts import Asked, choice_filter, has_words, shown_text, words_of
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.metric import MetricInfo, metrics
 from jobs.catalog.trainer import trainers
@@ -57,12 +57,12 @@ def _shown(info: MetricInfo) -> MetricDetail:
     return MetricDetail(
         name=info.name,
         label=_(info.label),
-        unit=said(info.unit),
+        unit=shown_text(info.unit),
         definition=_(info.definition),
         better={"higher": _("higher"), "lower": _("lower")}.get(info.better, ""),
         arrow={"higher": "arrow-up", "lower": "arrow-down"}.get(info.better, ""),
         healthy=" – ".join(f"{bound:,g}".replace("-", "−") for bound in info.healthy),
-        healthy_source=said(info.healthy_source),
+        healthy_source=shown_text(info.healthy_source),
         names=[(_whose(key), names) for key, names in info.names.items()],
     )
 

@@ -71,7 +71,7 @@ class TextPart:
     is_code: bool
 
 
-def said(text: str) -> str:
+def shown_text(text: str) -> str:
     """Return a text of the catalogue in the reader's language; gettext would answer "" with its own header."""
     return _(text) if text else ""
 

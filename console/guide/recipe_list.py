@@ -14,7 +14,7 @@ from console.guide.parts import (
     group_title,
     has_words,
     knob_link,
-    said,
+    shown_text,
     trainer_filter,
     value_text,
     words_of,
@@ -147,7 +147,7 @@ def _values(spec: RunSpec) -> tuple[list[RecipeValue], int]:
                 knob=knob_link(knob_id),
                 value=value_text(chosen.value),
                 default=value_text(default),
-                unit=said(knob.unit),
+                unit=shown_text(knob.unit),
                 flag=flag.name if flag else "",
                 group=group_title(knob.group),
             )

@@ -40,12 +40,12 @@ class FormulaInput:
 class OfRun:
     """What a run knows. `notes`: sentences on what the formula leaves out, or why there is no peak."""
 
-    known: tuple[FormulaInput, ...] = ()
+    inputs: tuple[FormulaInput, ...] = ()
     notes: tuple[str, ...] = ()
 
     def values(self) -> dict[str, str]:
         """Return the values by key."""
-        return {one.key: one.value for one in self.known}
+        return {one.key: one.value for one in self.inputs}
 
 
 def of_run(trace: Trace, steps: Sequence[int]) -> OfRun:
@@ -61,7 +61,7 @@ def of_run(trace: Trace, steps: Sequence[int]) -> OfRun:
     except SpecInvalid:  # launched by an older console
         return OfRun()
     inputs = [*_model(spec), *_tokens(trace, spec, steps, attempt), *_devices(attempt), *_precision(spec)]
-    return OfRun(known=tuple(inputs), notes=tuple(_notes(spec, attempt)))
+    return OfRun(inputs=tuple(inputs), notes=tuple(_notes(spec, attempt)))
 
 
 def _model(spec: RunSpec) -> Iterator[FormulaInput]:

@@ -49,7 +49,7 @@ class KindCalibration:
 
     accelerator: Accelerator
     num_runs: int
-    found: Calibration
+    calibration: Calibration
     present: Constants
     taken: tuple[str, ...]
     on: str
@@ -101,13 +101,13 @@ def apply(
     kind = next((each for each in kinds if each.accelerator.id == accelerator), None)
     if kind is None:
         raise NothingToTake(_("No finished run on %(kind)s says anything of the planner.") % {"kind": accelerator[:40]})
-    if not kind.found.values:
+    if not kind.calibration.values:
         text = _("Runs on %(kind)s propose nothing that would come closer.")
         raise NothingToTake(text % {"kind": kind.accelerator.label})
     keep_calibration(
         project=project,
         accelerator=accelerator,
-        measured=dict(_taken(kind.found.proposals)),
+        measured=dict(_taken(kind.calibration.proposals)),
         num_runs=kind.num_runs,
         actor=user,
         today=today,
@@ -138,7 +138,7 @@ def _of_kind(project: Project, planned: Sequence[_RunWithPlan]) -> KindCalibrati
     return KindCalibration(
         accelerator=accelerator,
         num_runs=len(planned),
-        found=calibrate([each.finished for each in planned], neutral, present),
+        calibration=calibrate([each.finished for each in planned], neutral, present),
         present=present,
         taken=tuple(measured_on(project, accelerator.id)),
         on=project.calibrations.get(accelerator.id, {}).get("on", ""),

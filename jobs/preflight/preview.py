@@ -98,7 +98,7 @@ def preview_data(spec: RunSpec, *, project: Project) -> DataPreview:
     """
     _require_upload(spec, project)
     op = {"op": "preview", "spec": to_json(spec), "inputs_dir": str(uploads_dir()), "samples": PREVIEW_SAMPLES}
-    return _data_preview(_kept("preview", _data_depends_on(spec), op, PREVIEW_SECONDS))
+    return _data_preview(_cached_answer("preview", _data_depends_on(spec), op, PREVIEW_SECONDS))
 
 
 def known_data(spec: RunSpec, *, project: Project) -> DataPreview | None:
@@ -127,7 +127,7 @@ def read_config(model: ModelSource) -> Mapping[str, Any]:
     refused = _key("config-refused", depends_on)
     op = {"op": "config", "spec": to_json(parse_spec({"model": model.model_dump()}))}
     try:
-        answer = _kept("config", depends_on, op, CONFIG_SECONDS)
+        answer = _cached_answer("config", depends_on, op, CONFIG_SECONDS)
     except TrialFailed as failed:
         cache.set(refused, failed.message, REFUSAL_KEPT_SECONDS)
         raise
@@ -153,7 +153,9 @@ def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
 def describe_model(spec: RunSpec) -> ModelFacts:
     """Return what the spec's model is. Raises: TrialFailed beside `model.id` if it cannot be loaded."""
     raw = to_json(spec)
-    answer = _kept("model", [raw["model"], _stamps(spec.model.id)], {"op": "model", "spec": raw}, MODEL_SECONDS)
+    answer = _cached_answer(
+        "model", [raw["model"], _stamps(spec.model.id)], {"op": "model", "spec": raw}, MODEL_SECONDS
+    )
     return ModelFacts(
         architecture=str(answer.get("architecture", "")),
         num_parameters=int(answer.get("num_parameters") or 0),
@@ -171,7 +173,7 @@ def try_reward(spec: RunSpec, *, project: Project) -> tuple[RewardResult, ...]:
     raw = to_json(spec)
     depends_on = [raw["reward"], raw["data"], raw["model"], _stamps(spec.data.id)]
     op = {"op": "reward", "spec": raw, "inputs_dir": str(uploads_dir()), "samples": REWARD_SAMPLES}
-    answer = _kept("reward", depends_on, op, REWARD_SECONDS)
+    answer = _cached_answer("reward", depends_on, op, REWARD_SECONDS)
     return tuple(
         RewardResult(
             prompt=str(r["prompt"]),
@@ -206,7 +208,9 @@ def _stamps(*ids: str) -> list[Any]:
     return stamps
 
 
-def _kept(name: str, depends_on: list[Any], op: Mapping[str, object], timeout_seconds: float) -> dict[str, Any]:
+def _cached_answer(
+    name: str, depends_on: list[Any], op: Mapping[str, object], timeout_seconds: float
+) -> dict[str, Any]:
     key = _key(name, depends_on)
     answer = cache.get(key)
     if answer is None:

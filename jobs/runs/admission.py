@@ -195,7 +195,7 @@ def _queue(device: str, now: datetime) -> list[tuple[tuple[str, int], Ask | Spec
     queue: list[tuple[tuple[str, int], Ask | SpecInvalid]] = []
     for run_id, number, raw, overrides, not_before, study, at_once in rows:
         try:
-            cpus, gpus, per_worker = _asked(json.dumps(merged(raw, overrides)), device)
+            cpus, gpus, per_worker = _demand(json.dumps(merged(raw, overrides)), device)
         except SpecInvalid as error:
             queue.append(((run_id, number), error))
         else:
@@ -220,7 +220,7 @@ def _why_held(run_id: str, number: int) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _asked(spec_text: str, device: str) -> tuple[float, float, float]:
+def _demand(spec_text: str, device: str) -> tuple[float, float, float]:
     """Return CPUs, GPUs and CPUs of one worker; cached: a queue is evaluated each second, specs never change."""
     spec = parse_spec(json.loads(spec_text))
     cpus, gpus = demand(spec, device=device if spec.hardware.device == "auto" else spec.hardware.device)

@@ -112,10 +112,10 @@ def _answer(request: HttpRequest, home: Project) -> CalibrationOut:
         KindOut(
             accelerator=kind.accelerator.id,
             num_runs=kind.num_runs,
-            before=kind.found.before,
-            after=kind.found.after,
+            before=kind.calibration.before,
+            after=kind.calibration.after,
             taken_on=kind.on,
-            proposals=[ProposalOut.of(each, kind) for each in kind.found.proposals],
+            proposals=[ProposalOut.of(each, kind) for each in kind.calibration.proposals],
         )
         for kind in made.kinds
     ]

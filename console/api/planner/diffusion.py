@@ -111,7 +111,7 @@ def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> Dif
     """Say whether a diffusion transformer can be trained, on how few devices, what a phase needs and how long a step
     takes. A hypothetical plan: no trainer here trains these, and nothing is queued."""
     home = project_for(request, project)
-    shape, picture = _asked(body)
+    shape, picture = _shape_and_picture(body)
     try:
         on = [find_accelerator(name) for name in body.on]
     except LookupError as unknown:
@@ -138,7 +138,7 @@ def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> Dif
     )
 
 
-def _asked(body: DiffusionIn) -> tuple[DiffusionShape, Picture]:
+def _shape_and_picture(body: DiffusionIn) -> tuple[DiffusionShape, Picture]:
     """Return the shape and what it is trained on. Raises: RequestProblem."""
     usual, encoders = Picture(), 0
     try:

@@ -303,7 +303,7 @@ def _analysis_out(summary: TraceSummary, texts: dict[str, str], run: OfRun) -> A
         hfu=hfu,
         update_mfu=in_update(query, summary, mfu),
         formula=formula,
-        from_run=[one for one in run.known if texts.get(one.key) == one.value],
+        from_run=[one for one in run.inputs if texts.get(one.key) == one.value],
         notes=list(run.notes),
     )
 

@@ -43,10 +43,10 @@ class Command(PlanQuestion[DiffusionJson]):
         parser.add_argument("--keep-activations", action="store_true", help="recompute nothing")
         parser.add_argument("--encoders", action="store_true", help="text encoders and VAE stay on the GPUs")
 
-    def asked(self, options: Mapping[str, Any]) -> dict[str, object]:
+    def body(self, options: Mapping[str, Any]) -> dict[str, object]:
         """Return the body of the request."""
         more = {"recomputes": not options["keep_activations"], "encoders": options["encoders"]}
-        return super().asked(options) | more
+        return super().body(options) | more
 
 
 def diffusion_text(answer: DiffusionJson) -> str:

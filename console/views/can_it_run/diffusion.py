@@ -33,11 +33,11 @@ _CHOICES = {"zero": ("0", "1", "2", "3"), "recompute": ("0", "1"), "encoders": (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffusionQuestion:
-    """A diffusion transformer and what it is trained on. `asked`: what stands in the form and in the address."""
+    """A diffusion transformer and what it is trained on. `texts`: what stands in the form and in the address."""
 
     shape: DiffusionShape
     picture: Picture
-    asked: Mapping[str, str]
+    texts: Mapping[str, str]
     encoders: Mapping[str, int]
 
 
@@ -49,7 +49,7 @@ def known_diffusion_models() -> list[tuple[str, str]]:
 def read_pictured(
     query: QueryDict, model: str, config: str, method: str, problems: dict[str, str]
 ) -> DiffusionQuestion | None:
-    """Return the diffusion transformer that is asked for, None if it is none; what cannot be is told by its field."""
+    """Return the diffusion transformer that is asked for, None if it is none; problems go by field."""
     model_row, shape = _shape(model, config, problems)
     if shape is None:
         return None
@@ -64,7 +64,7 @@ def read_pictured(
         except JobInvalid as invalid:
             problems[invalid.field] = error_text(invalid)
     return DiffusionQuestion(
-        shape=shape, picture=picture, asked=texts, encoders=model_row.encoders if model_row is not None else {}
+        shape=shape, picture=picture, texts=texts, encoders=model_row.encoders if model_row is not None else {}
     )
 
 

@@ -188,7 +188,7 @@ def address_of(question: HardwareQuestion, *, show: str = "", read: bool = False
         *(("on", name) for name in question.on),
         *((name, text) for name, text in question.typed.items() if text != usual.get(name)),
         ("read", "1" if read or question.reads else ""),
-        *(question.pictured.asked.items() if question.pictured is not None else ()),
+        *(question.pictured.texts.items() if question.pictured is not None else ()),
         ("show", show),
     ]
     return f"{reverse('guide-devices')}?{urlencode([(name, value) for name, value in pairs if value])}"

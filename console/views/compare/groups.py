@@ -34,7 +34,7 @@ class VerdictColumn:
 class VerdictPanel:
     """What the tab Verdict says, the most important first, and the measures that it rests on."""
 
-    said: list[VerdictText]
+    verdicts: list[VerdictText]
     columns: list[VerdictColumn]
     measures: list[MeasureLine]
 
@@ -54,7 +54,7 @@ def grouped_panel(comparison: Comparison, sides: Sides) -> VerdictPanel:
         for i, one in sorted(verdicts.items(), key=lambda item: RANK.index(item[1].badge))
     ]
     return VerdictPanel(
-        said=sentences,
+        verdicts=sentences,
         columns=[
             VerdictColumn(name=group_label(group), title=", ".join(group.run_ids), color=place % 10, is_base=i == base)
             for i, (place, group) in enumerate(groups)

@@ -127,13 +127,13 @@ def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) 
     assert sides.base is not None
     comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(comparison, sides) if sides.groups else _single_panel(comparison, sides, sides.base)
-    sentences = panel.said
+    sentences = panel.verdicts
     better = sentences[0].side if sentences and sentences[0].badge == "better" else sides.base
     return {
         "columns": panel.columns,
         "measures": panel.measures,
-        "said": sentences[:SHOWN_VERDICTS],
-        "more_said": sentences[SHOWN_VERDICTS:],
+        "verdicts": sentences[:SHOWN_VERDICTS],
+        "more_verdicts": sentences[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
         "bars": step_bars(dict(comparison.phases), sides),
     }
@@ -146,7 +146,7 @@ def _single_panel(comparison: Comparison, sides: Sides, base: ComparedRun) -> Ve
     ]
     verdicts = order(list(comparison.verdicts.values()))
     return VerdictPanel(
-        said=[say(one, side=sides.by_id(one.run_id), base=base, window=comparison.window) for one in verdicts],
+        verdicts=[say(one, side=sides.by_id(one.run_id), base=base, window=comparison.window) for one in verdicts],
         columns=columns,
         measures=measure_lines(comparison.measures, base=comparison.run_ids.index(comparison.base_id)),
     )

@@ -69,7 +69,7 @@ class QuestionRow:
 
     title: str
     firing: int
-    known: tuple[DiagnosisRow, ...]
+    answered: tuple[DiagnosisRow, ...]
     lacking: tuple[DiagnosisRow, ...]
 
 
@@ -113,7 +113,7 @@ def questions(findings: Iterable[Finding], *, run: Run | None, trace: Trace | No
         if rows:
             lacking = tuple(row for row in rows if row.state == "not_enough_data")
             answered = tuple(row for row in rows if row not in lacking)
-            made.append(QuestionRow(title=_(title), firing=firing, known=answered, lacking=lacking))
+            made.append(QuestionRow(title=_(title), firing=firing, answered=answered, lacking=lacking))
     return made
 
 

@@ -166,7 +166,7 @@ def change_runs(request: HttpRequest) -> JsonResponse:
                 done.append(run.pk)
         except ChangeRefused as error:
             refused.append({"id": run.pk, "name": run.name, "message": str(error)})
-    return JsonResponse({"done": done, "refused": refused, "text": _said(verb, len(done))})
+    return JsonResponse({"done": done, "refused": refused, "text": _done_text(verb, len(done))})
 
 
 @require_POST
@@ -302,7 +302,7 @@ def _stop(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> 
 _VERBS = {"tag": _tag, "untag": _untag, "archive": _archive, "restore": _restore, "stop": _stop}
 
 
-def _said(verb: str, n: int) -> str:
+def _done_text(verb: str, n: int) -> str:
     texts = {
         "tag": ngettext("%(n)s run tagged", "%(n)s runs tagged", n),
         "untag": ngettext("Tag taken from %(n)s run", "Tag taken from %(n)s runs", n),

@@ -98,16 +98,16 @@ def _back(project: Project) -> HttpResponse:
 def _kind(kind: KindCalibration) -> Kind:
     count = kind.num_runs
     summary = ""
-    if kind.found.before is not None:
+    if kind.calibration.before is not None:
         text = _("Whole steps of runs that were left out are missed by %(before)s now, by %(after)s with these values.")
-        summary = text % {"before": miss(kind.found.before), "after": miss(kind.found.after)}
+        summary = text % {"before": miss(kind.calibration.before), "after": miss(kind.calibration.after)}
     return Kind(
         id=kind.accelerator.id,
         label=kind_label(kind.accelerator.id),
         runs=ngettext("%(n)s finished run", "%(n)s finished runs", count) % {"n": count},
         summary=summary,
-        lines=tuple(_line(each, kind) for each in kind.found.proposals),
-        has_proposal=bool(kind.found.values),
+        lines=tuple(_line(each, kind) for each in kind.calibration.proposals),
+        has_proposal=bool(kind.calibration.values),
         taken_on=kind.on,
     )
 

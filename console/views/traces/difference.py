@@ -68,13 +68,13 @@ def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
     if wanted:
         other, _held = visible_trace(request, wanted)
         try:
-            context |= {"other": other, **_found(request, trace, other, drop_first=drop_first)}
+            context |= {"other": other, **_comparison(request, trace, other, drop_first=drop_first)}
         except NoAnswer as error:
             return unanswered(request, trace, context, error)
     return render(request, "trace/difference.html", context)
 
 
-def _found(request: HttpRequest, trace: Trace, other: Trace, *, drop_first: bool) -> dict[str, object]:
+def _comparison(request: HttpRequest, trace: Trace, other: Trace, *, drop_first: bool) -> dict[str, object]:
     workers = [_worker(request.GET.get(name, "")) for name in ("worker", "other_worker")]
     try:
         comparison = compare(trace, other, worker=workers[0], other_worker=workers[1], drop_first=drop_first)

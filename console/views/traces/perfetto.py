@@ -106,7 +106,7 @@ def perfetto(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse
     run, _role = visible_run(request, run_id)
     capture = get_object_or_404(Capture, pk=capture_id, run=run)
     traces = [file for file in capture.files.order_by("name") if file.is_ready and opens_in_perfetto(file.name)]
-    trace = _asked(request.GET.get("file", ""), traces)
+    trace = _chosen_trace(request.GET.get("file", ""), traces)
     first, last = recorded_steps(capture) or (0, 0)
     name = trace.name.rpartition("/")[2]
     context = {
@@ -131,7 +131,7 @@ def perfetto(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse
     return render(request, "run/perfetto.html", context)
 
 
-def _asked(trace_id: str, traces: list[Artifact]) -> Artifact:
+def _chosen_trace(trace_id: str, traces: list[Artifact]) -> Artifact:
     """Return the trace that `?file=` names, the first without it."""
     for one in traces:
         if not trace_id or str(one.pk) == trace_id:

@@ -80,7 +80,7 @@ class GapLine:
 class RolloutPanel:
     """Generation in words: `tail` of the longest of `tails` rollouts, `line` the requests over time as SVG has them."""
 
-    found: RolloutSummary
+    summary: RolloutSummary
     tail: str
     tails: int
     spread: str
@@ -93,7 +93,7 @@ class RolloutPanel:
 class MemoryPanel:
     """Memory of one device, and each curve with its line as SVG has it."""
 
-    found: MemoryTimeline
+    timeline: MemoryTimeline
     whose: str
     fragmentation: str
     curves: list[tuple[MemoryCurve, str]]
@@ -393,7 +393,7 @@ def _rollout(rollout: RolloutSummary) -> RolloutPanel:
     tails = [tail.share for tail in rollout.tails]
     spreads = [tail.spread for tail in rollout.tails if tail.spread is not None]
     return RolloutPanel(
-        found=rollout,
+        summary=rollout,
         tail=share_text(max(tails) if tails else None),
         tails=len(tails),
         spread=f"{max(spreads):.3g}" if spreads else "—",
@@ -406,7 +406,7 @@ def _rollout(rollout: RolloutSummary) -> RolloutPanel:
 def _memory(timeline: MemoryTimeline) -> MemoryPanel:
     highest = max((curve.peak for curve in timeline.curves), default=0.0)
     return MemoryPanel(
-        found=timeline,
+        timeline=timeline,
         whose=worker_text(timeline.role, timeline.rank) if timeline.role or timeline.rank >= 0 else "",
         fragmentation=share_text(timeline.fragmentation),
         curves=[(curve, _line(list(curve.points), highest)) for curve in timeline.curves],

@@ -63,7 +63,7 @@ def command_of(arguments: Sequence[str], version: str) -> OpenRLHFCommand:
 def _call_of(arguments: Sequence[str]) -> ProgramCall:
     is_shell = len(arguments) == 1 and re.search(r"\s", arguments[0]) is not None
     for is_program in (_trains, _is_other):  # a script may do more than train
-        call = find_program(arguments[0], is_program) if is_shell else _found(arguments, is_program)
+        call = find_program(arguments[0], is_program) if is_shell else _program_call(arguments, is_program)
         if call is not None:
             return call
     first = arguments[0].lstrip() if arguments else ""
@@ -84,7 +84,7 @@ def _call_of(arguments: Sequence[str]) -> ProgramCall:
     return call
 
 
-def _found(arguments: Sequence[str], is_program: Callable[[str], bool]) -> ProgramCall | None:
+def _program_call(arguments: Sequence[str], is_program: Callable[[str], bool]) -> ProgramCall | None:
     for place, argument in enumerate(arguments):
         if is_program(argument):
             return ProgramCall(

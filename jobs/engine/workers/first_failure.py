@@ -32,7 +32,7 @@ def first_failure(workers: Sequence[Worker], *, step: int, seconds: float) -> Wo
 
 def _dead_workers(workers: Sequence[Worker], *, step: int, seconds: float) -> list[tuple[Worker, WorkerFailed]]:
     """Return the dead workers in the order in which Ray reports them."""
-    waiting = {_asked(worker): worker for worker in workers}
+    waiting = {_ping(worker): worker for worker in workers}
     dead: list[tuple[Worker, WorkerFailed]] = []
     end = time.monotonic() + seconds
     while waiting and (left := end - time.monotonic()) > 0:
@@ -43,7 +43,7 @@ def _dead_workers(workers: Sequence[Worker], *, step: int, seconds: float) -> li
                 ray.get(reference)
             except ActorUnavailableError:  # its connection broke, and nobody knows yet why
                 time.sleep(_AGAIN_SECONDS)
-                waiting[_asked(worker)] = worker
+                waiting[_ping(worker)] = worker
             except DEAD_ACTOR_ERRORS as error:
                 dead.append((worker, worker.died(error, step=step)))
                 end = min(end, time.monotonic() + _TOGETHER_SECONDS)
@@ -52,7 +52,7 @@ def _dead_workers(workers: Sequence[Worker], *, step: int, seconds: float) -> li
     return dead
 
 
-def _asked(worker: Worker) -> Any:
+def _ping(worker: Worker) -> Any:
     """Ask a worker whether it is there: one that is gone answers at once, with its death."""
     return worker.actor.__ray_ready__.remote()
 

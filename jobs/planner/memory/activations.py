@@ -131,10 +131,10 @@ def _divided(saved: LayerActivations, training: Training, constants: Constants) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activations:
-    """Bytes of one rank. `kept`: of all layers of the stage and all micro-batches in flight, when the last forward pass
-    is done; `working`: what comes to it while a layer is differentiated."""
+    """Bytes of one rank. `stored`: of all layers of the stage and all micro-batches in flight, when the last forward
+    pass is done; `working`: what comes to it while a layer is differentiated."""
 
-    kept: float
+    stored: float
     working: float
 
 
@@ -161,7 +161,7 @@ def activations_of(training: Training, stage: Stage, constants: Constants, *, wi
         held = min(float(count), constants.memory.offloaded_layers) if training.offload.activations else float(count)
         stored += held * each
     ends = _ends(training, stage) * width
-    return Activations(kept=training.tokens * (stored * stage.in_flight + ends), working=training.tokens * working)
+    return Activations(stored=training.tokens * (stored * stage.in_flight + ends), working=training.tokens * working)
 
 
 def _gradients(layer: LayerShape, training: Training, constants: Constants) -> LayerActivations:

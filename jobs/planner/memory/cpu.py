@@ -92,8 +92,8 @@ def host_peaks(training: Training, stage: Stage, constants: Constants) -> Iterat
         "overhead": libraries,
     }
     logits = _logits_bytes(training, width) if stage.has_head and training.objective != "scalar" else 0.0
-    yield {**states, "gradients": gradients, "activations": activations.kept, "logits": logits}
-    yield {**states, "gradients": gradients, "activations": activations.kept + activations.working}
+    yield {**states, "gradients": gradients, "activations": activations.stored, "logits": logits}
+    yield {**states, "gradients": gradients, "activations": activations.stored + activations.working}
     reduced = {0: 2 * whole, 1: whole + bucket + 2 * own, 2: gradients + bucket + 2 * own, 3: gradients}[
         training.layout.shards
     ]

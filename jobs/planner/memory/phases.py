@@ -71,8 +71,8 @@ def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[d
     logits = training_logits(training, constants) if stage.has_head else 0.0
     gradients = held.gradients if _keeps_gradients(training) else 0.0
     for gathered, in_layers, in_head, more in (
-        (passing.gathered_at_loss, activations.kept, logits, passing.at_loss),
-        (passing.gathered, activations.kept + activations.working, 0.0, passing.in_backward),
+        (passing.gathered_at_loss, activations.stored, logits, passing.at_loss),
+        (passing.gathered, activations.stored + activations.working, 0.0, passing.in_backward),
     ):
         yield {
             "weights": held.weights + gathered,

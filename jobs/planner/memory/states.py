@@ -67,12 +67,12 @@ def base_bytes(training: Training, stage: Stage) -> float:
     layout = training.layout
     whole = stage_share(stage, training.model, layout, has_vocabulary=training.objective != "scalar")
     if training.method == "lora":
-        return _kept(whole, training, 3) * training.base_bytes
+        return _sharded(whole, training, 3) * training.base_bytes
     packed = Elements()
     for layer, count in stage.layers:
         packed = packed + matrix_share(layer, layout).scaled(count)
     rest = Elements(dense=whole.dense - packed.dense, experts=whole.experts - packed.experts)
-    return _kept(packed, training, 3) * training.base_bytes + _kept(rest, training, 3) * 2.0
+    return _sharded(packed, training, 3) * training.base_bytes + _sharded(rest, training, 3) * 2.0
 
 
 def optimizer_bytes(training: Training) -> float:
@@ -97,19 +97,19 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
     """
     trained = trained_elements(training, stage)
     share = training.offload.optimizer if is_offloaded else 0.0
-    optimizer = _kept(trained, training, 1) * optimizer_bytes(training) * (1 - share)
+    optimizer = _sharded(trained, training, 1) * optimizer_bytes(training) * (1 - share)
     if (
         training.optimizer == "muon" and training.method == "full"
     ):  # what is no matrix of a layer has Adam's two moments
         vocabulary = sum(
             vocabulary_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
         )
-        optimizer += _kept(Elements(dense=vocabulary), training, 1) * _FP32 * (1 - share)
-    weights = _kept(trained, training, 3) * training.weight_bytes + base_bytes(training, stage)
-    gradients = 0.0 if training.optimizer_in_backward else _kept(trained, training, 2) * training.gradient_bytes
+        optimizer += _sharded(Elements(dense=vocabulary), training, 1) * _FP32 * (1 - share)
+    weights = _sharded(trained, training, 3) * training.weight_bytes + base_bytes(training, stage)
+    gradients = 0.0 if training.optimizer_in_backward else _sharded(trained, training, 2) * training.gradient_bytes
     if training.has_flat_gradients and training.method != "full":
         flat = stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
-        gradients = (flat.total if training.keeps_gradients else _kept(flat, training, 2)) * training.gradient_bytes
+        gradients = (flat.total if training.keeps_gradients else _sharded(flat, training, 2)) * training.gradient_bytes
     elif training.keeps_gradients and training.layout.shards >= 2:
         gradients = trained.total * max(training.gradient_bytes, _FP32)
     if training.family == "plain" and training.layout.data > 1:
@@ -123,7 +123,7 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
     return States(weights=weights, gradients=gradients, optimizer=optimizer, trained=trained)
 
 
-def _kept(elements: Elements, training: Training, stage: int) -> float:
+def _sharded(elements: Elements, training: Training, stage: int) -> float:
     """Return the elements that a rank keeps of something that is divided from a stage of sharding on."""
     return elements.sharded(training.layout) if training.layout.shards >= stage else elements.total
 

@@ -184,7 +184,7 @@ class _Hunt:
         self._samples = samples_per_update(spec)
         self._estimator = Estimator(constants)
         self._rejections = _Rejections()
-        self._found: list[RankedLayout] = []
+        self._ranked: list[RankedLayout] = []
         self._skipped = 0
         self._old_rules = {problem.message for problem in refused(spec)}
 
@@ -293,14 +293,14 @@ class _Hunt:
             self._rejections.add("invalid", changes, sentence_of(invalid))
             return None
         ranked = _ranked(changes, job, estimate)
-        self._found.append(ranked)
+        self._ranked.append(ranked)
         return ranked
 
     def result(self, goal: Goal, *, limit: int, considered: int) -> SearchResult:
         """Return what was found; the best are held against the validator and the rules before they are listed."""
         listed: dict[Hashable, RankedLayout] = {}
         unlisted = 0
-        for candidate in sorted(self._found, key=_key(goal)):
+        for candidate in sorted(self._ranked, key=_key(goal)):
             kind = _kind(candidate.job)
             if len(listed) == limit or kind in listed:
                 unlisted += 1

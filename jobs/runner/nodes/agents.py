@@ -44,7 +44,7 @@ class Agents:
     def __init__(self, order: Mapping[str, Any], *, run: str, attempt: int, say: Callable[[str], None]) -> None:
         self._run_dir = Path(order["run_dir"])
         self._say = say
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._names = {int(node["index"]): node_name(node) for node in order["nodes"]}
         self._actors = {}
         for node in order["nodes"]:
@@ -79,8 +79,8 @@ class Agents:
         return answers
 
     def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             self._say(text)
 
     def fetch_logs(self) -> None:

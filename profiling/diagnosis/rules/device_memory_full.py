@@ -14,12 +14,12 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     for used in evidence.readings:
         name = _USED.match(used.name)
         total = name and evidence.reading(f"gpu{name[1]}_memory_total_bytes", role=used.role, rank=used.rank)
-        if not name or not total or not len(used.known) or not total.known.max() > 0:
+        if not name or not total or not len(used.finite) or not total.finite.max() > 0:
             continue
         begin, end = whole_window(used, evidence)
-        words = {"node": used.rank, "index": int(name[1]), "total": f"{total.known.max() / 2**30:.0f} GiB"}
+        words = {"node": used.rank, "index": int(name[1]), "total": f"{total.finite.max() / 2**30:.0f} GiB"}
         seen = Observation(
-            value=float(used.known.max() / total.known.max()),
+            value=float(used.finite.max() / total.finite.max()),
             begin=begin,
             end=end,
             words=words,

@@ -8,10 +8,10 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     best: Observation | None = None
     for free in evidence.all_readings("disk_free_bytes"):
         total = evidence.reading("disk_total_bytes", role=free.role, rank=free.rank)
-        if total is None or not total.known[-1] > 0:
+        if total is None or not total.finite[-1] > 0:
             continue
-        share = float(free.known[-1] / total.known[-1])
-        words = {"node": free.rank, "free": f"{free.known[-1] / 2**30:.1f} GiB"}
+        share = float(free.finite[-1] / total.finite[-1])
+        words = {"node": free.rank, "free": f"{free.finite[-1] / 2**30:.1f} GiB"}
         t = int(free.time[-1])
         seen = Observation(value=share, begin=t, end=t, words=words, role=free.role, rank=free.rank)
         if best is None or seen.value < best.value:

@@ -9,11 +9,11 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     best: Observation | None = None
     for used in evidence.all_readings("memory_used_bytes"):
         total = evidence.reading("memory_total_bytes", role=used.role, rank=used.rank)
-        if total is None or not total.known.max() > 0:
+        if total is None or not total.finite.max() > 0:
             continue
-        share = float(used.known.max() / total.known.max())
+        share = float(used.finite.max() / total.finite.max())
         begin, end = whole_window(used, evidence)
-        words = {"node": used.rank, "total": f"{total.known.max() / 2**30:.0f} GiB"}
+        words = {"node": used.rank, "total": f"{total.finite.max() / 2**30:.0f} GiB"}
         seen = Observation(value=share, begin=begin, end=end, words=words, role=used.role, rank=used.rank)
         if best is None or seen.value > best.value:
             best = seen

@@ -132,4 +132,4 @@ def test_what_nobody_told_is_left_out(project: Project) -> None:
     known = of_run(captured(run), [1, 2, 3, 4]).values()  # of step 4 it told nothing
     assert set(known) == {"devices", "accelerator", "dtype", "recompute"}
     upload = Trace.objects.create(project=project, name="uploaded")
-    assert of_run(upload, [1]).known == ()
+    assert of_run(upload, [1]).inputs == ()

@@ -37,7 +37,7 @@ def peak(t: Training) -> int:
 def activations(t: Training) -> tuple[float, float]:
     """Return the largest kept activations of a stage, and the largest with those of a layer at work."""
     found = [activations_of(t, s, K, width=compute_bytes(t)) for s in stages_of(t.model, t.layout, t.num_micro_batches)]
-    return max(each.kept for each in found), max(each.kept + each.working for each in found)
+    return max(each.stored for each in found), max(each.stored + each.working for each in found)
 
 
 def states(t: Training) -> float:

@@ -39,7 +39,9 @@ def test_runs_are_taken_over_and_their_plans_come_to_lie_where_they_were(project
 
     (kind,) = say(project, admin).kinds
     assert (kind.accelerator.id, kind.num_runs) == ("h200-sxm", 4)
-    assert kind.found.values == pytest.approx({"decode.pace": 1.6, "speed.update_pace": 0.7, "speed.other_share": 0.1})
+    assert kind.calibration.values == pytest.approx(
+        {"decode.pace": 1.6, "speed.update_pace": 0.7, "speed.other_share": 0.1}
+    )
     apply(project, "h200-sxm", user=admin, state=AWAY, today=TODAY)
 
     pace = constants_of(project, "h200-sxm").get("decode.pace")
@@ -51,7 +53,7 @@ def test_runs_are_taken_over_and_their_plans_come_to_lie_where_they_were(project
     assert constants_of(project, "l4").decode.pace == 1  # another kind of device
     assert constants_of(project).decode.pace == 1  # none in particular
     (again,) = say(project, admin).kinds
-    assert (again.found.values, again.on) == ({}, "2026-11-20")
+    assert (again.calibration.values, again.on) == ({}, "2026-11-20")
     with pytest.raises(NothingToTake, match="propose nothing that would come closer"):
         apply(project, "h200-sxm", user=admin, state=AWAY, today=TODAY)
 
@@ -80,7 +82,7 @@ def test_kinds_of_devices_do_not_mix(project: Project, admin: AbstractUser) -> N
     for prompts in (64, 128, 256):
         measured_run(project, admin, prompts=prompts, kind="H100", update=0.5)
 
-    found = {kind.accelerator.id: kind.found.values["speed.update_pace"] for kind in say(project, admin).kinds}
+    found = {kind.accelerator.id: kind.calibration.values["speed.update_pace"] for kind in say(project, admin).kinds}
 
     assert found == pytest.approx({"h200-sxm": 2.0, "h100-sxm": 0.5})
 
@@ -92,7 +94,7 @@ def test_a_run_is_held_against_what_it_generated(project: Project, admin: Abstra
 
     (kind,) = say(project, admin).kinds
 
-    assert kind.found.values["decode.pace"] == pytest.approx(1.5)
+    assert kind.calibration.values["decode.pace"] == pytest.approx(1.5)
 
 
 def test_the_same_setting_again_is_no_further_setting(project: Project, admin: AbstractUser) -> None:
@@ -102,8 +104,8 @@ def test_the_same_setting_again_is_no_further_setting(project: Project, admin: A
     (kind,) = say(project, admin).kinds
 
     assert kind.num_runs == 4
-    assert {each.num_settings for each in kind.found.proposals} == {1}
-    assert kind.found.values == {}
+    assert {each.num_settings for each in kind.calibration.proposals} == {1}
+    assert kind.calibration.values == {}
 
 
 def test_runs_that_say_nothing_are_counted_with_the_reason(project: Project, admin: AbstractUser) -> None:
@@ -156,7 +158,7 @@ def test_what_a_trainer_says_may_be_anything(project: Project, admin: AbstractUs
 
     (kind,) = say(project, admin).kinds
 
-    assert kind.found.values["speed.update_pace"] == pytest.approx(2.0)
+    assert kind.calibration.values["speed.update_pace"] == pytest.approx(2.0)
 
 
 def test_attempts_on_alike_nodes_are_one_place(project: Project, admin: AbstractUser) -> None:

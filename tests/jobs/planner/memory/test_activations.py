@@ -76,7 +76,7 @@ def test_full_checkpointing_keeps_two_bytes_of_each_layer_and_works_on_one() -> 
     h, q, kv, f, tokens = 4096, 4096, 1024, 14336, 8192
     t = training(checkpointing="full", kernels="fused", sequence=tokens)
     found = activations_of(t, only_stage(t), K, width=2.0)
-    assert found.kept == 2 * tokens * (32 * h + 2 * h)  # and the final norm with what goes into the head
+    assert found.stored == 2 * tokens * (32 * h + 2 * h)  # and the final norm with what goes into the head
     assert found.working == 2 * tokens * (4 * h + 2 * q + 2 * kv + 4 * f + 3 * f + h - h)
 
 
@@ -88,7 +88,7 @@ def test_sequence_parallelism_divides_all_and_tensor_parallelism_without_it_leav
         layout = Layout(num_devices=2, tensor=2, has_sequence_parallel=has)
         t = training(layout=layout, kernels="megatron", family="megatron", checkpointing="none", sequence=1024)
         ends = (2 / 2 + 3 if has else 2) * 4096
-        found[has] = activations_of(t, only_stage(t), K, width=2.0).kept / (2 * 1024) - ends
+        found[has] = activations_of(t, only_stage(t), K, width=2.0).stored / (2 * 1024) - ends
     assert found[True] == pytest.approx(32 * whole.total / 2)
     assert found[False] == pytest.approx(32 * (whole.hidden + whole.inner / 2))
 
@@ -100,14 +100,14 @@ def test_context_and_ulysses_ranks_hold_their_part_of_the_tokens_and_pairs_hold_
 
 def test_eager_attention_keeps_the_scores_of_every_head() -> None:
     t = training(attention="eager", kernels="eager", checkpointing="none", sequence=4096)
-    more = activations_of(t, only_stage(t), K, width=2.0).kept
-    less = activations_of(replace(t, attention="sdpa"), only_stage(t), K, width=2.0).kept
+    more = activations_of(t, only_stage(t), K, width=2.0).stored
+    less = activations_of(replace(t, attention="sdpa"), only_stage(t), K, width=2.0).stored
     assert more - less == 6 * 32 * 4096 * 4096 * 32  # bytes, heads, rows of scores, layers
 
 
 def test_offloaded_activations_leave_a_few_layers() -> None:
     t = training(offload=Offload(activations=True))
-    kept = activations_of(t, only_stage(t), K, width=2.0).kept
+    kept = activations_of(t, only_stage(t), K, width=2.0).stored
     assert kept == 2 * t.tokens * 4096 * (K.memory.offloaded_layers + 4)
 
 
@@ -115,7 +115,10 @@ def test_busy_expert_ranks_hold_more_tokens_than_the_mean() -> None:
     alone = training("qwen3-30b-a3b", Layout(num_devices=8), checkpointing="none")
     t = replace(alone, layout=Layout(num_devices=8, expert=8))
     routed = 8 * (2 * 2048 + 4 * 768) * 48 * 2 * t.tokens
-    more = activations_of(t, only_stage(t), K, width=2.0).kept - activations_of(alone, only_stage(t), K, width=2.0).kept
+    more = (
+        activations_of(t, only_stage(t), K, width=2.0).stored
+        - activations_of(alone, only_stage(t), K, width=2.0).stored
+    )
     assert more == pytest.approx(routed * (K.memory.expert_imbalance - 1))
 
 
