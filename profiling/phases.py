@@ -35,5 +35,8 @@ STEP_PHASES = tuple(phase.key for phase in PHASES if phase.key not in ("load", "
 WAITING = ("backward", "optimizer")
 """Details in which ranks wait for each other: a rank that is late makes them long on the others."""
 
+BY_FIRST_RANK = ("weight_sync", "checkpoint", "export")
+"""Phases in which the first rank works for all of them: that it takes longest there does not mean that it is slow."""
+
 ROLES = ("driver", "policy", "critic", "reference", "reward", "vllm", "runner")
 """Who does the work; a lane of the timeline is a role and a rank."""

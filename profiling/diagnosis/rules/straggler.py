@@ -6,7 +6,7 @@ import numpy as np
 
 from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule
 from profiling.evidence import Evidence
-from profiling.phases import WAITING
+from profiling.phases import BY_FIRST_RANK, WAITING
 
 _LEAST = 0.05  # of the step: below, nobody waits long
 _CHANCE = 0.01  # how likely equal ranks may look like this one
@@ -59,10 +59,10 @@ def _several(evidence: Evidence) -> list[tuple[str, str, str]]:
 
     Details tell who is late: a phase that ends in a collective is as long on every rank, and only what comes before it
     differs. What holds collectives itself (a backward pass, an optimizer's step) is long on those who wait, so it is no
-    sign.
+    sign; nor is a phase in which the first rank sends or writes for all.
     """
     spans = evidence.spans
-    rows = (spans.role != "driver") & ~np.isin(spans.name, list(WAITING))
+    rows = (spans.role != "driver") & ~np.isin(spans.name, list(WAITING)) & ~np.isin(spans.phase, list(BY_FIRST_RANK))
     chosen = (spans.role[rows].tolist(), spans.phase[rows].tolist(), spans.name[rows].tolist())
     return sorted(set(zip(*chosen, strict=True)))
 

@@ -224,9 +224,18 @@ def test_slow_growth_of_memory_fires_once_it_has_come_to_much() -> None:
     assert (grown(20), grown(60)) == ("clear", "fires")
 
 
+def test_a_rank_that_sends_the_weights_for_all_is_no_straggler() -> None:
+    rows = driver(even(8, update=1.0, weight_sync=0.2))
+    rows += ranks("policy", "weight_sync", [[0.2] * 8, [0.001] * 8]) + ranks(
+        "policy", "update", [[0.9] * 8, [0.89] * 8]
+    )
+    found = finding_of("straggler", rules()["straggler"], evidence(rows))
+    assert (found.state, found.observation and found.observation.words["phase"]) == ("clear", "update")
+
+
 def test_a_phase_of_no_weight_makes_no_straggler() -> None:
     rows = driver(even(8, rollout=1.0, update=1.0))
-    rows += ranks("policy", "weight_sync", [[0.02] * 8, [0.001] * 8]) + ranks(
+    rows += ranks("policy", "old_logprobs", [[0.02] * 8, [0.001] * 8]) + ranks(
         "policy", "update", [[0.9] * 8, [0.89] * 8]
     )
     found = finding_of("straggler", rules()["straggler"], evidence(rows))
