@@ -94,6 +94,7 @@ def part(trainer: str, name: str) -> Any:
     return plugins.load(f"{FOLDER}.{trainer}", name)
 
 
+@cache
 def as_version(text: str) -> Version:
     """Return a version as numbers that compare: 0.10.1 is older than 0.10.2; "" is older than all."""
     return tuple(int(part) for part in text.split(".")) if text else ()
