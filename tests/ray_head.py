@@ -54,7 +54,8 @@ def running_head(*, first_on_path: Path | None = None) -> Iterator[RayHead]:
     path = os.pathsep.join(str(one) for one in (first_on_path, HOUSE) if one)
     token = secrets.token_hex(16)
     # Workers of tests without a package find the code on this path; Ray reads its variables when it is imported.
-    with warm_workers(ray_environment({**os.environ, "PYTHONPATH": path}, token=token)) as environ:
+    needed = ray_environment({**os.environ, "PYTHONPATH": path}, token=token)
+    with warm_workers(needed, own_server=first_on_path is not None) as environ:
         for starts_left in reversed(range(STARTS)):
             folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
             process, head = _start(folder, path, environ, token)

@@ -199,7 +199,7 @@ class Consoles:
         if not self._valkey.is_running:
             self._valkey.start()
         if key not in self._running:
-            (port,) = free_block(1, seed=f"live console of {os.environ.get('PYTEST_XDIST_WORKER', 'one')}")
+            (port,) = free_block(1, seed=f"live console of process {os.getpid()}")
             url = f"http://127.0.0.1:{port}"
             settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url, "PITWALL_DEBUG": "1"}
             environment = {**service_environment(self._valkey.url), **settings, **cluster}

@@ -18,6 +18,7 @@ import pytest
 from console.embedded.ports import free_block
 from tests.journeys.environments import make_environment
 from tests.services import own_environment
+from tests.warm_workers.workers import warm_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 90.0
@@ -98,9 +99,17 @@ def stop_stack(stack: Stack) -> int:
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[Stack]:
+def warm_environment() -> Iterator[dict[str, str]]:
+    """What a console or a Ray head has in its environment so that its workers need not import the heavy libraries."""
+    before = own_environment()
+    with warm_workers(before) as environ:
+        yield {name: value for name, value in environ.items() if before.get(name) != value}
+
+
+@pytest.fixture(scope="session")
+def stack(warm_environment: dict[str, str]) -> Iterator[Stack]:
     """Run one console for the whole session, with OpenRLHF's environment: `make up` looks for it when it starts."""
     make_environment("openrlhf")
-    running = start_stack()
+    running = start_stack(extra_env=warm_environment)
     yield running
     assert stop_stack(running) == 0, "the console must stop cleanly and leave nothing"

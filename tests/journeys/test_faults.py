@@ -14,6 +14,7 @@ from tests.proofs.faults.case import SLOW, Outcome, evaluate, strike
 from tests.proofs.faults.stack import CAN_MOUNT, Stack, mount, running_stack, until
 from tests.proofs.faults.target import BY_NAME, Scene, Target
 from tests.proofs.faults.viewer import Viewer
+from tests.services import own_environment
 
 pytestmark = [pytest.mark.stack, pytest.mark.engine]
 
@@ -45,9 +46,9 @@ ENDED_BY = {
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack(warm_environment: dict[str, str]) -> Iterator[Stack]:
     """A console to break."""
-    with running_stack() as running:
+    with running_stack(own_environment() | warm_environment) as running:
         yield running
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from console.embedded.process_tree import descendants, parent_of
 from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_for_line
+from tests.services import own_environment
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.stack
@@ -125,18 +126,19 @@ def test_ctrl_c_during_the_start_leaves_nothing() -> None:
 
 
 @pytest.mark.slow("a console of its own and a run of 20 steps")
-def test_a_demo_that_learns_nothing_fails_the_smoke_test() -> None:
-    changes = ("optimizer.learning_rate=0", "train.num_steps=20", "eval.every_steps=20", "checkpoint.every_steps=0")
+def test_a_demo_that_learns_nothing_fails_the_smoke_test(warm_environment: dict[str, str]) -> None:
+    changes = (
+        "optimizer.learning_rate=0",
+        "train.num_steps=20",
+        "rollout.prompts_per_step=4",
+        "eval.every_steps=20",
+        "checkpoint.every_steps=0",
+    )
     command = [sys.executable, str(ROOT / "manage.py"), "smoke", *(f"--set={change}" for change in changes)]
 
-    done = subprocess.run(command, cwd=ROOT, env=clean_env(), check=False, capture_output=True, text=True, timeout=600)
+    env = {name: value for name, value in own_environment().items() if name != "PITWALL_DATA_DIR"} | warm_environment
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False, capture_output=True, text=True, timeout=600)
 
     assert done.returncode == 1, done.stdout + done.stderr
     assert "finished, step 20 of 20" in done.stdout
     assert re.search(r"FAIL: mean reward of the last 20 steps 0\.[0-6]", done.stdout)
-
-
-def clean_env() -> dict[str, str]:
-    return {
-        name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "PITWALL_DATA_DIR")
-    }

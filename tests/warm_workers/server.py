@@ -48,6 +48,9 @@ HEAVY = (
 AFTER_DEEPSPEED = ("deepspeed.module_inject.auto_ep_layer",)  # which it imports when it makes an engine
 ASK_FOR_RAY = ("vllm.v1.executor.ray_utils", "vllm.v1.metrics.ray_wrappers")
 PR_SET_PDEATHSIG = 1
+# A variable that makes the server's environment large enough for that of any worker: see `_show_environment`.
+ROOM = "PITWALL_TEST_ROOM"
+ROOM_BYTES = 32 << 10
 
 
 def preload() -> None:
@@ -135,6 +138,7 @@ def _become(order: dict[str, Any], fds: list[int], client: socket.socket) -> Non
         os.close(fd)
     os.environ.clear()
     os.environ.update(order["env"])
+    _show_environment(order["env"])
     os.chdir(order["cwd"])
     if threads := order["env"].get("OMP_NUM_THREADS"):
         sys.modules["torch"].set_num_threads(int(threads))  # what the library reads from the variable when it loads
@@ -156,6 +160,18 @@ def _become(order: dict[str, Any], fds: list[int], client: socket.socket) -> Non
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _show_environment(environ: dict[str, str]) -> None:
+    """Have /proc show the worker's variables, by whose marks Pitwall finds the processes of a run.
+
+    The kernel reads them where they lay when the process began; nothing else is there any more.
+    """
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[47]), int(fields[48])  # env_start and env_end, fields 50 and 51 of proc(5)
+    block = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environ.items())
+    assert len(block) <= end - start, f"{len(block)} bytes of environment do not fit into {ROOM}"
+    ctypes.memmove(start, block.ljust(end - start, b"\0"), end - start)
 
 
 def _end_with(client: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Ray workers that need not import torch, DeepSpeed and vLLM: tests start the engine some thirty times."""
+"""Ray workers that need not import torch, DeepSpeed and vLLM: tests start the engine some forty times."""
 
 import contextlib
 import os
@@ -10,10 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.waiting import wait_until
+from tests.warm_workers.server import ROOM, ROOM_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 START = str(Path(__file__).parent / "start")
+SERVER = "PITWALL_TEST_WARM_SERVER"  # the socket of the server that all parts of `make test` share
 SOCKET = "PITWALL_TEST_WARM_WORKERS"
+COLD = "PITWALL_TEST_COLD_WORKERS"  # a folder: while a file is in it, workers of that head start as always
 START_SECONDS = 120.0
 
 
@@ -23,28 +26,47 @@ def cold_workers(environ: Mapping[str, str]) -> Iterator[None]:
 
     Several may ask for it at a time.
     """
-    off = Path(environ[SOCKET] + ".off") / secrets.token_hex(8)
-    off.touch()
+    mark = Path(environ[COLD]) / secrets.token_hex(8)
+    mark.touch()
     try:
         yield
     finally:
-        off.unlink()
+        mark.unlink()
 
 
 @contextlib.contextmanager
-def warm_workers(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield the environment of a Ray head whose plain workers are forked from one that has imported the libraries."""
+def warm_server(environ: Mapping[str, str]) -> Iterator[str]:
+    """Start a server that forks workers, and yield its socket; end it, and all that it forked.
+
+    It may take a while until it answers: who needs it waits for the socket to be there.
+    """
     with tempfile.TemporaryDirectory(prefix="pw-warm-", dir="/tmp") as folder:
         path = Path(folder) / "socket"
-        Path(f"{path}.off").mkdir()
-        path_of_python = os.pathsep.join((START, environ.get("PYTHONPATH", "")))
+        # As many threads as Ray gives a worker of one CPU: OpenMP reads it once, and threads more than that would spin.
+        own = {ROOM: "x" * ROOM_BYTES, "OMP_NUM_THREADS": "1"}
         with (Path(folder) / "log").open("wb") as log:
             command = [sys.executable, "-m", "tests.warm_workers.server", str(path)]
-            server = subprocess.Popen(command, cwd=ROOT, env=dict(environ), stdout=log, stderr=log)
+            server = subprocess.Popen(command, cwd=ROOT, env={**environ, **own}, stdout=log, stderr=log)
         try:
-            wait_until(lambda: path.exists() or server.poll() is not None, START_SECONDS, "no warm workers")
-            assert server.poll() is None, (Path(folder) / "log").read_text()
-            yield {**environ, SOCKET: str(path), "PYTHONPATH": path_of_python}
+            yield str(path)
         finally:
             server.kill()
             server.wait()
+
+
+@contextlib.contextmanager
+def warm_workers(environ: Mapping[str, str], *, own_server: bool = False) -> Iterator[dict[str, str]]:
+    """Yield the environment of a Ray head whose plain workers are forked from one that has imported the libraries.
+
+    The server is the one of `make test`, or with `own_server` one that has the head's own path.
+    """
+    shared = None if own_server else os.environ.get(SERVER)
+    with (
+        contextlib.nullcontext(shared) if shared else warm_server(environ) as socket,
+        tempfile.TemporaryDirectory(prefix="pw-cold-", dir="/tmp") as cold,
+    ):
+        assert socket is not None
+        log = Path(socket).with_name("log")
+        wait_until(Path(socket).exists, START_SECONDS, lambda: f"no warm workers: {log.read_text(errors='replace')}")
+        path_of_python = os.pathsep.join((START, environ.get("PYTHONPATH", "")))
+        yield {**environ, SOCKET: socket, COLD: cold, "PYTHONPATH": path_of_python}

@@ -1,9 +1,11 @@
 """Roles with one fault each, to see that the engine notices."""
 
 import os
+import time
 from typing import Any
 
 import jobs.engine.roles.gloo_transfer as gloo_transfer
+import jobs.engine.roles.policy as policy
 from jobs.engine.roles.generator import Generator
 from jobs.engine.roles.parts import PartFile
 from jobs.engine.roles.policy import Policy
@@ -72,3 +74,17 @@ class FarPolicy(Policy):
     def load_parts(self, folder: str, states: list[str], limit_bytes: int) -> None:
         """Read from this rank's own disk."""
         super().load_parts(self._root + folder, states, limit_bytes)
+
+
+class LatePolicy(Policy):
+    """Rank 1 sleeps before each forward pass."""
+
+    def __init__(self, *, rank: int, **arguments: Any) -> None:
+        super().__init__(rank=rank, **arguments)
+        forward = policy.logits_of
+
+        def late(*args: Any, **more: Any) -> Any:
+            time.sleep(0.15 if rank == 1 else 0.0)
+            return forward(*args, **more)
+
+        policy.logits_of = late

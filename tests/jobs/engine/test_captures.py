@@ -28,7 +28,13 @@ pytestmark = pytest.mark.engine
 LAST = 12
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
-    "knobs": {"train.num_steps": LAST, "eval.num_prompts": 0, "checkpoint.every_steps": 0},
+    "knobs": {
+        "train.num_steps": LAST,
+        "rollout.prompts_per_step": 4,
+        "rollout.samples_per_prompt": 4,
+        "eval.num_prompts": 0,
+        "checkpoint.every_steps": 0,
+    },
 }
 SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.num_steps": 4000, "eval.num_prompts": 0}}
 POLICY_PHASES = {"old_logprobs", "update", "update/forward", "update/backward", "update/optimizer", "weight_sync"}

@@ -231,8 +231,8 @@ def test_a_rollout_that_missed_a_sync_ends_the_run_with_its_cause(start_engine: 
 def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
     knobs = {
         "train.num_steps": 2,
-        "train.updates_per_rollout": 4,
-        "train.micro_batch_size": 5,
+        "train.updates_per_rollout": 2,
+        "train.micro_batch_size": 15,
         "rollout.prompts_per_step": 8,
         "rollout.samples_per_prompt": 64,  # more prompt tokens at once than vLLM takes into one step
         "rollout.temperature": 0.7,

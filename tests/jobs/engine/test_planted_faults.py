@@ -1,26 +1,27 @@
 """Diagnosis on a real run with two planted faults, and on one without; `make proof-diagnosis` has them all."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from profiling.diagnosis.finding import finding_of, rules
-from tests.jobs.engine.conftest import EndedRun
-from tests.proofs.diagnosis import Case, planted_head
+from tests.jobs.engine.conftest import GRPO, EndedRun
 from tests.proofs.run_evidence import evidence_of
 
 pytestmark = pytest.mark.engine
 
-CASE = Case(
-    rule="straggler",
-    text="policy 1 is late and each batch comes late",
-    planted="straggler slow_data",
-    spec={"knobs": {"train.num_steps": 18}, "profile": {"nsys_ready": "off"}},
-)
+STEPS = 8
 
 
-@pytest.mark.slow("a Ray head whose processes carry the faults")
-def test_planted_faults_are_found_and_a_run_without_them_is_clear(grpo: EndedRun) -> None:
-    with planted_head() as runs:
-        found = evidence_of(runs.with_fault("both", CASE))
+@pytest.mark.slow("a run of its own, which is slow on purpose")
+def test_planted_faults_are_found_and_a_run_without_them_is_clear(
+    grpo: EndedRun, start_engine: Any, tmp_path: Path
+) -> None:
+    knobs = GRPO["knobs"] | {"train.num_steps": STEPS, "eval.num_prompts": 0, "checkpoint.every_steps": 0}
+    ended = start_engine(tmp_path, GRPO | {"knobs": knobs}, program=("tests.jobs.engine.late_run",)).wait()
+    assert ended.code == 0, ended.output
+    found = evidence_of(ended)
 
     late = finding_of("straggler", rules()["straggler"], found)
     assert late.state == "fires", late.sentence()

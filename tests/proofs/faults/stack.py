@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ SERVICES = ("web", "worker", "ingest", "reconcile", "redis")
 class Stack:
     """A running console: `manage.py up` with a Ray head outside of it, the database on a small disk of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = dict(environ)
         self.folder = Path(tempfile.mkdtemp(prefix="pw-f-", dir="/tmp"))  # short, for sockets
         self.port, self._line_port = free_block(2, seed=f"faults {self.folder}")
         self.url = f"http://127.0.0.1:{self.port}"
@@ -55,7 +56,7 @@ class Stack:
     def start_head(self) -> None:
         """Start the head where it was before, and wait until it takes jobs."""
         (self.folder / "ray").mkdir(exist_ok=True)
-        environ = own_environment()
+        environ = self._environ
         service, self.ray_address = ray_service(self.folder / "ray", environ, token=self._token, web_port=self.port)
         with (self.folder / "head.log").open("ab") as log:
             self.head = subprocess.Popen(service.argv, env=service.env, stdout=log, stderr=log)
@@ -185,9 +186,9 @@ class Stack:
 
 
 @contextlib.contextmanager
-def running_stack() -> Iterator[Stack]:
-    """Start a stack; end it with all it started."""
-    stack = Stack()
+def running_stack(environ: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """Start a stack, its Ray head in that environment (by default this process's); end it with all it started."""
+    stack = Stack(own_environment() if environ is None else environ)
     try:
         yield stack
     finally:

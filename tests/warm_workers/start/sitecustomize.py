@@ -9,6 +9,7 @@ import os
 import sys
 
 SOCKET = "PITWALL_TEST_WARM_WORKERS"
+COLD_FOLDER = "PITWALL_TEST_COLD_WORKERS"
 # Ray gives the second to the supervisors of its jobs, which the runner must recognize by their command line.
 COLD = frozenset({"PITWALL_NSYS_SESSION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"})
 
@@ -28,7 +29,7 @@ def _order() -> dict[str, object] | None:
             variables[name] = os.path.expandvars(value)  # as Ray does: ${PATH}
         words = [word for word in words[1:] if "-runtime-env-context=" not in word and "--language=" not in word]
         programs = [os.path.basename(words[0])]  # noqa: PTH119
-    is_cold = bool(COLD & variables.keys()) or bool(os.listdir(os.environ[SOCKET] + ".off"))  # noqa: PTH208
+    is_cold = bool(COLD & variables.keys()) or bool(os.listdir(os.environ[COLD_FOLDER]))  # noqa: PTH208
     if programs[:1] != ["default_worker.py"] or is_cold:
         return None
     return {"argv": words, "env": variables, "cwd": os.getcwd()}  # noqa: PTH109
