@@ -1,8 +1,8 @@
 """What `make test` runs: every check beside the tests; one line sums it all up. `--fast` leaves out what starts much.
 
 The tests run in parts. In two processes: what needs little of the machine, and, a file's tests together, what starts an
-engine or processes of its own. Then, side by side, single pages in a browser, and whole consoles with a browser and
-without: these are apart, as Playwright's loop and asyncio tests do not share a process.
+engine or processes of its own, and what opens pages of a console that lives in the test's process. Then whole consoles,
+two side by side: those with a browser are apart, as Playwright's loop and asyncio tests do not share a process.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -46,7 +46,7 @@ IN_ORDER = "--no-loadscope-reorder"  # of files; else those with the most tests 
 PARTS = {
     "light": ["-m", f"not journey and not browser and not {IS_BUSY}", "-n", "2"],
     "engine": ["-m", f"not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
-    "pages": ["-m", "not journey and browser"],
+    "pages": ["-m", "not journey and browser", *BY_FILE],
     "consoles": ["-m", "journey and not browser"],
     "journeys": ["-m", "journey and browser"],
 }
@@ -54,8 +54,9 @@ FAST = (("light",),)
 ALL = (
     *FAST,
     ("engine",),
-    ("pages", "consoles", "journeys"),
-)  # one after the other; side by side what stands together: consoles wait much, for each other's processes
+    ("pages",),
+    ("consoles", "journeys"),
+)  # one after the other; side by side what stands together
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 DURATIONS = ROOT / "build" / "test-durations.json"

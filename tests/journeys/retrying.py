@@ -53,7 +53,7 @@ class RetriedRun:
     def evaluate(self) -> None:
         """Wait for its end and hold against it all that must be so."""
         stack, run = self.scene.stack, self.scene.run
-        until(lambda: stack.header(run).get("state") == "finished", seconds=180, what=f"{run} finished", every=0.2)
+        until(lambda: stack.header(run).get("state") == "finished", seconds=400, what=f"{run} finished", every=0.2)
         header = stack.header(run)
         began = [(a["number"], a["state"], a["resume_attempt"], a["resume_step"]) for a in header["attempts"]]
         assert began == [(1, "failed", None, 0), (2, "failed", 1, self.lost), (3, "finished", 1, self.origin)]
