@@ -35,6 +35,7 @@ def make_app() -> Celery:
         task_always_eager=getattr(settings, "CELERY_TASK_ALWAYS_EAGER", False),
     )
     app.autodiscover_tasks(["jobs.processes"])
+    app.autodiscover_tasks(["jobs.traces"], related_name="imports")
     return app
 
 

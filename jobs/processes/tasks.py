@@ -1,6 +1,7 @@
 """Celery's entry points: load, one call. They may run twice or never; then jobs.processes.reconcile does their work.
 
-Messages carry a task's name, so that it stays when the code moves.
+Messages carry a task's name, so that it stays when the code moves. One more task stands where it is sent, below the
+runs: the import of a trace (jobs.traces.imports).
 """
 
 import logging
@@ -14,7 +15,6 @@ from kombu.exceptions import OperationalError
 
 from jobs.runs import launch, lifecycle
 from jobs.runs import prompt_model as answer
-from jobs.traces import imports as layers
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,6 @@ def stop(*, run_id: str, user_id: int | None = None, **_: Any) -> None:
 def try_model(*, answer_id: int, **_: Any) -> None:
     """Start the job that answers a prompt."""
     answer.submit_answer(answer_id=answer_id, now=timezone.now())
-
-
-@shared_task(name="jobs.tasks.import_layer")
-def import_layer(*, layer_id: int, **_: Any) -> None:
-    """Make a store of a layer's file."""
-    layers.import_layer(layer_id=layer_id)
 
 
 def enqueue(task: Task, **arguments: Any) -> None:

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from celery import current_app
+from celery import shared_task
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
@@ -40,7 +40,6 @@ from profiling.trace.store import NotAStore, Store
 
 log = logging.getLogger(__name__)
 
-TASK = "jobs.tasks.import_layer"
 TIMELESS = (".stacks.txt",)
 """Endings of files that hold no times, so that a timeline has nothing to show of them: they are downloads alone."""
 
@@ -119,9 +118,7 @@ def send(layer_id: int) -> None:
 
     def now() -> None:
         try:
-            if TASK not in current_app.tasks:
-                current_app.loader.import_default_modules()  # this process has not needed any task yet
-            current_app.tasks[TASK].apply_async(kwargs={"layer_id": layer_id}, retry=False)
+            import_in_worker.apply_async(kwargs={"layer_id": layer_id}, retry=False)
         except (OperationalError, OSError) as error:
             log.warning("the broker is away, layer %s is left to the reconciler: %s", layer_id, error)
 
@@ -131,6 +128,12 @@ def send(layer_id: int) -> None:
 def notify(trace_id: str) -> None:
     """Let open pages of the trace read it again, once the open transaction has committed."""
     transaction.on_commit(partial(trace_changed, trace_id))
+
+
+@shared_task(name="jobs.tasks.import_layer")  # in messages, so it stays when the code moves
+def import_in_worker(*, layer_id: int, **_extra: Any) -> None:
+    """Celery's entry point. It may run twice or never; then jobs.processes.reconcile does its work."""
+    import_layer(layer_id=layer_id)
 
 
 def import_layer(*, layer_id: int) -> None:
