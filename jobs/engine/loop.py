@@ -16,7 +16,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import zero_variance_fraction
 from jobs.engine.algorithm import Algorithm, Counts
 from jobs.engine.batch import Batch, join_padded, make_batch, share_out
-from jobs.engine.captures.captures import EngineCaptures
+from jobs.engine.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox

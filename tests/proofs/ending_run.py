@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.engine.captures.captures import EngineCaptures
+from jobs.engine.captures import EngineCaptures
 from jobs.engine.roles.policy import Policy
 from jobs.engine.session import ROLE_CLASSES, run_session
 

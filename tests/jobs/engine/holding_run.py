@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from jobs.engine.captures.captures import EngineCaptures
+from jobs.engine.captures import EngineCaptures
 from jobs.engine.session import run_session
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.captures import captures as captures_module
+from jobs.engine import captures as captures_module
 from tests.jobs.engine.captures.test_captures import FakeActor, Stage
 from tests.jobs.engine.captures.test_captures import _no_ray as _no_ray  # used by every test
 

@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import pytest
 from ray.exceptions import RayActorError
 
-from jobs.engine.captures import capture as capture_module
-from jobs.engine.captures import captures as captures_module
-from jobs.engine.captures.captures import EngineCaptures
+from jobs.engine import captures as captures_module
+from jobs.engine.captures import EngineCaptures
 from jobs.engine.workers.worker import Worker
 
 TRACE = b"events" * 2_000_000  # more than one piece
@@ -144,8 +143,7 @@ def _no_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     ray = SimpleNamespace(get=lambda reference, timeout: reference(), wait=wait)
     monkeypatch.setattr(captures_module, "ray", ray)
-    monkeypatch.setattr(capture_module, "ray", ray)
-    monkeypatch.setattr(capture_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(captures_module, "POLL_SECONDS", 0.01)
     yield
     for capture in [capture for stage in Stage.made for capture in stage.captures._captures]:
         capture.wait(0)  # it gives up
