@@ -17,10 +17,11 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from profiling.trace import pyramid, schema
+from profiling.trace import schema
 from profiling.trace.limits import DEFAULT
 from profiling.trace.nesting import MOST_DEPTHS, Nesting
 from profiling.trace.schema import StoreFacts
+from profiling.trace.tiles import build_levels, origin
 
 LaneKind = Literal["thread", "stream", "range", "counter", "phase"]
 Severity = Literal["info", "warning", "error"]
@@ -250,10 +251,10 @@ class StoreWriter:
             end=end,
             names=len(self._names),
             samples=samples,
-            origin=pyramid.origin(begin),
+            origin=origin(begin),
             has_clock=self._meta.get("clock") != "none",
         )
-        self._meta |= {"facts": asdict(facts), "pyramid": pyramid.build(self._connection, begin=begin, end=end)}
+        self._meta |= {"facts": asdict(facts), "pyramid": build_levels(self._connection, begin=begin, end=end)}
         self._insert_rows("meta", [(key, json.dumps(value)) for key, value in self._meta.items()])
         self._connection.close()
         self._part.replace(self._path)

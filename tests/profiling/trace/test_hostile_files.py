@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from profiling.trace import pyramid
+from profiling.trace import tiles
 from profiling.trace.category import Category
 from profiling.trace.formats import json_list
 from profiling.trace.importing import import_trace
@@ -97,16 +97,16 @@ def test_an_error_of_the_database_is_told_as_what_it_is(
 
 def test_long_events_are_put_into_the_pyramid_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them may be long, and each lies in several buckets: at once they would not fit into memory."""
-    monkeypatch.setattr(pyramid, "MOST_READ", 100)
-    monkeypatch.setattr(pyramid, "_BLOCK", 500)
+    monkeypatch.setattr(tiles, "MOST_READ", 100)
+    monkeypatch.setattr(tiles, "_BLOCK", 500)
     seen: list[int] = []
-    clip = pyramid.clip
+    clip = tiles.clip
 
     def counted(row: Any, *arguments: Any, **options: Any) -> Any:
         seen.append(len(row))
         return clip(row, *arguments, **options)
 
-    monkeypatch.setattr(pyramid, "clip", counted)
+    monkeypatch.setattr(tiles, "clip", counted)
     with StoreWriter(tmp_path / "a.store", source="test") as writer:
         lane = writer.lane("thread", process="p", pid=1)
         name = writer.name("long")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profiling.trace import pyramid
+from profiling.trace import tiles
 from profiling.trace.store import Store
 from profiling.trace.tiles import COLUMNS, MOST_BYTES, MOST_EXACT, tile
 from profiling.trace.writer import StoreWriter
@@ -109,7 +109,7 @@ def check(store: Store, level: int, index: int, *, longest_is_exact: bool = True
 
 
 def all_tiles(store: Store, level: int) -> range:
-    bits = level + pyramid.TILE_BITS
+    bits = level + tiles.TILE_BITS
     return range((store.begin - store.facts.origin) >> bits, ((store.end - store.facts.origin) >> bits) + 1)
 
 
@@ -133,8 +133,8 @@ def test_columns_show_how_long_each_row_was_busy(tmp_path: Path) -> None:
 
 
 def test_the_pyramid_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyramid, "MOST_READ", 1000)
-    monkeypatch.setattr(pyramid, "_BLOCK", 1500)  # cells of one place come from several blocks
+    monkeypatch.setattr(tiles, "MOST_READ", 1000)
+    monkeypatch.setattr(tiles, "_BLOCK", 1500)  # cells of one place come from several blocks
     with written(tmp_path / "a", random_events(MOST_EXACT + 1500, 2 * 10**9)) as store:
         assert store.pyramid == (20, 22)
         for level in (18, 19, 20, 21, 22, 23, 26):
@@ -143,7 +143,7 @@ def test_the_pyramid_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_tile_of_chosen_lanes_has_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyramid, "MOST_READ", 1000)
+    monkeypatch.setattr(tiles, "MOST_READ", 1000)
     with written(tmp_path / "a", random_events(3 * MOST_EXACT, 10**9)) as store:
         for level in (12, 18, 22):
             (index, *_) = all_tiles(store, level)
@@ -200,13 +200,13 @@ def test_many_long_events_at_once_are_painted_piece_by_piece(tmp_path: Path, mon
     events = [(0, number, 10**9, 0) for number in range(MOST_EXACT + 5_000)]
     with written(tmp_path / "store", events) as store:
         pieces: list[int] = []
-        clip = pyramid.clip
+        clip = tiles.clip
 
         def counted(row: Any, *arguments: Any, **options: Any) -> Any:
             pieces.append(len(row))
             return clip(row, *arguments, **options)
 
-        monkeypatch.setattr(pyramid, "clip", counted)
+        monkeypatch.setattr(tiles, "clip", counted)
         header, arrays = read(tile(store, level=21, index=0))
 
     assert max(pieces) <= 2_000
