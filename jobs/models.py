@@ -330,7 +330,7 @@ class Sample(models.Model):
 
 class Capture(models.Model):
     """A recording of some steps by a profiler; its files are the artifacts that name it. States:
-    profiling.captures.state.
+    profiling.captures.capture.STATES.
     """
 
     id = models.CharField(primary_key=True, max_length=16, default=new_capture_id, editable=False)

@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import custom_error_schema, literal_schema
 from typing_extensions import TypedDict
 
-from profiling.captures.state import REPORTED
+from profiling.captures.capture import REPORTED
 from profiling.memory_marks import MarkMemory
 from profiling.phases import BY_KEY
 
@@ -170,7 +170,7 @@ class ArtifactEvent(Head):
 
 
 class CaptureEvent(Head):
-    """A capture in a new state (profiling.captures.state)."""
+    """A capture in a new state (profiling.captures.capture)."""
 
     kind: Literal["capture"]
     capture: Annotated[str, Field(min_length=1, max_length=16), Allowed("the id of a capture")]
@@ -361,7 +361,7 @@ def artifact(
 def capture(
     capture: str, state: str, *, attempt: int, step: int = -1, text: str = "", meta: Mapping[str, object] | None = None
 ) -> CaptureEvent:
-    """Return that a capture has moved to `state` (profiling.captures.state); with `failed`, `text` is the reason."""
+    """Return that a capture has moved to `state` (profiling.captures.capture); with `failed`, `text` is the reason."""
     return {
         "kind": "capture",
         **_head(attempt, step),

@@ -1,6 +1,6 @@
 """The rows of captures: moved by what the trainer reports, by what arrives, and by the end of an attempt.
 
-Only this module sets the state of a Capture, and only as profiling.captures.state lets it; what comes twice or late
+Only this module sets the state of a Capture, and only as profiling.captures.capture lets it; what comes twice or late
 changes nothing. `ready` is the console's own: all announced files are here, checksums right. `withdrawn` is the
 trainer's, which alone knows whether it had begun to record; of a run that was not sent to the cluster, ours.
 
@@ -21,7 +21,7 @@ from django.db.models import F, QuerySet
 from jobs.models import Artifact, Capture, Command, Run, RunEvent
 from jobs.telemetry.notify import run_changed
 from jobs.traces.imports import add_file, trace_of
-from profiling.captures.state import OPEN, Event, event_of, next_state
+from profiling.captures.capture import OPEN, Event, event_of, next_state
 from profiling.config import TOOLS
 from profiling.events import CaptureEvent
 

@@ -30,9 +30,20 @@ from jobs.engine.reporting.run_report import RunReport
 from jobs.engine.workers.actor import CAPTURES
 from jobs.engine.workers.worker import GONE, Worker
 from jobs.engine.workers.worker_group import WorkerGroup
-from profiling.captures.files import CaptureWindow, announcement, final_path, missing_text
-from profiling.captures.request import CannotRecord, CaptureRequest, parse_request, within
-from profiling.captures.state import BUSY, CaptureReport, State, TrackedCapture
+from profiling.captures.capture import (
+    BUSY,
+    CannotRecord,
+    CaptureReport,
+    CaptureRequest,
+    CaptureWindow,
+    State,
+    TrackedCapture,
+    announcement,
+    final_path,
+    missing_text,
+    parse_request,
+    within,
+)
 from profiling.captures.tool_selection import select_tool
 from profiling.config import TOOLS
 from profiling.config import Device as DeviceName

@@ -32,7 +32,7 @@ from jobs.runner.translation import (
     translation_of_the_rest,
 )
 from jobs.runner.uploads import CaptureUploads
-from profiling.captures.files import recordings
+from profiling.captures.capture import recordings
 
 TICK_SECONDS = 0.1
 OVERDUE_SECONDS = 60.0  # from the trainer's word that it is over to its being ended: native libraries hang at exit

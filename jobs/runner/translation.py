@@ -16,7 +16,7 @@ from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.reporting.append_only import AppendFile, Reserve
 from jobs.runner.reporting.shipped_report import ShippedReport
 from profiling import events
-from profiling.captures.state import State
+from profiling.captures.capture import State
 from profiling.events import Event, to_line
 
 POLL_SECONDS = 0.3

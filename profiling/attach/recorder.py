@@ -17,7 +17,7 @@ from typing import Any
 
 from profiling.attach import messages
 from profiling.captures import recording
-from profiling.captures.files import sha256_of
+from profiling.captures.capture import sha256_of
 from profiling.recorders.recorder import RecorderFailed
 
 LOOK_SECONDS = 0.2

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from profiling import profile
-from profiling.captures.files import leaving_sign
+from profiling.captures.capture import leaving_sign
 from profiling.recorders.recorder import Recorder, RecorderFailed, Tool, WrongThread, load_tool, tool_names, version_of
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from profiling.captures import recording
-from profiling.captures.files import left, recordings
+from profiling.captures.capture import left, recordings
 from profiling.recorders import torch_pieces
 from profiling.recorders.recorder import RecorderFailed, load_tool
 

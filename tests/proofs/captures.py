@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from profiling.captures.files import recordings
+from profiling.captures.capture import recordings
 from profiling.launch_nsys import problem_of_install
 from profiling.trace.importing import import_trace
 from tests.jobs.engine.conftest import EndedRun, Running

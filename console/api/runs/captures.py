@@ -27,7 +27,7 @@ from jobs.captures.request import (
 from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture, Run
 from jobs.traces.imports import TIMELESS
-from profiling.captures.state import STATES
+from profiling.captures.capture import STATES
 from profiling.config import TOOLS
 from profiling.launch_nsys import INSTALL
 

@@ -16,7 +16,7 @@ from jobs.engine.workers.actor import CallResult
 from jobs.engine.workers.node_placement import RunNode, read_there
 from jobs.engine.workers.worker import Worker
 from profiling import events, profile
-from profiling.captures.state import State
+from profiling.captures.capture import State
 
 _LINES_SECONDS = 1.0
 _FETCH_SECONDS = 5.0
@@ -123,7 +123,7 @@ class RunReport:
         )
 
     def capture(self, capture: str, state: State, *, step: int = -1, text: str = "", **meta: Any) -> None:
-        """Tell that a capture has moved on (profiling.captures.state)."""
+        """Tell that a capture has moved on (profiling.captures.capture)."""
         self.say(f"capture {capture}: {state}{f'. {text}' if text else ''}")
         self._write(events.capture(capture, state, attempt=self._attempt, step=step, text=text, meta=meta))
 

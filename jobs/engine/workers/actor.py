@@ -24,7 +24,7 @@ from jobs.engine.workers import flight
 from jobs.engine.workers.role_trace import RoleTrace
 from profiling import profile
 from profiling.captures import recording
-from profiling.captures.files import recordings, stem
+from profiling.captures.capture import recordings, stem
 from profiling.config import Marks, is_torch
 from profiling.recorders.recorder import RecorderFailed, load_tool
 from profiling.stacks import stacks

@@ -12,9 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
-from profiling.captures.files import CaptureWindow, announcement, final_path, missing_text, recordings, sha256_of, stem
-from profiling.captures.request import CannotRecord, CaptureRequest, within
-from profiling.captures.state import UNFINISHED, CaptureReport, TrackedCapture
+from profiling.captures.capture import (
+    UNFINISHED,
+    CannotRecord,
+    CaptureReport,
+    CaptureRequest,
+    CaptureWindow,
+    TrackedCapture,
+    announcement,
+    final_path,
+    missing_text,
+    recordings,
+    sha256_of,
+    stem,
+    within,
+)
 from profiling.captures.tool_selection import select_tool
 from profiling.config import Device
 from profiling.recorders.recorder import load_tool, version_of

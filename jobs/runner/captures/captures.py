@@ -22,8 +22,7 @@ from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.translation import Translation, label_of
-from profiling.captures.request import CannotRecord, CaptureRequest, parse_request
-from profiling.captures.state import next_state
+from profiling.captures.capture import CannotRecord, CaptureRequest, next_state, parse_request
 
 LOOK_SECONDS = 0.2
 WORKERS_SECONDS = 1.0  # between looks for processes: each is a listing of a folder

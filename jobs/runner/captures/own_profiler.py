@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jobs.adapters.captures import CaptureFile
-from profiling.captures.files import CaptureWindow, announcement
-from profiling.captures.request import CaptureRequest
-from profiling.captures.state import CaptureReport, TrackedCapture
+from profiling.captures.capture import CaptureReport, CaptureRequest, CaptureWindow, TrackedCapture, announcement
 
 SETTLE_SECONDS = 5.0
 MAX_FILES = 1000

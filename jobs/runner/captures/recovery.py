@@ -13,7 +13,8 @@ from typing import Any
 from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
-from profiling.captures.files import (
+from profiling.captures.capture import (
+    UNFINISHED,
     CaptureWindow,
     LeftFile,
     announcement,
@@ -25,7 +26,6 @@ from profiling.captures.files import (
     recordings,
     sha256_of,
 )
-from profiling.captures.state import UNFINISHED
 from profiling.events import ArtifactEvent
 from profiling.recorders.recorder import load_tool, tool_names
 from profiling.redaction import own_secrets

@@ -29,7 +29,7 @@ from jobs.runner.nodes.node_agent import NodeAgent
 from jobs.runner.nodes.orphans import Cleanup
 from jobs.runner.reporting.trainer_progress import node_name
 from jobs.runner.trainer import end_with_parent
-from profiling.captures.files import recordings
+from profiling.captures.capture import recordings
 
 PERIOD_SECONDS = 2.0
 CONNECT_SECONDS = 5.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobs.runner.nodes.node import NodeReader
 from jobs.runner.nodes.orphans import Cleanup, kill_orphans
-from profiling.captures.files import LeftFile, left, recordings
+from profiling.captures.capture import LeftFile, left, recordings
 from profiling.redaction import own_secrets
 
 READ_BYTES = 4 << 20

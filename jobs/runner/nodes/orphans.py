@@ -16,7 +16,7 @@ from typing import NotRequired, TypedDict
 import psutil
 
 from jobs.runner.nodes.devices import device_bytes_of
-from profiling.captures.files import leaving_sign
+from profiling.captures.capture import leaving_sign
 
 TERM_SECONDS = 3.0
 KILL_SECONDS = 5.0

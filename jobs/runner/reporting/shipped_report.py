@@ -13,7 +13,7 @@ from jobs.runner.reporting.command_log import CommandLog
 from jobs.runner.reporting.event_files import EventSource, Source, TextSource
 from jobs.runner.reporting.outbox import Outbox
 from jobs.runner.reporting.shipper import LAST_SOURCE, Shipper
-from profiling.captures.state import State
+from profiling.captures.capture import State
 from profiling.events import ArtifactEvent, Event, StateEvent, capture, log, system, to_line
 from profiling.events import artifact as announced
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from profiling.captures.request import CannotRecord, parse_request, within
+from profiling.captures.capture import CannotRecord, parse_request, within
 
 WORKERS = {"policy": 2, "vllm": 1, "reference": 0}
 GOOD = {"capture": "cap1", "tool": "torch", "first_step": 3, "num_steps": 2, "roles": [], "ranks": []}

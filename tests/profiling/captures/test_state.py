@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from profiling.captures.request import CaptureRequest
-from profiling.captures.state import (
+from profiling.captures.capture import (
     ENDED,
     OPEN,
     REPORTED,
     STATES,
     TRANSITIONS,
+    CaptureRequest,
     Event,
     State,
     TrackedCapture,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.runner.captures.attachable import RAY_JOB, AttachableWorkers, attach_environment
-from profiling.captures.files import recordings
+from profiling.captures.capture import recordings
 from tests.waiting import wait_until
 
 WAIT_SECONDS = 120.0

@@ -7,8 +7,7 @@ from typing import Any
 
 from jobs.runner.captures.attachable import AttachableWorker, AttachableWorkers
 from jobs.runner.captures.attached import START_SECONDS, AttachedCapture
-from profiling.captures.files import recordings
-from profiling.captures.request import CaptureRequest
+from profiling.captures.capture import CaptureRequest, recordings
 
 WORKER = AttachableWorker(pid=1, role="policy", rank=0, node="", device="cpu", problems={})
 REQUEST = CaptureRequest(capture="c-1", tool="stacks", first_step=0, num_steps=1, roles=(), ranks=(), seconds=60)

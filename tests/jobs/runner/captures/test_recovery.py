@@ -203,7 +203,7 @@ def test_a_worker_that_writes_while_it_leaves_is_given_the_time(house: House, co
     worker = """
 import signal, sys, time
 from pathlib import Path
-from profiling.captures.files import leaving_sign
+from profiling.captures.capture import leaving_sign
 import os
 made, ended = Path(sys.argv[1]), Path(sys.argv[2])
 def leave(*_):
