@@ -12,7 +12,7 @@ TOOLS: tuple[str, ...] = tuple(tool for tool in get_args(Tool) if tool != "none"
 """What a capture can be recorded with: the files of profiling.recorders, the one that needs nothing first."""
 
 WHATS: tuple[What, ...] = tuple(what for what in get_args(What) if what != "none")
-"""What people can ask to see; profiling.captures.tool_selection selects the tool that shows it."""
+"""What people can ask to see; profiling.recorders.recorder selects the tool that shows it."""
 
 MAX_STEPS = 100
 """The most steps of one capture: its files grow with each."""

@@ -21,17 +21,17 @@ from jobs.captures.state import recorded_steps
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Attempt, Capture, Run, RunEvent
 from jobs.telemetry.series import SeriesWindow, read_series
-from profiling.captures.tool_selection import (
+from profiling.config import TOOLS, WHATS, Device, What
+from profiling.recorders.recorder import (
     ToolSelection,
     candidates,
     device_of,
     lacking_of,
+    load_tool,
     seen_in,
     select_tool,
     without,
 )
-from profiling.config import TOOLS, WHATS, Device, What
-from profiling.recorders.recorder import load_tool
 
 _MAX_DIGITS = 8  # of a rank: whoever writes the note may write anything
 _MAX_NODE = 120  # characters of a node's name, as above

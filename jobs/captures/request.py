@@ -34,9 +34,8 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.models import Attempt, Capture, Run, Trace
 from jobs.traces.imports import delete_folder
 from profiling.captures.capture import BUSY, OPEN, next_state
-from profiling.captures.tool_selection import INSTEAD, shown_by
 from profiling.config import MAX_FIRST_STEP, MAX_SECONDS, MAX_STEPS, TOOLS, WHATS, Device, What, names_of, ranks_of
-from profiling.recorders.recorder import load_tool
+from profiling.recorders.recorder import INSTEAD, load_tool, shown_by
 
 USUAL: What = "kernels"
 """What is recorded where nobody says what: on CPU these are operators."""

@@ -44,9 +44,9 @@ from profiling.captures.capture import (
     parse_request,
     within,
 )
-from profiling.captures.tool_selection import select_tool
 from profiling.config import TOOLS
 from profiling.config import Device as DeviceName
+from profiling.recorders.recorder import select_tool
 
 ASK_SECONDS = 30.0
 LOOK_SECONDS = 0.2

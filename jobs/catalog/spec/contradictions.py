@@ -9,8 +9,8 @@ from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.own_profile import profile_problem
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from profiling.captures.tool_selection import shown_by
 from profiling.config import names_of, ranks_of
+from profiling.recorders.recorder import shown_by
 
 MAX_REWARD_SOURCE_BYTES = 64 * 1024
 _INTERFACES = re.compile(r"[A-Za-z0-9_,-]*")

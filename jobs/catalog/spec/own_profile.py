@@ -13,8 +13,8 @@ from jobs.catalog.knob import applicable
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import as_version, trainers
-from profiling.captures.tool_selection import INSTEAD, candidates
 from profiling.config import MAX_STEPS, Device, names_of, ranks_of
+from profiling.recorders.recorder import INSTEAD, candidates
 
 TOOL_KNOB = "profiling.tool"
 THEIRS: Mapping[str, str] = {"torch": "torch", "nsys": "nsys", "memory": "torch_memory", "msprof": "npu"}

@@ -32,7 +32,7 @@ from jobs.catalog.spec.runspec import (
     choices_of,
 )
 from jobs.catalog.trainer import trainers
-from profiling.captures.tool_selection import shown_by
+from profiling.recorders.recorder import shown_by
 
 MAX_STRANGERS = 20
 

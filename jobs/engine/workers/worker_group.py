@@ -16,9 +16,9 @@ from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, CallResult, LogQ
 from jobs.engine.workers.first_failure import first_failure
 from jobs.engine.workers.node_placement import RunNode, nodes_of
 from jobs.engine.workers.worker import Pending, Worker, WorkerFailed, answer_of
-from profiling.captures.tool_selection import planned_tool
 from profiling.config import Device as DeviceName
 from profiling.launch_nsys import runtime_env
+from profiling.recorders.recorder import planned_tool
 
 _POLL_SECONDS = 0.5
 _FAILURE_SECONDS = 5.0  # within which Ray tells of a process that died on a living node

@@ -27,9 +27,8 @@ from profiling.captures.capture import (
     stem,
     within,
 )
-from profiling.captures.tool_selection import select_tool
 from profiling.config import Device
-from profiling.recorders.recorder import load_tool, version_of
+from profiling.recorders.recorder import load_tool, select_tool, version_of
 
 START_SECONDS = 60.0
 WRITE_SECONDS = 1800.0

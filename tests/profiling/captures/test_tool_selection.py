@@ -7,18 +7,18 @@ from typing import get_args
 
 import pytest
 
-from profiling.captures.tool_selection import (
+from profiling.config import TOOLS, WHATS, Device, What
+from profiling.recorders.recorder import (
     PassedTool,
     candidates,
     device_of,
+    load_tool,
     planned_tool,
     seen_in,
     select_tool,
     shown_by,
     without,
 )
-from profiling.config import TOOLS, WHATS, Device, What
-from profiling.recorders.recorder import load_tool
 
 DEVICES: tuple[Device, ...] = get_args(Device)
 NO_NSYS = "nsys is not installed on node a."
