@@ -103,7 +103,7 @@ def offers_cpu_torch(venv: Path) -> bool:
 
 def has_cuda_torch(venv: Path) -> bool:
     """Return whether the installed torch was built for CUDA; asked of its files, because importing it may need them."""
-    found = subprocess.run(
+    process = subprocess.run(
         [
             str(venv / "bin" / "python"),
             "-c",
@@ -113,7 +113,7 @@ def has_cuda_torch(venv: Path) -> bool:
         capture_output=True,
         text=True,
     )
-    version_file = Path(found.stdout.strip()) / "torch" / "version.py"
+    version_file = Path(process.stdout.strip()) / "torch" / "version.py"
     return any(line.startswith("cuda") and "None" not in line for line in version_file.read_text().splitlines())
 
 

@@ -65,8 +65,8 @@ def cpu_torch_hashes(folder: Path) -> list[str]:
 
 def with_hashes(lines: str, more: list[str]) -> str:
     """Return the requirement, accepting these hashes too."""
-    requirement, *known = lines.replace("\\\n", "").split()
-    return " \\\n    ".join([requirement, *sorted({*known, *(f"--hash=sha256:{each}" for each in more)})])
+    requirement, *hashes = lines.replace("\\\n", "").split()
+    return " \\\n    ".join([requirement, *sorted({*hashes, *(f"--hash=sha256:{each}" for each in more)})])
 
 
 def main() -> None:

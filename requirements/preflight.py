@@ -62,28 +62,30 @@ def read_facts(folder: str) -> Facts:
 
 def problems(facts: Facts, *, chosen: str, is_installed: bool) -> list[str]:
     """Return a sentence for everything that stands in the way; `is_installed`: what installing needs does not count."""
-    found = _python_problems(facts, is_installed=is_installed)
+    sentences = _python_problems(facts, is_installed=is_installed)
     if facts.system != "Linux" or facts.machine != "x86_64":
-        found.append(f"Pitwall's locked packages are for Linux on x86_64; this is {facts.system} on {facts.machine}.")
+        sentences.append(
+            f"Pitwall's locked packages are for Linux on x86_64; this is {facts.system} on {facts.machine}."
+        )
     if facts.glibc is not None and facts.glibc < GLIBC:
-        found.append(
+        sentences.append(
             f"The C library is glibc {facts.glibc[0]}.{facts.glibc[1]}; packages need {GLIBC[0]}.{GLIBC[1]} or later. "
             "Use Debian 12, Ubuntu 22.04 or later."
         )
     if not facts.has_make:
-        found.append("make is missing. Install it: apt-get install make.")
+        sentences.append("make is missing. Install it: apt-get install make.")
     if chosen != "console":
-        found += _engine_problems(facts)
+        sentences += _engine_problems(facts)
     if facts.disk_bytes is not None and not is_installed and facts.disk_bytes < DISK_BYTES[chosen]:
-        found.append(
+        sentences.append(
             f"Only {_gib(facts.disk_bytes)} are free on this disk; installing needs {_gib(DISK_BYTES[chosen])}. "
             "Delete something, or put the installation elsewhere: make VENV=/other/disk/venv."
         )
     if chosen == "gpu" and not facts.has_nvidia:
-        found.append(
+        sentences.append(
             "ENGINE=gpu was given, but no NVIDIA driver is loaded. Install the driver, or leave ENGINE=gpu out."
         )
-    return found
+    return sentences
 
 
 def _python_problems(facts: Facts, *, is_installed: bool) -> list[str]:
@@ -102,35 +104,35 @@ def _python_problems(facts: Facts, *, is_installed: bool) -> list[str]:
 
 
 def _engine_problems(facts: Facts) -> list[str]:
-    found = []
+    sentences = []
     missing = [name for name in CPU_FEATURES if name not in facts.cpu_features]
     if missing:
-        found.append(
+        sentences.append(
             f"This CPU lacks {', '.join(missing)}, which vLLM's CPU build needs. Servers since about 2015 have "
             "it; in a virtual machine, pass the host's CPU model through."
         )
     if facts.memory_bytes is not None and facts.memory_bytes < MEMORY_BYTES:
-        found.append(
+        sentences.append(
             f"Only {_gib(facts.memory_bytes)} of memory are available; a run on this machine needs "
             f"{_gib(MEMORY_BYTES)}. Close other programs or use a larger machine."
         )
-    return found
+    return sentences
 
 
 def warnings(facts: Facts, *, is_installed: bool) -> list[str]:
     """Return a sentence for everything that will work, but worse."""
-    found = []
+    sentences = []
     if facts.shared_memory_bytes is not None and facts.shared_memory_bytes < SHARED_MEMORY_BYTES:
-        found.append(
+        sentences.append(
             f"{SHARED_MEMORY} has only {facts.shared_memory_bytes >> 20} MiB; Ray will keep its objects on disk, which "
             "is slower. In a container give it more: --shm-size=1g."
         )
     if facts.disk_bytes is not None and not is_installed and facts.disk_bytes < CUDA_TORCH_BYTES:
-        found.append(
+        sentences.append(
             f"{_gib(facts.disk_bytes)} are free on this disk. That is enough with torch's CPU build; if the package "
             f"index has only the standard one, its CUDA packages need {_gib(CUDA_TORCH_BYTES)}."
         )
-    return found
+    return sentences
 
 
 def _glibc() -> tuple[int, int] | None:
@@ -204,12 +206,12 @@ def main() -> int:
     parser.add_argument("--installed", action="store_true", help="they are installed already")
     options = parser.parse_args()
     facts = read_facts(os.path.abspath(options.folder))  # noqa: PTH100
-    found = problems(facts, chosen=options.set, is_installed=options.installed)
+    refusals = problems(facts, chosen=options.set, is_installed=options.installed)
     for text in warnings(facts, is_installed=options.installed):
         print("Note: " + text, file=sys.stderr)
-    for text in found:
+    for text in refusals:
         print("Missing: " + text, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if refusals else 0
 
 
 if __name__ == "__main__":

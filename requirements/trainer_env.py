@@ -23,18 +23,20 @@ STAMP = "pitwall.json"
 SOURCE_ONLY = "antlr4-python3-runtime"  # pure Python, built with the engine's setuptools
 
 
-def known() -> dict[str, list[str]]:
+def locked_versions() -> dict[str, list[str]]:
     """Return the versions of each trainer that there is a lock for, newest first."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for lock in LOCKS.glob("*.lock"):
         trainer, _, version = lock.stem.partition("-")
-        found.setdefault(trainer, []).append(version)
-    return {name: sorted(found[name], key=lambda v: [int(p) for p in v.split(".")], reverse=True) for name in found}
+        versions.setdefault(trainer, []).append(version)
+    return {
+        name: sorted(versions[name], key=lambda v: [int(p) for p in v.split(".")], reverse=True) for name in versions
+    }
 
 
 def chosen(trainer: str, version: str) -> str:
     """Return the version to install. Raises: SystemExit with a sentence if there is no lock for it."""
-    locks = known()
+    locks = locked_versions()
     if trainer not in locks:
         raise SystemExit(
             f"There is no trainer {trainer!r} to make an environment for. Known: {', '.join(sorted(locks))}."

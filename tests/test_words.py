@@ -4,8 +4,9 @@ A word is looked for as a word and as a part of a name: `ride`, `ride_along`, `R
 somebody's stored data calls so is an exception, named below.
 """
 
+import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from console.translations import messages
@@ -35,6 +36,40 @@ EXCEPTIONS = {
     "without_signal": ("",),  # a metric and a rule, as runs have stored them and clients ask for them
     "processor": ("tests/console/captures/test_captures_api.py",),  # a file of Perfetto
 }
+NAMES = {  # what a variable, parameter, field or function is not called
+    "asked": "query, body, request, message",
+    "found": "rows, match, estimate, by_name",
+    "given": "value, text, setting",
+    "kept": "cached, stored, remaining",
+    "known": "choices, by_id, defaults",
+    "mine": "own_rows, own_spans",
+    "says": "message, reason, summary",
+    "told": "reading, message, facts",
+    "_look": "_observations",
+    "_told": "the name of what it returns",
+    "_whole": "_integer",
+}
+NAMES_EXCEPTED = {
+    "asked": ("profiling/evidence.py",),  # of a capture: the workers that were asked for it
+    "found": ("console/api/traces/schema.py", "jobs/engine/gpu_check/check.py"),  # fields of the API and of a report
+    "says": (
+        "console/api/guide/guide.py",
+        "console/api/planner/",
+        "console/api/runs/specs.py",
+        "console/command_line/api_json.py",
+        "console/views/plan/",
+    ),  # fields of the API; panels whose templates New run shares
+}
+NOT_NAMED_YET = (
+    "console/api/runs/captures.py",
+    "console/forms/new_run/",
+    "console/views/new_run/",
+    "jobs/captures/",
+    "jobs/engine/captures/",
+    "jobs/runner/captures/",
+    "profiling/captures/",
+    "tests/",
+)
 SENTENCES = {
     r"told|tells no(?! pair)": "reported; reports no",
     r"(is|are) to be|is to go": "is set to; resumes",
@@ -72,6 +107,31 @@ def line_of(text: str, match: re.Match[str]) -> int:
 
 def term_for(word: str) -> str:
     return next(term for banned, term in BANNED.items() if re.fullmatch(banned, word, re.IGNORECASE))
+
+
+def names_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Return the names that a module gives to variables, parameters, fields and functions, each with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node.lineno
+
+
+def test_nothing_is_named_by_a_participle_alone() -> None:
+    """A name says what a thing is (`rows`, `estimate`), not that it was found, given or kept."""
+    wrong = [
+        f"{name}:{line}: {word} is: {NAMES[word]}"
+        for name, text in texts()
+        if name.endswith(".py") and not name.startswith(NOT_NAMED_YET)
+        for word, line in names_of(ast.parse(text.partition("\n")[2]))
+        if word in NAMES and not name.startswith(NAMES_EXCEPTED.get(word, ()))
+    ]
+    assert wrong == []
 
 
 def test_nothing_is_called_by_a_word_of_our_own() -> None:

@@ -377,13 +377,13 @@ def _take(key: _Key) -> Store | None:
     with _lock:
         at = next((i for i in range(len(_idle) - 1, -1, -1) if _idle[i][0] == key), -1)
         if at >= 0:
-            found = _idle.pop(at)[2]
+            store = _idle.pop(at)[2]
         else:
             lent = next((store for lent_key, store in _lent if lent_key == key), None)
             if lent is None:
                 return None
-            found = lent.another()
-    return _lend(key, found)
+            store = lent.another()
+    return _lend(key, store)
 
 
 def _lend(key: _Key, store: Store) -> Store:
