@@ -20,6 +20,7 @@ from profiling.captures.capture import leaving_sign
 
 TERM_SECONDS = 3.0
 KILL_SECONDS = 5.0
+KILL_ROUNDS = 5
 
 
 class Cleanup(TypedDict):
@@ -101,10 +102,13 @@ def _end(
     for process in waiting:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    for process in _wait_gone(look, TERM_SECONDS, clock) if waiting else []:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    return _wait_gone(look, KILL_SECONDS, clock) if waiting else []
+    left = _wait_gone(look, TERM_SECONDS, clock) if waiting else []
+    for _ in range(KILL_ROUNDS):  # what another has started meanwhile (nsys its worker) was not among those before
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        left = _wait_gone(look, KILL_SECONDS / KILL_ROUNDS, clock) if left else []
+    return left
 
 
 def _wait_gone(
