@@ -65,7 +65,7 @@ NOT_NAMED_YET = (
     "console/forms/new_run/",
     "console/views/new_run/",
     "jobs/captures/",
-    "jobs/engine/captures/",
+    "jobs/engine/captures.py",
     "jobs/runner/captures/",
     "profiling/captures/",
     "tests/",

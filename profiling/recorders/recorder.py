@@ -225,12 +225,12 @@ def candidates(what: What, device: Device) -> tuple[str, ...]:
 def lacking_of(tool: str, workers: Mapping[str, Tools]) -> dict[str, str]:
     """Return the workers that the tool cannot record, each with the reason, "" for one that has not told and must."""
     must_tell = load_tool(tool).must_tell
-    found = {}
+    reasons = {}
     for name, tools in workers.items():
         why = tools.get(tool)
         if why or (why is None and must_tell):
-            found[name] = why or ""
-    return found
+            reasons[name] = why or ""
+    return reasons
 
 
 def shown_by(tool: str, device: Device | None = None) -> tuple[What, ...]:
@@ -254,7 +254,7 @@ def device_of(workers: Sequence[Tools], *, planned: Device) -> Device:
     """Return the device that the workers have, by the tools of one device that are ready on them, else the planned."""
     for tool in _tools():
         devices = {device for shown in tool.shows.values() for device in shown.on}
-        if len(devices) == 1 and any(told.get(tool.name) == "" for told in workers):
+        if len(devices) == 1 and any(tools.get(tool.name) == "" for tools in workers):
             return devices.pop()
     return planned
 

@@ -8,7 +8,7 @@ from jobs.runner.nodes import orphans
 
 
 class Process:
-    """One that goes half a second after it was killed; it does not hear SIGTERM."""
+    """One that goes half a second after it was killed; it ignores SIGTERM."""
 
     def __init__(self, pid: int, now: list[float]) -> None:
         self.pid = pid
