@@ -13,6 +13,8 @@ WRITTEN = [page for page in PAGES if page.parent.name != "proofs"]
 """By people: reports of proofs are written by programs."""
 MOST_COLUMNS = 120
 DJANGO = {"migrate", "collectstatic", "createsuperuser", "check", "makemigrations"}
+# A file of DeepSpeed, and what PPO will bring.
+ELSEWHERE = {"stage_1_and_2.py", "ppo.py", "critic.py"}
 
 
 def names(document: Path) -> list[str]:
@@ -45,6 +47,17 @@ def test_files_of_ours_are_where_the_page_says(document: Path) -> None:
     ]
 
     missing = [w for w in ours if w not in files and not any(f.startswith(w.rstrip("/") + "/") for f in files)]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", PAGES, ids=lambda document: str(document.relative_to(ROOT)))
+def test_a_file_that_is_named_without_its_folder_is_there(document: Path) -> None:
+    if document.parent.name == "decisions":  # they say what was
+        return
+    files = {name.rpartition("/")[2] for name in tracked()}
+
+    missing = [w for w in names(document) if re.fullmatch(r"[a-z]\w*\.py", w) and w not in files | ELSEWHERE]
 
     assert missing == []
 
