@@ -17,6 +17,7 @@ SPEC: dict[str, Any] = {
     "name": "retried",
     "algorithm": "sft",
     "hardware": {"policy_ranks": 1},
+    "profile": {"nsys_ready": "off"},
     "policy": {"retries": 1, "retry_on": "cluster"},
     "knobs": {
         "train.num_steps": STEPS,

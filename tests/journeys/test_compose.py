@@ -45,6 +45,7 @@ AUDIT = "from jobs.models import AuditEvent; print(AuditEvent.objects.get(verb='
 STEPS = 4
 SPEC = {
     "name": "through compose",
+    "profile": {"nsys_ready": "off"},
     "knobs": {
         "train.num_steps": STEPS,
         "rollout.prompts_per_step": 4,

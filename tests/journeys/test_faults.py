@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.engine]
 
 OUTAGE_SECONDS = 2.0
 KNOBS = {"train.num_steps": 8, "rollout.prompts_per_step": 4, "rollout.samples_per_prompt": 4, "eval.num_prompts": 0}
-SMALL: dict[str, Any] = {"hardware": {"policy_ranks": 1}}
+SMALL: dict[str, Any] = {"hardware": {"policy_ranks": 1}, "profile": {"nsys_ready": "off"}}  # its workers start warm
 SFT = {"algorithm": "sft", "knobs": {"train.num_steps": 400, "eval.num_prompts": 0}}  # all of them are ended
 GRPO = {"knobs": KNOBS | {"algorithm.kl_coefficient": 0.0}}
 # What the run goes through, one after the other; early what hits a process of its own, which is gone when it ends.
