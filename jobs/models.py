@@ -357,6 +357,14 @@ class Capture(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True)
 
+    @property
+    def recorded_steps(self) -> tuple[int, int] | None:
+        """The first and last step as the trainer told them, or else as asked for; None while neither is known."""
+        first, count = self.meta.get("first_step"), self.meta.get("num_steps")
+        if isinstance(first, int) and isinstance(count, int) and first > 0 and count > 0:
+            return first, first + count - 1
+        return (self.first_step, self.first_step + self.num_steps - 1) if self.first_step else None
+
 
 class Artifact(models.Model):
     """A file the run made. Announced first; ready once all bytes are here and the checksum is right."""
@@ -382,6 +390,11 @@ class Artifact(models.Model):
     def stored_path(self) -> Path:
         """Where the console keeps the file's bytes, once they are all here."""
         return Path(settings.FILES_DIR) / "runs" / self.run_id / f"a{self.attempt}" / str(self.pk)
+
+    def delete_bytes(self) -> None:
+        """Remove what the file takes on disk, whole or in part."""
+        for path in (self.stored_path, self.stored_path.with_suffix(".part"), self.stored_path.with_suffix(".lock")):
+            path.unlink(missing_ok=True)
 
 
 class Trace(models.Model):

@@ -17,7 +17,6 @@ from django.shortcuts import get_object_or_404
 from django.utils.http import content_disposition_header
 from django.utils.translation import gettext as _
 
-from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture, Run
 
 PIECE_BYTES = 256 * 1024
@@ -105,7 +104,7 @@ def _info(name: str) -> zipfile.ZipInfo:
 def about(capture: Capture, entries: list[Entry]) -> dict[str, str]:
     """Return manifest.json and README.txt of the zip: what was recorded, and how to open it."""
     files = [{"name": e.name, "size": e.artifact.size, "sha256": e.sha256, **_plain(e.artifact.meta)} for e in entries]
-    first, last = recorded_steps(capture) or (None, None)
+    first, last = capture.recorded_steps or (None, None)
     manifest = {
         "run": capture.run_id,
         "run_name": capture.run.name,

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from jobs.captures import state as captures
+from jobs.captures import captures
 from jobs.models import Artifact, Run, RunEvent
 
 MAX_PIECE_BYTES = 8 << 20
@@ -162,11 +162,9 @@ def _say(row: Artifact, piece: FilePiece, *, received: int, is_ready: bool) -> N
     row.save(update_fields=["received", "is_ready", "size", "sha256", "type", "path", "step", "meta", "capture"])
 
 
-def delete_file(artifact: Artifact) -> None:
-    """Remove what an artifact takes on disk."""
-    path = artifact.stored_path
-    for one in (path, path.with_suffix(".part"), path.with_suffix(".lock")):
-        one.unlink(missing_ok=True)
+def opens_in_perfetto(name: str) -> bool:
+    """Return True if a file of this name is a trace in a format that Perfetto reads: torch's JSON, gzipped or not."""
+    return name.lower().endswith((".json", ".json.gz"))
 
 
 def delete_files(run: Run) -> None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from jobs.captures.state import recorded_steps
 from jobs.models import Attempt, Capture
 from jobs.telemetry.history import is_visible, limits, origins
 from profiling.config import is_torch
@@ -97,7 +96,7 @@ def _limits(run_ids: Sequence[str]) -> dict[str, dict[int, int | None]]:
 
 
 def _trace(row: Capture, through: Mapping[int, int | None]) -> CaptureTrace:
-    steps = recorded_steps(row)
+    steps = row.recorded_steps
     return CaptureTrace(
         capture=row, steps=steps, is_dead=not is_visible(steps[1] if steps else 0, through.get(row.attempt))
     )

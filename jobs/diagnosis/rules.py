@@ -11,7 +11,6 @@ from datetime import datetime
 
 import numpy as np
 
-from jobs.captures.state import recorded_steps
 from jobs.catalog.knob import KnobValueInvalid, is_live, knobs
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
@@ -158,7 +157,7 @@ def evidence_of(run: Run, *, capture: Capture | None = None, workers: Sequence[t
         capture=_facts(capture, workers) if capture else None,
         knobs=_knobs(run),
         profiled=tuple(
-            recorded for one in run.captures.filter(attempt=attempt) if (recorded := recorded_steps(one)) is not None
+            recorded for one in run.captures.filter(attempt=attempt) if (recorded := one.recorded_steps) is not None
         ),
         first_step=first_step,
     )
@@ -228,7 +227,7 @@ def _facts(capture: Capture, here: Sequence[tuple[str, int]]) -> CaptureFacts:
     problems = [f"{name}: {why}" for name, why in missing.items()] if isinstance(missing, dict) else []
     workers = capture.meta.get("workers")
     return CaptureFacts(
-        steps=recorded_steps(capture),
+        steps=capture.recorded_steps,
         asked=tuple(str(name) for name in workers) if isinstance(workers, list) else (),
         here=tuple(f"{role}-{rank}" for role, rank in here),
         problems=(*problems, *([capture.problem] if capture.problem else [])),

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import orjson
 from django.db import transaction
 
-from jobs.captures import state as captures
+from jobs.captures import captures
 from jobs.models import ENDED, Artifact, Attempt, Frame, LogChunk, Metric, Run, RunEvent, Sample
 from jobs.runs import lifecycle
 from jobs.telemetry.columns import SeriesKey

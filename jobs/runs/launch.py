@@ -13,7 +13,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from jobs.accounts.audit import record
 from jobs.accounts.privilege import require_privilege
-from jobs.captures import request as captures
+from jobs.captures import captures
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json

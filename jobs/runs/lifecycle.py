@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F
 
 from jobs.accounts.audit import record
-from jobs.captures import state as captures
+from jobs.captures import captures
 from jobs.models import ENDED, Attempt, Command, Run, RunEvent
 from jobs.runs.retry_policy import decide
 from jobs.telemetry.notify import run_changed

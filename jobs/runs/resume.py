@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs.accounts.privilege import check_privileged
-from jobs.captures import request as captures
+from jobs.captures import captures
 from jobs.catalog.sentence import in_words
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json

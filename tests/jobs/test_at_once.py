@@ -13,7 +13,8 @@ from django.db import connection
 from console.sign_in.link import LinkUnusable, make_link, use_link
 from jobs.accounts.members import MemberRefused, set_member
 from jobs.captures import artifacts as files
-from jobs.captures.request import CaptureRefused, request_capture, withdraw_capture
+from jobs.captures.captures import request_capture, withdraw_capture
+from jobs.captures.choices import CaptureRefused
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Answer, Attempt, AuditEvent, Capture, Command, Membership, Run, RunEvent, Study
 from jobs.runs import admission, launch, lifecycle

@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from console.api.ingest.access import IngestRefused, fenced, refusal, runner_view
 from jobs.captures import artifacts as files
-from jobs.captures import state as captures
+from jobs.captures import captures
 from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, BatchInvalid, EventBatch, name_problem, parse_batch
 from jobs.ingest.inbox import accept
 from jobs.models import Attempt, Command, Upload

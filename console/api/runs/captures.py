@@ -14,17 +14,18 @@ from pydantic import JsonValue
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from console.downloads.capture_zip import zip_entries, zip_response
-from jobs.captures.choices import choices, cluster_free_bytes, costs, device_for, free_bytes, workers
-from jobs.captures.request import (
+from jobs.captures.artifacts import opens_in_perfetto
+from jobs.captures.captures import delete_capture, end_capture, request_capture, withdraw_capture
+from jobs.captures.choices import (
     CaptureRefused,
+    choices,
     chosen,
-    delete_capture,
-    end_capture,
-    opens_in_perfetto,
-    request_capture,
-    withdraw_capture,
+    cluster_free_bytes,
+    costs,
+    device_for,
+    free_bytes,
+    workers,
 )
-from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture, Run
 from jobs.traces.imports import TIMELESS
 from profiling.captures.capture import STATES
@@ -329,7 +330,7 @@ def capture_out(run: Run, row: Capture) -> CaptureOut:
         first_step=row.first_step,
         num_steps=row.num_steps,
         seconds=row.seconds,
-        steps=recorded_steps(row),
+        steps=row.recorded_steps,
         roles=row.roles,
         ranks=row.ranks,
         state=row.state,

@@ -5,7 +5,6 @@ from datetime import datetime
 from django.urls import reverse
 from ninja import Field, Schema
 
-from jobs.captures.state import recorded_steps
 from jobs.models import Layer, Trace
 from profiling.trace.store import CounterSeries, Lane, Note, Store
 
@@ -222,7 +221,7 @@ def trace_out(trace: Trace) -> TraceOut:
             id=capture.pk,
             tool=capture.tool,
             attempt=capture.attempt,
-            steps=recorded_steps(capture),
+            steps=capture.recorded_steps,
             state=capture.state,
         )
     return TraceOut(

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.views.compare.sides import ComparedRun, Sides
-from jobs.captures.request import opens_in_perfetto
+from jobs.captures.artifacts import opens_in_perfetto
 from jobs.comparison.traces import CaptureTrace, TraceRow, traces_side_by_side
 from jobs.models import Artifact, Capture
 

@@ -22,8 +22,7 @@ from console.views.run.config import config_rows, num_changed
 from console.views.run.files import run_file, run_log, visible_run
 from console.views.run.labels import phase_note, resume_note, resume_refusal, sample_note
 from jobs.accounts.access import allows
-from jobs.captures.choices import WORDS
-from jobs.captures.request import USUAL
+from jobs.captures.choices import USUAL, WORDS
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import is_local

@@ -10,7 +10,6 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from console.views.run.files import visible_run
-from jobs.captures.state import recorded_steps
 from jobs.models import Artifact, Capture
 from jobs.traces.imports import TIMELESS
 from profiling.sampled_stacks import SampledStack, Samples, places, read
@@ -55,7 +54,7 @@ def stacks(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse:
     threads = places(samples)
     working = [place for place in threads if place.is_main]
     others = [place for place in threads if not place.is_main]
-    first, last = recorded_steps(capture) or (0, 0)
+    first, last = capture.recorded_steps or (0, 0)
     context = {
         "run": run,
         "project": run.project,

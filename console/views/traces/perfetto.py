@@ -23,8 +23,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from console.views.run.files import PIECE_BYTES, visible_run
-from jobs.captures.request import opens_in_perfetto
-from jobs.captures.state import recorded_steps
+from jobs.captures.artifacts import opens_in_perfetto
 from jobs.models import Artifact, Capture
 
 POLICY = (
@@ -107,7 +106,7 @@ def perfetto(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponse
     capture = get_object_or_404(Capture, pk=capture_id, run=run)
     traces = [file for file in capture.files.order_by("name") if file.is_ready and opens_in_perfetto(file.name)]
     trace = _chosen_trace(request.GET.get("file", ""), traces)
-    first, last = recorded_steps(capture) or (0, 0)
+    first, last = capture.recorded_steps or (0, 0)
     name = trace.name.rpartition("/")[2]
     context = {
         "run": run,

@@ -17,7 +17,7 @@ from console.downloads.capture_zip import safe_names
 from console.forms.new_run.form import form_to_raw, spec_to_form
 from console.views.run.config import config_rows
 from console.views.traces import perfetto
-from jobs.captures.request import arm_at_launch, request_capture
+from jobs.captures.captures import arm_at_launch, request_capture
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Artifact, Attempt, AuditEvent, Capture, Command, Run, RunEvent
 from tests.console.fake_runner import Runner, content
@@ -434,7 +434,7 @@ def test_a_capture_that_the_disk_cannot_take_is_refused_before_it_is_asked_for(
     client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell(run, policy_0=NO_NSYS, policy_1=NO_NSYS)
-    monkeypatch.setattr("jobs.captures.request.free_bytes", lambda: 2 << 20)
+    monkeypatch.setattr("jobs.captures.captures.free_bytes", lambda: 2 << 20)
 
     refused = ask(client, run, num_steps=10)
 

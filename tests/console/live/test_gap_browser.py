@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
-from jobs.captures.request import request_capture
+from jobs.captures.captures import request_capture
 from jobs.models import Run
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter

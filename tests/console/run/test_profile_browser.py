@@ -15,7 +15,7 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
 
-from jobs.captures.request import request_capture, withdraw_capture
+from jobs.captures.captures import request_capture, withdraw_capture
 from jobs.models import Capture, Command, Layer
 from jobs.runs.launch import ingest_token
 from jobs.traces.imports import import_layer

@@ -11,7 +11,7 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 from django.utils import timezone
 
-from jobs.captures.state import apply_events
+from jobs.captures.captures import apply_events
 from jobs.models import AuditEvent, Capture, Layer, Trace
 from jobs.traces import uploads as traces
 from jobs.traces.imports import import_layer, queue_lost, source_path, store_path, trace_folder

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jobs.captures.artifacts import FilePiece, receive
-from jobs.captures.request import CaptureRefused, arm_at_launch, request_capture, withdraw_capture
-from jobs.captures.state import answered, recorded_steps
+from jobs.captures.captures import answered, arm_at_launch, request_capture, withdraw_capture
+from jobs.captures.choices import CaptureRefused
 from jobs.catalog.spec.parse import parse_spec
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Artifact, Attempt, Capture, Command, Run, RunEvent
@@ -92,7 +92,7 @@ def test_a_capture_is_ready_when_its_last_file_has_arrived(trainer: Trainer) -> 
     trainer.upload(capture, "policy-1.json.gz")
 
     trainer.look(capture)
-    assert (capture.state, recorded_steps(capture)) == ("ready", (4, 5))
+    assert (capture.state, capture.recorded_steps) == ("ready", (4, 5))
     assert set(capture.state_times) == {"armed", "recording", "stopping", "writing", "importing", "ready"}
     assert sorted(capture.files.values_list("name", flat=True)) == ["policy-0.json.gz", "policy-1.json.gz"]
     assert RunEvent.objects.filter(verb="capture", text="Capture of steps 4 to 5 with torch is ready").count() == 1
@@ -182,7 +182,7 @@ def test_what_the_runner_found_after_the_trainers_end_is_ready_and_says_that_it_
     told = {"first_step": 4, "num_steps": 1, "missing": {}, "truncated": "The trainer's driver ended (SIGKILL)."}
     assert trainer.tell(capture, "importing", meta=told).state == "ready"
 
-    assert (capture.problem, recorded_steps(capture)) == ("", (4, 4))
+    assert (capture.problem, capture.recorded_steps) == ("", (4, 4))
     assert capture.meta["truncated"] == "The trainer's driver ended (SIGKILL)."
 
 
@@ -265,7 +265,7 @@ def test_recording_that_had_begun_goes_on_and_says_so(trainer: Trainer) -> None:
 
     trainer.tell(capture, "armed", "recording", step=6)
 
-    assert (capture.state, recorded_steps(capture)) == ("recording", (6, 7))
+    assert (capture.state, capture.recorded_steps) == ("recording", (6, 7))
     text = "Capture of steps 6 to 7 with torch goes on: recording had begun when it was withdrawn"
     assert RunEvent.objects.filter(verb="capture", text=text).count() == 1
     with pytest.raises(CaptureRefused, match="The workers record"):
