@@ -150,3 +150,16 @@ def test_variables_that_are_named_are_read_and_settings_that_are_read_are_named(
         sorted(set(re.findall(variable, (ROOT / "console/settings.py").read_text())) - set(re.findall(variable, said)))
         == []
     )
+
+
+def test_the_paths_through_the_code_enter_as_many_files_as_is_said() -> None:
+    page = (ROOT / "docs/develop/architecture.md").read_text(encoding="utf-8")
+    paths = page.partition("## Three paths through the code")[2].split("\n### ")[1:]
+
+    for path in paths:
+        rows = " ".join(line for line in path.splitlines() if line.startswith("|"))
+        named = set(re.findall(r"`([\w./-]+\.(?:py|js))`", rows))
+        said = re.search(r"^(\d+) files", path, re.MULTILINE)
+        assert said is not None
+        assert int(said[1]) == len(named), path.partition("\n")[0]
+    assert len(paths) == 3

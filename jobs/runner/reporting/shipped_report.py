@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from jobs.runner.console_client.console import Console
 from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.reporting.append_only import AppendFile, Reserve
-from jobs.runner.reporting.command_log import CommandLog
 from jobs.runner.reporting.event_files import EventSource, Source, TextSource
 from jobs.runner.reporting.outbox import Outbox
-from jobs.runner.reporting.shipper import LAST_SOURCE, Shipper
+from jobs.runner.reporting.shipper import LAST_SOURCE, CommandLog, Shipper
 from profiling.captures.capture import State
 from profiling.events import ArtifactEvent, Event, StateEvent, capture, log, system, to_line
 from profiling.events import artifact as announced
