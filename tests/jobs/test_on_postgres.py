@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 280
 SAME = (
     "jobs/ingest/test_process",
-    "jobs/test_ingest_process",
+    "jobs/test_ingest_process::test_killed_in_the_middle_it_stores_every_batch_once",
     "jobs/ingest/test_compaction",
     "jobs/telemetry/test_series",
     "jobs/telemetry/test_clean_series",
@@ -42,11 +42,11 @@ SAME = (
 
 @pytest.mark.postgres
 @pytest.mark.processes
-@pytest.mark.slow("1,000 tests of the light part, on another database")
+@pytest.mark.slow("500 tests of the light part, on another database")
 def test_the_same_tests_pass_on_postgresql(postgres: Postgres, tmp_path: Path) -> None:
     environment = {**os.environ, "DATABASE_URL": postgres.url, "PITWALL_DATA_DIR": str(tmp_path)}
     environment.pop("PYTEST_XDIST_WORKER", None)
-    files = [f"tests/{name}.py" for name in SAME]
+    files = [f"tests/{file}.py{of}{test}" for file, of, test in (name.partition("::") for name in SAME)]
     # The cluster goes away with everything in it, so nobody needs to drop the database under open connections.
     argv = [sys.executable, "-m", "pytest", "-q", "--reuse-db", "-p", "no:cacheprovider", *files]
 

@@ -56,8 +56,8 @@ def page(context: BrowserContext) -> Iterator[Page]:
     tab.close()
 
 
-def fill_small_run(page: Page, stack: Site, *, name: str, steps: int, **knobs: str) -> None:
-    """Fill the New run form for a run of `steps` small steps on the bundled model."""
+def fill_small_run(page: Page, stack: Site, *, name: str, steps: int, nsys_ready: str = "off", **knobs: str) -> None:
+    """Fill the New run form for a run of `steps` small steps on the bundled model, which nsys does not record."""
     page.goto(f"{stack.url}/runs/new")
     expect(page.locator("[data-command-text]")).to_contain_text("manage.py launch")
     page.get_by_role("tab", name=re.compile("All")).or_(
@@ -76,6 +76,7 @@ def fill_small_run(page: Page, stack: Site, *, name: str, steps: int, **knobs: s
         folded.first.click()
     for knob, value in values.items():
         page.locator(f'[name="knobs.{knob}"]').fill(value)
+    page.select_option('[name="profile.nsys_ready"]', nsys_ready)
 
 
 def launch(page: Page) -> str:
@@ -170,7 +171,8 @@ def greedy_answer(archive: Path, folder: Path, prompt: str) -> str:
 def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_leaves_nothing(
     page: Page, stack: Stack, tmp_path: Path
 ) -> None:
-    fill_small_run(page, stack, name="to be stopped", steps=5000, checkpoint__every_steps="0", eval__every_steps="0")
+    never = {"checkpoint__every_steps": "0", "eval__every_steps": "0"}
+    fill_small_run(page, stack, name="to be stopped", steps=5000, nsys_ready="auto", **never)
     sweep = launch_sweep_of_two(page)
     first, second = page.locator("tr[data-run]").all()
     run_id = first.get_attribute("data-run")

@@ -131,6 +131,9 @@ def test_a_demo_that_learns_nothing_fails_the_smoke_test(warm_environment: dict[
         "optimizer.learning_rate=0",
         "train.num_steps=20",
         "rollout.prompts_per_step=4",
+        "rollout.samples_per_prompt=2",
+        "rollout.max_new_tokens=8",
+        "algorithm.kl_coefficient=0",
         "eval.every_steps=20",
         "checkpoint.every_steps=0",
     )
