@@ -72,8 +72,8 @@ def progress(*, run_id: str, attempt: int, name: str) -> FileProgress:
 
 def ready_file(*, run_id: str, attempt: int, name: str) -> tuple[Artifact, Path] | None:
     """Return the ready file of that name, of this attempt or else of the newest earlier one."""
-    found = Artifact.objects.filter(run_id=run_id, attempt__lte=attempt, name=name, is_ready=True)
-    for row in found.order_by("-attempt"):
+    rows = Artifact.objects.filter(run_id=run_id, attempt__lte=attempt, name=name, is_ready=True)
+    for row in rows.order_by("-attempt"):
         path = row.stored_path
         if path.is_file():
             return row, path
@@ -129,11 +129,11 @@ def _append(part: Path, piece: FilePiece) -> None:
 
 def _complete(row: Artifact, part: Path, piece: FilePiece) -> None:
     with part.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != piece.sha256:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != piece.sha256:
         part.unlink()
         _say(row, piece, received=0, is_ready=False)
-        raise ChecksumWrong(f"{row.name} arrived with the checksum {found}, not {piece.sha256}; send it again.")
+        raise ChecksumWrong(f"{row.name} arrived with the checksum {sha256}, not {piece.sha256}; send it again.")
     part.replace(row.stored_path)
     folder = os.open(part.parent, os.O_RDONLY)
     try:

@@ -78,11 +78,11 @@ def request_capture(
         attempt = latest.select_for_update(of=("self",)).select_related("run").first()
         if attempt is None or attempt.state != "running":
             raise CaptureRefused("state", not_running(run_id=run_id), is_conflict=True)
-        known = workers(run=attempt.run, attempt=attempt.number)
-        found = chosen(known=known, roles=sorted(set(roles)), ranks=sorted(set(ranks)))
-        device = device_for(attempt.run, attempt=attempt.number, workers=known)
-        what, tool = resolved(as_what(what), tool, run=attempt.run, device=device, workers=found, seconds=seconds)
-        asked: dict[str, object] = {
+        all_workers = workers(run=attempt.run, attempt=attempt.number)
+        recorded = chosen(among=all_workers, roles=sorted(set(roles)), ranks=sorted(set(ranks)))
+        device = device_for(attempt.run, attempt=attempt.number, workers=all_workers)
+        what, tool = resolved(as_what(what), tool, run=attempt.run, device=device, workers=recorded, seconds=seconds)
+        request: dict[str, object] = {
             "what": what,
             "tool": tool,
             "first_step": first_step,
@@ -93,19 +93,19 @@ def request_capture(
         }
         waiting = Capture.objects.filter(run_id=run_id, attempt=attempt.number, state__in=OPEN, withdraw_asked_at=None)
         for row in waiting:
-            if row.state == "armed" and asked == {name: getattr(row, name) for name in asked}:
+            if row.state == "armed" and request == {name: getattr(row, name) for name in request}:
                 return row
-        check_tool(tool=tool, workers=found, roles=sorted(set(roles)))
+        check_tool(tool=tool, workers=recorded, roles=sorted(set(roles)))
         if seconds:
             check_by_time(waiting=waiting)
         else:
             check_steps(run=attempt.run, first_step=first_step, num_steps=num_steps)
             check_overlap(waiting=waiting, run=attempt.run, first_step=first_step, num_steps=num_steps)
-        able = sum(not worker.problems.get(tool) for worker in found)
+        able = sum(not worker.problems.get(tool) for worker in recorded)
         expected = expected_bytes(run=attempt.run, tool=tool, workers=able, num_steps=num_steps, seconds=seconds)
         check_free_space(expected=expected, free=free_bytes(), on_cluster=cluster_free_bytes(attempt.run, now=now))
-        row = _arm(attempt, asked, user=user, now=now)
-        record(actor=user, verb="capture.request", object_type="capture", object_id=row.pk, after={**asked})
+        row = _arm(attempt, request, user=user, now=now)
+        record(actor=user, verb="capture.request", object_type="capture", object_id=row.pk, after={**request})
     return row
 
 
@@ -125,7 +125,7 @@ def arm_at_launch(*, attempt: Attempt, spec: RunSpec, now: datetime) -> Capture 
     if (wanted.what == "none" and own is None) or first > last or _was_withdrawn(attempt):
         return None
     tool = own.tool if own else wanted.tool if spec.is_native else launch_tool(spec)
-    asked = {
+    request = {
         "what": wanted.what if wanted.what != "none" else shown_by(tool)[0],
         "tool": "" if tool == "none" else tool,
         "first_step": first,
@@ -133,7 +133,7 @@ def arm_at_launch(*, attempt: Attempt, spec: RunSpec, now: datetime) -> Capture 
         "roles": sorted(own.roles) if own else names_of(wanted.roles),
         "ranks": sorted(own.ranks) if own else ranks_of(wanted.ranks),
     }
-    return _arm(attempt, asked, user=None, now=now, by="trainer" if own else "")
+    return _arm(attempt, request, user=None, now=now, by="trainer" if own else "")
 
 
 def withdraw_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | None, now: datetime) -> Capture:
@@ -214,7 +214,7 @@ def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | Non
 
 
 def _arm(
-    attempt: Attempt, asked: Mapping[str, Any], *, user: AbstractBaseUser | None, now: datetime, by: str = ""
+    attempt: Attempt, request: Mapping[str, Any], *, user: AbstractBaseUser | None, now: datetime, by: str = ""
 ) -> Capture:
     """Make the capture and ask the run for it; `by` "trainer" if its own profiler was told at the launch already."""
     actor_id = user.pk if user else None
@@ -225,13 +225,15 @@ def _arm(
         state_times={"armed": now.isoformat()},
         created_by_id=actor_id,
         created_at=now,
-        **asked,
+        **request,
     )
-    told = {
-        name: value for name, value in asked.items() if name != "seconds" or value
+    payload = {
+        name: value for name, value in request.items() if name != "seconds" or value
     }  # older trainers know no seconds
-    told |= {"by": by} if by else {}
-    attempt.commands.create(verb="profile", payload={"capture": row.pk, **told}, created_by_id=actor_id, created_at=now)
+    payload |= {"by": by} if by else {}
+    attempt.commands.create(
+        verb="profile", payload={"capture": row.pk, **payload}, created_by_id=actor_id, created_at=now
+    )
     _tell(row, f"{_called(row)} asked for", now, user=user)
     return row
 
@@ -259,8 +261,8 @@ def apply_events(*, run_id: str, attempt: int, events: Sequence[CaptureEvent], n
     """Take what the trainer said of captures in one attempt, in order. That of an unknown capture changes nothing."""
     if not events:
         return
-    mine = _held(run_id=run_id).filter(attempt=attempt)
-    rows = {row.pk: row for row in mine.filter(pk__in={event["capture"] for event in events})}
+    in_attempt = _held(run_id=run_id).filter(attempt=attempt)
+    rows = {row.pk: row for row in in_attempt.filter(pk__in={event["capture"] for event in events})}
     for event in events:
         row = rows.get(event["capture"])
         if row is not None:
@@ -390,8 +392,8 @@ def answered(command: Command, answer: Mapping[str, Any], *, now: datetime) -> N
     problem = answer.get("error")
     if command.verb not in ("profile", "withdraw") or not problem:
         return
-    mine = _held(run_id=command.attempt.run_id).filter(attempt=command.attempt.number, state="armed")
-    row = mine.filter(pk=command.payload.get("capture")).first()
+    armed = _held(run_id=command.attempt.run_id).filter(attempt=command.attempt.number, state="armed")
+    row = armed.filter(pk=command.payload.get("capture")).first()
     if row is None:
         return
     if command.verb == "withdraw":

@@ -87,9 +87,9 @@ class RecordableProcess:
 
 def workers(*, run: Run, attempt: int) -> list[RecordableProcess]:
     """Return the workers of an attempt: those that have told, or, before, those that the run's spec asks for."""
-    told = _told(run.pk, attempt)
-    if told:
-        return told
+    reported = _reported(run.pk, attempt)
+    if reported:
+        return reported
     # The stored spec, not the merged one: an attempt may only change how many ranks there are, and those will tell.
     try:
         spec = parse_spec(run.spec)
@@ -128,7 +128,7 @@ def names(workers: Iterable[RecordableProcess]) -> str:
     return ", ".join(parts)
 
 
-def _told(run_id: str, attempt: int) -> list[RecordableProcess]:
+def _reported(run_id: str, attempt: int) -> list[RecordableProcess]:
     notes = RunEvent.objects.filter(run_id=run_id, attempt=attempt, verb="note").order_by("-pk")
     data: Mapping[str, Any] = next((data for data in notes.values_list("data", flat=True) if _is_told(data)), {})
     places = data.get("places")
@@ -198,67 +198,69 @@ def choices(*, device: Device, workers: Sequence[RecordableProcess]) -> list[Cho
 def choice(what: What, *, device: Device, workers: Sequence[RecordableProcess]) -> Choice:
     """Return which tool records `what` on these workers, and why it is the one."""
     by_name = {worker.name: worker for worker in workers}
-    found = select_tool(what, device=device, workers={name: worker.problems for name, worker in by_name.items()})
-    tool = found.tool
+    selection = select_tool(what, device=device, workers={name: worker.problems for name, worker in by_name.items()})
+    tool = selection.tool
     return Choice(
         what=what,
-        recorded=found.recorded,
+        recorded=selection.recorded,
         tool=tool,
-        why=_why(found, by_name) if tool else "",
-        problem="" if tool else _problem(found, by_name),
-        tools=tuple(_named(name, found, by_name) for name in candidates(found.recorded, device)),
+        why=_why(selection, by_name) if tool else "",
+        problem="" if tool else _problem(selection, by_name),
+        tools=tuple(_named(name, selection, by_name) for name in candidates(selection.recorded, device)),
     )
 
 
-def _named(tool: str, found: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> ToolChoice:
+def _named(tool: str, selection: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> ToolChoice:
     lacking = lacking_of(tool, {name: worker.problems for name, worker in by_name.items()})
-    seen = seen_in(tool, found.recorded, device=found.device)
+    seen = seen_in(tool, selection.recorded, device=selection.device)
     is_lost = bool(lacking) and len(lacking) == len(by_name)
     return ToolChoice(
         name=tool,
         about=_(load_tool(tool).about),
-        also=tuple(what for what in seen if what != found.recorded),
-        without=without(device=found.device, seen=seen),
-        by_steps=load_tool(tool).shows[found.recorded].is_extra,
+        also=tuple(what for what in seen if what != selection.recorded),
+        without=without(device=selection.device, seen=seen),
+        by_steps=load_tool(tool).shows[selection.recorded].is_extra,
         num_able=len(by_name) - len(lacking),
         problem=cannot(tool, [by_name[name] for name in lacking]) if is_lost else "",
     )
 
 
-def _why(found: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
+def _why(selection: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
     """Say why this tool: what it is good at, on whom it is ready, who would have come first, what is not there."""
-    shown = load_tool(found.tool).shows[found.recorded]
-    words = {"tool": found.tool, "because": _(shown.because), "where": _where(found, by_name)}
-    if all(by_name[name].problems for name in found.able) and found.able:
+    shown = load_tool(selection.tool).shows[selection.recorded]
+    words = {"tool": selection.tool, "because": _(shown.because), "where": _where(selection, by_name)}
+    if all(by_name[name].problems for name in selection.able) and selection.able:
         said = [_("%(tool)s, because it is ready on %(where)s and %(because)s.") % words]
     else:
         said = [_("%(tool)s, because it %(because)s. The workers have not reported yet which tools they have.") % words]
-    for other in found.passed:
+    for other in selection.passed:
         text = _("%(tool)s would come first, but is not ready on %(workers)s.")
         lacking = names(by_name[name] for name in other.lacking)
         said.append(text % {"tool": other.tool, "workers": lacking})
-    if found.recorded != found.what:
+    if selection.recorded != selection.what:
         text = _("On %(device)s there are no %(what)s: %(recorded)s are recorded instead.")
-        said.insert(1, text % {"device": _DEVICES[found.device], "what": found.what, "recorded": found.recorded})
+        said.insert(
+            1, text % {"device": _DEVICES[selection.device], "what": selection.what, "recorded": selection.recorded}
+        )
     return " ".join(said)
 
 
-def _where(found: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
+def _where(selection: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
     total = len(by_name)
-    if not found.lacking:
+    if not selection.lacking:
         return _("the worker") if total == 1 else _("all %(n)s workers") % {"n": total}
-    lacking = names(by_name[name] for name in found.lacking)
-    words = {"n": len(found.able), "of": total, "workers": lacking}
+    lacking = names(by_name[name] for name in selection.lacking)
+    words = {"n": len(selection.able), "of": total, "workers": lacking}
     return _("%(n)s of %(of)s workers (not on %(workers)s)") % words
 
 
-def _problem(found: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
-    if not found.passed:
+def _problem(selection: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> str:
+    if not selection.passed:
         text = _("No tool shows %(what)s on %(device)s. Memory peaks of each phase are reported all the same.")
-        if found.what != "memory":
+        if selection.what != "memory":
             text = _("No tool shows %(what)s on %(device)s.")
-        return text % {"what": found.what, "device": _DEVICES[found.device]}
-    return " ".join(cannot(other.tool, [by_name[name] for name in other.lacking]) for other in found.passed)
+        return text % {"what": selection.what, "device": _DEVICES[selection.device]}
+    return " ".join(cannot(other.tool, [by_name[name] for name in other.lacking]) for other in selection.passed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +299,8 @@ def costs(run: Run) -> list[CaptureCost]:
     rows = run.captures.filter(state="ready").order_by("-created_at").prefetch_related("files")[:NEWEST]
     own: dict[str, list[CaptureCost]] = {}
     for row in rows:
-        if (found := _cost_of(row)) is not None:
-            own.setdefault(row.tool, []).append(found)
+        if (cost := _cost_of(row)) is not None:
+            own.setdefault(row.tool, []).append(cost)
     return [_median(tool, own[tool]) if tool in own else MEASURED.get(tool, CaptureCost(tool=tool)) for tool in TOOLS]
 
 
@@ -348,8 +350,8 @@ def _is_time(value: Any) -> TypeGuard[float]:
 
 def _median(tool: str, own: list[CaptureCost]) -> CaptureCost:
     def of(name: str) -> float | None:
-        known = [value for one in own if (value := getattr(one, name)) is not None]
-        return median(known) if known else getattr(MEASURED.get(tool), name, None)
+        values = [value for one in own if (value := getattr(one, name)) is not None]
+        return median(values) if values else getattr(MEASURED.get(tool), name, None)
 
     return CaptureCost(
         tool=tool,
@@ -364,10 +366,10 @@ def _median(tool: str, own: list[CaptureCost]) -> CaptureCost:
 def cluster_free_bytes(run: Run, *, now: datetime) -> int | None:
     """Return the free bytes of the fullest disk of run directories, as last read; None if none was read lately."""
     window = SeriesWindow(low=int((now - RECENT).timestamp() * 1e9))
-    found = read_series(run_id=run.pk, names=[READING], num_points=_POINTS, window=window).series
-    newest = [float(one.y[-1]) for one in found if one.attempt == run.latest_attempt and one.role == "node" and one.n]
-    known = [free for free in newest if math.isfinite(free) and free >= 0]
-    return int(min(known)) if known else None
+    series = read_series(run_id=run.pk, names=[READING], num_points=_POINTS, window=window).series
+    newest = [float(one.y[-1]) for one in series if one.attempt == run.latest_attempt and one.role == "node" and one.n]
+    finite = [free for free in newest if math.isfinite(free) and free >= 0]
+    return int(min(finite)) if finite else None
 
 
 # -- what stands against a request --
@@ -459,21 +461,21 @@ def not_running(*, run_id: str) -> str:
 
 
 def chosen(
-    *, known: Sequence[RecordableProcess], roles: Sequence[str], ranks: Sequence[int]
+    *, among: Sequence[RecordableProcess], roles: Sequence[str], ranks: Sequence[int]
 ) -> list[RecordableProcess]:
     """Return the workers that are asked for. Raises: CaptureRefused naming what there is."""
-    there = sorted({worker.role for worker in known})
+    there = sorted({worker.role for worker in among})
     for role in roles:
         if role not in there:
             text = _("This run has no role %(given)r. Use %(allowed)s, or none for all.")
             raise CaptureRefused("roles", text % {"given": role[:20], "allowed": ", ".join(there)})
-    mine = [worker for worker in known if not roles or worker.role in roles]
+    matching = [worker for worker in among if not roles or worker.role in roles]
     for rank in ranks:
-        if all(worker.rank != rank for worker in mine):
-            highest = max((worker.rank for worker in mine), default=0)
+        if all(worker.rank != rank for worker in matching):
+            highest = max((worker.rank for worker in matching), default=0)
             text = _("No chosen role has a rank %(given)s. Use 0 to %(most)s, or none for all.")
             raise CaptureRefused("ranks", text % {"given": rank, "most": highest})
-    return [worker for worker in mine if not ranks or worker.rank in ranks]
+    return [worker for worker in matching if not ranks or worker.rank in ranks]
 
 
 def check_tool(*, tool: str, workers: Sequence[RecordableProcess], roles: Sequence[str]) -> None:

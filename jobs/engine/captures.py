@@ -366,11 +366,11 @@ class EngineCaptures:
         while not self._is_over.wait(LOOK_SECONDS):
             try:
                 self._commands.poll()
-                self._look()
+                self._act()
             except Exception as error:  # a capture is never worth a run
                 self._report.say(f"A capture was left as it is: {type(error).__name__}: {error}")
 
-    def _look(self) -> None:
+    def _act(self) -> None:
         """Obey commands; end the recording by time that is over or was ended, and begin one that was asked for."""
         with self._lock:
             self._obey()
@@ -461,10 +461,12 @@ class EngineCaptures:
         if request.tool:
             return request
         device = cast(DeviceName, self._workers.device.name)
-        found = select_tool(request.what, device=device, workers={name: self._tools.get(name, {}) for name in names})
-        if found.tool:
-            return replace(request, tool=found.tool)
-        why = " ".join(f"{one.tool}: {' '.join(sorted(set(one.lacking.values())))}" for one in found.passed)
+        selection = select_tool(
+            request.what, device=device, workers={name: self._tools.get(name, {}) for name in names}
+        )
+        if selection.tool:
+            return replace(request, tool=selection.tool)
+        why = " ".join(f"{one.tool}: {' '.join(sorted(set(one.lacking.values())))}" for one in selection.passed)
         raise CannotRecord(f"No tool can show {request.what} on {device}. {why}".strip(), request.capture)
 
     def _end_watch(self, seconds: float) -> None:

@@ -84,10 +84,10 @@ def parse_request(payload: Mapping[str, Any]) -> CaptureRequest:
     if not isinstance(capture, str) or not re.fullmatch(r"[A-Za-z0-9-]{1,16}", capture):
         raise CannotRecord(f"{capture!r} is not the id of a capture: up to 16 letters, digits and -.")
     tool, first_step, num_steps = payload.get("tool"), payload.get("first_step", 0), payload.get("num_steps", 1)
-    asked = payload.get("what") or "none"
-    what: What | None = next((known for known in ("none", *WHATS) if known == asked), None)
+    value = payload.get("what") or "none"
+    what: What | None = next((one for one in ("none", *WHATS) if one == value), None)
     if what is None:
-        raise CannotRecord(f"There is no {asked!r} to see. Use {', '.join(WHATS[:-1])} or {WHATS[-1]}.", capture)
+        raise CannotRecord(f"There is no {value!r} to see. Use {', '.join(WHATS[:-1])} or {WHATS[-1]}.", capture)
     if tool not in TOOLS and not (tool == "" and what != "none"):
         raise CannotRecord(f"There is no tool {tool!r}. Use {', '.join(TOOLS[:-1])} or {TOOLS[-1]}.", capture)
     if not _is_count(first_step, 0, 10**9):
@@ -335,19 +335,19 @@ def left(run_dir: Path, tools: Mapping[str, str], *, secrets: Collection[bytes])
     Secrets are taken out of a file that its worker could not look through any more.
     """
     folder = recordings(run_dir)
-    found: dict[str, LeftFile] = {}
+    files: dict[str, LeftFile] = {}
     for capture, tool in tools.items():
         chosen = load_tool(tool)
         version = ""
         for name, problem in chosen.gather(folder, capture).items():
-            found[name] = LeftFile(size=0, problem=problem, tool_version="")
+            files[name] = LeftFile(size=0, problem=problem, tool_version="")
         for path in sorted(folder.glob(f"{capture}-*{chosen.suffix}")):
             try:
                 problem = chosen.problem_of_left(path, secrets)
                 version = version or version_of(chosen)
-                found[path.name] = LeftFile(size=path.stat().st_size, problem=problem, tool_version=version)
+                files[path.name] = LeftFile(size=path.stat().st_size, problem=problem, tool_version=version)
             except OSError as error:
-                found[path.name] = LeftFile(
+                files[path.name] = LeftFile(
                     size=0, problem=f"The file cannot be read: {error.strerror}.", tool_version=""
                 )
-    return found
+    return files

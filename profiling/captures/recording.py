@@ -130,7 +130,7 @@ def _end() -> _Current:
         raise
     except Exception as error:
         _forget(current)
-        raise error if isinstance(error, RecorderFailed) else RecorderFailed(_told(error)) from error
+        raise error if isinstance(error, RecorderFailed) else RecorderFailed(_error_text(error)) from error
     _detach(current)
     _outcomes[current.path] = Outcome(path=current.path)
     return current
@@ -199,13 +199,15 @@ def _write(current: _Current) -> None:
     global _current
     try:
         current.recorder.write()
-        found = Outcome(path=current.path, size=current.path.stat().st_size, version=version_of(current.tool))
+        outcome = Outcome(path=current.path, size=current.path.stat().st_size, version=version_of(current.tool))
     except Exception as error:  # as in `start`
-        found = Outcome(path=current.path, problem=str(error) if isinstance(error, RecorderFailed) else _told(error))
+        outcome = Outcome(
+            path=current.path, problem=str(error) if isinstance(error, RecorderFailed) else _error_text(error)
+        )
     with _lock:
-        _outcomes[current.path] = found
+        _outcomes[current.path] = outcome
         _current = None
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -220,23 +220,23 @@ def list_choices(
     run = run_for(request, run_id)
     there = workers(run=run, attempt=run.latest_attempt)
     try:
-        mine = chosen(known=there, roles=roles, ranks=ranks)
+        recorded = chosen(among=there, roles=roles, ranks=ranks)
     except CaptureRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error
     device = device_for(run, attempt=run.latest_attempt, workers=there)
-    found = choices(device=device, workers=mine)
-    return ChoicesOut(device=device, num_workers=len(mine), choices=[ChoiceOut(**asdict(one)) for one in found])
+    rows = [ChoiceOut(**asdict(one)) for one in choices(device=device, workers=recorded)]
+    return ChoicesOut(device=device, num_workers=len(recorded), choices=rows)
 
 
 @router.post(
     "/{run_id}/captures", response={200: CaptureOut, 201: CaptureOut, **REFUSALS}, summary="Record steps of a run"
 )
-def ask_capture(request: HttpRequest, run_id: str, asked: CaptureIn) -> Status[CaptureOut]:
+def ask_capture(request: HttpRequest, run_id: str, body: CaptureIn) -> Status[CaptureOut]:
     """Ask the running trainer to record some steps. The same request again, before they began: 200."""
     run = run_for(request, run_id, "editor")
     now = timezone.now()
     try:
-        row = request_capture(run_id=run.pk, user=caller(request), now=now, **asked.model_dump())
+        row = request_capture(run_id=run.pk, user=caller(request), now=now, **body.model_dump())
     except CaptureRefused as error:
         raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
     return Status(201 if row.created_at == now else 200, capture_out(run, row))

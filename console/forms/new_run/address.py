@@ -16,7 +16,7 @@ from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import RunSpec
 
 
-def set_texts(asked: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]:
+def set_texts(settings: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]:
     """Return the inputs' texts for what is asked ("knob=value"), and a sentence for each that is not taken, or "".
 
     Knobs that name code or commands are not taken: a link that somebody sends must not put them into a form.
@@ -24,7 +24,7 @@ def set_texts(asked: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]
     here = combination_of(base).knobs()
     texts: dict[str, str] = {}
     refused: list[str] = []
-    for one in asked:
+    for one in settings:
         knob_id, _equals, text = one.partition("=")
         if knob_id == "model.id":
             texts |= _model(text, refused)
@@ -43,11 +43,11 @@ def set_texts(asked: Sequence[str], base: RunSpec) -> tuple[dict[str, str], str]
 def _model(name: str, refused: list[str]) -> dict[str, str]:
     """Return the inputs of a hub repository; one that is not known is not taken: a link must not name a stranger's."""
     try:
-        known = find_model(name)
+        model = find_model(name)
     except LookupError as unknown:
         refused.append(str(unknown))
         return {}
-    if name.lower() not in (hub.lower() for hub in known.hub):
+    if name.lower() not in (hub.lower() for hub in model.hub):
         refused.append(_("%(name)s is no repository of a known model; type it.") % {"name": repr(name[:80])})
         return {}
     return {"model.kind": "hub", "model.id.hub": name}

@@ -86,15 +86,15 @@ class FieldGroup:
 
 def groups(values: Mapping[str, str], chosen: Combination) -> list[FieldGroup]:
     """Return the groups of the form with the texts that its inputs hold now."""
-    found = [_columns(values, chosen), _resources(values, chosen)]
+    all_groups = [_columns(values, chosen), _resources(values, chosen)]
     by_group: dict[str, list[Field]] = {name: [] for name in GROUP_TITLES}
     for knob in chosen.knobs().values():
         by_group.setdefault(knob.group, []).append(_knob_field(knob, values, chosen))
     for name, fields in by_group.items():
         if fields:
             title = str(GROUP_TITLES.get(name, name.replace("_", " ").capitalize()))
-            found.append(FieldGroup(id=name, title=title, note="", fields=tuple(fields)))
-    return [*found, _profile(values), _policy(values)]
+            all_groups.append(FieldGroup(id=name, title=title, note="", fields=tuple(fields)))
+    return [*all_groups, _profile(values), _policy(values)]
 
 
 def facts_for_script(shown: list[FieldGroup], base: RunSpec, chosen: Combination) -> dict[str, Any]:
@@ -109,17 +109,17 @@ def facts_for_script(shown: list[FieldGroup], base: RunSpec, chosen: Combination
 
     fields: dict[str, Any] = {}
     for field in (f for g in shown for f in g.fields):
-        known: dict[str, Any] = {"label": field.label, "kind": field.kind, "flag": field.flag}
-        given = {"help": field.help, "allowed": field.allowed, "unit": field.unit, "needs": field.needs}
-        known |= {name: value for name, value in given.items() if value}
+        facts: dict[str, Any] = {"label": field.label, "kind": field.kind, "flag": field.flag}
+        optional = {"help": field.help, "allowed": field.allowed, "unit": field.unit, "needs": field.needs}
+        facts |= {name: value for name, value in optional.items() if value}
         if field.is_privileged:
-            known["privileged"] = True
+            facts["privileged"] = True
         knob = begun.get(field.name.removeprefix("knobs.")) if field.name.startswith("knobs.") else None
         if knob is None:
-            known["start"] = {"value": start[field.name], "origin": origin(field.name)}
+            facts["start"] = {"value": start[field.name], "origin": origin(field.name)}
         else:
-            known["start"] = {"value": show(knob["value"]), "origin": knob["origin"]}
-        fields[field.name] = known
+            facts["start"] = {"value": show(knob["value"]), "origin": knob["origin"]}
+        fields[field.name] = facts
     for name, text in start.items():
         if not name.startswith("knobs.") and name not in fields:
             fields[name] = {"label": name, "kind": "text", "start": {"value": text, "origin": origin(name)}}

@@ -111,9 +111,9 @@ def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, object]:
     for section, cls in SECTIONS.items():
         values = getattr(base, section).model_dump()
         for name, field in cls.model_fields.items():
-            given = form.get(f"{section}.{name}")
-            if given is not None:
-                values[name] = _number(given) if field.annotation in (int, float) else _lines(given)
+            text = form.get(f"{section}.{name}")
+            if text is not None:
+                values[name] = _number(text) if field.annotation in (int, float) else _lines(text)
         if section in BY_KIND:
             values["id"] = form.get(f"{section}.id.{values['kind']}", values["id"])
         if section == "trainer":
@@ -131,14 +131,14 @@ def baseline(base: RunSpec, chosen: Combination) -> dict[str, dict[str, Value]]:
     from its default.
     """
     is_same = chosen == combination_of(base)
-    found: dict[str, dict[str, Value]] = {}
+    start: dict[str, dict[str, Value]] = {}
     for knob_id, knob in chosen.knobs().items():
-        given = base.knobs.get(knob_id)
-        if given is not None and (is_same or (given.origin != "default" and _takes(knob, given.value))):
-            found[knob_id] = {"value": given.value, "origin": given.origin}
+        in_base = base.knobs.get(knob_id)
+        if in_base is not None and (is_same or (in_base.origin != "default" and _takes(knob, in_base.value))):
+            start[knob_id] = {"value": in_base.value, "origin": in_base.origin}
         else:
-            found[knob_id] = {"value": chosen.default_of(knob), "origin": "default"}
-    return found
+            start[knob_id] = {"value": chosen.default_of(knob), "origin": "default"}
+    return start
 
 
 def _takes(knob: Knob, value: Value) -> bool:
@@ -162,22 +162,25 @@ def changes(spec: RunSpec, base: RunSpec) -> list[tuple[str, str]]:
 
 def minimal(spec: RunSpec) -> dict[str, object]:
     """Return the shortest JSON that `parse_spec` reads as this very spec: what is default is left out."""
-    mine = combination_of(spec)
-    default, given = to_json(default_spec(mine.algorithm, mine.trainer, mine.version)), to_json(spec)
+    combination = combination_of(spec)
+    default, whole = (
+        to_json(default_spec(combination.algorithm, combination.trainer, combination.version)),
+        to_json(spec),
+    )
     short: dict[str, object] = {"algorithm": spec.algorithm}
     if spec.name:
         short = {"name": spec.name, **short}
     if not spec.is_native:
-        short["trainer"] = given["trainer"]
+        short["trainer"] = whole["trainer"]
     for section in SECTIONS:
-        differing = {k: v for k, v in given[section].items() if v != default[section][k]}
+        differing = {k: v for k, v in whole[section].items() if v != default[section][k]}
         if differing:
             short[section] = differing
-    chosen = {k: v for k, v in given["knobs"].items() if v != default["knobs"][k]}
+    chosen = {k: v for k, v in whole["knobs"].items() if v != default["knobs"][k]}
     if chosen:
         short["knobs"] = {k: v["value"] if v["origin"] == "you" else v for k, v in chosen.items()}
     if spec.overridden:
-        short["overridden"] = given["overridden"]
+        short["overridden"] = whole["overridden"]
     return short
 
 

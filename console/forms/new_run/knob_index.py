@@ -42,7 +42,7 @@ def knob_index() -> dict[str, object]:
     return {
         "knobs": {f"knobs.{knob.id}": _knob(knob, beside.get(knob.id, [])) for knob in knobs().values()},
         "fields": {name: _field(name, beside.get(name, [])) for name in _field_names()},
-        "told": _told(),
+        "told": _without_field(),
     }
 
 
@@ -67,10 +67,10 @@ def _knob(knob: Knob, beside: list[tuple[str, str, str]]) -> dict[str, object]:
 
 
 def _field(name: str, beside: list[tuple[str, str, str]]) -> dict[str, object]:
-    found: dict[tuple[str, str], OptionEntry] = {}
+    entries: dict[tuple[str, str], OptionEntry] = {}
     for trainer, version, option in beside:
-        _add(found, trainer, option, [version], algorithms())
-    return {"label": field_label(name), "flags": _finished(found)}
+        _add(entries, trainer, option, [version], algorithms())
+    return {"label": field_label(name), "flags": _with_owner(entries)}
 
 
 def _effect(key: str) -> str:
@@ -79,27 +79,27 @@ def _effect(key: str) -> str:
 
 def _options(knob: Knob, beside: list[tuple[str, str, str]]) -> list[OptionEntry]:
     """Return who calls it what, in which versions: one entry per name, the newest first."""
-    found: dict[tuple[str, str], OptionEntry] = {}
+    entries: dict[tuple[str, str], OptionEntry] = {}
     for flag in knob.flags:
         for name in flag.names:
-            _add(found, flag.trainer, name, _versions(flag), flag.algorithms or knob.algorithms)
+            _add(entries, flag.trainer, name, _versions(flag), flag.algorithms or knob.algorithms)
     for trainer, version, name in beside:
-        _add(found, trainer, name, [version], knob.algorithms)
-    return _finished(found)
+        _add(entries, trainer, name, [version], knob.algorithms)
+    return _with_owner(entries)
 
 
 def _add(
-    found: dict[tuple[str, str], OptionEntry], trainer: str, name: str, versions: list[str], algorithms: Iterable[str]
+    entries: dict[tuple[str, str], OptionEntry], trainer: str, name: str, versions: list[str], algorithms: Iterable[str]
 ) -> None:
-    entry = found.setdefault((trainer, name), {"trainer": trainer, "name": name, "versions": [], "algorithms": []})
+    entry = entries.setdefault((trainer, name), {"trainer": trainer, "name": name, "versions": [], "algorithms": []})
     entry["versions"] = _in_order(trainer, [*entry["versions"], *versions])
     entry["algorithms"] = list(dict.fromkeys([*entry["algorithms"], *algorithms]))
 
 
-def _finished(found: dict[tuple[str, str], OptionEntry]) -> list[OptionEntry]:
-    for entry in found.values():
+def _with_owner(entries: dict[tuple[str, str], OptionEntry]) -> list[OptionEntry]:
+    for entry in entries.values():
         entry["whose"] = _whose(entry["trainer"], entry["versions"])
-    return list(found.values())
+    return list(entries.values())
 
 
 @cache
@@ -115,32 +115,32 @@ def all_option_names() -> tuple[tuple[str, str, OptionName], ...]:
 
 def _beside_flags() -> dict[str, list[tuple[str, str, str]]]:
     """Return trainer, version and name of every such option, by the knob or field that holds what it says."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
+    by_field: dict[str, list[tuple[str, str, str]]] = {}
     for trainer, version, option in all_option_names():
         for name in option.spec_fields:
-            found.setdefault(name, []).append((trainer, version, option.name))
-    return found
+            by_field.setdefault(name, []).append((trainer, version, option.name))
+    return by_field
 
 
-def _told() -> list[OptionEntry]:
+def _without_field() -> list[OptionEntry]:
     """Return the options and keys that no run says, each with the reason."""
-    found: dict[tuple[str, str], OptionEntry] = {}
+    entries: dict[tuple[str, str], OptionEntry] = {}
     for trainer, version, option in all_option_names():
         if not option.spec_fields:
-            _add(found, trainer, option.name, [version], ())
-            found[trainer, option.name]["why"] = _(option.why)
-    return _finished(found)
+            _add(entries, trainer, option.name, [version], ())
+            entries[trainer, option.name]["why"] = _(option.why)
+    return _with_owner(entries)
 
 
 def _versions(flag: Flag) -> list[str]:
     since, before = as_version(flag.since), as_version(flag.before)
-    known = trainers()[flag.trainer].versions
-    return [v for v in known if as_version(v) >= since and (not before or as_version(v) < before)]
+    every = trainers()[flag.trainer].versions
+    return [v for v in every if as_version(v) >= since and (not before or as_version(v) < before)]
 
 
 def _in_order(trainer: str, versions: Iterable[str]) -> list[str]:
-    given = set(versions)
-    return [v for v in trainers()[trainer].versions if v in given]
+    wanted = set(versions)
+    return [v for v in trainers()[trainer].versions if v in wanted]
 
 
 def _whose(trainer: str, versions: list[str]) -> str:

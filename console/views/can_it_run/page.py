@@ -312,7 +312,7 @@ def _lacks(at: DeviceNeed | None) -> str:
     if at is None or at.estimate is None or at.job is None or panel is None:
         return ""
     if at.estimate.verdict == "no":
-        return panel.says
+        return panel.message
     there = at.job.fleet.host_bytes
     if there and at.estimate.host_bytes > there:
         text = _("The nearest layout needs %(needed)s of host memory in a node; %(there)s are assumed.")

@@ -15,7 +15,7 @@ from console.labels.catalog import error_text, phase_label
 from console.labels.numbers import size
 from console.session import MAX_CONFIG_BYTES
 from console.views.new_run.page import project_to_launch_in
-from console.views.new_run.plan import asked_of, config_of
+from console.views.new_run.plan import config_of, planner_question_of
 from console.views.plan.findings import FixButton, fix_button
 from console.views.plan.largest_terms import LargestTermsPanel, largest_terms_panel
 from console.views.plan.panel import devices_text, seconds_text, share_text
@@ -49,18 +49,18 @@ class ChangeRow:
     id: str
     icon: str
     title: str
-    says: str
+    message: str
     fix: FixButton
     is_more: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvicePanel:
-    """What would make the run fit, with memory to spare, or faster. Without any of it `says` why."""
+    """What would make the run fit, with memory to spare, or faster. Without any of it `message` says why."""
 
     fit: tuple[ChangeRow, ...]
     faster: tuple[ChangeRow, ...]
-    says: str
+    message: str
 
     @property
     def num_more(self) -> int:
@@ -87,7 +87,7 @@ class MissRow:
     """A layout that was rejected, and its numbers."""
 
     changes: tuple[str, ...]
-    says: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class RejectedRow:
 class LayoutsPanel:
     """The answer of a search."""
 
-    says: str
+    message: str
     rows: tuple[LayoutRow, ...]
     rejected: tuple[RejectedRow, ...]
     has_cost: bool
@@ -114,15 +114,15 @@ class LayoutsPanel:
 def advice(request: HttpRequest) -> JsonResponse:
     """Say what would make the run fit and what would make it faster, and how many layouts there are to look at."""
     try:
-        asked = _asked(request)
-        panel, largest_terms = _advised(asked)
+        planner_question = _question(request)
+        panel, largest_terms = _advised(planner_question)
     except PlanRefused as error:
         return _refusal(error)
     return JsonResponse(
         {
             "html": render_to_string("new_run/plan_advice.html", {"panel": panel, "largest_terms": largest_terms}),
             "num_fixes": len(panel.fit),
-            "num_layouts": _num_layouts(asked),
+            "num_layouts": _num_layouts(planner_question),
         }
     )
 
@@ -131,12 +131,12 @@ def advice(request: HttpRequest) -> JsonResponse:
 def layouts(request: HttpRequest) -> JsonResponse:
     """Return every layout that fits, ranked, and why the others do not."""
     try:
-        asked = _asked(request)
+        planner_question = _question(request)
         began = time.perf_counter()
-        found = search(asked, goal=request.POST.get("goal", "time"), limit=MAX_LAYOUTS_LISTED)
+        result = search(planner_question, goal=request.POST.get("goal", "time"), limit=MAX_LAYOUTS_LISTED)
     except PlanRefused as error:
         return _refusal(error)
-    panel = layouts_panel(found, asked, seconds=time.perf_counter() - began)
+    panel = layouts_panel(result, planner_question, seconds=time.perf_counter() - began)
     return JsonResponse({"html": render_to_string("new_run/plan_layouts.html", {"panel": panel})})
 
 
@@ -152,63 +152,63 @@ def config(request: HttpRequest) -> JsonResponse:
         shape = shape_of_config(config_of(text), name=name)
     except PlanRefused as error:
         return _refusal(error)
-    says = _("Planned with this config: %(n)s B parameters.") % {"n": f"{shape.parameters / 1e9:.3g}"}
-    return JsonResponse({"values": {"plan.config": text, "plan.config_of": name}, "says": says})
+    message = _("Planned with this config: %(n)s B parameters.") % {"n": f"{shape.parameters / 1e9:.3g}"}
+    return JsonResponse({"values": {"plan.config": text, "plan.config_of": name}, "says": message})
 
 
-def _advised(asked: PlannerQuestion) -> tuple[AdvicePanel, LargestTermsPanel]:
+def _advised(planner_question: PlannerQuestion) -> tuple[AdvicePanel, LargestTermsPanel]:
     """Return the changes that would help, and what moves the plan most. Raises: PlanRefused."""
-    found, now = advise(asked), estimate_of(asked)
-    return advice_panel(found, now.verdict, asked.spec), largest_terms_panel(
-        now, found.largest_terms, sensitivities_of(asked), asked.spec
+    offered, now = advise(planner_question), estimate_of(planner_question)
+    return advice_panel(offered, now.verdict, planner_question.spec), largest_terms_panel(
+        now, offered.largest_terms, sensitivities_of(planner_question), planner_question.spec
     )
 
 
-def advice_panel(found: PlanAdvice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
+def advice_panel(offered: PlanAdvice, verdict: Verdict, spec: RunSpec) -> AdvicePanel:
     """Return the changes that would help a run of which the plan says so."""
     wanted = {"no": ("fits", "tight"), "tight": ("fits",)}.get(verdict, ())
-    cures = [each for each in found.fit if each.after.verdict in wanted and each.after.fits]
-    if found.together is not None and verdict == "no":
-        cures = [found.together, *cures]
+    cures = [each for each in offered.fit if each.after.verdict in wanted and each.after.fits]
+    if offered.together is not None and verdict == "no":
+        cures = [offered.together, *cures]
     if verdict == "no" and not cures:
-        cures = list(found.fit[:_SHOWN])
+        cures = list(offered.fit[:_SHOWN])
     if verdict == "no":
-        says = _("No change of layout or memory settings makes it fit here. It takes more devices, or larger ones.")
+        message = _("No change of layout or memory settings makes it fit here. It takes more devices, or larger ones.")
     elif verdict == "tight":
-        says = _("No single change frees more memory, and none makes it faster.")
+        message = _("No single change frees more memory, and none makes it faster.")
     else:
-        says = _("No single change of layout or memory settings makes it faster.")
+        message = _("No single change of layout or memory settings makes it faster.")
     return AdvicePanel(
         fit=tuple(_change(each, spec, n, is_cure=True) for n, each in enumerate(cures)),
-        faster=tuple(_change(each, spec, n, is_cure=False) for n, each in enumerate(found.faster)),
-        says=says,
+        faster=tuple(_change(each, spec, n, is_cure=False) for n, each in enumerate(offered.faster)),
+        message=message,
     )
 
 
-def layouts_panel(found: SearchResult, asked: PlannerQuestion, *, seconds: float) -> LayoutsPanel:
+def layouts_panel(result: SearchResult, planner_question: PlannerQuestion, *, seconds: float) -> LayoutsPanel:
     """Return the answer of a search as the dialog shows it."""
     words = {
-        "n": f"{found.considered:,}",
-        "fit": f"{len(found.ranked) + found.unlisted:,}",
-        "rejected": f"{sum(row.count for row in found.rejected):,}",
+        "n": f"{result.considered:,}",
+        "fit": f"{len(result.ranked) + result.unlisted:,}",
+        "rejected": f"{sum(row.count for row in result.rejected):,}",
         "ms": f"{seconds * 1000:,.0f}",
-        "hardware": devices_text(asked.fleet, asked.fleet.num_devices),
+        "hardware": devices_text(planner_question.fleet, planner_question.fleet.num_devices),
     }
-    says = _("%(n)s layouts on %(hardware)s, in %(ms)s ms: %(fit)s fit, %(rejected)s do not.") % words
-    if found.skipped:
-        says += " " + _("%(n)s were not looked at.") % {"n": f"{found.skipped:,}"}
+    message = _("%(n)s layouts on %(hardware)s, in %(ms)s ms: %(fit)s fit, %(rejected)s do not.") % words
+    if result.skipped:
+        message += " " + _("%(n)s were not looked at.") % {"n": f"{result.skipped:,}"}
     return LayoutsPanel(
-        says=says,
-        rows=tuple(_layout(row, asked) for row in found.ranked),
-        rejected=tuple(_rejected(row, asked.spec) for row in found.rejected),
-        has_cost=asked.fleet.price is not None,
+        message=message,
+        rows=tuple(_layout(row, planner_question) for row in result.ranked),
+        rejected=tuple(_rejected(row, planner_question.spec) for row in result.rejected),
+        has_cost=planner_question.fleet.price is not None,
     )
 
 
-def _asked(request: HttpRequest) -> PlannerQuestion:
+def _question(request: HttpRequest) -> PlannerQuestion:
     """Return what the form asks of the planner. Raises: PlanRefused, also for a form that makes no spec."""
     project = project_to_launch_in(request)
-    return asked_of(request.POST, _spec(request), project, request.user, cluster_state())
+    return planner_question_of(request.POST, _spec(request), project, request.user, cluster_state())
 
 
 def _spec(request: HttpRequest) -> RunSpec:
@@ -223,16 +223,21 @@ def _refusal(error: PlanRefused) -> JsonResponse:
     return JsonResponse({"problems": [{"field": error.field, "message": error_text(error)}]}, status=422)
 
 
-def _num_layouts(asked: PlannerQuestion) -> int:
+def _num_layouts(planner_question: PlannerQuestion) -> int:
     """Return the layouts that a search for the shortest step would look at."""
-    spaces = spaces_of(asked.spec, asked.models.policy, asked.fleet, sizes=(asked.fleet.num_devices,))
+    spaces = spaces_of(
+        planner_question.spec,
+        planner_question.models.policy,
+        planner_question.fleet,
+        sizes=(planner_question.fleet.num_devices,),
+    )
     return sum(space.size for space in spaces)
 
 
 def _change(each: OfferedChange, spec: RunSpec, place: int, *, is_cure: bool) -> ChangeRow:
     fix = fix_button(each.changes, spec)
     words = {
-        "changes": fix.says,
+        "changes": fix.label,
         "phase": phase_label(each.after.phase),
         "before": size(each.before.needed),
         "after": size(each.after.needed),
@@ -241,35 +246,35 @@ def _change(each: OfferedChange, spec: RunSpec, place: int, *, is_cure: bool) ->
         "fast": _seconds(each.after.seconds),
     }
     if is_cure:
-        says = _("%(changes)s. Peak %(before)s → %(after)s of %(limit)s, step %(slow)s → %(fast)s") % words
+        message = _("%(changes)s. Peak %(before)s → %(after)s of %(limit)s, step %(slow)s → %(fast)s") % words
     elif words["before"] != words["after"]:
-        says = _("%(changes)s. Step %(slow)s → %(fast)s, peak %(before)s → %(after)s") % words
+        message = _("%(changes)s. Step %(slow)s → %(fast)s, peak %(before)s → %(after)s") % words
     else:
-        says = _("%(changes)s. Step %(slow)s → %(fast)s, no more memory at the peak") % words
+        message = _("%(changes)s. Step %(slow)s → %(fast)s, no more memory at the peak") % words
     if is_cure and not each.after.fits:
-        says += "; " + _("not enough alone")
+        message += "; " + _("not enough alone")
     return ChangeRow(
         id=each.id,
         icon="alert-triangle" if is_cure else "bolt",
         title=_(each.title),
-        says=says,
+        message=message,
         fix=fix,
         is_more=place >= _SHOWN,
     )
 
 
-def _layout(row: RankedLayout, asked: PlannerQuestion) -> LayoutRow:
-    found = row.estimate
-    share = max(pool.share for pool in found.pools)
-    fix = fix_button(row.changes, asked.spec)
-    changes = _shown(row.changes, asked.spec)
+def _layout(row: RankedLayout, planner_question: PlannerQuestion) -> LayoutRow:
+    estimate = row.estimate
+    share = max(pool.share for pool in estimate.pools)
+    fix = fix_button(row.changes, planner_question.spec)
+    changes = _shown(row.changes, planner_question.spec)
     devices = row.job.fleet.num_devices
     return LayoutRow(
         changes=changes,
-        step=seconds_text(found.time.step),
+        step=seconds_text(estimate.time.step),
         share=share_text(share),
         is_tight=share > TIGHT_FROM,
-        cost="—" if row.cost is None else f"{row.cost:,.2f} {asked.fleet.currency}",
+        cost="—" if row.cost is None else f"{row.cost:,.2f} {planner_question.fleet.currency}",
         devices=f"{devices:,}",
         fix=fix,
         words=" ".join([*changes, *row.changes, str(devices)]).lower(),
@@ -277,14 +282,16 @@ def _layout(row: RankedLayout, asked: PlannerQuestion) -> LayoutRow:
 
 
 def _rejected(row: RejectionCount, spec: RunSpec) -> RejectedRow:
-    misses = tuple(MissRow(changes=_shown(miss.changes, spec), says=in_words(miss.message, _)) for miss in row.nearest)
+    misses = tuple(
+        MissRow(changes=_shown(miss.changes, spec), message=in_words(miss.message, _)) for miss in row.nearest
+    )
     label = _(row.label)
-    words = [label, *(text for miss in misses for text in (*miss.changes, miss.says))]
+    words = [label, *(text for miss in misses for text in (*miss.changes, miss.message))]
     return RejectedRow(label=label, count=row.count, nearest=misses, words=" ".join(words).lower())
 
 
 def _shown(changes: Mapping[str, Value], spec: RunSpec) -> tuple[str, ...]:
-    return tuple(fix_button({name: value}, spec).says for name, value in changes.items())
+    return tuple(fix_button({name: value}, spec).label for name, value in changes.items())
 
 
 def _seconds(value: float) -> str:

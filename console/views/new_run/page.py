@@ -87,9 +87,9 @@ def new_run(request: HttpRequest) -> HttpResponse:
 
 def _pasted_config(request: HttpRequest, values: dict[str, str]) -> tuple[dict[str, str], str]:
     """Return the inputs of a config.json that the address hands on for the plan, and a sentence about it."""
-    if not (given := request.GET.get("config", "")):
+    if not (token := request.GET.get("config", "")):
         return {}, ""
-    if (text := text_of(request.session, given)) is None:
+    if (text := text_of(request.session, token)) is None:
         return {}, _("The config.json is not kept any more. Paste it next to the plan.")
     name = values.get(f"model.id.{values.get('model.kind', '')}", "")
     said = _("The plan uses the pasted config.json, but the run would train %(name)s.")
@@ -106,7 +106,7 @@ def check(request: HttpRequest) -> JsonResponse:
         return JsonResponse({"problems": _plain(problems)})
     state = cluster_state()
     written = commands(spec, url=settings.PUBLIC_URL, project=project.slug)
-    found = findings_panel(spec, state)
+    findings = findings_panel(spec, state)
     started = command_to_be(spec, device=state.device)
     problems = check_privileged(spec, project, request.user)
     if started.problem:
@@ -115,8 +115,8 @@ def check(request: HttpRequest) -> JsonResponse:
         {
             "problems": _plain(problems),
             "summary": render_to_string("new_run/summary.html", {"panel": summary_panel(spec, state)}, request),
-            "findings": render_to_string("new_run/findings.html", {"panel": found}, request),
-            "blocking": [item.says for item in found.blocking],
+            "findings": render_to_string("new_run/findings.html", {"panel": findings}, request),
+            "blocking": [item.message for item in findings.blocking],
             "launch": launch_label(spec, state),
             "hardware": hardware_caption(state),
             "changed": [name for name, _was in changes(spec, base)],
@@ -221,18 +221,18 @@ def read_recipe(request: HttpRequest) -> JsonResponse:
     """Return the inputs' texts of a recipe, and the base to read them against: values that stay are the recipe's."""
     project_to_launch_in(request)
     try:
-        found = recipe(request.GET.get("id", ""))
+        chosen = recipe(request.GET.get("id", ""))
     except UnknownRecipe as error:
         raise Http404(str(error)) from error
-    return JsonResponse({"values": spec_to_form(found.spec) | {"base": base_text(found.spec)}})
+    return JsonResponse({"values": spec_to_form(chosen.spec) | {"base": base_text(chosen.spec)}})
 
 
 def next_name(name: str) -> str:
     """Return a name for a clone: the number at the end counts on, or begins with 2."""
-    found = re.search(r"(\d+)$", name)
-    if found is None:
+    number = re.search(r"(\d+)$", name)
+    if number is None:
         return f"{name} 2"[-120:]
-    return (name[: found.start()] + str(int(found[1]) + 1).zfill(len(found[1])))[-120:]
+    return (name[: number.start()] + str(int(number[1]) + 1).zfill(len(number[1])))[-120:]
 
 
 def _launch(request: HttpRequest, project: Project) -> HttpResponse:
@@ -320,24 +320,24 @@ def _page(
 
 def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, str]:
     """Return the run to clone, if one is asked for, the spec to start from, and what to say about it."""
-    asked = request.GET.get("from", "")
+    source = request.GET.get("from", "")
     if named := request.GET.get("recipe", ""):
         try:
             return None, recipe(named).spec, ""
         except UnknownRecipe as error:
             return None, default_spec(), str(error)
-    if not asked:
+    if not source:
         names = ("algorithm", "trainer", "version")
         chosen = nearest(**{name: request.GET.get(name, "") for name in names})
         return None, default_spec(chosen.algorithm, chosen.trainer, chosen.version), ""
-    origin = Run.objects.filter(pk=asked, project=project).first()
+    origin = Run.objects.filter(pk=source, project=project).first()
     if origin is None:
-        raise Http404(_("There is no run %(id)s in this project.") % {"id": asked})
+        raise Http404(_("There is no run %(id)s in this project.") % {"id": source})
     try:
         return origin, parse_spec(latest_spec_json(origin)), ""
     except SpecInvalid as error:
         notice = _("The spec of %(id)s is from another version and does not hold here, so this form is fresh: %(why)s")
-        return None, default_spec(), notice % {"id": asked, "why": error}
+        return None, default_spec(), notice % {"id": source, "why": error}
 
 
 def project_to_launch_in(request: HttpRequest) -> Project:
@@ -365,15 +365,15 @@ def _plain(problems: Any) -> list[dict[str, str]]:
 
 def nested(values: dict[str, str]) -> dict[str, object]:
     """Return dotted names as objects in objects, for templates: `by.data.id.path`."""
-    found: dict[str, object] = {}
+    tree: dict[str, object] = {}
     for name, text in values.items():
-        here = found
+        here = tree
         *parents, last = name.split(".")
         for parent in parents:
             nxt = here.setdefault(parent, {})
             here = nxt if isinstance(nxt, dict) else here
         here[last] = text
-    return found
+    return tree
 
 
 def _wants_json(request: HttpRequest) -> bool:

@@ -42,7 +42,7 @@ class SummaryPanel:
     workers: tuple[tuple[str, int], ...]
     asks: str
     state: str  # a state badge's key
-    says: str  # when it would start
+    message: str  # when it would start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +115,16 @@ def summary_panel(spec: RunSpec, state: ClusterState) -> SummaryPanel:
     """Return what follows from the form, and what the queue would say now."""
     verdict = place(spec, state) if state.is_reachable else None
     if verdict is None:
-        badge, says = "missing", state.problem or _("The cluster does not answer.")
+        badge, message = "missing", state.problem or _("The cluster does not answer.")
     elif not verdict.fits:
-        badge, says = "failed", verdict.reason
+        badge, message = "failed", verdict.reason
     elif verdict.is_admitted:
-        badge, says = "ready", _("Resources are free now")
+        badge, message = "ready", _("Resources are free now")
     else:
-        badge, says = "queued", verdict.reason
-    return SummaryPanel(numbers=_numbers(spec), workers=_workers(spec), asks=_asks(spec, state), state=badge, says=says)
+        badge, message = "queued", verdict.reason
+    return SummaryPanel(
+        numbers=_numbers(spec), workers=_workers(spec), asks=_asks(spec, state), state=badge, message=message
+    )
 
 
 def launch_label(spec: RunSpec, state: ClusterState) -> str:
@@ -169,8 +171,8 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
 
 def _with_fixes(spec: RunSpec, checks: Iterable[Check]) -> tuple[tuple[Check, tuple[FixButton, ...]], ...]:
     """Return the checks, those that refuse the launch first, each with the buttons that mend it."""
-    found = [(check, tuple(fix_button(changes, spec) for changes in check.fixes)) for check in checks]
-    return tuple(sorted(found, key=lambda row: row[0].state != "failed"))
+    rows = [(check, tuple(fix_button(changes, spec) for changes in check.fixes)) for check in checks]
+    return tuple(sorted(rows, key=lambda row: row[0].state != "failed"))
 
 
 def reward_panel(spec: RunSpec, *, project: Project) -> RewardPanel:
@@ -191,19 +193,19 @@ def reward_panel(spec: RunSpec, *, project: Project) -> RewardPanel:
 
 def pieces(segments: tuple[Segment, ...]) -> tuple[TextSpan, ...]:
     """Return segments cut at special tokens, so that these can be drawn as what they are."""
-    found = []
+    spans = []
     for segment in segments:
         for number, text in enumerate(_SPECIAL.split(segment.text)):
             if text:
-                found.append(TextSpan(text=text, is_trained=segment.is_trained, is_special=number % 2 == 1))
-    return tuple(found)
+                spans.append(TextSpan(text=text, is_trained=segment.is_trained, is_special=number % 2 == 1))
+    return tuple(spans)
 
 
 def _limit(spec: RunSpec) -> int:
     """Return the longest prompt, or sample, in tokens, as the preview takes it where the run leaves it open."""
     name = "rollout.max_prompt_tokens" if is_in(spec.algorithm, "rl") else "train.max_sequence_tokens"
-    given = spec.knobs[name].value if name in spec.knobs else None
-    return int(given or knobs()[name].default or 0)
+    limit = spec.knobs[name].value if name in spec.knobs else None
+    return int(limit or knobs()[name].default or 0)
 
 
 def _numbers(spec: RunSpec) -> tuple[tuple[str, str, str], ...]:
@@ -244,11 +246,11 @@ def _asks(spec: RunSpec, state: ClusterState) -> str:
 
 def _bars(data: DataPreview, top: float, limit: int) -> tuple[HistogramBar, ...]:
     most = max([*data.counts, 1])
-    found = []
+    bars = []
     for low, high, count in zip(data.edges, data.edges[1:], data.counts, strict=False):
         height = max(count / most * HISTOGRAM_HEIGHT, 1.5 if count else 0)
         words = {"count": f"{count:,}", "low": f"{low:g}", "high": f"{high:g}"}
-        found.append(
+        bars.append(
             HistogramBar(
                 x=f"{low / top * HISTOGRAM_WIDTH:.1f}",
                 y=f"{HISTOGRAM_HEIGHT - height:.1f}",
@@ -258,7 +260,7 @@ def _bars(data: DataPreview, top: float, limit: int) -> tuple[HistogramBar, ...]
                 is_over=low >= limit,
             )
         )
-    return tuple(found)
+    return tuple(bars)
 
 
 def _passes(spec: RunSpec, data: DataPreview | None) -> str:

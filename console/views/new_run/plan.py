@@ -67,31 +67,31 @@ def plan_answer(request: HttpRequest, spec: RunSpec, project: Project, state: Cl
 
 def accelerator_choices() -> list[tuple[str, list[tuple[str, str]]]]:
     """Return (vendor, [(id, label)]) of the hardware that can be planned for."""
-    found: dict[str, list[tuple[str, str]]] = {vendor: [] for vendor in _VENDORS.values()}
+    by_vendor: dict[str, list[tuple[str, str]]] = {vendor: [] for vendor in _VENDORS.values()}
     for each in sorted(accelerators().values(), key=lambda a: a.label):
         if not each.is_host:
-            found[_VENDORS[each.vendor]].append((each.id, each.label))
-    return list(found.items())
+            by_vendor[_VENDORS[each.vendor]].append((each.id, each.label))
+    return list(by_vendor.items())
 
 
 def _panel(
     form: Mapping[str, Any], spec: RunSpec, project: Project, user: User, state: ClusterState
 ) -> tuple[PlanPanel, list[dict[str, str]]]:
     try:
-        asked = asked_of(form, spec, project, user, state, reads=False, takes_cpu=True)
-        show = cpu_panel if asked.fleet.accelerator.is_host else estimate_panel
-        return show(estimate_of(asked), asked), []
+        planner_question = planner_question_of(form, spec, project, user, state, reads=False, takes_cpu=True)
+        show = cpu_panel if planner_question.fleet.accelerator.is_host else estimate_panel
+        return show(estimate_of(planner_question), planner_question), []
     except PlanRefused as error:
-        says = error_text(error)
+        message = error_text(error)
         problems: list[dict[str, str]] = []
         if isinstance(error.__cause__, JobInvalid):
-            says, problems = _beside_its_knob(error.__cause__, spec)
+            message, problems = _beside_its_knob(error.__cause__, spec)
         elif error.field.startswith("what_if."):
-            problems = [{"field": error.field.replace("what_if", "plan", 1), "message": says}]
-        return unknown_panel(says, needs_config=error.needs_config, is_unread=error.is_unread), problems
+            problems = [{"field": error.field.replace("what_if", "plan", 1), "message": message}]
+        return unknown_panel(message, needs_config=error.needs_config, is_unread=error.is_unread), problems
 
 
-def asked_of(
+def planner_question_of(
     form: Mapping[str, Any],
     spec: RunSpec,
     project: Project,
@@ -103,14 +103,14 @@ def asked_of(
 ) -> PlannerQuestion:
     """Return what the form asks of the planner (see jobs.planning.question.question). Raises: PlanRefused."""
     texts = {name.removeprefix("plan."): str(text) for name, text in form.items() if name.startswith("plan.")}
-    given = texts.get("config", "") if texts.get("config_of") == spec.model.id else ""
+    config_text = texts.get("config", "") if texts.get("config_of") == spec.model.id else ""
     return question(
         spec,
         project=project,
         user=user,
         state=state,
         what_if=what_if_of(texts),
-        config=config_of(given) if given else None,
+        config=config_of(config_text) if config_text else None,
         reads=reads,
         takes_cpu=takes_cpu,
     )
@@ -119,12 +119,12 @@ def asked_of(
 def config_of(text: str) -> dict[str, object]:
     """Return the object of a pasted config.json. Raises: PlanRefused for text that is none."""
     try:
-        found = json.loads(text)
+        config = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PlanRefused("config", _("That is no JSON: %(error)s.") % {"error": error}) from error
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise PlanRefused("config", _('A config.json is a JSON object, as in {"model_type": …}.'))
-    return found
+    return config
 
 
 def _beside_its_knob(error: JobInvalid, spec: RunSpec) -> tuple[str, list[dict[str, str]]]:
@@ -133,8 +133,8 @@ def _beside_its_knob(error: JobInvalid, spec: RunSpec) -> tuple[str, list[dict[s
     if not name:
         return error_text(error), []
     label = knob_label(name) if name in knobs() else field_label(name)
-    says = error_text(error).replace(error.field, label)
-    return says, [{"field": input_of(name, spec), "message": says}]
+    message = error_text(error).replace(error.field, label)
+    return message, [{"field": input_of(name, spec), "message": message}]
 
 
 def _has(name: str, spec: RunSpec) -> bool:

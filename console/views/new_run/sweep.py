@@ -122,12 +122,12 @@ def read_sweep(form: Mapping[str, str]) -> tuple[dict[str, object], list[int]]:
 
 def sweep_panel(plan: SweepPlan, points: Sequence[Point], specs: Sequence[RunSpec], state: ClusterState) -> SweepPanel:
     """Return what would be launched; at once means the most that so many runs of the sweep can ask together."""
-    asked = [
+    demands = [
         demand(spec, device=state.device if spec.hardware.device == "auto" else spec.hardware.device) for spec in specs
     ]
     at_once = min(plan.max_concurrent, plan.num_runs)
-    cpus = sum(sorted((cpu for cpu, _gpu in asked), reverse=True)[:at_once])
-    gpus = sum(sorted((gpu for _cpu, gpu in asked), reverse=True)[:at_once])
+    cpus = sum(sorted((cpu for cpu, _gpu in demands), reverse=True)[:at_once])
+    gpus = sum(sorted((gpu for _cpu, gpu in demands), reverse=True)[:at_once])
     is_too_much = state.is_reachable and (cpus > state.cpus_total or gpus > state.gpus_total)
     return SweepPanel(
         num_runs=plan.num_runs,

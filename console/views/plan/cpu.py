@@ -39,10 +39,10 @@ def cpu_panel(estimate: Estimate, plan_input: PlanInput) -> PlanPanel:
     }
     step, run, hours, host, checkpoint = number_labels()
     unplanned = _("not planned on the CPU")
-    says = _("Training and scoring take %(together)s of the node's %(there)s; %(phase)s: up to %(peak)s a process.")
+    message = _("Training and scoring take %(together)s of the node's %(there)s; %(phase)s: up to %(peak)s a process.")
     return PlanPanel(
         state="fits" if share <= TIGHT_FROM else "tight" if share <= TIGHT_TO else "no",
-        says=says % words,
+        message=message % words,
         is_over=share > 1,
         numbers=(
             *(KeyNumber(label=label, value="—", how=unplanned) for label in (step, run, hours)),

@@ -21,9 +21,9 @@ _ORDER = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixButton:
-    """One change on offer: what its button says, and the inputs' texts as JSON."""
+    """One change on offer: the label of its button, and the inputs' texts as JSON."""
 
-    says: str
+    label: str
     texts: str
 
 
@@ -33,7 +33,7 @@ class SpecFindingRow:
 
     rule: str
     level: str
-    says: str
+    message: str
     why: str
     source: str
     inputs: tuple[tuple[str, str], ...]
@@ -81,7 +81,7 @@ def _row(finding: SpecFinding, spec: RunSpec) -> SpecFindingRow:
     return SpecFindingRow(
         rule=finding.rule,
         level=finding.level,
-        says=finding.message,
+        message=finding.message,
         why=finding.why,
         source=finding.source,
         inputs=tuple((input_of(name, spec), _label(name)) for name in finding.knobs),
@@ -100,7 +100,7 @@ def fix_button(changes: Mapping[str, Value], spec: RunSpec) -> FixButton:
     texts_of_changes = [
         _("%(label)s: %(value)s") % {"label": _label(n), "value": _shown(v)} for n, v in changes.items()
     ]
-    return FixButton(says=", ".join(texts_of_changes), texts=json.dumps(texts))
+    return FixButton(label=", ".join(texts_of_changes), texts=json.dumps(texts))
 
 
 def _shown(value: Value) -> str:

@@ -43,7 +43,7 @@ class SensitivityRow:
     name: str
     label: str
     span: str
-    says: str
+    message: str
     address: str
 
 
@@ -99,7 +99,7 @@ def constant_rows(moved: Sequence[Sensitivity], *, has_settings: bool) -> tuple[
             name=each.constant.name,
             label=capfirst(_(each.constant.label)),
             span=_span(each),
-            says=_effect(each),
+            message=_effect(each),
             address=f"{page}#constant-{each.constant.name}" if page else "",
         )
         for each in shown

@@ -81,7 +81,7 @@ class PlanBarSegment:
     key: str
     x: str
     width: str
-    says: str
+    message: str
     label: str = ""
 
 
@@ -103,7 +103,7 @@ class MemoryRow:
     segments: tuple[PlanBarSegment, ...]
     needed: str
     share: str
-    says: str
+    message: str
     roles: tuple[RoleRow, ...]
     is_binding: bool
     is_over: bool
@@ -113,7 +113,7 @@ class MemoryRow:
 class PoolBars:
     """Devices that hold the same roles, and their phases."""
 
-    says: str
+    message: str
     rows: tuple[MemoryRow, ...]
 
 
@@ -126,16 +126,16 @@ class TimeBars:
     high_x: str
     low: str
     high: str
-    says: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPanel:
-    """What the planner says of a run. Without an estimate `state` is unknown and `says` is the reason. `band`: how sure
-    its memory is. `is_over`: more is needed than there is, whatever the verdict."""
+    """What the planner says of a run. Without an estimate `state` is unknown and `message` is the reason. `band`: how
+    sure its memory is. `is_over`: more is needed than there is, whatever the verdict."""
 
     state: str
-    says: str
+    message: str
     is_over: bool = False
     needs_config: bool = False
     is_unread: bool = False
@@ -165,13 +165,13 @@ class PlanPanel:
         return tuple((term, str(TERM_WORDS[term])) for term in self.terms)
 
 
-def unknown_panel(says: str, *, needs_config: bool = False, is_unread: bool = False) -> PlanPanel:
+def unknown_panel(message: str, *, needs_config: bool = False, is_unread: bool = False) -> PlanPanel:
     """Return the panel of a run that cannot be estimated: why, and dashes where the numbers would be.
 
     `is_unread`: its model was not read yet, which is still to be tried.
     """
     dashes = tuple(KeyNumber(label=label, value="—") for label in number_labels())
-    return PlanPanel(state="unknown", says=says, needs_config=needs_config, is_unread=is_unread, numbers=dashes)
+    return PlanPanel(state="unknown", message=message, needs_config=needs_config, is_unread=is_unread, numbers=dashes)
 
 
 def estimate_panel(estimate: Estimate, plan_input: PlanInput) -> PlanPanel:
@@ -184,7 +184,7 @@ def estimate_panel(estimate: Estimate, plan_input: PlanInput) -> PlanPanel:
     is_short = plan_input.job.fleet.num_devices > plan_input.fleet.num_devices
     return PlanPanel(
         state="no" if is_short else estimate.verdict,
-        says=_sentence(estimate, plan_input),
+        message=_sentence(estimate, plan_input),
         is_over=any(pool.share > 1 for pool in estimate.pools),
         numbers=_numbers(estimate, plan_input.job.fleet),
         pools=tuple(pool_bars(pool, estimate, terms, scale, unit) for pool in estimate.pools),
@@ -333,7 +333,7 @@ def pool_bars(
 ) -> PoolBars:
     """Return the bars of a pool, on a scale and in a unit that all pools share."""
     return PoolBars(
-        says=f"{pool_word(pool)}: {devices_word(pool.num_devices, is_host=is_host)}",
+        message=f"{pool_word(pool)}: {devices_word(pool.num_devices, is_host=is_host)}",
         rows=tuple(_row(phase, pool, estimate, terms, scale, unit) for phase in pool.phases),
     )
 
@@ -350,7 +350,7 @@ def _row(
         segments=tuple(_segments(phase.memory, terms, scale)),
         needed=f"{needed / unit:.1f}",
         share=share_text(share),
-        says=_("%(phase)s: %(needed)s of %(limit)s")
+        message=_("%(phase)s: %(needed)s of %(limit)s")
         % {"phase": label, "needed": size(needed), "limit": size(pool.limit)},
         roles=tuple(
             RoleRow(
@@ -371,8 +371,8 @@ def _segments(memory: PeakMemory, terms: Iterable[Term], scale: float) -> Iterab
         held = memory.terms.get(term, 0)
         width = held / scale * 100
         if width >= _FEWEST_PIXELS:
-            says = f"{TERM_WORDS[term]}: {size(held)}"
-            yield PlanBarSegment(key=term, x=f"{at / scale * 100:.2f}", width=f"{width:.2f}", says=says)
+            message = f"{TERM_WORDS[term]}: {size(held)}"
+            yield PlanBarSegment(key=term, x=f"{at / scale * 100:.2f}", width=f"{width:.2f}", message=message)
         at += held
 
 
@@ -390,7 +390,7 @@ def _time(estimate: Estimate) -> TimeBars:
                     key=key,
                     x=f"{at:.2f}",
                     width=f"{width:.2f}",
-                    says=f"{label}: {seconds_text(seconds)}",
+                    message=f"{label}: {seconds_text(seconds)}",
                     label=label if width > len(label) * _TEXT_WIDTH + 2 else "",
                 )
             )
@@ -402,7 +402,7 @@ def _time(estimate: Estimate) -> TimeBars:
         high_x=f"{step.high / scale * 100:.2f}",
         low=seconds_text(Interval(low=step.low, middle=step.low, high=step.low)),
         high=seconds_text(Interval(low=step.high, middle=step.high, high=step.high)),
-        says=_("middle %(middle)s; %(phase)s takes longest")
+        message=_("middle %(middle)s; %(phase)s takes longest")
         % {
             "middle": seconds_text(Interval(low=step.middle, middle=step.middle, high=step.middle)),
             "phase": slowest,

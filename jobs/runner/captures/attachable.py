@@ -48,21 +48,21 @@ def attach_environment(environ: Mapping[str, str], run_dir: Path) -> dict[str, s
 
     A container image has paths of its own, so workers in one are left as they are.
     """
-    mine = {VARIABLE: str(run_dir / FOLDER), _PATH: str(_START)}
-    found = {**environ, **mine}
+    own = {VARIABLE: str(run_dir / FOLDER), _PATH: str(_START)}
+    merged = {**environ, **own}
     if environ.get(_PATH):
-        found[_PATH] = f"{mine[_PATH]}{os.pathsep}{environ[_PATH]}"
+        merged[_PATH] = f"{own[_PATH]}{os.pathsep}{environ[_PATH]}"
     try:
         job = json.loads(environ.get(RAY_JOB) or "{}")
         runtime = job.setdefault("runtime_env", {})
         if RAY_JOB in environ and "image_uri" not in runtime:
-            given = runtime.setdefault("env_vars", {})
-            before = given.get(_PATH)
-            given |= mine | ({_PATH: f"{mine[_PATH]}{os.pathsep}{before}"} if before else {})
-            found[RAY_JOB] = json.dumps(job)
+            variables = runtime.setdefault("env_vars", {})
+            before = variables.get(_PATH)
+            variables |= own | ({_PATH: f"{own[_PATH]}{os.pathsep}{before}"} if before else {})
+            merged[RAY_JOB] = json.dumps(job)
     except (ValueError, TypeError, AttributeError):
         pass  # another Ray writes it otherwise: its workers cannot be recorded then
-    return found
+    return merged
 
 
 class AttachableWorkers:
@@ -84,7 +84,7 @@ class AttachableWorkers:
                 continue
             if role and _lives(pid):
                 by_role.setdefault(role, []).append((rank, pid, message))
-        found = {}
+        by_name = {}
         for role, members in by_role.items():
             members.sort(key=lambda member: member[:2])
             is_clear = len({rank for rank, _, _ in members}) == len(members)
@@ -97,8 +97,8 @@ class AttachableWorkers:
                     device="cuda" if message.get("device") == "cuda" else "cpu",
                     problems=self._problems(message),
                 )
-                found[worker.name] = worker
-        return found
+                by_name[worker.name] = worker
+        return by_name
 
     def ask(self, worker: AttachableWorker, verb: messages.Verb, **what: Any) -> int:
         """Ask a process for something; return the number under which it will answer. Raises: OSError."""
@@ -108,20 +108,20 @@ class AttachableWorkers:
         messages.write(messages.ask_path(self._folder, worker.pid), message)
         return number
 
-    def told(self, worker: AttachableWorker, number: int) -> Mapping[str, Any] | None:
+    def answer(self, worker: AttachableWorker, number: int) -> Mapping[str, Any] | None:
         """Return the answer to that request; None as long as there is none."""
-        found = messages.read(messages.told_path(self._folder, worker.pid))
-        return found if found is not None and found.get("number") == number else None
+        message = messages.read(messages.told_path(self._folder, worker.pid))
+        return message if message is not None and message.get("number") == number else None
 
     def is_there(self, worker: AttachableWorker) -> bool:
         """Return True while the process lives."""
         return _lives(worker.pid)
 
     def _problems(self, message: Mapping[str, Any]) -> dict[str, str]:
-        given = message.get("problems")
-        problems = {str(tool): str(why) for tool, why in given.items()} if isinstance(given, Mapping) else {}
-        kept = {tool: problems.get(tool, "This worker has not told.") for tool in TOOLS}
-        return kept | {"nsys": NO_NSYS.format(label=self._label)}
+        reported = message.get("problems")
+        problems = {str(tool): str(why) for tool, why in reported.items()} if isinstance(reported, Mapping) else {}
+        by_tool = {tool: problems.get(tool, "This worker has not told.") for tool in TOOLS}
+        return by_tool | {"nsys": NO_NSYS.format(label=self._label)}
 
 
 def _lives(pid: int) -> bool:

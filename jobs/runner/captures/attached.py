@@ -158,14 +158,14 @@ class AttachedCapture(TrackedCapture):
 
     def _take_starts(self, step: int, now: float) -> None:
         for name, (worker, number) in list(self._asked.items()):
-            told = self._workers.told(worker, number)
-            if told is None and self._workers.is_there(worker) and now - self._since < START_SECONDS:
+            answer = self._workers.answer(worker, number)
+            if answer is None and self._workers.is_there(worker) and now - self._since < START_SECONDS:
                 return
-            if told is None:
+            if answer is None:
                 self._ask(worker, "drop")  # if it begins after all, nobody would end it
                 self._problems[name] = f"it did not begin within {START_SECONDS:.0f} s."
-            elif told.get("problem"):
-                self._problems[name] = str(told["problem"])
+            elif answer.get("problem"):
+                self._problems[name] = str(answer["problem"])
             if name in self._problems:
                 self._asked.pop(name, None)
         if not self._asked:
@@ -193,7 +193,7 @@ class AttachedCapture(TrackedCapture):
             if self._workers.is_there(worker):
                 self._ask_to_stop(worker)
             else:
-                self._take(name, worker, self._workers.told(worker, self._asked[name][1]), "its process has ended.")
+                self._take(name, worker, self._workers.answer(worker, self._asked[name][1]), "its process has ended.")
         self.move("write", step=step)
         self._take_files(step, now)
 
@@ -204,23 +204,23 @@ class AttachedCapture(TrackedCapture):
 
     def _take_answers(self, *, is_last_chance: bool, why: str) -> None:
         for name, (worker, number) in list(self._asked.items()):
-            told = self._workers.told(worker, number)
-            if told is not None and (told.get("size") or told.get("problem")):
-                self._take(name, worker, told, why)
+            answer = self._workers.answer(worker, number)
+            if answer is not None and (answer.get("size") or answer.get("problem")):
+                self._take(name, worker, answer, why)
             elif is_last_chance or not self._workers.is_there(worker):
-                self._take(name, worker, told, why if is_last_chance else "its process has ended.")
+                self._take(name, worker, answer, why if is_last_chance else "its process has ended.")
             elif number == NOT_ASKED:
                 self._ask_to_stop(worker)
 
-    def _take(self, name: str, worker: AttachableWorker, told: Mapping[str, Any] | None, why: str) -> None:
+    def _take(self, name: str, worker: AttachableWorker, answer: Mapping[str, Any] | None, why: str) -> None:
         """Put the file of one process into place and tell of it, or keep why there is none."""
         del self._asked[name]
         tool = load_tool(self.request.tool)
         made = recordings(self._run_dir) / f"{stem(self.request.capture, name)}{tool.suffix}"
-        told = told or {}
+        answer = answer or {}
         try:
-            if told.get("problem") or not made.is_file():
-                self._problems[name] = str(told.get("problem") or why)
+            if answer.get("problem") or not made.is_file():
+                self._problems[name] = str(answer.get("problem") or why)
                 return
             path = final_path(self._run_dir, self.request.capture, made.name)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,9 +230,9 @@ class AttachedCapture(TrackedCapture):
                 path,
                 role=worker.role,
                 rank=worker.rank,
-                tool_version=str(told.get("version") or version_of(tool)),
+                tool_version=str(answer.get("version") or version_of(tool)),
                 size=path.stat().st_size,
-                sha256=str(told.get("sha256") or sha256_of(path)),
+                sha256=str(answer.get("sha256") or sha256_of(path)),
             )
         except OSError as error:
             self._problems[name] = f"its file was not kept: {error.strerror or error}."

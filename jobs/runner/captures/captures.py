@@ -162,8 +162,8 @@ def finish_own(job: RunnerJob, translation: Translation, progress: TrainerProgre
     try:
         spec = parse_spec(json.loads((job.run_dir / "spec.json").read_text("utf-8")))
         lines = (job.run_dir / "commands.jsonl").read_bytes().splitlines()
-        asked = [json.loads(line)["payload"] for line in lines if b'"profile"' in line]
-        requests = [parse_request(payload) for payload in asked if payload.get("by") == OWN]
+        payloads = [json.loads(line)["payload"] for line in lines if b'"profile"' in line]
+        requests = [parse_request(payload) for payload in payloads if payload.get("by") == OWN]
     except (OSError, ValueError, KeyError, AttributeError, SpecInvalid):
         return
     for request in requests:

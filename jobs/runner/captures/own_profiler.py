@@ -77,8 +77,8 @@ class OwnProfilerCapture(TrackedCapture):
         return [file for file in self._files() if file.size > 0][:MAX_FILES]
 
     def _announce(self) -> None:
-        request, found, names = self.request, self._found(), set[str]()
-        for file in found:
+        request, files, names = self.request, self._found(), set[str]()
+        for file in files:
             relative = file.path.relative_to(self._run_dir)
             name = _NOT_IN_NAMES.sub("-", file.path.name).lstrip(".")[-MAX_NAME:]
             while name in names or not name:
@@ -99,7 +99,7 @@ class OwnProfilerCapture(TrackedCapture):
         self.move(
             "collect",
             step=request.last_step,
-            num_files=len(found),
+            num_files=len(files),
             first_step=request.first_step,
             num_steps=request.num_steps,
         )

@@ -44,7 +44,7 @@ class CaptureRecovery:
     @property
     def tools(self) -> dict[str, str]:
         """What each of them was recorded with, by id."""
-        return {capture: str(told["tool"]) for capture, told in self._open().items()}
+        return {capture: str(state["tool"]) for capture, state in self._open().items()}
 
     def write_seconds(self, *, is_hurried: bool) -> float:
         """Return how long nsys may take with its reports; 0 where there is none to wait for."""
@@ -60,11 +60,11 @@ class CaptureRecovery:
         """
         if said := str(self._progress.cause.get("text") or ""):
             why = f"The run failed: {said}"
-        found = left(self._run_dir, self.tools, secrets=own_secrets())
-        problems = {name: file.problem for name, file in found.items()} | {n: p for n, p in remote.items() if p}
-        for capture, told in self._open().items():
+        left_files = left(self._run_dir, self.tools, secrets=own_secrets())
+        problems = {name: file.problem for name, file in left_files.items()} | {n: p for n, p in remote.items() if p}
+        for capture, state in self._open().items():
             try:
-                self._end(report, capture, told, found, problems, why)
+                self._end(report, capture, state, left_files, problems, why)
             except OSError as error:
                 _fail(report, capture, f"{why} Its files were not kept: {error.strerror or error}.")
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -75,42 +75,42 @@ class CaptureRecovery:
                 half.unlink(missing_ok=True)
 
     def _open(self) -> dict[str, Mapping[str, Any]]:
-        known = self._progress.captures.items()
+        captures = self._progress.captures.items()
         return {
-            capture: told
-            for capture, told in known
-            if _ID.fullmatch(str(capture)) and told["state"] in UNFINISHED and told.get("tool") in tool_names()
+            capture: state
+            for capture, state in captures
+            if _ID.fullmatch(str(capture)) and state["state"] in UNFINISHED and state.get("tool") in tool_names()
         }
 
     def _end(
         self,
         report: ShippedReport,
         capture: str,
-        told: Mapping[str, Any],
-        found: Mapping[str, LeftFile],
+        state: Mapping[str, Any],
+        left_files: Mapping[str, LeftFile],
         problems: Mapping[str, str],
         why: str,
     ) -> None:
-        window = self._window(capture, told)
+        window = self._window(capture, state)
         brought = [e for e in self._progress.artifacts.values() if e.get("meta", {}).get("capture") == capture]
         here = {f"{e['meta']['role']}-{e['meta']['rank']}" for e in brought}
-        missing = {str(name): str(problem) for name, problem in dict(told.get("missing") or {}).items()}
+        missing = {str(name): str(problem) for name, problem in dict(state.get("missing") or {}).items()}
         num_files = len(brought)
-        for worker in map(str, told["workers"]):
+        for worker in map(str, state["workers"]):
             if worker in here:
                 continue
-            mine = [name for name in {**found, **problems} if is_of(name, capture, worker)]
-            whole = [name for name in mine if not problems.get(name)]
+            own = [name for name in {**left_files, **problems} if is_of(name, capture, worker)]
+            whole = [name for name in own if not problems.get(name)]
             paths = [self._put(capture, name) for name in whole] or self._put_before(capture, worker, brought)
             for path in paths:
-                self._announce(report, window, worker, path, found)
+                self._announce(report, window, worker, path, left_files)
             num_files += len(paths)
             if paths:
                 missing.pop(worker, None)
             else:
-                reasons = [problems[name] for name in mine]
+                reasons = [problems[name] for name in own]
                 missing.setdefault(worker, " ".join(reasons) or load_tool(window.tool).lost)
-        cut = str(told.get("truncated") or ("" if told["state"] in ("stopping", "writing") else why))
+        cut = str(state.get("truncated") or ("" if state["state"] in ("stopping", "writing") else why))
         if not num_files:
             _fail(report, capture, f"{(cut or why).rstrip('.')}. {missing_text(missing)}")
             return
@@ -124,13 +124,13 @@ class CaptureRecovery:
         report.say(f"capture {capture}: kept after the end of the trainer. {text}".rstrip())
         report.capture(capture, "importing", step=window.first_step + window.num_steps - 1, text=text, **meta)
 
-    def _window(self, capture: str, told: Mapping[str, Any]) -> CaptureWindow:
+    def _window(self, capture: str, state: Mapping[str, Any]) -> CaptureWindow:
         """Return the steps that were recorded: those told, or up to the one under way if it was not over."""
-        first, num_steps = int(told["first_step"]), int(told["num_steps"])
-        if told["state"] == "recording":
+        first, num_steps = int(state["first_step"]), int(state["num_steps"])
+        if state["state"] == "recording":
             touched = max(1, self._progress.step + 1 - first + 1)
-            num_steps = touched if told.get("seconds") else min(num_steps, touched)
-        return CaptureWindow(capture=capture, tool=str(told["tool"]), first_step=first, num_steps=num_steps)
+            num_steps = touched if state.get("seconds") else min(num_steps, touched)
+        return CaptureWindow(capture=capture, tool=str(state["tool"]), first_step=first, num_steps=num_steps)
 
     def _put(self, capture: str, name: str) -> Path:
         target = final_path(self._run_dir, capture, name)
@@ -139,16 +139,18 @@ class CaptureRecovery:
 
     def _put_before(self, capture: str, worker: str, brought: list[ArtifactEvent]) -> list[Path]:
         """Return files that were put into place, and not told of any more."""
-        known = {self._run_dir / event["path"] for event in brought}
+        announced = {self._run_dir / event["path"] for event in brought}
         folder = final_path(self._run_dir, capture, "")
         places = sorted(folder.iterdir()) if folder.is_dir() else []
-        return [p for p in places if p not in known and is_of(f"{capture}-{p.name}", capture, worker) and _is_whole(p)]
+        return [
+            p for p in places if p not in announced and is_of(f"{capture}-{p.name}", capture, worker) and _is_whole(p)
+        ]
 
     def _announce(
-        self, report: ShippedReport, window: CaptureWindow, worker: str, path: Path, found: Mapping[str, LeftFile]
+        self, report: ShippedReport, window: CaptureWindow, worker: str, path: Path, left_files: Mapping[str, LeftFile]
     ) -> None:
         role, _, rank = worker.rpartition("-")
-        about = found.get(f"{window.capture}-{path.name}")
+        about = left_files.get(f"{window.capture}-{path.name}")
         event = report.artifact(
             **announcement(
                 window,

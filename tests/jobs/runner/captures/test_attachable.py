@@ -54,10 +54,10 @@ def record(workers: AttachableWorkers, folder: Path, names: list[str]) -> list[s
     there = workers.there()
     about = {"tool": "stacks", "folder": str(recordings(folder))}
     asked = [(there[name], workers.ask(there[name], "start", name=name, **about)) for name in names]
-    wait_until(lambda: all(workers.told(worker, number) for worker, number in asked), WAIT_SECONDS)
+    wait_until(lambda: all(workers.answer(worker, number) for worker, number in asked), WAIT_SECONDS)
     stopped = [(worker, workers.ask(worker, "stop")) for worker, _ in asked]
-    wait_until(lambda: all(workers.told(worker, number) for worker, number in stopped), WAIT_SECONDS)
-    told = [workers.told(worker, number) or {} for worker, number in stopped]
+    wait_until(lambda: all(workers.answer(worker, number) for worker, number in stopped), WAIT_SECONDS)
+    told = [workers.answer(worker, number) or {} for worker, number in stopped]
     assert [message["problem"] for message in told] == [""] * len(names)
     return [Path(message["path"]).name for message in told]
 
