@@ -50,6 +50,7 @@ SPEC = {
         "train.num_steps": STEPS,
         "rollout.prompts_per_step": 4,
         "rollout.samples_per_prompt": 4,
+        "algorithm.kl_coefficient": 0,
         "eval.num_prompts": 0,
     },
 }

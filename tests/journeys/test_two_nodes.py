@@ -59,7 +59,7 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     for node in (cluster.head, cluster.other):
         expect(page.locator('[data-part="nodes"]')).to_contain_text(node.address)
 
-    knobs = {"checkpoint__every_steps": "2", "eval__every_steps": "0"}
+    knobs = {"checkpoint__every_steps": "2", "eval__every_steps": "0", "algorithm__kl_coefficient": "0"}
     fill_small_run(page, cluster, name="on two nodes", steps=2000, nsys_ready="auto", **knobs)
     run_id = launch(page)
     expect(state(page)).to_contain_text("running", timeout=START_MS)
@@ -204,7 +204,7 @@ def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id:
     page.goto(f"{cluster.url}/runs/{run_id}/files")
     logs = zipfile.ZipFile(io.BytesIO(download(page, "logs.zip")))
     written = {name.rpartition(".")[0] for name in logs.namelist()}
-    assert {"driver-0", "policy-0", "policy-1", "vllm-0", "reference-0"} <= written
+    assert {"driver-0", "policy-0", "policy-1", "vllm-0"} <= written
     model = zipfile.ZipFile(io.BytesIO(download(page, "model-final.zip")))
     weights = model.read("model.safetensors")
     tensors = json.loads(weights[8 : 8 + int.from_bytes(weights[:8], "little")])

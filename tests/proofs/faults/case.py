@@ -143,7 +143,7 @@ def _until_step(scene: Scene, step: int) -> None:
             raise AssertionError(f"the run was over before step {step}")
         return trainer.steps_done(scene.run_dir) >= step
 
-    until(is_there, seconds=240, what=f"step {step} ended")
+    until(is_there, seconds=240, what=f"step {step} ended", every=0.02)
 
 
 def _is_over(scene: Scene) -> bool:
@@ -182,7 +182,7 @@ def strike(scene: Scene, target: Target, outcome: Outcome) -> None:
         is_new = header["seq"] > seq or not is_reporting or header["state"] in ENDED
         return is_new and scene.stack.is_up() and all(scene.stack.service(name) for name in SERVICES)
 
-    until(is_settled, seconds=SETTLE_SECONDS, what=f"the console was at work again after {target.name}", every=0.1)
+    until(is_settled, seconds=SETTLE_SECONDS, what=f"the console was at work again after {target.name}", every=0.2)
     outcome.settled = round(time.monotonic() - began, 1)
 
 

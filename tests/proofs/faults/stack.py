@@ -213,7 +213,7 @@ def mounts_below(folder: Path) -> list[str]:
     return sorted((p for p in places if p.startswith(f"{folder}/")), key=len, reverse=True)
 
 
-def until(is_true: Callable[[], Any], *, seconds: float, what: str, every: float = 0.05) -> Any:
+def until(is_true: Callable[[], Any], *, seconds: float, what: str, every: float = 0.25) -> Any:
     """Ask until the answer is true and return it. Raises: AssertionError, that `what` was not so in time."""
     deadline = time.monotonic() + seconds
     while not (found := is_true()):
