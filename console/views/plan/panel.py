@@ -128,6 +128,11 @@ class TimeBars:
     high: str
     message: str
 
+    @property
+    def label(self) -> str:
+        """The segments in words, for who does not see them."""
+        return ", ".join(segment.message for segment in self.segments)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPanel:

@@ -34,7 +34,7 @@ class StandIn(AttachableWorkers):
         self.asked.append(verb)
         return len(self.asked)
 
-    def told(self, worker: AttachableWorker, number: int) -> Mapping[str, Any] | None:
+    def answer(self, worker: AttachableWorker, number: int) -> Mapping[str, Any] | None:
         assert worker == WORKER
         return self.answers.get(number)
 
