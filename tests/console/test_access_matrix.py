@@ -17,12 +17,12 @@ from django.http.response import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from console.api.api import api
 from console.live.consumers import websocket_urlpatterns
 from console.sign_in.api_token import make_token
 from jobs.models import Answer, ApiToken, Artifact, Attempt, Capture, Run, Study
 from jobs.runs.launch import ingest_token
 from tests.console.access_rules import API, INGEST, PAGES, SOCKETS, Rule
+from tests.console.api.document import document
 from tests.console.live.test_live import Page
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
 from tests.services import Valkey
@@ -75,7 +75,7 @@ ENDPOINTS = sorted({a for a in addresses() if a.startswith("/ingest/")})
 FOUND_API = sorted(
     {
         f"{method} {path}"
-        for path, methods in api.get_openapi_schema(path_prefix="/api/")["paths"].items()
+        for path, methods in document()["paths"].items()
         for method in METHODS
         if method.lower() in methods
     }

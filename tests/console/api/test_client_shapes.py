@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typedd
 
 import pytest
 
-from console.api.api import api
 from console.command_line import api_json
+from tests.console.api.document import document
 
 ANSWERS = {
     api_json.PlanJson: "PlanOut",
@@ -35,8 +35,7 @@ NAMES = {float: "number", int: "integer", str: "string", bool: "boolean", types.
 @pytest.fixture(scope="module")
 def schemas() -> dict[str, Any]:
     """Return the API's schemas by name."""
-    found: dict[str, Any] = api.get_openapi_schema()["components"]["schemas"]
-    return found
+    return document()["components"]["schemas"]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(("shape", "name"), ANSWERS.items(), ids=ANSWERS.values())

@@ -20,8 +20,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from console.api.api import api
 from console.sign_in.api_token import make_token
+from tests.console.api.document import document
 from tests.jobs.sweeps.test_sweeps import make_study
 from tests.rows import make_artifact, make_project, make_run, make_user
 
@@ -34,12 +34,6 @@ pytestmark = [
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "3"))
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-
-
-@cache
-def document() -> dict[str, Any]:
-    """Return the OpenAPI document."""
-    return dict(api.get_openapi_schema(path_prefix="/api/"))
 
 
 @cache
