@@ -5,8 +5,8 @@ import { around, field, find, jsonOf } from "./dom.js";
 import { el, fill, gettext, grouped, laneName, messageOf, write } from "./format.js";
 import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
+import { Clock } from "./timeline/clock.js";
 import { toast } from "./toast.js";
-import { axisText, Clock, span } from "./trace/clock.js";
 import { Counters } from "./trace/counters.js";
 import { Details, goTo } from "./trace/details.js";
 import { layerGroups, phaseGroup } from "./trace/lanes.js";
@@ -17,6 +17,7 @@ import { Search } from "./trace/search.js";
 import { Selection } from "./trace/selection.js";
 import { Strip } from "./trace/strip.js";
 import { Loader } from "./trace/tiles.js";
+import { axisText, span } from "./trace/times.js";
 import { View } from "./trace/view.js";
 
 const page = jsonOf("trace-page");
@@ -252,14 +253,8 @@ class TracePage {
 
   #tools() {
     const { view } = this;
-    const actions = {
-      in: () => view.zoom(0.6),
-      out: () => view.zoom(1.6),
-      reset: () => view.setWindow(null),
-      selection: () => view.zoomToSelection(),
-    };
     for (const button of document.querySelectorAll("[data-zoom]"))
-      button.addEventListener("click", actions[button.dataset.zoom]);
+      button.addEventListener("click", view.buttons[button.dataset.zoom ?? ""]);
     const axis = (isByStep) => {
       view.isByStep = isByStep;
       for (const button of document.querySelectorAll("[data-axis]"))
@@ -270,13 +265,7 @@ class TracePage {
     for (const button of document.querySelectorAll("[data-axis]"))
       button.addEventListener("click", () => axis(button.dataset.axis === "step"));
     axis(view.isByStep);
-    onKeys({
-      0: () => view.setWindow(null),
-      z: () => view.zoomToSelection(),
-      "+": () => view.zoom(0.7),
-      "=": () => view.zoom(0.7),
-      "-": () => view.zoom(1.4),
-    });
+    onKeys(Object.fromEntries([..."0z+=-"].map((key) => [key, view.keys[key]])));
     find("[data-lane-list]").addEventListener("change", (event) => {
       const box = around(event, "input");
       if (!box) return;

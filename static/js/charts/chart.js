@@ -449,7 +449,7 @@ export class Chart {
     const now = Date.now() / 1e3;
     const own = xs.length ? [xs[0], xs[xs.length - 1]] : [now - 60, now];
     const [from, to] = lanes?.numSpans
-      ? [lanes.date(lanes.start), lanes.date(lanes.end)].map((date) => date.getTime() / 1e3)
+      ? [lanes.clock.date(lanes.start), lanes.clock.date(lanes.end)].map((date) => date.getTime() / 1e3)
       : own;
     return [from, Math.max(to, from + 10)];
   }

@@ -54,7 +54,7 @@ interface Spans {
   numSpans: number;
   start: number;
   end: number;
-  date(seconds: number): Date;
+  clock: { date(offset: number): Date };
   clockOfSteps(attempt?: number | null): StepClock;
 }
 

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { openFeed } from "../socket.js";
-import { Lanes } from "./lanes.js";
+import { Lanes } from "../timeline/lanes.js";
 
 const POINTS = 1000;
 const NAMES_PER_REQUEST = 40;
@@ -162,14 +162,13 @@ export class Feed {
   async spanWindow({ from, to }) {
     const { lanes } = this.store;
     const query = new URLSearchParams({
-      from_ns: lanes.nanoseconds(from),
-      to_ns: lanes.nanoseconds(to),
+      from_ns: lanes.clock.absolute(from),
+      to_ns: lanes.clock.absolute(to),
       limit: String(MAX_SPANS),
     });
     try {
       const answer = await get(`${this.page.api}/spans?${query}`);
-      const found = new Lanes(this.store.branches);
-      found.origin = lanes.origin;
+      const found = new Lanes(this.store.branches, lanes.clock);
       for (const column of answer.lanes) found.add(column, answer.phases);
       return found;
     } catch (error) {
@@ -180,10 +179,7 @@ export class Feed {
 
   /** Return where the newest steps of an answer begin, in seconds of the store's lanes. */
   #recentCut(answer) {
-    const { lanes } = this.store;
-    const found = new Lanes(this.store.branches);
-    for (const column of answer.lanes) if (column.start.length) lanes.seconds(column.start[0]); // sets the origin
-    found.origin = lanes.origin;
+    const found = new Lanes(this.store.branches, this.store.lanes.clock);
     for (const column of answer.lanes) found.add(column, answer.phases);
     return found.latestSteps(RECENT_STEPS)?.[0] ?? Infinity;
   }
@@ -193,7 +189,7 @@ export class Feed {
       for (let tries = 0; tries < 5; tries += 1) {
         const answer = await get(`${this.page.api}/spans?limit=${MAX_SPANS}`);
         const cut = answer.n < answer.of ? this.#recentCut(answer) : Infinity;
-        const from = this.store.lanes.nanoseconds(cut === Infinity ? 0 : cut);
+        const from = this.store.lanes.clock.absolute(cut === Infinity ? 0 : cut);
         const recent = cut === Infinity ? null : await get(`${this.page.api}/spans?from_ns=${from}&limit=${MAX_SPANS}`);
         if (this.store.takeSpans(answer, recent, cut)) break;
       }

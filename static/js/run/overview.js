@@ -7,7 +7,7 @@ import { field, find } from "../dom.js";
 import { el, fill, gettext, grouped, icon, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
 import { finalWord, mark, oneLine, reward } from "./sample.js";
-import { Timeline } from "./timeline.js";
+import { PhaseTimeline } from "./timeline.js";
 
 const MAX_LANES = 4;
 const STEPS = 3;
@@ -25,7 +25,7 @@ export class Overview {
     this.turn = 0; // of reading samples
     this.names = page.charts.flatMap((plan) => plan.lines.map((line) => line.name));
     this.#charts();
-    this.timeline = new Timeline(find('canvas[data-canvas="steps"]'), {
+    this.timeline = new PhaseTimeline(find('canvas[data-canvas="steps"]'), {
       lanes: store.lanes,
       phases,
       isInteractive: false,

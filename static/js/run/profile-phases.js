@@ -4,7 +4,7 @@ import { onTheme } from "../charts/colors.js";
 import { find } from "../dom.js";
 import { el, fill, gettext, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
-import { Painter } from "./painter.js";
+import { PhasePainter } from "./painter.js";
 
 const MOST_STEPS = 6; // columns of the table; more steps are summed up
 
@@ -14,7 +14,7 @@ export class CapturePhases {
     this.feed = feed;
     this.phases = phases;
     this.canvas = find('canvas[data-canvas="capture"]');
-    this.painter = new Painter(this.canvas, phases, { laneHeight: 25, detailHeight: 16, gap: 6, labelWidth: 92 });
+    this.painter = new PhasePainter(this.canvas, phases, { laneHeight: 25, detailHeight: 16, gap: 6, labelWidth: 92 });
     this.lanes = store.lanes;
     store.on("spans", () => this.#draw());
     onTheme(() => this.#draw());

@@ -5,7 +5,7 @@
 
 import { Branches, EVERYTHING } from "../charts/branches.js";
 import { decode, Series } from "../charts/series.js";
-import { Lanes } from "./lanes.js";
+import { Lanes } from "../timeline/lanes.js";
 
 const KEPT_FRAMES = 2000; // recent frames, replayed into parts that were read while they arrived
 const TOO_LONG = 4000; // points; longer series are read again, thinned by the server

@@ -4,7 +4,7 @@ import * as numbers from "../charts/numbers.js";
 import { field, find } from "../dom.js";
 import { el, fill, gettext, grouped, laneName, write } from "../format.js";
 import { phaseLegend } from "./legend.js";
-import { Strip, Timeline } from "./timeline.js";
+import { PhaseTimeline, Strip } from "./timeline.js";
 
 const TABLE_ROWS = 200;
 const STEPS = 5; // on the screen when the tab opens
@@ -21,8 +21,8 @@ export class TimelineTab {
     const look = { laneHeight: 22, detailHeight: 16, gap: 5, labelWidth: 92 };
     this.canvas = find('canvas[data-canvas="lanes"]');
     const pick = (lanes) => lanes.filter(({ rows }) => rows.some((row) => row.length));
-    this.timeline = new Timeline(this.canvas, { lanes: store.lanes, phases, look, pick });
-    this.strip = new Strip(find('canvas[data-canvas="strip"]'), this.timeline, phases, {
+    this.timeline = new PhaseTimeline(this.canvas, { lanes: store.lanes, phases, look, pick });
+    this.strip = new Strip(find('canvas[data-canvas="strip"]'), this.timeline, {
       labelWidth: look.labelWidth,
     });
     this.pick = pick;
@@ -34,10 +34,7 @@ export class TimelineTab {
     this.timeline.addEventListener("hover", (event) => this.#tip(event.detail));
     store.on("spans", () => this.#grown());
     captures.addEventListener("change", () => this.#soon());
-    button("in").addEventListener("click", () => this.timeline.zoom(0.6));
-    button("out").addEventListener("click", () => this.timeline.zoom(1.6));
-    button("reset").addEventListener("click", () => this.timeline.setWindow(null));
-    button("selection").addEventListener("click", () => this.timeline.zoomToSelection());
+    for (const [name, act] of Object.entries(this.timeline.buttons)) button(name).addEventListener("click", act);
     button("follow").addEventListener("click", () =>
       this.#follow(button("follow").getAttribute("aria-pressed") !== "true"),
     );
@@ -86,7 +83,7 @@ export class TimelineTab {
     for (const name of ["from", "to", "at_step"]) this.query.set(name, "");
     if (step) return [step[0] - 0.05 * (step[1] - step[0]), step[1] + 0.05 * (step[1] - step[0])];
     if (!moments.every((moment) => /^\d{16,19}$/.test(moment ?? ""))) return null;
-    const [from, to] = moments.map((moment) => this.store.lanes.seconds(moment));
+    const [from, to] = moments.map((moment) => this.store.lanes.clock.offset(moment));
     const margin = Math.max(0.05 * (to - from), 1e-3);
     return [from - margin, to + margin];
   }
@@ -191,7 +188,7 @@ export class TimelineTab {
     link.hidden = !found;
     if (!found) return;
     link.href = this.timeline.selection
-      ? `${found.trace_url}?from=${lanes.nanoseconds(from)}&to=${lanes.nanoseconds(to)}`
+      ? `${found.trace_url}?from=${lanes.clock.absolute(from)}&to=${lanes.clock.absolute(to)}`
       : found.trace_url;
   }
 
@@ -273,7 +270,7 @@ export class TimelineTab {
         el(
           "span",
           { class: "num faint" },
-          fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(row.start[index])) }),
+          fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.clock.date(row.start[index])) }),
         ),
       );
     } else {
@@ -281,7 +278,7 @@ export class TimelineTab {
         el(
           "span",
           { class: "num faint" },
-          fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.date(time)) }),
+          fill(gettext("at %(time)s"), { time: numbers.clock(this.store.lanes.clock.date(time)) }),
         ),
       );
     }
@@ -312,7 +309,7 @@ export class TimelineTab {
                 row.isDead[i] ? el("span", { class: "tag" }, gettext("dead branch")) : null,
               ),
               el("td", { class: "num" }, row.step[i] >= 0 ? grouped(row.step[i]) : "—"),
-              el("td", { class: "num" }, numbers.clock(this.store.lanes.date(row.start[i]))),
+              el("td", { class: "num" }, numbers.clock(this.store.lanes.clock.date(row.start[i]))),
               el("td", { class: "num" }, numbers.duration(row.end[i] - row.start[i])),
             ),
           );

@@ -3,9 +3,9 @@
 import { get } from "../api.js";
 import { around, field, find } from "../dom.js";
 import { bytes, el, fill, gettext, messageOf, write } from "../format.js";
-import { axisText, span } from "./clock.js";
 import { runLinks } from "./moment.js";
 import { CATEGORIES, categoryWord } from "./palette.js";
+import { axisText, span } from "./times.js";
 
 export class Details {
   constructor({ page, view, clock }) {

@@ -1,9 +1,9 @@
 /** What is said of a stretch of a trace: wall time, its steps, how busy each device was. */
 
 import { fill, gettext, grouped } from "../format.js";
-import { span } from "./clock.js";
+import { span } from "./times.js";
 
-/** @import { Stretch } from "./clock.js" */
+/** @import { Stretch } from "../timeline/window.js" */
 /** @typedef {{ number: number, begin: number, end: number }} Step */
 /**
  * @typedef {object} Device what a device did, in ns

@@ -1,25 +1,15 @@
 /** The lanes of a trace: those of the run's phases, and those of each file, by process. */
 
+import { EVERYTHING } from "../charts/branches.js";
 import { fill, gettext, grouped, laneName } from "../format.js";
-import { sorted } from "./rows.js";
+import { Lanes } from "../timeline/lanes.js";
+import { EventRow } from "./rows.js";
 import { Tiles } from "./tiles.js";
 
-/** @import { Clock } from "./clock.js" */
+/** @import { Clock } from "../timeline/clock.js" */
+/** @import { SpanColumns, SpanRow } from "../timeline/lanes.js" */
 /** @import { Step } from "./facts.js" */
 /** @import { Group } from "./layout.js" */
-/** @import { Phase } from "./rows.js" */
-/**
- * @typedef {object} PhaseColumns of one worker, as GET .../phases gives them
- * @property {string} role
- * @property {number} rank
- * @property {string[]} start in Unix ns
- * @property {(string | number)[]} duration in ns
- * @property {number[]} depth
- * @property {number[]} phase numbers into the answer's phases
- * @property {string[]} name
- * @property {number[]} step
- */
-/** @typedef {{ start: number[], end: number[], name: number[], id: number[], about: Phase[], names: Map<string, number> }} Columns of a row */
 /**
  * @typedef {object} LayerLane as GET .../layers/<id> gives it
  * @property {number} id
@@ -48,82 +38,55 @@ import { Tiles } from "./tiles.js";
 /** @typedef {{ process: string, pid: number, lanes: LayerLane[] }} Process */
 
 const KINDS = ["phase", "range", "stream", "thread"];
-const ORDER = ["driver", "policy", "critic", "reference", "reward", "vllm", "runner"];
 const PHASE = 2; // the category
 
 /**
  * Return the phases as a group, with their steps; no group without any.
  *
- * @param {{ phases: string[], lanes: PhaseColumns[] }} answer
+ * @param {{ phases: string[], lanes: SpanColumns[] }} answer
  * @param {Clock} clock
  * @returns {{ group: Group | null, steps: Step[] }}
  */
 export function phaseGroup(answer, clock) {
-  /** @type {Map<string, { role: string, rank: number, depths: Columns[] }>} */
-  const lanes = new Map();
-  /** @type {Map<number, [begin: number, end: number]>} */
-  const steps = new Map();
-  for (const column of answer.lanes) {
-    const { role, rank } = column;
-    const id = `${role}|${rank}`;
-    const lane = lanes.get(id) ?? { role, rank, depths: [] };
-    lanes.set(id, lane);
-    const { depths } = lane;
-    for (let i = 0; i < column.start.length; i += 1) {
-      const depth = column.depth[i];
-      depths[depth] ??= { start: [], end: [], name: [], id: [], about: [], names: new Map() };
-      const rows = depths[depth];
-      const begin = clock.offset(column.start[i]);
-      const end = begin + Number(column.duration[i]);
-      const phase = answer.phases[column.phase[i]];
-      const text = `${phase}|${column.name[i]}`;
-      const name = rows.names.get(text) ?? rows.names.size;
-      rows.names.set(text, name);
-      rows.start.push(begin);
-      rows.end.push(end);
-      rows.name.push(name);
-      rows.id.push(-1);
-      rows.about.push({ phase, step: column.step[i], name: column.name[i] });
-      if (depth === 0 && column.step[i] > 0) widen(steps, column.step[i], begin, end);
-    }
-  }
-  const found = [...lanes.values()].sort((a, b) => place(a.role) - place(b.role) || a.rank - b.rank);
+  const lanes = new Lanes(EVERYTHING, clock);
+  for (const column of answer.lanes) lanes.add(column, answer.phases);
   const group = {
     key: "phases",
     title: gettext("Phases"),
     note: gettext("measured by the run itself"),
-    lanes: found.map((lane) => ({
-      key: `phase-${lane.role}-${lane.rank}`,
-      title: laneName(lane),
+    lanes: lanes.sorted.map(({ role, rank, rows }) => ({
+      key: `phase-${role}-${rank}`,
+      title: laneName({ role, rank }),
       kind: "phase",
-      depths: lane.depths.length,
-      rows: Array.from(lane.depths, (rows) => rows && sorted({ ...rows, table: tableOf(rows.names) })),
+      depths: rows.length,
+      rows: Array.from(rows, (row) => row && eventsOf(row)),
     })),
   };
+  const steps = [...lanes.steps].filter(([number]) => number > 0).sort(([a], [b]) => a - b);
   return {
-    group: found.length ? group : null,
-    steps: [...steps].sort(([a], [b]) => a - b).map(([number, [begin, end]]) => ({ number, begin, end })),
+    group: lanes.sorted.length ? group : null,
+    steps: steps.map(([number, [begin, end]]) => ({ number, begin, end })),
   };
 }
 
-const place = (/** @type {string} */ role) => ORDER.indexOf(role) + 1 || ORDER.length + 1;
-
-function tableOf(/** @type {Map<string, number>} */ names) {
-  const keys = [...names.keys()].map((text) => text.split("|"));
-  return { names: keys.map(([phase]) => phase), cats: keys.map(() => PHASE), labels: keys.map(([, name]) => name) };
-}
-
-/**
- * Let a step reach over [begin, end].
- *
- * @param {Map<number, [begin: number, end: number]>} steps
- * @param {number} number
- * @param {number} begin
- * @param {number} end
- */
-function widen(steps, number, begin, end) {
-  const known = steps.get(number);
-  steps.set(number, known ? [Math.min(known[0], begin), Math.max(known[1], end)] : [begin, end]);
+/** Return spans of the run as events of a trace. */
+function eventsOf(/** @type {SpanRow} */ { start, end, phase, step, name }) {
+  /** @type {Map<string, number>} */
+  const numbers = new Map(); // of phase and name
+  const number = (/** @type {string} */ text) => {
+    numbers.set(text, numbers.get(text) ?? numbers.size);
+    return numbers.get(text) ?? 0;
+  };
+  const named = Uint32Array.from(phase, (key, i) => number(`${key}|${name[i]}`));
+  const keys = [...numbers.keys()].map((text) => text.split("|"));
+  return new EventRow({
+    start: Float64Array.from(start),
+    end: Float64Array.from(end),
+    name: named,
+    id: new Float64Array(start.length).fill(-1),
+    table: { names: keys.map(([key]) => key), cats: keys.map(() => PHASE), labels: keys.map(([, label]) => label) },
+    about: phase.map((key, i) => ({ phase: key, step: step[i], name: name[i] })),
+  });
 }
 
 /**

@@ -1,15 +1,16 @@
 /** Which lanes are where: groups (the run's phases, then each process of each file), lanes in them, rows by depth. Only what is in sight is drawn. */
 
-/** @import { Row } from "./rows.js" */
+/** @import { Item, LaneItem } from "../timeline/layout.js" */
+/** @import { EventRow } from "./rows.js" */
 /** @import { Tiles } from "./tiles.js" */
 /** @typedef {{ key: string, title: string, kind: string, depths: number }} AnyLane */
-/** @typedef {AnyLane & { rows: (Row | undefined)[], tiles?: undefined, events?: undefined, layer?: undefined }} PhaseLane all events, by depth */
+/** @typedef {AnyLane & { rows: (EventRow | undefined)[], tiles?: undefined, events?: undefined, layer?: undefined }} PhaseLane all events, by depth */
 /** @typedef {AnyLane & { rows?: undefined, id: number, events: number, layer: number, tiles: Tiles, block: number }} FileLane */
 /** @typedef {PhaseLane | FileLane} Lane */
 /** @typedef {{ key: string, title: string, note: string, layer?: number, lanes: Lane[] }} Group */
 /**
- * @typedef {{ type: "group", group: Group, lane?: undefined, y: number, height: number, isFolded: boolean }} Head
- * @typedef {{ type: "lane", group: Group, lane: Lane, y: number, height: number, rows: number, rowHeight: number, isFolded: boolean }} Body
+ * @typedef {Item & { type: "group", group: Group, lane?: undefined, isFolded: boolean }} Head
+ * @typedef {LaneItem & { type: "lane", group: Group, lane: Lane, rows: number, isFolded: boolean }} Body
  */
 
 const HEAD = 22;
@@ -52,7 +53,8 @@ export class Layout {
         const rows = this.rows(lane);
         const rowHeight = lane.kind === "phase" ? ROW.phase : ROW.event;
         const height = rows * (rowHeight + 1) + GAP;
-        this.items.push({ type: "lane", lane, group, y, height, rows, rowHeight, isFolded: this.folded.has(lane.key) });
+        const sizes = { y, height, rowHeight, detailHeight: rowHeight };
+        this.items.push({ type: "lane", lane, group, ...sizes, rows, isFolded: this.folded.has(lane.key) });
         y += height;
       }
     }
@@ -63,25 +65,6 @@ export class Layout {
   rows(/** @type {Lane} */ lane) {
     if (this.folded.has(lane.key)) return 1;
     return this.deep.has(lane.key) ? lane.depths : Math.min(lane.depths, USUAL_DEPTHS);
-  }
-
-  /**
-   * Return the items between two heights.
-   *
-   * @param {number} top
-   * @param {number} bottom
-   */
-  between(top, bottom) {
-    let low = 0;
-    let high = this.items.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.items[middle].y + this.items[middle].height > top) high = middle;
-      else low = middle + 1;
-    }
-    const found = [];
-    for (let i = low; i < this.items.length && this.items[i].y < bottom; i += 1) found.push(this.items[i]);
-    return found;
   }
 
   /** Fold or unfold a group or a lane; a lane that is deeper than usual opens fully before it folds. */

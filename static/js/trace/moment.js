@@ -2,7 +2,7 @@
 
 import { el, fill, gettext } from "../format.js";
 
-/** @import { Clock } from "./clock.js" */
+/** @import { Clock } from "../timeline/clock.js" */
 /** @import { Step } from "./facts.js" */
 
 /**

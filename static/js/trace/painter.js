@@ -1,273 +1,127 @@
-/**
- * Draws a timeline on a canvas. All bars go through one block of pixels, row by row: columns of a far view and events of a near one cost the
- * same, whatever their number; words, axis and frames are drawn on top.
- */
+/** Draws the timeline of a trace on a canvas: bars as one block of pixels (sheet.js); words, axis and frames on top. */
 
-import { brushOf, color, hatch, onTheme } from "../charts/colors.js";
-import { axisText, niceStep } from "./clock.js";
-import { COLUMNS } from "./tile.js";
+import { color } from "../charts/colors.js";
+import { depthAt, itemsBetween, rowTop } from "../timeline/layout.js";
+import { Painter } from "../timeline/painter.js";
+import { Sheet } from "./sheet.js";
 import { Tiles } from "./tiles.js";
+import { axisText, SECOND } from "./times.js";
 
 export const AXIS = 24;
 const FONT = '11px Inter, "Inter", system-ui, sans-serif';
 const HEAD_FONT = '600 12px Inter, "Inter", system-ui, sans-serif';
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
-const LEAST_LABEL = 30;
-const MOST_LABELS = 500;
+const LABEL = 168; // pixels for the names of lanes
+const NARROW_LABEL = 92; // of a narrow canvas
+const TICKS = 110; // pixels apart
+const MOST_WORDS = 500;
 
-/** @import { Stretch } from "./clock.js" */
+/** @import { Stretch } from "../timeline/window.js" */
+/** @import { Step } from "./facts.js" */
 /** @import { Body, Head, Layout } from "./layout.js" */
 /** @import { Palette } from "./palette.js" */
-/** @import { Row } from "./rows.js" */
+/** @import { EventRow } from "./rows.js" */
+/** @import { Named, Note } from "./sheet.js" */
 /** @import { Tile } from "./tile.js" */
-/** @typedef {{ from: number, scale: number, left: number, right: number }} Scale from when, pixels per ns, from which pixel to which */
+/** @import { TraceEvent } from "./view.js" */
 /** @typedef {{ item: Head | Body, laneKey?: undefined, row?: undefined, column?: undefined }} HeadHit a head, or a lane's name */
 /** @typedef {{ item: Body, laneKey: string, depth: number, time: number }} Place where in a lane */
 /** @typedef {Place & { row?: undefined, column?: ReturnType<Tile["column"]> }} LaneHit no event, or a column of a view from afar */
-/** @typedef {Place & { row: Row, i: number, column?: undefined }} EventHit the event number `i` of a row */
+/** @typedef {Place & { row: EventRow, i: number, column?: undefined }} EventHit the event number `i` of a row */
 /** @typedef {HeadHit | LaneHit | EventHit} Hit what is at a point */
+/** @typedef {{ row: Named, i: number, text: string, start: number, isRun: boolean, a: number, b: number, y: number, high: number }} Word on a bar from a to b */
+/** @typedef {{ layout: Layout, view: Stretch, top: number, selection: Stretch | null, chosen: TraceEvent | null, hover: TraceEvent | null, steps: Step[], isByStep: boolean, zero: number }} Shown */
 
-/**
- * Write the events of a row into a line of pixels; call `label(i, left, right)` for those with room for a word.
- *
- * @param {Uint32Array} line
- * @param {Row} row
- * @param {Palette} palette
- * @param {Scale} scale
- * @param {((i: number, left: number, right: number) => void) | null} [label]
- */
-export function paintRow(line, row, palette, { from, scale, left, right }, label = null) {
-  const colors = palette.pixels(row.table);
-  const last = from + right / scale;
-  let free = left;
-  for (let i = row.firstAfter(from + left / scale); i < row.length && row.start[i] < last; i += 1) {
-    const first = (row.start[i] - from) * scale;
-    const end = (row.end[i] - from) * scale;
-    const a = Math.max(Math.floor(first), free);
-    const b = Math.min(Math.max(Math.floor(end) - (end - first > 4 ? 1 : 0), Math.floor(first) + 1), right);
-    if (b <= a) continue;
-    const pixel = colors[row.name[i]];
-    if (b - a === 1) line[a] = pixel;
-    else line.fill(pixel, a, b);
-    free = b;
-    if (label && end - first >= LEAST_LABEL) label(i, first, end);
-  }
-}
-
-/**
- * Write columns of a tile into a line of pixels.
- *
- * @param {Uint32Array} line
- * @param {Tile} tile
- * @param {number} row
- * @param {Palette} palette
- * @param {Scale} scale
- */
-export function paintColumns(line, tile, row, palette, { from, scale, left, right }) {
-  const pixels = tile.pixels(palette);
-  const each = tile.width / COLUMNS;
-  const step = 1 / scale / each;
-  let at = (from + (left + 0.5) / scale - tile.begin) / each;
-  const base = row * COLUMNS;
-  for (let x = left; x < right; x += 1, at += step) {
-    const column = Math.floor(at);
-    if (column < 0 || column >= COLUMNS) continue;
-    const pixel = pixels[base + column];
-    if (pixel) line[x] = pixel;
-  }
-}
-
-export class Painter {
-  width = 0; // of the canvas, in CSS pixels, like
-  height = 0;
-  label = 168; // for the names of lanes
-  ratio = 1;
-  /** @type {CanvasPattern | null} */
-  waiting = null;
-  /** @type {((tile: Tile) => void) | null} */
-  onUse = null;
+export class TracePainter extends Painter {
+  /** @type {Map<string, number>} of words, in pixels */
+  widths = new Map();
 
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {Palette} palette
+   * @param {(tile: Tile) => void} onUse
    */
-  constructor(canvas, palette) {
-    this.canvas = canvas;
+  constructor(canvas, palette, onUse) {
+    super(canvas, LABEL, SECOND, { alpha: false });
     this.palette = palette;
-    this.context = brushOf(canvas, { alpha: false });
-    this.sheet = document.createElement("canvas");
-    this.brush = brushOf(this.sheet);
-    this.image = this.brush.createImageData(1, 1);
-    this.pixels = new Uint32Array(this.image.data.buffer);
-    /** @type {Map<string, number>} */
-    this.widths = new Map();
-    onTheme(() => {
-      this.waiting = null;
-    });
+    this.sheet = new Sheet(palette, onUse);
   }
 
   resize() {
-    const ratio = window.devicePixelRatio || 1;
-    const { clientWidth, clientHeight } = this.canvas;
-    if (this.width === clientWidth && this.height === clientHeight && this.ratio === ratio) return;
-    this.width = clientWidth;
-    this.height = clientHeight;
-    this.ratio = ratio;
-    this.waiting = null;
-    this.label = clientWidth < 600 ? 92 : 168;
-    this.canvas.width = Math.round(clientWidth * ratio);
-    this.canvas.height = Math.round(clientHeight * ratio);
-    this.sheet.width = Math.max(Math.round((clientWidth - this.label) * ratio), 1);
-    this.sheet.height = Math.max(Math.round((clientHeight - AXIS) * ratio), 1);
-    this.image = this.brush.createImageData(this.sheet.width, this.sheet.height);
-    this.pixels = new Uint32Array(this.image.data.buffer);
-  }
-
-  /**
-   * Return the pixel of a moment.
-   *
-   * @param {number} time
-   * @param {Stretch} view
-   */
-  x(time, { from, to }) {
-    return this.label + ((time - from) / (to - from)) * (this.width - this.label);
-  }
-
-  /**
-   * Return the moment at a pixel.
-   *
-   * @param {number} x
-   * @param {Stretch} view
-   */
-  time(x, { from, to }) {
-    return from + ((x - this.label) / (this.width - this.label)) * (to - from);
+    if (!super.resize()) return false;
+    this.label = this.width < 600 ? NARROW_LABEL : LABEL;
+    this.sheet.resize(this.width - this.label, this.height - AXIS, this.ratio);
+    return true;
   }
 
   /** Paint what is in sight and return the tiles that are missing. */
-  paint({ layout, view, top, selection, chosen, hover, steps, isByStep, zero }) {
-    const { context, width, height, ratio } = this;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  paint(/** @type {Shown} */ shown) {
+    const { context, width, height } = this;
+    const { layout, view, top, selection, chosen, hover } = shown;
     context.fillStyle = color("--surface");
     context.fillRect(0, 0, width, height);
-    const items = layout.between(top, top + height - AXIS);
-    const missing = [];
-    const labels = [];
-    this.#backs(items, top);
-    this.#sheet(items, view, top, missing, labels);
-    context.drawImage(this.sheet, this.label, AXIS, width - this.label, height - AXIS);
-    this.#lines(view, steps, isByStep, zero);
-    this.#words(labels);
-    if (hover) this.#outline(hover, items, view, top, "--text", 1);
-    if (chosen) this.#outline(chosen, items, view, top, "--text", 2);
-    if (selection) this.#frame(selection, view);
-    this.#names(items, top);
+    const items = itemsBetween(layout.items, top, top + height - AXIS).map((item) => ({
+      ...item,
+      y: AXIS + item.y - top,
+    }));
+    this.#backs(items);
+    this.sheet.begin(view);
+    const words = this.#bars(items);
+    const missing = this.sheet.end();
+    context.drawImage(this.sheet.canvas, this.label, AXIS, width - this.label, height - AXIS);
+    this.#lines(shown);
+    this.#words(words);
+    if (hover) this.#outline(hover, items, view, 1);
+    if (chosen) this.#outline(chosen, items, view, 2);
+    if (selection) this.frame(selection, view, { top: AXIS, bottom: height, alpha: 0.12, rise: 3 });
+    this.#names(items);
     return missing;
   }
 
-  #backs(items, top) {
+  #backs(/** @type {(Head | Body)[]} */ items) {
     const { context, width, label } = this;
-    this.waiting ??= hatch(context);
     for (const item of items) {
-      const y = AXIS + item.y - top;
       if (item.type === "group") {
         context.fillStyle = color("--surface-2");
-        context.fillRect(0, y, width, item.height - 2);
+        context.fillRect(0, item.y, width, item.height - 2);
         continue;
       }
       const isWaiting = item.lane.kind === "phase" || item.lane.kind === "stream";
       context.fillStyle = isWaiting ? this.waiting : color("--trace-lane");
       const high = isWaiting ? item.rowHeight : item.rows * (item.rowHeight + 1) - 1;
-      context.fillRect(label, y, width - label, high);
+      context.fillRect(label, item.y, width - label, high);
     }
   }
 
-  #sheet(items, view, top, missing, labels) {
-    const { sheet, pixels, ratio, palette } = this;
-    const wide = sheet.width;
-    const scale = wide / (view.to - view.from);
-    const level = Tiles.level(1 / scale);
-    const covers = new Map();
-    pixels.fill(0);
+  /** Paint the bars of all lanes; returns the words that belong on them. */
+  #bars(/** @type {(Head | Body)[]} */ items) {
+    const { ratio } = this;
+    /** @type {Word[]} */
+    const words = [];
     for (const item of items) {
       if (item.type !== "lane") continue;
-      const { lane } = item;
-      let parts = null;
-      if (lane.tiles) {
-        const id = `${lane.layer}/${lane.block}`;
-        if (!covers.has(id)) covers.set(id, this.#cover(lane, view, level, scale, missing));
-        parts = covers.get(id);
-      }
       for (let depth = 0; depth < item.rows; depth += 1) {
-        const y = item.y - top + depth * (item.rowHeight + 1);
-        const first = Math.max(Math.round(y * ratio), 0);
-        const last = Math.min(Math.round((y + item.rowHeight) * ratio), sheet.height);
-        if (last <= first) continue;
-        const line = pixels.subarray(first * wide, (first + 1) * wide);
+        const y = rowTop(item, depth);
+        /** @type {Word | null} */
         let before = null;
-        const label = (row) => (i, a, b) => {
+        /** @type {Note} */
+        const note = (row, i, left, right, isRun) => {
+          const [a, b, start] = [left / ratio, right / ratio, row.start[i]];
           const text = row.table.names[row.name[i]];
-          const isRun = row.id[i] < 0 && !row.about;
-          if (
-            before?.text === text &&
-            a / ratio < before.b + 1 &&
-            (isRun || before.isRun || before.start === row.start[i])
-          ) {
-            before.b = Math.max(before.b, b / ratio); // it goes on in the next tile
-          } else if (labels.length < MOST_LABELS) {
-            before = { row, i, text, start: row.start[i], isRun, a: a / ratio, b: b / ratio, y, high: item.rowHeight };
-            labels.push(before);
+          if (before?.text === text && a < before.b + 1 && (isRun || before.isRun || before.start === start)) {
+            before.b = Math.max(before.b, b); // it goes on in the next tile
+          } else if (words.length < MOST_WORDS) {
+            before = { row, i, text, start, isRun, a, b, y, high: item.rowHeight };
+            words.push(before);
           }
         };
-        if (lane.rows) {
-          const row = lane.rows[depth];
-          if (row) paintRow(line, row, palette, { from: view.from, scale, left: 0, right: wide }, label(row));
-        } else {
-          for (const part of parts) this.#part(line, part, lane, depth, view, scale, label);
-        }
-        for (let each = first + 1; each < last; each += 1)
-          pixels.copyWithin(each * wide, first * wide, (first + 1) * wide);
+        this.sheet.row(item.lane, depth, y - AXIS, item.rowHeight, note);
       }
     }
-    this.brush.putImageData(this.image, 0, 0);
+    return words;
   }
 
-  #cover(lane, view, level, scale, missing) {
-    return lane.tiles.cover(lane.block, view.from, view.to, level, missing).map(({ tile, from, to }) => ({
-      tile,
-      left: Math.max(Math.round((from - view.from) * scale), 0),
-      right: Math.min(Math.round((to - view.from) * scale), this.sheet.width),
-      from,
-      to,
-    }));
-  }
-
-  #part(line, { tile, left, right }, lane, depth, view, scale, label) {
-    this.onUse?.(tile);
-    const row = tile.row(lane.id, depth);
-    if (row === null || right <= left) return;
-    const where = { from: view.from, scale, left, right };
-    if (tile.isExact) {
-      paintRow(line, row, this.palette, where, label(row));
-    } else {
-      paintColumns(line, tile, row, this.palette, where);
-      for (const run of tile.runs) {
-        if (
-          run.row !== row ||
-          run.end < view.from ||
-          run.start > view.to ||
-          (run.end - run.start) * scale < LEAST_LABEL
-        )
-          continue;
-        label({ table: tile.table, name: [run.name], id: [-1], start: [run.start] })(
-          0,
-          (run.start - view.from) * scale,
-          (run.end - view.from) * scale,
-        );
-      }
-    }
-  }
-
-  #words(labels) {
+  #words(/** @type {Word[]} */ words) {
     const { context, label, width } = this;
     context.save();
     context.beginPath();
@@ -277,16 +131,16 @@ export class Painter {
     context.textBaseline = "middle";
     context.textAlign = "left";
     context.fillStyle = color("--ink");
-    for (const { row, i, a, b, y, high } of labels) {
+    for (const { row, i, a, b, y, high } of words) {
       const left = Math.max(a, 0);
-      const text = this.#fit(this.word(row, i), Math.min(b, width - label) - left - 8);
-      if (text) context.fillText(text, label + left + 4, AXIS + y + high / 2 + 0.5);
+      const text = this.#fit(this.#word(row, i), Math.min(b, width - label) - left - 8);
+      if (text) context.fillText(text, label + left + 4, y + high / 2 + 0.5);
     }
     context.restore();
   }
 
   /** Return the word on an event's bar. */
-  word(row, i) {
+  #word(/** @type {Named} */ row, /** @type {number} */ i) {
     const { table } = row;
     const number = row.name[i];
     table.words ??= [];
@@ -295,7 +149,7 @@ export class Painter {
     return table.words[number];
   }
 
-  #fit(text, room) {
+  #fit(/** @type {string} */ text, /** @type {number} */ room) {
     if (room < 14) return "";
     let known = this.widths.get(text);
     if (known === undefined) {
@@ -308,14 +162,15 @@ export class Painter {
     return length >= 2 ? `${text.slice(0, length)}…` : "";
   }
 
-  #lines(view, steps, isByStep, zero) {
+  /** Draw the axis, in time or in steps. */
+  #lines(/** @type {Shown} */ { view, steps, isByStep, zero }) {
     const { context, width, height, label } = this;
     context.fillStyle = color("--surface");
     context.fillRect(0, 0, width, AXIS);
     context.font = AXIS_FONT;
     context.textBaseline = "middle";
     context.textAlign = "left";
-    const tick = (x, text, isStrong) => {
+    const tick = (/** @type {number} */ x, /** @type {string} */ text, /** @type {boolean} */ isStrong) => {
       if (x < label || x > width) return;
       context.fillStyle = color(isStrong ? "--line-2" : "--gridc");
       context.fillRect(Math.round(x), AXIS - 6, 1, height - AXIS + 6);
@@ -333,15 +188,14 @@ export class Painter {
         if (fits) free = at + context.measureText(text).width + 16;
       }
     } else {
-      const step = niceStep((view.to - view.from) / Math.max((width - label) / 110, 1));
-      for (let at = Math.ceil((view.from - zero) / step); at * step + zero <= view.to; at += 1)
-        tick(this.x(at * step + zero, view), axisText(at * step, step), false);
+      const { step, at } = this.axis(view, zero, TICKS);
+      for (const time of at) tick(this.x(time + zero, view), axisText(time, step), false);
     }
     context.fillStyle = color("--line");
     context.fillRect(0, AXIS - 1, width, 1);
   }
 
-  #names(items, top) {
+  #names(/** @type {(Head | Body)[]} */ items) {
     const { context, label, width } = this;
     context.save();
     context.beginPath();
@@ -350,19 +204,18 @@ export class Painter {
     context.textBaseline = "middle";
     context.textAlign = "left";
     for (const item of items) {
-      const y = AXIS + item.y - top;
+      const middle = item.y + (item.type === "group" ? item.height - 2 : item.rowHeight) / 2;
       if (item.type === "group") {
-        this.#chevron(2, y + (item.height - 2) / 2, item.isFolded);
+        this.#chevron(2, middle, item.isFolded);
         context.font = HEAD_FONT;
         context.fillStyle = color("--text");
-        context.fillText(item.group.title, 14, y + (item.height - 2) / 2);
+        context.fillText(item.group.title, 14, middle);
         const end = 14 + context.measureText(item.group.title).width + 10;
         context.font = FONT;
         context.fillStyle = color("--text-3");
-        if (item.group.note) context.fillText(item.group.note, end, y + (item.height - 2) / 2);
+        if (item.group.note) context.fillText(item.group.note, end, middle);
         continue;
       }
-      const middle = y + item.rowHeight / 2;
       context.font = FONT;
       context.fillStyle = color("--text-2");
       if (item.lane.depths > 1) this.#chevron(6, middle, item.isFolded);
@@ -371,7 +224,7 @@ export class Painter {
     context.restore();
   }
 
-  #chevron(x, y, isFolded) {
+  #chevron(/** @type {number} */ x, /** @type {number} */ y, /** @type {boolean} */ isFolded) {
     const { context } = this;
     context.strokeStyle = color("--text-3");
     context.lineWidth = 1.5;
@@ -388,31 +241,25 @@ export class Painter {
     context.stroke();
   }
 
-  #outline({ laneKey, depth, begin, end }, items, view, top, token, thick) {
+  /**
+   * Draw a line around an event.
+   *
+   * @param {TraceEvent} event
+   * @param {(Head | Body)[]} items
+   * @param {Stretch} view
+   * @param {number} thick pixels
+   */
+  #outline({ laneKey, depth, begin, end }, items, view, thick) {
     const item = items.find(({ lane }) => lane?.key === laneKey);
-    if (!item || depth >= item.rows || end < view.from || begin > view.to) return;
+    if (item?.type !== "lane" || depth >= item.rows || end < view.from || begin > view.to) return;
     const { context, label, width } = this;
     const left = Math.max(this.x(begin, view), label);
     const right = Math.min(Math.max(this.x(end, view), left + 2), width);
-    const y = AXIS + item.y - top + depth * (item.rowHeight + 1);
+    const y = rowTop(item, depth);
     if (y < AXIS) return;
-    context.strokeStyle = color(token);
+    context.strokeStyle = color("--text");
     context.lineWidth = thick;
     context.strokeRect(left - 0.5, y - 0.5, right - left + 1, item.rowHeight + 1);
-  }
-
-  #frame({ from, to }, view) {
-    const { context, label, width, height } = this;
-    const left = Math.max(this.x(from, view), label);
-    const right = Math.min(this.x(to, view), width);
-    if (right <= left) return;
-    context.globalAlpha = 0.12;
-    context.fillStyle = color("--accent-text");
-    context.fillRect(left, AXIS, right - left, height - AXIS);
-    context.globalAlpha = 1;
-    context.strokeStyle = color("--accent-text");
-    context.lineWidth = 1;
-    context.strokeRect(left + 0.5, AXIS - 2.5, right - left - 1, height - AXIS + 2);
   }
 
   /**
@@ -425,21 +272,22 @@ export class Painter {
    */
   hit(x, y, { layout, view, top }) {
     if (y < AXIS) return null;
-    const [item] = layout.between(y - AXIS + top, y - AXIS + top + 0.01);
+    const below = y - AXIS + top;
+    const [item] = itemsBetween(layout.items, below);
     if (!item) return null;
     if (item.type === "group" || x < this.label) return { item };
-    const depth = Math.floor((y - AXIS + top - item.y) / (item.rowHeight + 1));
+    const depth = depthAt(item, below);
     const { lane } = item;
     if (depth >= item.rows) return { item };
     const time = this.time(x, view);
-    const slack = (2 * (view.to - view.from)) / (this.width - this.label);
+    const slack = this.slack(view);
     const found = { item, laneKey: lane.key, depth, time };
     if (lane.rows) {
       const row = lane.rows[depth];
       const i = row?.at(time, slack) ?? -1;
       return row && i >= 0 ? { ...found, row, i } : found;
     }
-    const level = Tiles.level((view.to - view.from) / this.sheet.width);
+    const level = Tiles.level((view.to - view.from) / this.sheet.canvas.width);
     for (const { tile } of lane.tiles.cover(lane.block, time - slack, time + slack, level, null)) {
       const row = tile.row(lane.id, depth);
       if (row === null) continue;
@@ -452,7 +300,7 @@ export class Painter {
 }
 
 /** Return the part of a kernel's name that people know it by. */
-function shortName(text) {
+function shortName(/** @type {string} */ text) {
   const plain = text.replace(/^void /, "");
   const cut = plain.search(/[<(]/);
   const head = cut > 0 ? plain.slice(0, cut) : plain;

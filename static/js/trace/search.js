@@ -4,9 +4,9 @@ import { get } from "../api.js";
 import { around, field, find } from "../dom.js";
 import { el, fill, gettext, grouped, messageOf, write } from "../format.js";
 import { onKeys } from "../keys.js";
-import { span } from "./clock.js";
 import { goTo } from "./details.js";
 import { categoryWord } from "./palette.js";
+import { span } from "./times.js";
 
 const SOON_MS = 200;
 

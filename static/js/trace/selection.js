@@ -3,10 +3,10 @@
 import { get } from "../api.js";
 import { field, find } from "../dom.js";
 import { el, fill, gettext, grouped, laneName, messageOf, write } from "../format.js";
-import { momentText, span } from "./clock.js";
 import { facts, windowOf } from "./facts.js";
 import { runLinks } from "./moment.js";
 import { categoryWord } from "./palette.js";
+import { momentText, span } from "./times.js";
 
 const SOON_MS = 250;
 

@@ -1,9 +1,10 @@
-/** Everything at a glance above the timeline, with the window on it: drag moves the window or draws a new one. */
+/** Everything at a glance above the timeline of a trace, with the window on it. */
 
-import { brushOf, color, hatch, onTheme } from "../charts/colors.js";
-import { axisText, niceStep } from "./clock.js";
-import { paintColumns, paintRow } from "./painter.js";
-import { Tiles } from "./tiles.js";
+import { color } from "../charts/colors.js";
+import { Painter } from "../timeline/painter.js";
+import { dragWindow } from "../timeline/timeline.js";
+import { Sheet } from "./sheet.js";
+import { axisText, SECOND } from "./times.js";
 
 /** @import { Lane } from "./layout.js" */
 /** @import { Palette } from "./palette.js" */
@@ -13,13 +14,12 @@ import { Tiles } from "./tiles.js";
 const ROW = { few: 13, many: 9 };
 const MOST = 6;
 const AXIS = 16;
+const TICKS = 160; // pixels apart
 
-export class Strip {
+export class Strip extends Painter {
   row = ROW.few; // pixels high
   loads = 0; // how often tiles have arrived
   signature = ""; // of what is painted
-  /** @type {CanvasPattern | null} */
-  waiting = null;
 
   /**
    * @param {HTMLCanvasElement} canvas
@@ -28,18 +28,13 @@ export class Strip {
    * @param {Loader} loader
    */
   constructor(canvas, view, palette, loader) {
-    this.canvas = canvas;
+    super(canvas, view.painter.label, SECOND, { alpha: false });
     this.view = view;
     this.palette = palette;
     this.loader = loader;
-    this.context = brushOf(canvas, { alpha: false });
-    this.sheet = document.createElement("canvas");
-    this.brush = brushOf(this.sheet);
-    onTheme(() => {
-      this.waiting = null;
-    });
+    this.sheet = new Sheet(palette);
     view.addEventListener("drawn", () => this.drawNow());
-    canvas.addEventListener("pointerdown", (event) => this.#grab(event));
+    dragWindow(this, view);
   }
 
   /**
@@ -57,34 +52,22 @@ export class Strip {
   }
 
   drawNow() {
-    const { canvas, view } = this;
-    const { lanes } = this;
+    const { canvas, view, lanes } = this;
     this.row = lanes.length < 3 ? ROW.few : ROW.many;
     const height = lanes.length * (this.row + 1) + AXIS;
     if (!canvas.clientWidth || !lanes.length) return;
     if (canvas.clientHeight !== height) canvas.style.height = `${height}px`;
-    const { extent } = view;
-    const missing = [];
-    const ratio = window.devicePixelRatio || 1;
-    const { label } = view.painter;
-    const width = canvas.clientWidth;
-    const signature = [
-      width,
-      height,
-      ratio,
-      extent.from,
-      extent.to,
-      this.palette.version,
-      this.loads,
-      lanes.map(({ key }) => key).join(),
-    ].join("|");
-    if (signature !== this.signature) {
-      this.signature = signature;
-      Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
-      this.#sheet(lanes, Math.max(Math.round((width - label) * ratio), 1), Math.round(height * ratio), ratio, missing);
-      for (const each of missing) this.loader.want([...this.loader.queue, each]);
+    this.resize();
+    this.label = view.painter.label;
+    const { width, label, ratio, palette, loads } = this;
+    const { from, to } = view.extent;
+    const signature = [width, height, ratio, from, to, palette.version, loads, lanes.map(({ key }) => key).join()];
+    if (signature.join("|") !== this.signature) {
+      this.signature = signature.join("|");
+      this.sheet.resize(width - label, height, ratio);
+      this.#bars(lanes);
     }
-    this.#compose(lanes, { width, height, label, ratio });
+    this.#compose(lanes);
   }
 
   /** Tiles have arrived: paint anew with the next frame. */
@@ -92,51 +75,22 @@ export class Strip {
     this.loads += 1;
   }
 
-  #sheet(lanes, wide, high, ratio, missing) {
-    const { sheet, brush, palette, view } = this;
-    Object.assign(sheet, { width: wide, height: high });
-    const image = brush.createImageData(wide, high);
-    const pixels = new Uint32Array(image.data.buffer);
-    const { from, to } = view.extent;
-    const scale = wide / (to - from);
-    const level = Tiles.level(1 / scale);
-    for (const [i, lane] of lanes.entries()) {
-      const first = Math.round(i * (this.row + 1) * ratio);
-      const last = Math.round((i * (this.row + 1) + this.row) * ratio);
-      const line = pixels.subarray(first * wide, (first + 1) * wide);
-      if (lane.rows) {
-        if (lane.rows[0]) paintRow(line, lane.rows[0], palette, { from, scale, left: 0, right: wide });
-      } else {
-        for (const { tile, from: a, to: b } of lane.tiles.cover(lane.block, from, to, level, missing)) {
-          const row = tile.row(lane.id, 0);
-          const where = {
-            from,
-            scale,
-            left: Math.max(Math.round((a - from) * scale), 0),
-            right: Math.min(Math.round((b - from) * scale), wide),
-          };
-          if (row === null) continue;
-          if (tile.isExact) paintRow(line, row, palette, where);
-          else paintColumns(line, tile, row, palette, where);
-        }
-      }
-      for (let each = first + 1; each < last; each += 1)
-        pixels.copyWithin(each * wide, first * wide, (first + 1) * wide);
-    }
-    brush.putImageData(image, 0, 0);
+  #bars(/** @type {Lane[]} */ lanes) {
+    const { sheet, loader } = this;
+    sheet.begin(this.view.extent);
+    for (const [i, lane] of lanes.entries()) sheet.row(lane, 0, i * (this.row + 1), this.row);
+    const missing = sheet.end();
+    if (missing.length) loader.want([...loader.queue, ...missing]);
   }
 
-  #compose(lanes, { width, height, label, ratio }) {
-    const { context, view } = this;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  #compose(/** @type {Lane[]} */ lanes) {
+    const { context, view, width, height, label } = this;
     context.fillStyle = color("--surface");
     context.fillRect(0, 0, width, height);
-    const waiting = this.waiting ?? hatch(context);
-    this.waiting = waiting;
     context.font = '11px Inter, "Inter", system-ui, sans-serif';
     context.textBaseline = "middle";
     for (let i = 0; i < lanes.length; i += 1) {
-      context.fillStyle = waiting;
+      context.fillStyle = this.waiting;
       context.fillRect(label, i * (this.row + 1), width - label, this.row);
     }
     context.fillStyle = color("--text-2");
@@ -145,12 +99,12 @@ export class Strip {
       for (const [i, title] of titles.entries())
         context.fillText(title, 0, i * (this.row + 1) + this.row / 2 + 0.5, label - 10);
     else context.fillText(this.canvas.dataset.all ?? "", 0, (lanes.length * (this.row + 1)) / 2, label - 10);
-    context.drawImage(this.sheet, label, 0, width - label, height);
-    this.#axis(lanes.length * (this.row + 1), { width, label });
-    const { from, to } = view.extent;
-    if (!view.window) return;
-    const x = (time) => label + ((Math.min(Math.max(time, from), to) - from) / (to - from)) * (width - label);
-    const [left, right] = [x(view.window.from), Math.max(x(view.window.to), x(view.window.from) + 2)];
+    context.drawImage(this.sheet.canvas, label, 0, width - label, height);
+    this.#axis(lanes.length * (this.row + 1));
+    const { window, extent } = view;
+    if (!window) return;
+    const x = (/** @type {number} */ time) => this.x(Math.min(Math.max(time, extent.from), extent.to), extent);
+    const [left, right] = [x(window.from), Math.max(x(window.to), x(window.from) + 2)];
     const bottom = lanes.length * (this.row + 1) - 1;
     context.globalAlpha = 0.55;
     context.fillStyle = color("--surface");
@@ -161,40 +115,14 @@ export class Strip {
     context.strokeRect(left - 0.5, 0.5, right - left + 1, bottom - 1);
   }
 
-  #axis(top, { width, label }) {
-    const { context, view } = this;
-    const { from, to } = view.extent;
-    const step = niceStep((to - from) / Math.max((width - label) / 160, 1));
+  #axis(/** @type {number} */ top) {
+    const { context, view, width } = this;
+    const { step, at } = this.axis(view.extent, view.zero, TICKS);
     context.fillStyle = color("--text-3");
-    for (let at = Math.ceil((from - view.zero) / step); at * step + view.zero <= to; at += 1) {
-      const left = label + ((at * step + view.zero - from) / (to - from)) * (width - label);
-      const text = axisText(at * step, step);
+    for (const time of at) {
+      const left = this.x(time + view.zero, view.extent);
+      const text = axisText(time, step);
       if (left + context.measureText(text).width < width) context.fillText(text, left, top + AXIS / 2);
     }
-  }
-
-  #grab(event) {
-    const { canvas, view } = this;
-    const { label } = view.painter;
-    const { from, to } = view.extent;
-    const time = (x) => from + ((x - label) / (canvas.clientWidth - label)) * (to - from);
-    const at = time(event.offsetX);
-    const start = view.window;
-    const isInside = start && at > start.from && at < start.to;
-    canvas.setPointerCapture(event.pointerId);
-    const move = (now) => {
-      const here = time(now.offsetX);
-      if (isInside) view.setWindow({ from: start.from + here - at, to: start.to + here - at });
-      else if (Math.abs(now.offsetX - event.offsetX) > 2)
-        view.setWindow({ from: Math.min(at, here), to: Math.max(at, here) });
-    };
-    const stop = (now) => {
-      canvas.removeEventListener("pointermove", move);
-      const width = start ? start.to - start.from : 0;
-      if (!isInside && width && Math.abs(now.offsetX - event.offsetX) < 3)
-        view.setWindow({ from: at - width / 2, to: at + width / 2 });
-    };
-    canvas.addEventListener("pointermove", move);
-    canvas.addEventListener("pointerup", stop, { once: true });
   }
 }

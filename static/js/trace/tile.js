@@ -1,6 +1,6 @@
 /** A tile as it travels (docs/use/profile.md): read without copying, its events sorted into rows. */
 
-import { Row } from "./rows.js";
+import { EventRow } from "./rows.js";
 
 export const COLUMNS = 512;
 const NONE = 65535;
@@ -36,7 +36,7 @@ export class Tile {
     /** @type {[lane: number, depth: number][]} */
     const places = header.rows;
     this.rowOf = new Map(places.map(([lane, depth], i) => [lane * 256 + depth, i]));
-    /** @type {Row[]} */
+    /** @type {EventRow[]} */
     this.rows = [];
     /** @type {{ first: number, row: number, start: number, end: number, name: number }[] | null} */
     this.known = null;
@@ -89,7 +89,7 @@ export class Tile {
       const mine = order.subarray(first, last);
       const begins = Float64Array.from(mine, (i) => start[i] + this.begin);
       this.rows.push(
-        new Row({
+        new EventRow({
           start: begins,
           end: Float64Array.from(mine, (i, k) => begins[k] + duration[i]),
           name: Uint16Array.from(mine, (i) => name[i]),
@@ -101,7 +101,7 @@ export class Tile {
     }
   }
 
-  /** Return the row of a lane and depth: a Row of an exact tile, an index of another one; null without events. */
+  /** Return the row of a lane and depth: an EventRow of an exact tile, an index of another one; null without events. */
   row(/** @type {number} */ lane, /** @type {number} */ depth) {
     const found = this.rowOf.get(lane * 256 + depth);
     if (found === undefined) return null;

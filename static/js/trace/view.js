@@ -1,13 +1,15 @@
-/** What of a trace is on the screen, and how people move in it: wheel and keys zoom, drag pans, Shift and drag selects, click chooses. */
+/** The timeline of a trace: a click chooses an event, or folds a lane; what is missing is fetched once the view rests. */
 
-import { onTheme } from "../charts/colors.js";
-import { AXIS, Painter } from "./painter.js";
+import { rowTop } from "../timeline/layout.js";
+import { Timeline } from "../timeline/timeline.js";
+import { AXIS, TracePainter } from "./painter.js";
 
-/** @import { Stretch } from "./clock.js" */
+/** @import { Stretch } from "../timeline/window.js" */
+/** @import { Step } from "./facts.js" */
 /** @import { Layout } from "./layout.js" */
 /** @import { EventHit } from "./painter.js" */
 /** @import { Palette } from "./palette.js" */
-/** @import { Loader } from "./tiles.js" */
+/** @import { Loader, Wanted } from "./tiles.js" */
 /**
  * @typedef {object} TraceEvent an event of the timeline
  * @property {string} laneKey
@@ -24,22 +26,24 @@ import { AXIS, Painter } from "./painter.js";
  */
 
 const NARROWEST = 100; // ns
+const LIMITS = { narrowest: NARROWEST, room: 1000, selection: 0 };
 const REST_MS = 60; // without a move, before what is missing is fetched
 
-export class View extends EventTarget {
-  frame = 0; // asked for
-  resting = 0;
-  /** @type {Stretch | null} */
-  window = null; // null: everything
-  extent = { from: 0, to: 1e9 };
-  /** @type {Stretch | null} */
-  selection = null;
+/** @extends {Timeline<TracePainter, HTMLElement>} */
+export class View extends Timeline {
+  #extent = { from: 0, to: 1e9 };
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  resting;
   /** @type {TraceEvent | null} */
   chosen = null;
   /** @type {TraceEvent | null} */
   hover = null;
-  /** @type {{ number: number, begin: number, end: number }[]} */
+  /** @type {Step[]} */
   steps = [];
+  isByStep = false;
+  zero = 0;
+  movedAt = 0;
+  frames = 0; // painted
 
   /**
    * @param {object} parts
@@ -51,26 +55,26 @@ export class View extends EventTarget {
    * @param {Loader} parts.loader
    */
   constructor({ canvas, scroll, space, palette, layout, loader }) {
-    super();
-    this.canvas = canvas;
-    this.scroll = scroll;
+    super(new TracePainter(canvas, palette, (tile) => loader.touch(tile)), LIMITS, scroll);
     this.space = space;
     this.layout = layout;
     this.loader = loader;
-    this.painter = new Painter(canvas, palette);
-    this.painter.onUse = (tile) => loader.touch(tile);
-    this.isByStep = false;
-    this.zero = 0;
-    this.movedAt = 0;
-    this.frames = 0;
-    new ResizeObserver(() => this.draw()).observe(scroll);
-    onTheme(() => this.draw());
-    this.#listen();
+    scroll.addEventListener("scroll", () => this.draw());
+    this.listen();
   }
 
-  /** Return [from, to] on the screen, in ns after the trace's origin. */
-  get view() {
-    if (this.window) return this.window;
+  get extent() {
+    return this.#extent;
+  }
+
+  /** Take from when to when there is something. */
+  setExtent(/** @type {Stretch} */ extent) {
+    const isSame = extent.from === this.extent.from && extent.to === this.extent.to;
+    this.#extent = extent;
+    if (!isSame) this.draw();
+  }
+
+  get everything() {
     const { from, to } = this.extent;
     const room = (to - from) * 0.005;
     return { from: from - room, to: to + room };
@@ -80,29 +84,20 @@ export class View extends EventTarget {
     return this.scroll.scrollTop;
   }
 
-  /** Paint at the next animation frame. */
-  draw() {
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      this.drawNow();
-    });
-  }
-
   drawNow() {
     const height = this.scroll.clientHeight;
     if (!height || !this.canvas.isConnected) return;
     this.space.style.height = `${this.layout.height + AXIS}px`;
     this.canvas.style.height = `${height}px`;
     this.painter.resize();
-    const { layout, view, top, selection, chosen, hover, steps, isByStep, zero } = this;
-    const missing = this.painter.paint({ layout, view, top, selection, chosen, hover, steps, isByStep, zero });
+    const missing = this.painter.paint(this);
     this.frames += 1;
     this.#fetch(missing);
     this.dispatchEvent(new Event("drawn"));
   }
 
   /** Fetch what is missing: at once where nothing stands in its place, else when the view rests. */
-  #fetch(missing) {
+  #fetch(/** @type {Wanted[]} */ missing) {
     const isResting = performance.now() - this.movedAt > REST_MS;
     this.loader.want(isResting ? missing : missing.filter(({ hasOther }) => !hasOther));
     clearTimeout(this.resting);
@@ -114,63 +109,31 @@ export class View extends EventTarget {
     return this.loader.isIdle && !this.frame && performance.now() - this.movedAt > REST_MS;
   }
 
-  /** Take from when to when there is something; the first call sets what is counted from. */
-  setExtent(extent) {
-    const isSame = extent.from === this.extent.from && extent.to === this.extent.to;
-    this.extent = extent;
-    if (!isSame) this.draw();
-  }
-
-  /** Show [from, to]; null shows everything. */
-  setWindow(window) {
-    if (window) {
-      const { from, to } = this.extent;
-      const room = Math.max((to - from) * 0.5, 1000);
-      const width = Math.min(Math.max(window.to - window.from, NARROWEST), to - from + 2 * room);
-      const center = (window.from + window.to) / 2;
-      const start = Math.min(Math.max(center - width / 2, from - room), to + room - width);
-      this.window = { from: start, to: start + width };
-    } else {
-      this.window = null;
-    }
+  setWindow(/** @type {Stretch | null} */ window) {
     this.movedAt = performance.now();
-    this.draw();
-    this.dispatchEvent(new Event("window"));
+    super.setWindow(window);
   }
 
-  zoom(factor, time) {
-    const { from, to } = this.view;
-    const center = time ?? (from + to) / 2;
-    this.setWindow({ from: center - (center - from) * factor, to: center + (to - center) * factor });
-  }
-
-  pan(share) {
-    const { from, to } = this.view;
-    this.setWindow({ from: from + (to - from) * share, to: to + (to - from) * share });
-  }
-
-  select(selection) {
-    const whole = selection && { from: Math.round(selection.from), to: Math.round(selection.to) }; // as the address keeps it
-    this.selection = whole && whole.to - whole.from >= 1 ? whole : null;
-    this.draw();
-    this.dispatchEvent(new Event("selection"));
+  /** Select whole ns, as the address keeps them. */
+  select(/** @type {Stretch | null} */ selection) {
+    super.select(selection && { from: Math.round(selection.from), to: Math.round(selection.to) });
   }
 
   /** Zoom to the selection, or else to the chosen event. */
   zoomToSelection() {
-    if (this.selection) this.setWindow({ ...this.selection });
-    else if (this.chosen) this.show(this.chosen, 0.5);
+    if (!this.selection && this.chosen) this.show(this.chosen, 0.5);
+    else super.zoomToSelection();
   }
 
-  /** Choose an event { laneKey, depth, begin, end, layer, id, ... }; null chooses none. */
-  choose(event) {
+  /** Choose an event; null chooses none. */
+  choose(/** @type {TraceEvent | null} */ event) {
     this.chosen = event;
     this.draw();
     this.dispatchEvent(new Event("chosen"));
   }
 
   /** Bring an event into sight; `share` of the width is what it takes at least, if it is given. */
-  show({ laneKey, depth, begin, end }, share = 0) {
+  show(/** @type {TraceEvent} */ { laneKey, depth, begin, end }, share = 0) {
     const item = this.layout.reveal(laneKey, depth);
     const { from, to } = this.view;
     const width = share ? Math.max((end - begin) / share, NARROWEST * 2) : to - from;
@@ -180,7 +143,7 @@ export class View extends EventTarget {
       this.setWindow({ from: (begin + end) / 2 - wanted / 2, to: (begin + end) / 2 + wanted / 2 });
     }
     if (item) {
-      const y = item.y + depth * (item.rowHeight + 1);
+      const y = rowTop(item, depth);
       const high = this.scroll.clientHeight - AXIS;
       this.space.style.height = `${this.layout.height + AXIS}px`;
       if (y < this.top || y + item.rowHeight > this.top + high) this.scroll.scrollTop = Math.max(0, y - high / 3);
@@ -188,66 +151,10 @@ export class View extends EventTarget {
     this.draw();
   }
 
-  #listen() {
-    const { canvas, scroll } = this;
-    canvas.addEventListener(
-      "wheel",
-      (event) => {
-        const isBeside = event.offsetX < this.painter.label; // over the names the wheel scrolls the lanes
-        if (isBeside && !event.ctrlKey) return;
-        event.preventDefault();
-        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
-          this.pan((event.deltaX || event.deltaY) / 800);
-        else this.zoom(Math.exp(event.deltaY * 0.0015), this.painter.time(event.offsetX, this.view));
-      },
-      { passive: false },
-    );
-    scroll.addEventListener("scroll", () => this.draw());
-    canvas.addEventListener("pointerdown", (event) => this.#grab(event));
-    canvas.addEventListener("pointermove", (event) => this.#hover(event));
-    canvas.addEventListener("pointerleave", () => this.#leave());
-    canvas.addEventListener("dblclick", (event) => {
-      if (event.offsetX > this.painter.label) this.setWindow(null);
-    });
-    canvas.addEventListener("keydown", (event) => this.#key(event));
-  }
-
-  #grab(event) {
-    if (event.button !== 0) return;
-    const { canvas, painter, scroll } = this;
-    const first = { ...this.view };
-    const { offsetX: startX, offsetY: startY } = event;
-    const startTop = this.top;
-    const isSelecting = event.shiftKey;
-    let hasMoved = false;
-    canvas.setPointerCapture(event.pointerId);
-    const move = (now) => {
-      if (Math.abs(now.offsetX - startX) + Math.abs(now.offsetY - startY) > 3) hasMoved = true;
-      if (!hasMoved) return;
-      if (isSelecting) {
-        const [a, b] = [startX, Math.max(now.offsetX, painter.label)].map((x) => painter.time(x, first));
-        this.select({ from: Math.min(a, b), to: Math.max(a, b) });
-      } else {
-        const moved = painter.time(startX, first) - painter.time(now.offsetX, first);
-        if (moved) this.setWindow({ from: first.from + moved, to: first.to + moved });
-        scroll.scrollTop = startTop + startY - now.offsetY;
-      }
-    };
-    const stop = () => {
-      canvas.removeEventListener("pointermove", move);
-      canvas.removeEventListener("pointerup", stop);
-      canvas.removeEventListener("pointercancel", stop);
-      if (!hasMoved) this.#click(event);
-    };
-    canvas.addEventListener("pointermove", move);
-    canvas.addEventListener("pointerup", stop);
-    canvas.addEventListener("pointercancel", stop);
-  }
-
-  #click({ offsetX, offsetY }) {
-    const found = this.painter.hit(offsetX, offsetY, this);
+  click(/** @type {MouseEvent} */ event) {
+    const found = this.painter.hit(event.offsetX, event.offsetY, this);
     if (!found) return;
-    if (found.item.type === "group" || offsetX < this.painter.label) {
+    if (found.item.type === "group" || this.isOnNames(event)) {
       this.layout.toggle(found.item);
       this.draw();
       this.dispatchEvent(new Event("folds"));
@@ -260,52 +167,39 @@ export class View extends EventTarget {
     }
   }
 
-  #hover(event) {
-    if (event.buttons) return;
-    const found = this.painter.hit(event.offsetX, event.offsetY, this);
+  point(/** @type {PointerEvent} */ { buttons, offsetX: x, offsetY: y }) {
+    if (buttons) return;
+    const found = this.painter.hit(x, y, this);
     const isOver = Boolean(found?.row || found?.column);
     this.canvas.dataset.over = !found ? "" : isOver ? "event" : found.laneKey ? "lane" : "name";
-    const hover = found?.row ? eventOf(found) : null;
-    if (hover?.begin !== this.hover?.begin || hover?.laneKey !== this.hover?.laneKey) {
-      this.hover = hover;
-      this.draw();
-    }
-    const detail = isOver ? { ...found, event: hover, x: event.offsetX, y: event.offsetY } : null;
+    const event = found?.row ? eventOf(found) : null;
+    this.#mark(event);
+    const detail = isOver ? { ...found, event, x, y } : null;
     this.dispatchEvent(new CustomEvent("hover", { detail }));
   }
 
-  #leave() {
-    if (this.hover) this.draw();
-    this.hover = null;
-    this.dispatchEvent(new CustomEvent("hover", { detail: null }));
+  leave() {
+    this.#mark(null);
+    super.leave();
   }
 
-  #key(event) {
-    const { scroll } = this;
-    const actions = {
-      ArrowLeft: () => this.pan(-0.15),
-      ArrowRight: () => this.pan(0.15),
-      ArrowUp: () => {
-        scroll.scrollTop -= 60;
-      },
-      ArrowDown: () => {
-        scroll.scrollTop += 60;
-      },
-      "+": () => this.zoom(0.7),
-      "=": () => this.zoom(0.7),
-      "-": () => this.zoom(1.4),
-      0: () => this.setWindow(null),
-      Home: () => this.setWindow(null),
-      z: () => this.zoomToSelection(),
+  /** Outline the event under the mouse. */
+  #mark(/** @type {TraceEvent | null} */ hover) {
+    if (hover?.begin === this.hover?.begin && hover?.laneKey === this.hover?.laneKey) return;
+    this.hover = hover;
+    this.draw();
+  }
+
+  get keys() {
+    return {
+      ...super.keys,
+      ArrowUp: () => this.scroll.scrollBy(0, -60),
+      ArrowDown: () => this.scroll.scrollBy(0, 60),
       Escape: () => {
         this.select(null);
         this.choose(null);
       },
     };
-    if (event.ctrlKey || event.metaKey || event.altKey || !actions[event.key]) return;
-    event.preventDefault();
-    event.stopPropagation();
-    actions[event.key]();
   }
 }
 

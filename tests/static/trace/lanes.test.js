@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Clock } from "../../../static/js/trace/clock.js";
+import { Clock } from "../../../static/js/timeline/clock.js";
 import { layerGroups, phaseGroup } from "../../../static/js/trace/lanes.js";
 
 const clock = new Clock("1700000000000000000");
@@ -35,6 +35,8 @@ test("phases are lanes by role and rank, with the steps that they make up", () =
   assert.deepEqual([...row.start], [60, 200]);
   assert.deepEqual([...row.end], [100, 210]);
   assert.equal(row.text(1), "update");
+  assert.equal(row.category(1), 2);
+  assert.deepEqual(row.about[1], { phase: "update", step: 2, name: "" });
   assert.deepEqual(steps, [
     { number: 1, begin: 0, end: 100 },
     { number: 2, begin: 200, end: 210 },

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { itemsBetween } from "../../../static/js/timeline/layout.js";
 import { Layout } from "../../../static/js/trace/layout.js";
 
 const lane = (key, depths, kind = "event") => ({ key, depths, kind });
@@ -24,7 +25,7 @@ test("heads, lanes and rows stand below each other", () => {
 });
 
 test("only what is between two heights is found", () => {
-  const found = layout().between(45, 68);
+  const found = itemsBetween(layout().items, 45, 68);
   assert.deepEqual(
     found.map(({ type, y }) => [type, y]),
     [

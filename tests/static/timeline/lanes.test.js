@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Branches } from "../../../static/js/charts/branches.js";
-import { Lanes } from "../../../static/js/run/lanes.js";
+import { Lanes } from "../../../static/js/timeline/lanes.js";
 
 const SECOND = 1_000_000_000n;
 const at = (seconds) => String(1_700_000_000n * SECOND + (BigInt(seconds * 10) * SECOND) / 10n);
@@ -36,7 +36,7 @@ function lanes() {
 
 test("spans are in seconds after the first one, lanes in the order of their roles", () => {
   const made = lanes();
-  assert.equal(made.nanoseconds(4), at(4));
+  assert.equal(made.clock.absolute(4), at(4));
   assert.deepEqual([made.start, made.end, made.numSpans], [0, 9, 4]);
   assert.deepEqual(
     made.sorted.map(({ role }) => role),
