@@ -92,7 +92,7 @@ def _number(key: str, text: str, problems: dict[str, str]) -> float:
         value = math.nan
     if not about.low <= value <= about.high:
         words = {"field": key, "given": text[:40], "low": f"{about.low:g}", "high": f"{about.high:g}"}
-        problems[key] = _("%(field)s: %(given)r is no number from %(low)s to %(high)s.") % words
+        problems[key] = _("%(field)s: %(given)r is not a number from %(low)s to %(high)s.") % words
     return value
 
 

@@ -32,7 +32,7 @@ BANNED = {
 }
 EXCEPTIONS = {
     "last_word": ("jobs/runner/reporting/", "tests/jobs/runner/reporting/", "docs/develop/"),  # a run directory's file
-    "levers": ("console/api/", "console/command_line/", "docs/use/", "tests/console/plan/"),  # a field of the API
+    "levers": ("console/api/", "docs/use/", "tests/console/plan/"),  # the former name of a field of the API
     "without_signal": ("",),  # a metric and a rule, as runs have stored them and clients ask for them
     "processor": ("tests/console/captures/test_captures_api.py",),  # a file of Perfetto
 }
@@ -67,6 +67,16 @@ SENTENCES = {
     r"beside": "next to; in addition to; during",
     r"nothing stands|stands? still": "none; idle; does not update",
     r"whoever": "the operator; who",
+    r"longest answer|completions?(?!, answer)": "longest response; responses: what a model generates",
+    r"as a share of|^share of(?! rank)": "fraction",
+    r"make (a|the) (account|project|token)": "create",
+    r"without a word": "silently; without a message",
+    r"divided by commas|parted by": "separated by",
+    r"for ever": "forever",
+    r"has these words|holds this": "matches",
+    r"(not )?yours to (see|change)": "you have no access",
+    r"is no (whole|number from|list|member|multiple|file name)": "is not a",
+    r"taken over for|goes? for good|belong together[.] Check": "applied; is deleted permanently; do not match",
 }
 HISTORY = ("CHANGELOG.md",)
 TEXTS = ("*.py", "*.js", "*.html", "*.css", "*.toml", "*.md", "Makefile")

@@ -98,7 +98,7 @@ def _key_reused(request: HttpRequest, error: KeyReused) -> HttpResponse:
 def _not_allowed(request: HttpRequest, error: NotAllowed) -> HttpResponse:
     if error.is_member:
         return _refuse(request, 403, _problem(str(error)))
-    return _refuse(request, 404, _problem("There is nothing here, or it is not yours to see."))
+    return _refuse(request, 404, _problem("Not found, or you have no access."))
 
 
 @api.exception_handler(RequestProblem)
@@ -108,7 +108,7 @@ def _refused(request: HttpRequest, error: RequestProblem) -> HttpResponse:
 
 @api.exception_handler(Http404)
 def _not_found(request: HttpRequest, _: Http404) -> HttpResponse:
-    return _refuse(request, 404, _problem("There is nothing here, or it is not yours to see."))
+    return _refuse(request, 404, _problem("Not found, or you have no access."))
 
 
 @api.exception_handler(AuthenticationError)

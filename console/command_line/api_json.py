@@ -115,7 +115,7 @@ class AdviceJson(TypedDict):
     fit: list[ChangeJson]
     faster: list[ChangeJson]
     together: ChangeJson | None
-    levers: list[LargestTermJson]
+    largest_terms: list[LargestTermJson]
     constants: list[SensitivityJson]
 
 

@@ -68,7 +68,7 @@ def advice_text(advice: AdviceJson) -> str:
         rows = [[title, "GiB", "step, s", "changes"]]
         rows += [[m["title"], _gib(m["needed"]), f"{m['seconds']:.3g}", _changes(m["changes"])] for m in changes]
         lines += [*(_table(rows) if changes else [f"{title}: nothing that was tried."]), ""]
-    return "\n".join([*lines, *_largest_terms(advice["levers"]), "", *constants_lines(advice["constants"])])
+    return "\n".join([*lines, *_largest_terms(advice["largest_terms"]), "", *constants_lines(advice["constants"])])
 
 
 def constants_lines(moved: Sequence[SensitivityJson]) -> list[str]:

@@ -20,7 +20,7 @@ LIFETIMES = (
     ("365", _("a year")),
     ("", _("until revoked")),
 )
-_UNKNOWN = {"invalid_choice": _("%(value)s is not one of the choices. Pick one of the list.")}
+_UNKNOWN = {"invalid_choice": _("%(value)s is not one of the choices. Choose one from the list.")}
 
 
 class TokenForm(forms.Form):
@@ -60,6 +60,6 @@ class SigninForm(AuthenticationForm):
     """Name and password, refused with one sentence that does not tell which of the two was wrong."""
 
     error_messages = {
-        "invalid_login": _("Name and password do not belong together. Check both; capitals count."),
+        "invalid_login": _("User name and password do not match. Check both; they are case-sensitive."),
         "inactive": _("This account is not active. Ask an admin."),
     }

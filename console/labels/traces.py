@@ -34,7 +34,7 @@ DEFINITIONS: Mapping[str, Promise] = {
     "waiting": gettext_lazy("The worker is in no phase while another role or rank is."),
     "unattributed": gettext_lazy("Idle, and nothing of the above was recorded: Python code, say. Record with stacks."),
     "not_recorded": gettext_lazy(
-        "No trace reaches so far, or it holds ranges alone: only the phase is known. Record its operators, too."
+        "No trace covers this time, or it holds only ranges: only the phase is known. Record operators too."
     ),
 }
 CHANGES: Mapping[str, Promise] = {

@@ -44,7 +44,7 @@ def make_token(
         raise TokenRefused("role", text % {"role": role})
     home = projects_of(user).filter(slug=project).first() if project and is_storable(project) else None
     if project and home is None:
-        text = _("There is no project %(slug)r, or it is not yours to see. Leave it out for all of your projects.")
+        text = _("There is no project %(slug)r, or you have no access to it. Leave it out for all of your projects.")
         raise TokenRefused("project", text % {"slug": project})
     text = PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(

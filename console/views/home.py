@@ -96,7 +96,7 @@ def _headline(overview: Home) -> str:
         return ", ".join(parts)
     if overview.live:
         n = len(overview.live)
-        return ngettext("%(n)s run is going, nothing needs you", "%(n)s runs are going, nothing needs you", n) % {
+        return ngettext("%(n)s run is active, nothing needs you", "%(n)s runs are active, nothing needs you", n) % {
             "n": n
         }
     return _("Nothing needs you now")

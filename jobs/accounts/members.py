@@ -54,7 +54,7 @@ def remove_member(*, project: Project, username: str, actor: AbstractBaseUser) -
         members = Membership.objects.select_related("user").filter(project=project)
         member = members.filter(user__username=username).first() if is_storable(username) else None
         if member is None:
-            text = _("%(name)r is no member of this project.") % {"name": username}
+            text = _("%(name)r is not a member of this project.") % {"name": username}
             raise MemberRefused(text, is_unknown=True)
         if member.role == "admin":
             _require_other_admin(project, member.user)
@@ -66,4 +66,4 @@ def remove_member(*, project: Project, username: str, actor: AbstractBaseUser) -
 def _require_other_admin(project: Project, user: AbstractBaseUser) -> None:
     others = Membership.objects.filter(project=project, role="admin", user__is_active=True).exclude(user_id=user.pk)
     if not others.exists():
-        raise MemberRefused(_("A project needs an admin, and this is the last one. Make somebody else admin first."))
+        raise MemberRefused(_("A project needs an admin, and this is the last one. Make another member admin first."))

@@ -36,7 +36,7 @@ def make_project(*, name: str, slug: str, actor: AbstractBaseUser) -> Project:
         raise ProjectRefused("name", text % {"given": name[:200], "most": MAX_NAME_CHARS})
     slug = slug or slugify(name)[:MAX_SLUG_CHARS].strip("-_").replace("_", "-")
     if not slug:
-        text = _("Nothing for addresses can be made of %(name)r. Type 1 to %(most)s of a-z, 0-9 and -.")
+        text = _("No address name can be derived from %(name)r. Type 1 to %(most)s of a-z, 0-9 and -.")
         raise ProjectRefused("slug", text % {"name": name, "most": MAX_SLUG_CHARS})
     if not _SLUG.fullmatch(slug):
         text = _("%(given)r cannot name a project in addresses. Use 1 to %(most)s of a-z, 0-9 and -.")

@@ -234,7 +234,7 @@ def _why(selection: ToolSelection, by_name: Mapping[str, RecordableProcess]) -> 
     else:
         said = [_("%(tool)s, because it %(because)s. The workers have not reported yet which tools they have.") % words]
     for other in selection.passed:
-        text = _("%(tool)s would come first, but is not ready on %(workers)s.")
+        text = _("%(tool)s is preferred, but is not ready on %(workers)s.")
         lacking = names(by_name[name] for name in other.lacking)
         said.append(text % {"tool": other.tool, "workers": lacking})
     if selection.recorded != selection.what:
@@ -405,10 +405,10 @@ def resolved(
 def check_shape(*, what: str, tool: str, first_step: int, num_steps: int, seconds: float = 0) -> None:
     """Refuse what no run could record; "" leaves `what` or `tool` open. Raises: CaptureRefused."""
     if tool and tool not in TOOLS:
-        text = _("%(given)r is no profiler that can be asked for. Use %(allowed)s.")
+        text = _("%(given)r is not an available profiler. Use %(allowed)s.")
         raise CaptureRefused("tool", text % {"given": tool[:40], "allowed": _one_of(TOOLS)})
     if what and what not in WHATS:
-        text = _("%(given)r is nothing that can be asked for. Use %(allowed)s.")
+        text = _("%(given)r cannot be recorded. Use %(allowed)s.")
         raise CaptureRefused("what", text % {"given": what[:40], "allowed": _one_of(WHATS)})
     if not 0 <= seconds <= MAX_SECONDS:  # and no NaN
         text = _("%(given)s s cannot be recorded in one capture. Use up to %(most)s s, or 0 for whole steps.")
@@ -420,7 +420,7 @@ def check_shape(*, what: str, tool: str, first_step: int, num_steps: int, second
         text = _("%(given)s steps cannot be recorded in one capture. Use 1 to %(most)s.")
         raise CaptureRefused("num_steps", text % {"given": num_steps, "most": MAX_STEPS})
     if not 0 <= first_step <= MAX_FIRST_STEP:
-        text = _("%(given)s is no step to begin with. Use the number of a step to come, or 0 for the next one.")
+        text = _("A capture cannot begin with step %(given)s. Use the number of a future step, or 0 for the next one.")
         raise CaptureRefused("first_step", text % {"given": first_step})
 
 
@@ -443,7 +443,7 @@ def check_shown(*, what: What, tool: str, device: Device, seconds: float, is_bes
         text = _("%(tool)s records %(what)s only of the built-in trainer. Ask for something else.")
         raise CaptureRefused("what", text % {"tool": tool, "what": what}, is_conflict=True)
     if seconds and load_tool(tool).shows[what].is_extra:
-        text = _("%(tool)s records %(what)s by whole steps alone. Leave the seconds out.")
+        text = _("%(tool)s records %(what)s by complete steps only. Leave the seconds out.")
         raise CaptureRefused("seconds", text % {"tool": tool, "what": what})
 
 

@@ -30,7 +30,7 @@ FORMS = {
     "negated": "true where ours is false: a bare option on a command line, True or False in a key",
     "first": "the first of the option's two values; another knob has the second",
     "second": "the second of the option's two values",
-    "words": "several values, divided by commas in ours",
+    "words": "several values, separated by commas in ours",
 }
 _KEYS = {"trainer", "name", "since", "before", "algorithms", "form", "default", "values", "choices", "range"}
 

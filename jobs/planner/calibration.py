@@ -170,10 +170,10 @@ def _proposal(name: str, readings: Sequence[_Reading], present: Constants) -> Pr
     if name == OTHER and value < 0:
         return _refused(proposal, Sentence("Phases of these runs overlap: together they take longer than the step."))
     if not constant.low <= value <= constant.high:
-        text = "Runs say {value:.3g}, which is not from {low:g} to {high:g}: something else than this differs."
+        text = "Runs give {value:.3g}, outside {low:g} to {high:g}: the difference has another cause."
         return _refused(proposal, Sentence(text, value=value, low=constant.low, high=constant.high))
     if after >= before:
-        text = "It would not come closer: runs that it was not fitted on are missed by {after}, by {before} now."
+        text = "No improvement: on runs that it was not fitted on, the error would be {after}; it is {before} now."
         return _refused(proposal, Sentence(text, after=miss_text(after), before=miss_text(before)))
     return replace(proposal, proposed=value)
 

@@ -22,7 +22,7 @@ REASONS: Mapping[str, str] = {
     "experts": "The experts do not divide among the devices.",
     "node": "Every layer would cross the network between nodes.",
     "batch": "The samples of an update do not divide among the ranks.",
-    "context": "The engine takes no sequence as long as prompt and answer.",
+    "context": "The engine takes no sequence as long as prompt and response.",
     "invalid": "The planner cannot estimate it.",
     "memory": "It does not fit into the memory of a device.",
     "engine_memory": "The engine's KV cache cannot hold one full sequence.",

@@ -100,9 +100,11 @@ def apply(
     kinds = calibrations(project, user=user, state=state).kinds
     kind = next((each for each in kinds if each.accelerator.id == accelerator), None)
     if kind is None:
-        raise NothingToTake(_("No finished run on %(kind)s says anything of the planner.") % {"kind": accelerator[:40]})
+        raise NothingToTake(
+            _("No finished run on %(kind)s can be compared with the planner.") % {"kind": accelerator[:40]}
+        )
     if not kind.calibration.values:
-        text = _("Runs on %(kind)s propose nothing that would come closer.")
+        text = _("Runs on %(kind)s suggest no better value.")
         raise NothingToTake(text % {"kind": kind.accelerator.label})
     keep_calibration(
         project=project,
@@ -160,7 +162,7 @@ def _planned_run(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
     except PlanRefused as refused:
         raise _NotComparable(str(refused)) from refused
     except JobInvalid as invalid:
-        raise _NotComparable(_("The planner cannot lay it out.")) from invalid
+        raise _NotComparable(_("The planner has no layout for it.")) from invalid
     usual = {phase: seconds for phase, seconds in measured.seconds.items() if _SHORTEST < seconds < _LONGEST}
     finished = FinishedRun(run=run.pk, setting=setting, job=question.job, seconds=usual)
     return _RunWithPlan(accelerator=question.fleet.accelerator, finished=finished)

@@ -221,7 +221,7 @@ def policy_shape(
     if model.kind == "path":
         name = model.id.rstrip("/").rpartition("/")[2]
         try:
-            note = _("%(path)s cannot be read from here; by its name it is taken for %(name)s.")
+            note = _("%(path)s cannot be read from here; its name suggests %(name)s.")
             return shape_of(name), note % {"path": model.id, "name": name}
         except LookupError:
             pass

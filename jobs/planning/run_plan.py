@@ -153,7 +153,7 @@ def _cluster(attempt: Attempt, now: ClusterState, measured: RunMeasurements) -> 
         raise PlanRefused("what_if", text % {"kinds": _(" and ").join(unknown.kinds)}) from unknown
     if earlier is None:
         if attempt.state in ENDED and attempt.num_gpus:
-            text = _("On which devices this run went was not kept. Choose the hardware that it ran on.")
+            text = _("The devices of this run were not stored. Choose the hardware that it ran on.")
             raise PlanRefused("what_if", text)
         return now
     return replace(earlier, nodes=tuple(_with_memory(node, measured.device_bytes) for node in earlier.nodes))

@@ -255,7 +255,7 @@ def _forget_measured(held: Project, names: Collection[str]) -> dict[str, dict[st
 def _currency(currency: str, problems: list[Problem]) -> str:
     code = currency.strip().upper()
     if not _CURRENCY.fullmatch(code):
-        text = _("%(given)r is no currency. Use three letters, as in USD, EUR or CNY.")
+        text = _("%(given)r is not a currency. Use three letters, as in USD, EUR or CNY.")
         problems.append(Problem(field="currency", message=text % {"given": currency[:40]}))
     return code
 

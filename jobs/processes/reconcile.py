@@ -204,6 +204,6 @@ def _say_away(problem: str, now: datetime, memory: ReconcilerState) -> None:
         reason = _("Ray is starting")
     else:
         values = {"since": memory.away_since.strftime("%H:%M:%S UTC"), "problem": problem}
-        reason = _("Ray is away since %(since)s: %(problem)s") % values
+        reason = _("Ray has not responded since %(since)s: %(problem)s") % values
     for run_id in Attempt.objects.filter(state="queued").values_list("run_id", flat=True):
         admission.say_why(run_id, reason)

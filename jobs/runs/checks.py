@@ -158,7 +158,7 @@ def check_lengths(spec: RunSpec, model: ModelFacts | None) -> list[Check]:
         return []
     longest = longest_sequence(spec)
     if is_in(spec.algorithm, "rl"):
-        field, what = "knobs.rollout.max_new_tokens", _("Longest prompt plus longest answer")
+        field, what = "knobs.rollout.max_new_tokens", _("Longest prompt plus longest response")
     else:
         field, what = "knobs.train.max_sequence_tokens", _("Longest sample")
     values = {"what": what, "longest": f"{longest:,}", "context": f"{model.context_tokens:,}"}

@@ -38,13 +38,13 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
     Raises: PromptRefused if it is no ready model, or the prompt is empty, too long, or one is waiting already.
     """
     if artifact.type != "model":
-        raise PromptRefused("artifact", _("%(name)s is no model. Pick a model artifact.") % {"name": artifact.name})
+        raise PromptRefused("artifact", _("%(name)s is not a model. Pick a model artifact.") % {"name": artifact.name})
     if not artifact.is_ready:
         raise PromptRefused(
             "artifact", _("%(name)s is still being copied here. Try again soon.") % {"name": artifact.name}
         )
     if not prompt.strip():
-        raise PromptRefused("prompt", _("The prompt is empty. Write what the model shall answer."))
+        raise PromptRefused("prompt", _("The prompt is empty. Write what the model should respond to."))
     if not is_storable(prompt):
         raise PromptRefused("prompt", _("The prompt holds a character that cannot be stored. Type it again."))
     if len(prompt) > MAX_PROMPT_CHARS:
@@ -101,7 +101,7 @@ def reconcile_answers(*, jobs: Mapping[str, JobInfo], state: ClusterState, now: 
             # Its own word is posted before it exits; without one here it will not come.
             cause = exit_cause_of(job)
             reason = f"{cause['text']}. {cause['log_line']}".strip()
-            problem = _("The job that answers died: %(why)s") % {"why": reason}
+            problem = _("The job that generates the response ended: %(why)s") % {"why": reason}
             settle(answer_id=answer.pk, run_id=answer.run_id, text="", token_ids=[], problem=problem, now=now)
     for answer in Answer.objects.filter(state="queued").select_related("artifact").order_by("pk"):
         _start(answer, state, now)
@@ -115,7 +115,9 @@ def give_up_late(*, now: datetime) -> None:
                 "No resources became free on the cluster within five minutes. Try again when fewer runs are live."
             )
         else:
-            problem = _("The model gave no answer within five minutes. Try a shorter prompt, or look at Ray's job log.")
+            problem = _(
+                "The model gave no response within five minutes. Try a shorter prompt, or look at Ray's job log."
+            )
         settle(answer_id=answer.pk, run_id=answer.run_id, text="", token_ids=[], problem=problem, now=now)
 
 

@@ -91,7 +91,7 @@ def _why_not(run: Run, attempts: Sequence[Attempt], left: int, retry_on: str) ->
     if run.is_stop_requested:
         return _("Not retried: it was asked to stop.")
     if side == "user":
-        return _("Not retried: it would fail again until somebody puts right what the cause says.")
+        return _("Not retried: it would fail again until the cause is fixed.")
     if run.study is not None and run.study.is_stop_requested:
         return _("Not retried: its sweep was stopped.")
     if side in _LOST:

@@ -91,7 +91,7 @@ def parse_plan(raw: object, *, spec: RunSpec) -> SweepPlan:
         problems.append(_unknown(f"sweep.{name}", str(name), _FIELDS))
     method = raw.get("method", "grid")
     if method not in get_args(Method):
-        text = _("%(given)r is no way to choose points. Use grid or random.")
+        text = _("%(given)r is not a method of choosing points. Use grid or random.")
         problems.append(Problem(field="sweep.method", message=text % {"given": method}))
     knobs = _parse_knobs(raw.get("knobs"), method, spec, problems)
     seed = _parse_integer("seed", raw.get("seed", 0), 0, MAX_SEED, problems)
@@ -123,7 +123,7 @@ def _parse_knobs(raw: object, method: object, spec: RunSpec, problems: list[Prob
     for place, item in enumerate(raw):
         knob = _parse_knob(f"sweep.knobs.{place}", item, method, spec, problems)
         if knob is not None and any(knob.id == other.id for other in knobs):
-            text = _("%(knob)s is varied twice. Take one of them away.") % {"knob": knob.id}
+            text = _("%(knob)s is varied twice. Remove one of them.") % {"knob": knob.id}
             problems.append(Problem(field=f"sweep.knobs.{place}.id", message=text))
         elif knob is not None:
             knobs.append(knob)
@@ -192,7 +192,7 @@ def _parse_values(field: str, knob: Knob, raw: object, problems: list[Problem]) 
             problems.append(Problem(field=f"{field}.values", message=sentence_of(error)))
             continue
         if value in values:
-            text = _("%(value)s occurs twice among the values of %(knob)s. Take one away.")
+            text = _("%(value)s occurs twice among the values of %(knob)s. Remove one.")
             text = text % {"value": value_text(value), "knob": _(knob.label)}
             problems.append(Problem(field=f"{field}.values", message=text))
         values.append(value)
@@ -214,7 +214,7 @@ def _parse_range(field: str, knob: Knob, raw: Mapping[str, Any], problems: list[
             problems.append(Problem(field=f"{field}.{name}", message=sentence_of(error)))
     scale = raw.get("scale", "linear")
     if scale not in get_args(Scale):
-        text = _("%(given)r is no scale. Use linear or log.") % {"given": scale}
+        text = _("%(given)r is not a scale. Use linear or log.") % {"given": scale}
         problems.append(Problem(field=f"{field}.scale", message=text))
     if len(problems) > before:
         return None
@@ -242,7 +242,7 @@ def _num_runs(raw: object, method: object, knobs: Sequence[SweepKnob], problems:
             "The grid has %(size)s points, a sweep at most %(most)s runs. Say how many to draw, or list fewer values."
         )
         if method == "random":
-            text = _("Say how many runs to draw: 1 to %(most)s.")
+            text = _("Set how many runs to draw: 1 to %(most)s.")
         values = {"size": f"{size:,}", "most": MAX_RUNS}
         problems.append(Problem(field="sweep.num_runs", message=text % values))
         return 0

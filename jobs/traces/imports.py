@@ -335,7 +335,7 @@ def _follow(layer: Layer, process: subprocess.Popen[bytes]) -> tuple[dict[str, o
             if "facts" in message:
                 return dict(message["facts"]), ""
         if not piece:
-            text = _("The import ended without a word (exit code %(code)s), most likely for want of memory.")
+            text = _("The import ended without a message (exit code %(code)s), most likely because memory ran out.")
             return {}, text % {"code": process.wait()}
 
 

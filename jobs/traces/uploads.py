@@ -50,7 +50,7 @@ class TraceOffsetWrong(ValueError):
 
     def __init__(self, received: int) -> None:
         self.received = received
-        super().__init__(_("%(n)s bytes are here; go on from there.") % {"n": received})
+        super().__init__(_("%(n)s bytes have arrived; continue from there.") % {"n": received})
 
 
 class NoRoomForTrace(TraceRefused):
@@ -108,7 +108,7 @@ def receive(*, layer: Layer, offset: int, data: bytes, now: datetime) -> Layer:
     no known kind, too long, or here already; NoRoomForTrace.
     """
     if len(data) > MAX_PIECE_BYTES:
-        raise TraceRefused("", _("A piece may have %(n)s bytes. Send smaller ones.") % {"n": MAX_PIECE_BYTES})
+        raise TraceRefused("", _("A chunk may have at most %(n)s bytes. Send smaller ones.") % {"n": MAX_PIECE_BYTES})
     trace_folder(layer.trace).mkdir(mode=0o700, parents=True, exist_ok=True)
     path = source_path(layer)
     with _sole(path.with_suffix(".lock")):
@@ -167,7 +167,7 @@ def _file_name(text: str) -> str:
     """Return the last part of a name, in characters that can be shown and stored. Raises: TraceRefused."""
     name = PurePosixPath(text.replace("\\", "/")).name[-255:]
     if name in ("", ".", "..") or not is_storable(name) or any(ord(c) < 32 for c in name):
-        raise TraceRefused("files", _("%(name)r is no file name. Rename the file.") % {"name": text[:200]})
+        raise TraceRefused("files", _("%(name)r is not a file name. Rename the file.") % {"name": text[:200]})
     return name
 
 

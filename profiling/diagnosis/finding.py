@@ -29,7 +29,7 @@ QUESTIONS: Mapping[Question, str] = {
 
 RECORD: Mapping[Input, str] = {
     "phases": "Let the run train for four whole steps: its phases are always recorded.",
-    "readings": "Nothing reported these readings. The built-in trainer reports them, with vLLM's metrics.",
+    "readings": "These readings were not reported. The built-in trainer reports them, with vLLM's metrics.",
     "trace": "Record two steps with the torch profiler or nsys.",
     "device_trace": "Record two steps on a GPU with nsys or the torch profiler: this capture holds no device work.",
     "memory": "Record a memory snapshot, or let the run report its device memory.",

@@ -273,7 +273,7 @@ class TracePage {
         const isDone = this.counters.toggle(box.dataset.counter, box.checked);
         if (!isDone) {
           box.checked = false;
-          toast(gettext("So many counters are shown that no more can be. Take one away first."), { isError: true });
+          toast(gettext("No more counters can be shown. Remove one first."), { isError: true });
         }
         return;
       }

@@ -87,7 +87,7 @@ def test_nothing_left_is_said_only_when_it_is_proved(viewer: Client, project: Pr
     run = make_run(project, spec={"name": "done"}, state="finished", now=timezone.now())
     Attempt.objects.filter(run=run).update(cleanup={"processes_left": 0, "device_bytes_left": 0})
 
-    assert "has proved that nothing of it is left" in page(viewer)
+    assert "has confirmed that none of its processes are left" in page(viewer)
 
 
 def test_nodes_that_could_not_be_asked_are_named(viewer: Client, project: Project) -> None:

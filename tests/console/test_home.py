@@ -95,7 +95,7 @@ def test_a_running_run_shows_phase_progress_and_value(editor: Client, project: P
 
     page = home(editor)
 
-    assert "1 run is going, nothing needs you" in page
+    assert "1 run is active, nothing needs you" in page
     assert "Update" in page
     assert "<b>30</b>" in page
     assert "0.8125" in page

@@ -192,7 +192,7 @@ def test_a_reload_makes_no_second_token(page: Page, live_console: LiveConsole) -
     page.route("**/js/account*.js", lambda route: route.abort())  # a page that needs no script for it
     page.goto(f"{live_console.url}/account")
     page.get_by_label("Name of a new token").fill("laptop")
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_role("button", name="Create token").click()
     expect(page.locator("#new-token")).to_be_visible()
     assert page.url == f"{live_console.url}/account"
     page.wait_for_load_state()  # the list is below what has just become visible

@@ -208,7 +208,7 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
     expect(page.get_by_role("row", name=re.compile("model-final.zip"))).to_be_visible()
     expect(page.get_by_role("row", name=re.compile(r"checkpoint-\d+"))).to_be_visible()
     page.goto(f"{stack.url}/cluster")
-    expect(page.get_by_text("Every run that ended has proved that nothing of it is left.")).to_be_visible()
+    expect(page.get_by_text("Every ended run has confirmed that none of its processes are left.")).to_be_visible()
 
 
 @pytest.mark.slow("a real run of the longest samples")

@@ -29,7 +29,7 @@ class TokenAuth(HttpBearer):
             return None
         now = timezone.now()
         if api_token.expires_at is not None and api_token.expires_at <= now:
-            text = _("This API token expired on %(day)s. Make a new one on the account page.")
+            text = _("This API token expired on %(day)s. Create a new one on the account page.")
             raise RequestProblem(401, text % {"day": api_token.expires_at.date().isoformat()})
         if api_token.used_at is None or (now - api_token.used_at).total_seconds() > _SEEN_EVERY_SECONDS:
             ApiToken.objects.filter(pk=api_token.pk).update(used_at=now)

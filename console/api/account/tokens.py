@@ -64,7 +64,7 @@ def list_tokens(request: HttpRequest) -> TokensOut:
     return TokensOut(tokens=[_token(row) for row in rows])
 
 
-@router.post("", response={201: NewTokenOut, **REFUSALS}, summary="Make a token")
+@router.post("", response={201: NewTokenOut, **REFUSALS}, summary="Create token")
 def create_token(request: HttpRequest, body: TokenIn) -> Status[NewTokenOut]:
     """Make a token and return its text, once. A token that is itself limited makes none: 403."""
     require_whole_account(request.user)

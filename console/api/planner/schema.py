@@ -334,20 +334,26 @@ class PlanSensitivity(Schema):
 
 class PlanAdviceOut(Schema):
     """What would make the run fit, and what would make it faster, the best first. `together`: several changes, where no
-    single one makes it fit. `levers`: of the three largest terms of memory, then of the three longest phases, what
-    lowers each most. `constants`: those that move the answer, the one that moves it most first."""
+    single one makes it fit. `largest_terms`: of the three largest terms of memory, then of the three longest phases,
+    what lowers each most. `levers`: the same by its former name. `constants`: those that move the result, the one that
+    moves it most first."""
 
     fit: list[PlanChangeOut]
     faster: list[PlanChangeOut]
     together: PlanChangeOut | None
-    levers: list[PlanLargestTerm]
+    largest_terms: list[PlanLargestTerm]
+    levers: list[PlanLargestTerm] = Field(
+        description="Deprecated: the same as `largest_terms`", json_schema_extra={"deprecated": True}
+    )
     constants: list[PlanSensitivity]
 
     @classmethod
     def of(cls, advice: PlanAdvice, moved: Sequence[Sensitivity]) -> "PlanAdviceOut":
         """Return advice as the API gives it."""
+        largest_terms = [PlanLargestTerm.of_term(each) for each in advice.largest_terms]
         return cls(
-            levers=[PlanLargestTerm.of_term(each) for each in advice.largest_terms],
+            largest_terms=largest_terms,
+            levers=largest_terms,
             constants=[PlanSensitivity.of(each) for each in moved],
             fit=[PlanChangeOut.of(each) for each in advice.fit],
             faster=[PlanChangeOut.of(each) for each in advice.faster],

@@ -316,7 +316,7 @@ def _analysis_out(summary: TraceSummary, texts: dict[str, str], run: OfRun) -> A
 def trace_difference(
     request: HttpRequest,
     trace_id: str,
-    other: Annotated[str, Query(..., max_length=40, description="id of the trace to hold against this one")],
+    other: Annotated[str, Query(..., max_length=40, description="id of the trace to compare with this one")],
     worker: WorkerName = "",
     other_worker: WorkerName = "",
     drop_first: First = False,

@@ -31,7 +31,7 @@ def set_texts(settings: Sequence[str], base: RunSpec) -> tuple[dict[str, str], s
         elif knob_id not in here:
             refused.append(_("This run has no knob %(name)s.") % {"name": repr(knob_id)})
         elif knobs()[knob_id].is_privileged:
-            refused.append(_("%(label)s is not taken from an address; type it.") % {"label": knob_label(knob_id)})
+            refused.append(_("%(label)s cannot be set by the address. Type it.") % {"label": knob_label(knob_id)})
         else:
             try:
                 texts[f"knobs.{knob_id}"] = show(here[knob_id].check(text))
@@ -48,6 +48,6 @@ def _model(name: str, refused: list[str]) -> dict[str, str]:
         refused.append(str(unknown))
         return {}
     if name.lower() not in (hub.lower() for hub in model.hub):
-        refused.append(_("%(name)s is no repository of a known model; type it.") % {"name": repr(name[:80])})
+        refused.append(_("%(name)s is not the repository of a known model. Type it.") % {"name": repr(name[:80])})
         return {}
     return {"model.kind": "hub", "model.id.hub": name}

@@ -182,8 +182,8 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
         columns.append(column("answer_column", _("Answer column"), text))
     elif is_pairs:
         columns += [
-            column("chosen_column", _("Chosen column"), _("Holds the better answer of a pair.")),
-            column("rejected_column", _("Rejected column"), _("Holds the worse answer of a pair.")),
+            column("chosen_column", _("Chosen column"), _("Holds the better response of a pair.")),
+            column("rejected_column", _("Rejected column"), _("Holds the worse response of a pair.")),
         ]
     else:
         text = _(
@@ -203,7 +203,7 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             flag="data.eval_share",
             unit=_("of rows"),
             allowed=_("a number from %(low)s to %(high)s") % _range("data.eval_share"),
-            help=_("Share of the rows that is kept for evaluation where the data has no split of its own for it."),
+            help=_("Fraction of the rows that is kept for evaluation where the data has no split of its own for it."),
         ),
         Field(
             name="data.split",
@@ -269,7 +269,7 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
 
     cpus = number("cpus_per_worker", _("CPUs per worker"), _("Logical CPUs that each worker takes from the cluster."))
     ranks_text = _("DeepSpeed workers that share the training. One CPU set or GPU each.")
-    engines_text = _("vLLM engines that generate completions side by side.")
+    engines_text = _("vLLM engines that generate responses side by side.")
     tensor_text = _("Workers that one rollout engine is spread over. It must divide the model's attention heads.")
     fields = [cpus]
     if chosen.trainer == "native":  # of others, the knobs of the group placement say it
@@ -346,7 +346,7 @@ def _profile(values: Mapping[str, str]) -> FieldGroup:
         field(
             "roles",
             _("Roles"),
-            _("Whom to record: policy, vllm, reference, divided by commas. Empty is all of them."),
+            _("Roles to record: policy, vllm, reference, separated by commas. Empty is all of them."),
             placeholder=_("all"),
             is_essential=False,
         ),

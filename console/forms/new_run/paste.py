@@ -45,7 +45,7 @@ def read_paste(text: str) -> ImportedSpec:
             why = _("That is not JSON: %(why)s. Paste the text of a spec file, from { to }.") % {"why": error}
             raise NotRead(why) from error
     if not text.strip():
-        raise NotRead(_("Nothing was pasted."))
+        raise NotRead(_("Nothing to import. Paste a command, a YAML config or a spec."))
     refusals = []
     for name in _likely(text):
         try:

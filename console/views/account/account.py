@@ -72,7 +72,7 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     if revoke_token(user=person(request), token_id=token_id, now=timezone.now()):
         messages.success(request, _("Token revoked. Whatever used it is refused from now on."))
     else:
-        messages.warning(request, _("That token is not there any more."))
+        messages.warning(request, _("That token no longer exists."))
     return redirect("account")
 
 

@@ -247,7 +247,7 @@ def _overall(options: tuple[HardwareOption, ...], question: HardwareQuestion) ->
         text = least_text if len(options) == 1 else f"{least_text} {fits}"
     elif maybe:
         state, word = _ANSWERS["unknown"]
-        text = _("%(method)s: so near the limit that only a probe run tells.")
+        text = _("%(method)s: close to the limit; only a probe run can tell.")
     else:
         state, word = _ANSWERS["no"]
         text = _("%(method)s: it fits on none of these.")

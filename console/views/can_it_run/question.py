@@ -38,7 +38,7 @@ _MAX_TYPED = 40
 _NUMBERS = {
     "devices": gettext_lazy("Number of GPUs"),
     "prompt": gettext_lazy("Longest prompt, tokens"),
-    "response": gettext_lazy("Longest answer, tokens"),
+    "response": gettext_lazy("Longest response, tokens"),
 }
 _USUAL = ("h200-sxm", "h100-sxm", "a100-80-sxm", "l40s", "rtx-4090")
 _SIZE = re.compile(r"(\d+(?:[.,]\d+)?)\s*b?", re.IGNORECASE)

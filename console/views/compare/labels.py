@@ -112,7 +112,7 @@ def _outcome(verdict: RunVerdict) -> str:
 def _support(verdict: RunVerdict, side: ComparedRun, base: ComparedRun, window: StepWindow | None) -> str:
     for one in (side, base):
         if not one.run.step:
-            return _("%(name)s has not done a step yet.") % {"name": one.short}
+            return _("%(name)s has not completed a step yet.") % {"name": one.short}
     return f"{_speed(verdict, window)} {_gain(verdict)}"
 
 

@@ -79,7 +79,7 @@ def _named(request: HttpRequest) -> tuple[ComparisonQuery, Sides]:
     query = read_address(request)
     sides = find_sides(request, query)
     if not sides.shown:
-        raise Http404(_("There is nothing here, or it is not yours to see."))
+        raise Http404(_("Not found, or you have no access."))
     return query, sides
 
 

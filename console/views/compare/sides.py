@@ -86,7 +86,7 @@ def find_sides(request: HttpRequest, query: ComparisonQuery) -> Sides:
         ids = list(dict.fromkeys([*ids, *own]))[:MAX_RUNS]
     runs = visible_runs(user=request.user, ids=ids)
     if ids and not runs:
-        raise Http404(_("There is nothing here, or it is not yours to see."))
+        raise Http404(_("Not found, or you have no access."))
     visible = {run.pk for run in runs}
     missing = tuple(run_id for run_id in ids if run_id not in visible)
     return Sides(
@@ -103,7 +103,7 @@ def _study(request: HttpRequest, query: ComparisonQuery) -> Study | None:
         return None
     study = Study.objects.filter(pk=query.study, project__in=projects_of(request.user)).first()
     if study is None:
-        raise Http404(_("There is nothing here, or it is not yours to see."))
+        raise Http404(_("Not found, or you have no access."))
     return study
 
 

@@ -196,7 +196,7 @@ def layouts_panel(result: SearchResult, planner_question: PlannerQuestion, *, se
     }
     message = _("%(n)s layouts on %(hardware)s, in %(ms)s ms: %(fit)s fit, %(rejected)s do not.") % words
     if result.skipped:
-        message += " " + _("%(n)s were not looked at.") % {"n": f"{result.skipped:,}"}
+        message += " " + _("%(n)s were not checked.") % {"n": f"{result.skipped:,}"}
     return LayoutsPanel(
         message=message,
         rows=tuple(_layout(row, planner_question) for row in result.ranked),

@@ -223,9 +223,9 @@ def _numbers(spec: RunSpec) -> tuple[tuple[str, str, str], ...]:
     completions = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
     return (
         (_("Steps"), shown, _("one rollout and its update each")),
-        (_("Completions per step"), f"{completions:,}", _("prompts per step times samples per prompt")),
-        (_("Completions in all"), f"{steps * completions:,}" if steps else "—", _("steps times completions per step")),
-        (_("Longest sequence"), longest, _("tokens: longest prompt plus longest answer")),
+        (_("Responses per step"), f"{completions:,}", _("prompts per step times samples per prompt")),
+        (_("Responses in total"), f"{steps * completions:,}" if steps else "—", _("steps times responses per step")),
+        (_("Longest sequence"), longest, _("tokens: longest prompt plus longest response")),
     )
 
 

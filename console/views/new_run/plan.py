@@ -121,7 +121,7 @@ def config_of(text: str) -> dict[str, object]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlanRefused("config", _("That is no JSON: %(error)s.") % {"error": error}) from error
+        raise PlanRefused("config", _("That is not JSON: %(error)s.") % {"error": error}) from error
     if not isinstance(config, dict):
         raise PlanRefused("config", _('A config.json is a JSON object, as in {"model_type": …}.'))
     return config

@@ -163,7 +163,7 @@ def _critic() -> ChartPlan:
 
 def _truncated(longest: int) -> ChartPlan:
     line = ChartLine(name="response/truncated_share", label=_("Truncated"))
-    hint = _("answers cut at %(n)s tokens") % {"n": f"{longest:,}"}
+    hint = _("responses cut at %(n)s tokens") % {"n": f"{longest:,}"}
     return ChartPlan(key="truncated", title=_("Truncated"), hint=hint, lines=(line,), unit="share")
 
 

@@ -34,7 +34,7 @@ def visible_run(request: HttpRequest, run_id: str) -> tuple[Run, Role]:
     try:
         return run, require(request.user, run.project, "viewer")
     except NotAllowed as error:
-        raise Http404(_("There is nothing here, or it is not yours to see.")) from error
+        raise Http404(_("Not found, or you have no access.")) from error
 
 
 async def run_file(request: HttpRequest, run_id: str, artifact_id: int) -> HttpResponseBase:

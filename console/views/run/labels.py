@@ -57,7 +57,7 @@ def sample_note(spec: RunSpec) -> str:
     """Return why a run has no samples to show; "" where it draws some and they are shipped."""
     if not is_in(spec.algorithm, "rl"):
         words = {"algorithm": _(algorithms()[spec.algorithm].label)}
-        return _("%(algorithm)s learns from the answers in the data; it draws no samples.") % words
+        return _("%(algorithm)s learns from the responses in the data; it draws no samples.") % words
     if spec.is_native:
         return ""
     return _("%(trainer)s does not report its samples.") % {"trainer": trainers()[spec.trainer.name].label}

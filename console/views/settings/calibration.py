@@ -74,7 +74,7 @@ def change_calibration(request: HttpRequest, project: str) -> HttpResponse:
         if undo_calibration(project=home, accelerator=accelerator, actor=person(request)):
             messages.success(request, _("Plans for %(kind)s are as before.") % {"kind": kind_label(accelerator)})
         else:
-            messages.error(request, _("Nothing was taken over for %(kind)s.") % {"kind": kind_label(accelerator)})
+            messages.error(request, _("No value was applied for %(kind)s.") % {"kind": kind_label(accelerator)})
         return _back(home)
     try:
         kind = apply(home, accelerator, user=person(request), state=cluster_state(), today=timezone.localdate())
@@ -99,7 +99,7 @@ def _kind(kind: KindCalibration) -> Kind:
     count = kind.num_runs
     summary = ""
     if kind.calibration.before is not None:
-        text = _("Whole steps of runs that were left out are missed by %(before)s now, by %(after)s with these values.")
+        text = _("Step times of runs left out of the fit: error %(before)s now, %(after)s with these values.")
         summary = text % {"before": miss(kind.calibration.before), "after": miss(kind.calibration.after)}
     return Kind(
         id=kind.accelerator.id,
@@ -139,7 +139,7 @@ def _undoable(project: Project, project_calibrations: Calibrations) -> list[tupl
 
 
 def _left_out(why: str, count: int) -> str:
-    text = ngettext("%(n)s run says nothing: %(why)s", "%(n)s runs say nothing: %(why)s", count)
+    text = ngettext("%(n)s run is not used: %(why)s", "%(n)s runs are not used: %(why)s", count)
     return text % {"n": count, "why": why}
 
 

@@ -71,7 +71,7 @@ def drop_member(request: HttpRequest, project: str) -> HttpResponse:
         remove_member(project=home, username=name, actor=person(request))
     except MemberRefused as error:
         return _show(request, home, problem="member", sentence=str(error))
-    messages.success(request, _("%(name)s is no member any more.") % {"name": name})
+    messages.success(request, _("%(name)s is no longer a member.") % {"name": name})
     return _back(home)
 
 
@@ -120,7 +120,7 @@ def new_project(request: HttpRequest) -> HttpResponse:
         project = make_project(name=name, slug=slug, actor=person(request))
     except ProjectRefused as error:
         return _show(request, current_project(request), problem=error.field, sentence=str(error))
-    messages.success(request, _("The project %(name)s is made. Add its members.") % {"name": project.name})
+    messages.success(request, _("Project %(name)s created. Add its members.") % {"name": project.name})
     return _back(project)
 
 

@@ -131,7 +131,7 @@ def visible_trace(request: HttpRequest, trace_id: str) -> tuple[Trace, Role]:
     try:
         return row, require(request.user, row.project, "viewer")
     except NotAllowed as error:
-        raise Http404(_("There is nothing here, or it is not yours to see.")) from error
+        raise Http404(_("Not found, or you have no access.")) from error
 
 
 async def trace_file(request: HttpRequest, trace_id: str, layer_id: int) -> HttpResponseBase:

@@ -233,7 +233,7 @@ def _figures(summary: TraceSummary, worker: WorkerSummary, budget: WorkerBudget 
     talk = worker.communication
     wall = sum(step.wall for step in budget.steps) if budget else 0
     exposed = talk.exposed / wall if talk and wall else None
-    note = _("share of the steps; %(hidden)s of it is hidden") % {
+    note = _("fraction of the steps; %(hidden)s of it is hidden") % {
         "hidden": share_text(talk.overlapped / talk.busy if talk and talk.busy else None)
     }
     lacking = _("no collective was recorded")

@@ -28,9 +28,9 @@ def whole(text: str) -> int:
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(Sentence("{value} is no number.", value=repr(text))) from None
+        raise ValueError(Sentence("{value} is not a number.", value=repr(text))) from None
     if not number.is_integer():
-        raise ValueError(Sentence("{value} is no whole number.", value=repr(text)))
+        raise ValueError(Sentence("{value} is not a whole number.", value=repr(text)))
     return int(number)
 
 
@@ -65,7 +65,7 @@ def _write_total_length(values: Values, value: Value) -> Scalar:
 def _read_total_length(values: Values, theirs: str) -> Value:
     total, answer = whole(theirs), _int(values, ANSWER, 0)
     if total <= answer:
-        text = "{total} tokens for prompt and answer together are not more than the {answer} for the answer."
+        text = "{total} tokens for prompt and response together are not more than the {answer} for the response."
         raise ValueError(Sentence(text, total=total, answer=answer))
     return total - answer
 

@@ -203,8 +203,8 @@ def _of_yaml(text: str) -> VerlCommand:
         where = getattr(error, "problem_mark", None)
         raise ValueError(
             Sentence(
-                "This is no command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and no YAML text in "
-                "line {line} either. Paste the whole command, or the config.",
+                "This is not a command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and no YAML "
+                "text in line {line} either. Paste the whole command, or the config.",
                 line=where.line + 1 if where is not None else 1,
             )
         ) from error
@@ -213,8 +213,9 @@ def _of_yaml(text: str) -> VerlCommand:
     if not isinstance(loaded, Mapping) or not loaded:
         raise ValueError(
             Sentence(
-                "This is no command of verl: it starts neither verl.trainer.main_ppo nor verl.trainer.sft_trainer, and "
-                "it is no YAML text of settings. Paste the whole command, or the config."
+                "This is not a command of verl: it starts neither verl.trainer.main_ppo nor "
+                "verl.trainer.sft_trainer, and it is no YAML text of settings. Paste the whole command, or the "
+                "config."
             )
         )
     settings: list[KeyValue] = []

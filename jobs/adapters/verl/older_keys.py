@@ -125,13 +125,14 @@ REMOVED: Mapping[str, str] = {
     "data.micro_batch_size": _PER_GPU.format("micro_batch_size_per_gpu"),
     "reward_model.": "Reward models are served by an inference engine since 0.7.1 and have no such setting any more.",
     "trainer.use_legacy_worker_impl": "There is one kind of worker since 0.8.0.",
-    "data.sampler.": "Gone since 0.9.0: trainer.v1.sampler.custom_sampler names a sampler.",
-    "data.datagen.": "Gone since 0.9.0.",
-    f"{ROLLOUT}.skip.max_dump_step": "Gone since 0.9.0: skip.rollout_tq.steps lists the steps.",
-    f"{ROLLOUT}.multi_turn.interaction_config_path": "Gone since 0.9.0: an agent loop does it.",
-    "algorithm.rollout_correction.rollout_rs_threshold_lower": "Gone since 0.9.0: rollout_rs_threshold takes a band, "
-    "low_high.",
-    "algorithm.rollout_correction.rollout_token_veto_threshold": "Gone since 0.9.0.",
+    "data.sampler.": "Removed in 0.9.0: trainer.v1.sampler.custom_sampler names a sampler.",
+    "data.datagen.": "Removed in 0.9.0.",
+    f"{ROLLOUT}.skip.max_dump_step": "Removed in 0.9.0: skip.rollout_tq.steps lists the steps.",
+    f"{ROLLOUT}.multi_turn.interaction_config_path": "Removed in 0.9.0: an agent loop does it.",
+    "algorithm.rollout_correction.rollout_rs_threshold_lower": (
+        "Removed in 0.9.0: rollout_rs_threshold takes a band, low_high."
+    ),
+    "algorithm.rollout_correction.rollout_token_veto_threshold": "Removed in 0.9.0.",
     "data.multiturn.enable": "Every sample is a list of messages.",
     "data.prompt_key": "verl's SFT reads one column of messages.",
     "data.response_key": "verl's SFT reads one column of messages.",
@@ -151,7 +152,7 @@ CONFIGS: Mapping[str, str] = {
 """Config names that are understood, and the engine that each stands for ("" is FSDP)."""
 
 CONFIG_OPTIONS: Mapping[str, str] = dict.fromkeys(
-    ("--config-path", "--config-dir"), "A folder with a config of your own is not at hand here."
+    ("--config-path", "--config-dir"), "A folder with your own config is not available here."
 )
 """Options of Hydra that name a config, and why none is read here."""
 

@@ -310,7 +310,7 @@ class _Values:
         if value is None or value == "":
             if not knob.is_optional and value is None:
                 texts = {"label": Sentence(knob.label), "allowed": knob.allowed()}
-                raise ValueError(Sentence("{label} has to be something here. Use {allowed}.", **texts))
+                raise ValueError(Sentence("{label} must be set here. Use {allowed}.", **texts))
             return knob.check(value)
         text = str(value) if knob.type == "text" and not isinstance(value, bool) else value_text(_scalar(value))
         return ours(knob, flag, text, self._all(), VERL_CONVERSIONS)

@@ -64,7 +64,7 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(Sentence("{value} is no whole number.", value=repr(text))) from None
+        raise ValueError(Sentence("{value} is not a whole number.", value=repr(text))) from None
 
 
 def _is_on(values: Values, text: str) -> Value:  # noqa: ARG001

@@ -40,7 +40,7 @@ Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 KINDS = {
     "assert": "the trainer refuses it",
-    "silent": "the trainer changes or ignores it without a word",
+    "silent": "the trainer changes or ignores it silently",
     "implicit": "the trainer takes it and fails later",
     "guide": "advice of a guide",
     "trap": "what is often stated wrongly",

@@ -79,7 +79,7 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
             if not getattr(spec.data, column).strip():
                 refuse(
                     f"data.{column}",
-                    Sentence("Learning from pairs needs a column of chosen and one of rejected answers."),
+                    Sentence("Learning from pairs needs a column of chosen and one of rejected responses."),
                 )
     else:
         learns_all = "train.pretrain_mode" in spec.knobs and bool(spec.knob("train.pretrain_mode"))
@@ -115,7 +115,7 @@ def _check_told(spec: RunSpec, refuse: Refuse) -> None:
     traced = spec.knobs.get("profiling.nsys_trace")
     if traced is not None and not _INTERFACES.fullmatch(str(traced.value or "")):
         text = Sentence(
-            "{value} is no list of interfaces. Use words divided by commas: cuda,nvtx.", value=repr(traced.value)
+            "{value} is not a list of interfaces. Use words separated by commas: cuda,nvtx.", value=repr(traced.value)
         )
         refuse("knobs.profiling.nsys_trace", text)
     if spec.model.kind == "hub" and spec.model.revision.strip():
@@ -175,8 +175,8 @@ def _check_profile(spec: RunSpec, refuse: Refuse) -> None:
             refuse("profile.ranks", text)
     except ValueError:
         text = Sentence(
-            "{value} is no list of ranks. Use numbers from 0, divided by commas, or ranges with the lower one first: "
-            "0, 2 or 0-3.",
+            "{value} is not a list of ranks. Use numbers from 0, separated by commas, or ranges with the "
+            "lower one first: 0, 2 or 0-3.",
             value=repr(wanted.ranks),
         )
         refuse("profile.ranks", text)
@@ -205,9 +205,7 @@ def _check_reward(spec: RunSpec, refuse: Refuse) -> None:
             )
             refuse("reward.kind", text)
         if not spec.reward.location.strip():
-            refuse(
-                "reward.location", Sentence("Name {kind} that scores completions.", kind=_SCORES_BY[spec.reward.kind])
-            )
+            refuse("reward.location", Sentence("Name {kind} that scores responses.", kind=_SCORES_BY[spec.reward.kind]))
     if spec.reward.kind == "custom" and not spec.reward.source.strip():
         refuse(
             "reward.source",

@@ -137,7 +137,7 @@ def profile_problem(spec: RunSpec) -> tuple[str, Sentence] | None:
         return "profile.tool", text
     if not tool:
         text = Sentence(
-            "Nothing that records {trainer} shows {what}. Ask for another thing.", trainer=called, what=wanted.what
+            "No tool that records {trainer} shows {what}. Choose something else.", trainer=called, what=wanted.what
         )
         return "profile.what", text
     if tool in own:

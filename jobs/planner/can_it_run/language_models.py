@@ -98,7 +98,7 @@ def can_it_run(
         recommended = case.recommended(min((n.num_devices for n in needs if n.num_devices), default=None))
         answer, summary, at = case.answer(devices, needs)
     except _TooManyLayouts:
-        summary = Sentence("There are more layouts to try than are tried for one answer. Ask for shorter answers.")
+        summary = Sentence("There are too many layouts to try. Ask for shorter responses.")
         return _unknown(summary, recipe, accelerator, devices)
     return FitVerdict(
         answer=answer,

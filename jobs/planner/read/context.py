@@ -169,7 +169,7 @@ class RunContext:
         """Return what was assumed, in sentences."""
         sentences = []
         if has_rollouts and not self.workload.mean_response and not self._goes_to_the_cap:
-            sentences.append(Sentence("Lengths of answers are not known; a share of the longest is assumed."))
+            sentences.append(Sentence("Response lengths are not known; a fraction of the length limit is assumed."))
         if self.has_reward_model and self.models.reward is None:
             sentences.append(Sentence("The reward model's size is not known; that of the policy is assumed."))
         if self.knobs.flag("algorithm.distillation") and self.models.teacher is None:

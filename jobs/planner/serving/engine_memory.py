@@ -161,7 +161,7 @@ def validate_engine(engine: Engine) -> None:
     """Raise JobInvalid, naming the field, for what no engine takes."""
     share = engine.utilization
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise _invalid("utilization", share, Sentence("a share of the memory, above 0 and at most 1"))
+        raise _invalid("utilization", share, Sentence("a fraction of the memory, above 0 and at most 1"))
     for name in ("tensor", "pipeline", "expert", "num_engines"):
         _check_integer(name, getattr(engine, name), low=1)
     for name in ("max_num_seqs", "max_batched_tokens", "max_model_len", "kv_cache_bytes", "block_tokens"):

@@ -75,7 +75,7 @@ def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo:
     step = _overlapped(job, phases, constants)
     notes = [_mfu_note(job)]
     if not job.rollouts.lengths.mean_response:
-        notes.append(Sentence("The mean length of responses is not known; a share of the cap is assumed."))
+        notes.append(Sentence("The mean response length is not known; a fraction of the limit is assumed."))
     flops = training_flops(job.policy, batch.tokens * job.rollouts.epochs, batch.length)
     return StepTime(
         phases=phases,

@@ -36,8 +36,8 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
 PLUGIN = Rule(
     title="Copies from and to the host",
     question="why",
-    definition="Share of the recorded time in which a device copies from or to the host; it also fires on any "
-    "copy of a mebibyte or more from memory that is not pinned.",
+    definition="Fraction of the recorded time in which a device copies from or to the host; it also fires on "
+    "any copy of a mebibyte or more from memory that is not pinned.",
     unit="share",
     watch=0.05,
     bad=0.15,

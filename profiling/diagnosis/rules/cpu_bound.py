@@ -27,7 +27,8 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
 PLUGIN = Rule(
     title="CPU-bound",
     question="why",
-    definition="Share of time in which the device is idle, where kernels start within 10 µs (median) of their launch.",
+    definition="Fraction of time in which the device is idle, where kernels start within 10 µs (median) of "
+    "their launch.",
     unit="share",
     watch=0.20,
     bad=0.50,

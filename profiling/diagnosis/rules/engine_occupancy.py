@@ -81,8 +81,8 @@ def _sequences(name: str) -> int:
 PLUGIN = Rule(
     title="Engine runs nearly empty",
     question="where",
-    definition="Share of the time in an engine's passes in which less than a quarter of its most sequences is in "
-    "the batch.",
+    definition="Fraction of the time in an engine's passes in which less than a quarter of its most sequences "
+    "is in the batch.",
     unit="share",
     watch=0.30,
     bad=0.60,
@@ -92,7 +92,7 @@ PLUGIN = Rule(
     fires="For {value} of its time the engine works on less than a quarter of its most sequences ({most}; "
     "mean {mean}).",
     clear="The engine works on {mean} sequences at once, of {most} at most; nearly empty for {value} of its time.",
-    advice="Send it more prompts at once, cut or carry over the longest answers, or generate during the update.",
+    advice="Send it more prompts at once, cut or carry over the longest responses, or generate during the update.",
     changes=(
         KnobChange("rollout.prompts_per_step", "raise"),
         KnobChange("async.partial_rollout", "on"),

@@ -6,7 +6,7 @@ from profiling.diagnosis.finding import KnobChange, Rule
 PLUGIN = Rule(
     title="Zero-variance groups",
     question="why",
-    definition="Median over steps of the share of groups in which all answers got the same reward.",
+    definition="Median over steps of the fraction of groups in which all responses got the same reward.",
     unit="share",
     watch=0.5,
     bad=0.8,
@@ -15,7 +15,7 @@ PLUGIN = Rule(
     is_live=True,
     fires="{value} of the groups have zero variance: their rollout and update change nothing.",
     clear="{value} of the groups have zero variance.",
-    advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more answers a prompt.",
+    advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more responses a prompt.",
     changes=(KnobChange("algorithm.dynamic_sampling", "on"), KnobChange("rollout.samples_per_prompt", "raise")),
     evaluate=evaluate_median("groups/without_signal_share"),
 )

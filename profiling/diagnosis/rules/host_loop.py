@@ -29,7 +29,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
 PLUGIN = Rule(
     title="Host-bound loop",
     question="where",
-    definition="Median share of step time that lies in no phase of the driver.",
+    definition="Median fraction of step time that lies in no phase of the driver.",
     unit="share",
     watch=0.05,
     bad=0.15,

@@ -31,7 +31,7 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
 PLUGIN = Rule(
     title="Launch-bound",
     question="why",
-    definition="Share of kernels that are shorter than the call that launched them.",
+    definition="Fraction of kernels that are shorter than the call that launched them.",
     unit="share",
     watch=0.30,
     bad=0.60,

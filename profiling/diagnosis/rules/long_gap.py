@@ -54,8 +54,8 @@ PLUGIN = Rule(
     bad=2.0,
     source="the rule gpu-starv of nsys (500 ms)",
     needs=("device_trace",),
-    fires="{device} stood still for {value} at one stretch; meanwhile: {meanwhile}.",
+    fires="{device} was idle for {value} without a break; meanwhile: {meanwhile}.",
     clear="The longest gap of a device is {value}.",
-    advice="Take what stands there off the step, or mark it, so that the next recording names its parts.",
+    advice="Move that work off the step, or mark it, so that the next recording names its parts.",
     evaluate=_evaluate,
 )

@@ -30,8 +30,8 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
 PLUGIN = Rule(
     title="No overlap",
     question="why",
-    definition="Share of the time of collectives during which the device computes too; it fires where more than "
-    "10 % of the time is exposed.",
+    definition="Fraction of the time of collectives during which the device computes too; it fires where more "
+    "than 10 % of the time is exposed.",
     unit="share",
     watch=0.50,
     bad=0.20,

@@ -16,7 +16,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     hits = evidence.reading("prefix_cache_hit_percent")
     samples = evidence.knobs.get("rollout.samples_per_prompt")
     if not isinstance(samples, int):
-        return InsufficientData(what="readings", text="It is not known how many answers a prompt gets.")
+        return InsufficientData(what="readings", text="It is not known how many responses a prompt gets.")
     if hits is None:
         return InsufficientData(
             what="readings", text="The engine reported no use of its prefix cache: it may be switched off."
@@ -37,19 +37,19 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
 PLUGIN = Rule(
     title="Prefix cache unused",
     question="why",
-    definition="Share of prompt tokens that could be found in the prefix cache (all but one answer of each "
-    "prompt), less the share that was.",
+    definition="Fraction of prompt tokens that could be found in the prefix cache (all but one response of "
+    "each prompt), minus the fraction that was.",
     unit="share",
     watch=0.5,
     bad=0.8,
     source="ours",
     needs=("readings",),
     is_live=True,
-    fires="{share} of the prompt tokens come from the prefix cache; with {samples} answers a prompt it could "
-    "be {expected}.",
-    clear="{share} of the prompt tokens come from the prefix cache; {expected} is what {samples} answers a "
-    "prompt allow.",
-    advice="Switch prefix caching on, and send the answers of a prompt to the same engine.",
+    fires="{share} of the prompt tokens come from the prefix cache; with {samples} responses a prompt it "
+    "could be {expected}.",
+    clear="{share} of the prompt tokens come from the prefix cache; {expected} is what {samples} "
+    "responses a prompt allow.",
+    advice="Switch prefix caching on, and send the responses of a prompt to the same engine.",
     changes=(KnobChange("rollout.enable_prefix_caching", "on"),),
     evaluate=_evaluate,
 )

@@ -33,19 +33,20 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
 
 
 PLUGIN = Rule(
-    title="Long tail of answers",
+    title="Long tail of responses",
     question="why",
-    definition="Median over steps of the longest (or 95th percentile) answer's tokens divided by the mean.",
+    definition="Median over steps of the longest (or 95th percentile) response's tokens divided by the mean.",
     unit="ratio",
     watch=3.0,
     bad=6.0,
     source="ours, after APRIL (over-provisioning against the tail gave 22.5 % more throughput on average)",
     needs=("readings", "phases"),
     is_live=True,
-    fires="The {which} answer is {value} times the mean of {mean} tokens; rollout, {share} of the step, ends with it.",
-    clear="The {which} answer is {value} times the mean of {mean} tokens.",
-    advice="Cap the length, ask for more answers than needed and drop the last, carry unfinished ones over, "
-    "or generate during the update.",
+    fires="The {which} response is {value} times the mean of {mean} tokens; rollout, {share} of the step, "
+    "ends with it.",
+    clear="The {which} response is {value} times the mean of {mean} tokens.",
+    advice="Cap the length, ask for more responses than needed and drop the last, carry unfinished ones "
+    "over, or generate during the update.",
     changes=(
         KnobChange("rollout.max_new_tokens", "lower"),
         KnobChange("async.partial_rollout", "on"),

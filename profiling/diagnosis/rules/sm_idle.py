@@ -25,7 +25,8 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
 PLUGIN = Rule(
     title="Streaming multiprocessors idle",
     question="why",
-    definition="Mean of SM_ACTIVE (share of time in which a streaming multiprocessor has work), of the lowest device.",
+    definition="Mean of SM_ACTIVE (fraction of time in which a streaming multiprocessor has work), of the "
+    "lowest device.",
     unit="share",
     watch=0.80,
     bad=0.50,

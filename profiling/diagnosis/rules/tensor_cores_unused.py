@@ -35,7 +35,7 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
 PLUGIN = Rule(
     title="Tensor cores unused",
     question="why",
-    definition="Share of the time in matrix products that is in kernels whose names say that they use tensor cores.",
+    definition="Fraction of the time in matrix products that is in kernels whose names say that they use tensor cores.",
     unit="share",
     watch=0.50,
     bad=0.10,

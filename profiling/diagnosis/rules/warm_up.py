@@ -10,7 +10,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     if not evidence.has_steps:
         return InsufficientData(what="phases")
     if evidence.all_steps[0].number != evidence.first_step:
-        return InsufficientData(what="phases", text="The first step is no part of what is looked at.")
+        return InsufficientData(what="phases", text="The first step is not part of what is looked at.")
     first = evidence.all_steps[0]
     ratio = float(first.seconds / np.median(evidence.step_seconds))
     words = {"seconds": f"{first.seconds:.3g}"}
@@ -32,7 +32,7 @@ PLUGIN = Rule(
     needs=("phases",),
     is_live=True,
     fires="The first step took {seconds} s, {value} times the median: it compiles, allocates and fills caches.",
-    clear="The first step took {value} times the median of the others, or is no part of what is looked at.",
+    clear="The first step took {value} times the median of the others, or is not part of what is looked at.",
     advice="Leave the first step out when you compare or record; record from step 3 on.",
     evaluate=_evaluate,
 )

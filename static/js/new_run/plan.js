@@ -212,7 +212,7 @@ export class Plan {
     };
     const say = (text) => place.replaceChildren(el("p", { class: "empty small" }, text));
     const ask = async () => {
-      say(gettext("Looking at every layout…"));
+      say(gettext("Checking every layout…"));
       const body = bodyOf(this.#form);
       body.set("goal", goal.value);
       this.#layouts?.abort();

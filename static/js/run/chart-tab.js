@@ -219,7 +219,7 @@ function titleOf(group) {
     loss: gettext("Loss"),
     kl: gettext("KL to reference"),
     policy: gettext("Policy"),
-    response: gettext("Answers"),
+    response: gettext("Responses"),
     groups: gettext("Groups of samples"),
     sync: gettext("Weight sync"),
     time: gettext("Time"),

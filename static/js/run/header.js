@@ -94,7 +94,7 @@ export class Header {
     field("cause").hidden = header.state !== "failed";
     if (header.state === "failed") {
       write(field("cause-where"), causePlace(cause));
-      write(field("cause-text"), cause.text || gettext("No cause was reported. The log may know more."));
+      write(field("cause-text"), cause.text || gettext("No cause was reported. See the log."));
       write(field("cause-log"), isSaid(cause) ? "" : cause.log_line || "");
     }
     field("wait").hidden = header.state !== "queued";

@@ -218,7 +218,7 @@ export class LogTab {
         "p",
         {},
         waits
-          ? gettext("It has not begun. Lines appear here as the processes write them.")
+          ? gettext("It has not started. Lines appear here as the processes write them.")
           : gettext("No line was written."),
       ),
     );

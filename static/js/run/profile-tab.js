@@ -122,7 +122,7 @@ export class ProfileTab {
         gettext("No step recorded yet. A capture shows what each worker did, call by call."),
         this.ask.button(),
       ],
-      queued: [gettext("It has not begun. Once it trains, its steps can be recorded here.")],
+      queued: [gettext("It has not started. Once it trains, its steps can be recorded here.")],
       starting: [gettext("It is starting. Once it trains, its steps can be recorded here.")],
       stopping: [gettext("Nothing was recorded of this run, and it is about to end.")],
     }[state] ?? [
@@ -415,8 +415,8 @@ export class ProfileTab {
       count
         ? fill(
             ngettext(
-              "Its %(count)s file (%(size)s) is removed for good.",
-              "Its %(count)s files (%(size)s) are removed for good.",
+              "Its %(count)s file (%(size)s) is deleted permanently.",
+              "Its %(count)s files (%(size)s) are deleted permanently.",
               count,
             ),
             { count, size: bytes(capture.size) },

@@ -150,7 +150,7 @@ export class SampleTab {
       : this.page.sampleNote
         ? this.page.sampleNote
         : waits
-          ? gettext("It has not begun. The completions of its first step appear here.")
+          ? gettext("It has not started. The responses of its first step appear here.")
           : gettext("The run kept no samples.");
     this.#empty(this.isEmpty ? text : "", false);
   }
@@ -239,7 +239,7 @@ export class SampleTab {
     line.setAttribute("aria-expanded", "true");
     const parts = [
       [gettext("Prompt"), row.prompt],
-      [gettext("Completion"), row.completion || gettext("(empty)")],
+      [gettext("Response"), row.completion || gettext("(empty)")],
       [gettext("Expected"), row.expected || "—"],
     ];
     const named = Object.entries(row.rewards ?? {})

@@ -58,7 +58,7 @@ export class TimelineTab {
       write(
         field("timeline-empty").firstElementChild,
         waits
-          ? gettext("It has not begun. The phases of its first step appear here while it works.")
+          ? gettext("It has not started. The phases of its first step appear here while it works.")
           : gettext("The trainer reported no phase."),
       );
   }

@@ -67,10 +67,10 @@ export class TryIt {
     }
     if (answer.state === "failed") {
       write(part(form, "state"), "");
-      this.#problem(form, answer.problem || gettext("The model could not answer. Try again."));
+      this.#problem(form, answer.problem || gettext("The model could not respond. Try again."));
       return;
     }
-    write(part(form, "answer"), answer.text || gettext("The model ended its answer at once."));
+    write(part(form, "answer"), answer.text || gettext("The model ended its response at once."));
     write(part(form, "state"), fill(gettext("answered in %(time)s"), { time: took(answer) }));
   }
 

@@ -87,7 +87,7 @@ export class Search {
                 el("span", { class: "faint num nowrap" }, `${grouped(one.events)} × · ${span(one.total)}`),
               ),
             )
-          : [el("p", { class: "menu-head" }, gettext("No name holds this. Try another part of it."))]),
+          : [el("p", { class: "menu-head" }, gettext("No name matches. Try another part of it."))]),
       );
     } catch (error) {
       if (turn === this.turn) write(field("hits"), messageOf(error));
@@ -132,8 +132,8 @@ export class Search {
       let hit = await ask(at);
       if (hit.event === null) hit = await ask(isBack ? this.view.extent.to + 1 : this.view.extent.from - 1); // round the end
       if (hit.event === null) {
-        write(field("hits"), gettext("No event holds this."));
-        this.list.replaceChildren(el("p", { class: "menu-head" }, gettext("No event holds this.")));
+        write(field("hits"), gettext("No event matches."));
+        this.list.replaceChildren(el("p", { class: "menu-head" }, gettext("No event matches.")));
         this.list.hidden = false;
         return;
       }

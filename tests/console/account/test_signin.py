@@ -53,7 +53,7 @@ def test_a_wrong_password_gets_one_sentence_that_does_not_tell_which_part_was_wr
     wrong = client.post(reverse("signin"), {"username": "mara", "password": "nope"}).content.decode()
     unknown = client.post(reverse("signin"), {"username": "nobody", "password": "nope"}).content.decode()
 
-    sentence = "Name and password do not belong together"
+    sentence = "User name and password do not match"
     assert sentence in wrong
     assert sentence in unknown
 

@@ -83,7 +83,7 @@ def test_an_expired_token_is_refused_and_told_so(owner: Owner) -> None:
     answer = owner.api(expires_at=NOW).get("/api/runs")
 
     assert answer.status_code == 401
-    assert said(answer) == "This API token expired on 2026-11-20. Make a new one on the account page."
+    assert said(answer) == "This API token expired on 2026-11-20. Create a new one on the account page."
     assert owner.api(expires_at=timezone.now() + timedelta(days=1)).get("/api/runs").status_code == 200
 
 

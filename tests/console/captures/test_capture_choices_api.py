@@ -110,7 +110,7 @@ def test_what_no_tool_can_show_is_refused_with_the_reasons(client: Client, run: 
         ({"what": "colors"}, 422, "what", "Use timing, operators, kernels, memory, communication or stacks"),
         ({"what": "operators", "tool": "nsys"}, 409, "tool", "nsys does not show operators on cpu. Ask for timing"),
         ({"what": "kernels", "tool": "memory"}, 409, "tool", "memory shows nothing on cpu"),
-        ({"what": "memory", "seconds": 3}, 422, "seconds", "by whole steps alone"),
+        ({"what": "memory", "seconds": 3}, 422, "seconds", "by complete steps only"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(
@@ -168,7 +168,7 @@ def test_the_choices_say_which_tool_and_why(client: Client, run: Run) -> None:
     assert (pieces["name"], pieces["also"]) == ("torch_pieces", ["operators", "communication", "timing"])
     assert "is ready on 2 of 3 workers (not on vllm 0)" in part["why"]
     assert (vllm["num_workers"], vllm["by"]["kernels"]["tool"]) == (1, "torch")
-    assert vllm["by"]["kernels"]["why"].endswith("nsys would come first, but is not ready on vllm 0.")
+    assert vllm["by"]["kernels"]["why"].endswith("nsys is preferred, but is not ready on vllm 0.")
     assert (cpu["device"], cpu["by"]["kernels"]["recorded"]) == ("cpu", "operators")
     assert cpu["by"]["kernels"]["why"] == (
         "torch, because it is ready on all 3 workers and names every operator, with what it launches. "

@@ -60,7 +60,7 @@ def test_it_asks_for_what_is_to_be_seen(run: Run) -> None:
     assert (code, refused) == (0, 3)
     assert f"{capture.pk} asked for: stacks of 5 s with stacks" in out
     assert (capture.what, capture.tool, capture.seconds) == ("stacks", "stacks", 5)
-    assert "what: 'colors' is nothing that can be asked for. Use timing, operators, kernels, memory," in err
+    assert "what: 'colors' cannot be recorded. Use timing, operators, kernels, memory," in err
 
 
 @pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume asynchronous")  # the product serves ASGI

@@ -108,7 +108,8 @@ def test_a_run_with_few_steps_is_not_judged(member: Client, project: Project) ->
     said = text(page(member, f"runs={base.pk},{fresh.pk}"))
 
     assert (
-        "Not enough data Not enough common steps to tell waiting and a apart. waiting has not done a step yet." in said
+        "Not enough data Not enough common steps to tell waiting and a apart. waiting has not completed a step yet."
+        in said
     )
 
 
@@ -267,7 +268,7 @@ def test_a_foreign_run_is_as_if_it_did_not_exist(member: Client, project: Projec
     shown = page(member, f"runs={mine.pk},{foreign.pk},r-00000000")
 
     assert "secret" not in shown
-    assert f"Not here, or not yours to see: {foreign.pk}, r-00000000." in text(shown)
+    assert f"Not found, or no access: {foreign.pk}, r-00000000." in text(shown)
     assert member.get(f"/compare?runs={foreign.pk}").status_code == 404
     for address in ("/compare/table.csv", "/compare/series.csv"):
         assert member.get(f"{address}?runs={foreign.pk}").status_code == 404
@@ -305,7 +306,7 @@ def test_more_than_ten_runs_are_drawn_apart_and_more_than_fifty_refused(member: 
 
     assert len({(run["color"], run["dash"]) for run in drawn}) == 12
     assert sum(run["dash"] > 0 for run in drawn) == 2
-    assert "or more than 50 runs were named" in too_many
+    assert "or the address names more than 50 runs" in too_many
 
 
 def test_a_sweep_opens_grouped_by_its_knob(member: Client, project: Project) -> None:

@@ -194,7 +194,7 @@ def test_other_hardware_is_planned_for_and_kept_in_the_address(page: Page, live_
     page.select_option('[name="plan.accelerator"]', "h100-sxm")
 
     expect(verdict(page)).to_have_text(re.compile("Fits|Does not fit"))
-    expect(page.locator("[data-plan-launches]")).to_have_text(re.compile("the launch uses the cluster all the same"))
+    expect(page.locator("[data-plan-launches]")).to_have_text(re.compile("the launch still uses the cluster"))
     expect(page.locator("[data-num-changes]")).to_have_text("0 changes")  # it is no change of the run
     assert "accelerator=h100-sxm&nodes=1&devices_per_node=8" in page.url
     page.fill('[name="plan.nodes"]', "5000")
@@ -225,7 +225,7 @@ def test_an_unknown_model_is_planned_by_its_pasted_config(page: Page, live_conso
     expect(page.locator("#config-errors")).to_contain_text("hidden_size")
     page.fill("#config-text", "{")
     page.keyboard.press("Control+Enter")
-    expect(page.locator("#config-errors")).to_contain_text("That is no JSON")
+    expect(page.locator("#config-errors")).to_contain_text("That is not JSON")
     page.fill("#config-text", json.dumps(config))
     page.locator("[data-config-now]").click()
 

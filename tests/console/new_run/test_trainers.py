@@ -200,7 +200,7 @@ def test_what_is_no_command_at_all_is_said_in_a_sentence(editor: Client) -> None
     answer = editor.post(reverse("new-run-import"), {"text": "ls -l"})
 
     assert answer.status_code == 422
-    assert "This is no command of" in answer.json()["problems"][0]["message"]
+    assert "This is not a command of" in answer.json()["problems"][0]["message"]
 
 
 @pytest.mark.parametrize(

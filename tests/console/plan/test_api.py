@@ -150,7 +150,9 @@ def test_advice_and_layouts_change_knobs_of_the_run(project: Project) -> None:
     advice = ask(editor, "/advice", spec=spec("Qwen/Qwen2.5-72B")).json()
     layouts = ask(editor, "/layouts", spec=spec("Qwen/Qwen2.5-0.5B"), goal="cost", limit=4).json()
 
-    assert set(advice) == {"fit", "faster", "together", "levers", "constants"}
+    assert set(advice) == {"fit", "faster", "together", "largest_terms", "levers", "constants"}
+    assert advice["largest_terms"]
+    assert advice["levers"] == advice["largest_terms"]  # by its former name
     assert advice["fit"]
     assert all(move["saved_bytes"] > 0 for move in advice["fit"])
     listed, rejected = len(layouts["layouts"]), sum(each["count"] for each in layouts["rejected"])

@@ -349,7 +349,7 @@ def test_a_run_says_whether_it_goes_on_from_checkpoints(
     html = page(member, make_run(project, state="failed", spec=spec))
 
     assert ("Pitwall does not go on from the checkpoints of" in html) == (not is_native)
-    assert ("name its folder under “Checkpoint to go on from”" in html) == names_knob
+    assert ("name its folder under “Checkpoint to continue from”" in html) == names_knob
     assert ("Start again</button>" in html) == (not is_native)
     assert ("Resume</button>" in html) == is_native
 

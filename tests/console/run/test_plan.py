@@ -211,7 +211,7 @@ def test_an_older_run_is_not_planned_on_what_the_cluster_has_by_now(
 
     text = card(editor, run)
 
-    assert "On which devices this run went was not kept. Choose the hardware that it ran on." in text
+    assert "The devices of this run were not stored. Choose the hardware that it ran on." in text
     assert 'name="accelerator"' in text
     Attempt.objects.filter(run=run).update(state="queued")  # it will take what there is
     assert editor.get(f"/api/runs/{run.pk}/plan").json()["accelerator"] == "h200-sxm"

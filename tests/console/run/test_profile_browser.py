@@ -270,7 +270,7 @@ def test_the_dialog_says_what_is_missing_for_nsys_and_asks_for_what_was_chosen(
     why = dialog.locator('[data-field="ask-why"]')
 
     dialog.get_by_role("radio", name="Timing").check()
-    expect(why).to_contain_text("nsys would come first, but is not ready on policy 0-1, vllm 0.")
+    expect(why).to_contain_text("nsys is preferred, but is not ready on policy 0-1, vllm 0.")
     expect(dialog.get_by_text("policy 0–1, vLLM 0: nsys is not installed on node a")).to_be_visible()
     dialog.get_by_text("How to install nsys").click()
     expect(dialog.locator("pre")).to_contain_text("apt-get install -y nsight-systems")

@@ -143,7 +143,7 @@ def test_an_address_sets_no_knob_that_names_code(editor: Client, project: Projec
     page = editor.get("/runs/new", {"from": run.pk, "set": "agent.function_path=/tmp/mine.py"})
 
     assert page.context["by"]["knobs"]["agent"]["function_path"] == ""
-    assert "is not taken from an address" in page.content.decode()
+    assert "cannot be set by the address" in page.content.decode()
 
 
 def test_the_api_gives_changes_as_values_and_the_place_of_a_line(editor: Client, project: Project) -> None:

@@ -76,8 +76,8 @@ def test_values_are_shown_beside_those_of_now_taken_with_a_click_and_undone(
     text = card(admin)
     assert cells(text, "decode.pace") == ["1 assumed", "1.6", "60 %", "0 %", "4 runs of 4 settings"]
     assert cells(text, "network.sync_pace")[1] == "—"
-    assert "It would not come closer" in cells(text, "network.sync_pace")[4]
-    assert re.search(r"Whole steps of runs that were left out are missed by \d+ % now, by 0 % with these values.", text)
+    assert "No improvement" in cells(text, "network.sync_pace")[4]
+    assert re.search(r"Step times of runs left out of the fit: error \d+ % now, 0 % with these values.", text)
     assert "Undo the last" not in text
 
     assert "Plans for H200 SXM 141 GB now use what runs measured." in change(admin)
@@ -86,12 +86,12 @@ def test_values_are_shown_beside_those_of_now_taken_with_a_click_and_undone(
     assert cells(card(admin), "decode.pace")[:2] == ["1.6 measured", "—"]
     page = unescape(admin.get(reverse("settings")).content.decode())
     assert "1.6 on H200 SXM 141 GB, measured on 4 runs; error 60 % before, 0 % after" in page
-    assert "propose nothing that would come closer" in change(admin)
+    assert "suggest no better value" in change(admin)
 
     assert "Plans for H200 SXM 141 GB are as before." in change(admin, undo="1")
     project.refresh_from_db()
     assert project.calibrations == {}
-    assert "Nothing was taken over for H200 SXM 141 GB." in change(admin, undo="1")
+    assert "No value was applied for H200 SXM 141 GB." in change(admin, undo="1")
 
 
 def test_too_few_settings_are_said(project: Project, person: AbstractUser, admin: Client) -> None:
@@ -101,7 +101,7 @@ def test_too_few_settings_are_said(project: Project, person: AbstractUser, admin
     text = card(admin)
 
     assert "Runs of 3 different settings are needed, and there are 2." in text
-    assert "Take these values" not in text
+    assert "Use these values" not in text
 
 
 def test_runs_that_were_left_out_are_said(project: Project, person: AbstractUser, admin: Client) -> None:
@@ -109,8 +109,8 @@ def test_runs_that_were_left_out_are_said(project: Project, person: AbstractUser
 
     text = card(admin)
 
-    assert "No finished run says anything of the planner yet." in text
-    assert "1 run says nothing: It reports the time of fewer than four steps." in text
+    assert "No finished run can be compared with the planner yet." in text
+    assert "1 run is not used: It reports the time of fewer than four steps." in text
 
 
 def test_a_viewer_sees_what_runs_say_and_changes_nothing(project: Project, person: AbstractUser) -> None:
@@ -164,4 +164,4 @@ def test_the_command_says_takes_and_undoes(
     assert run_command("calibrate", "--undo", KIND)[0] == 0
     code, _out, err = run_command("calibrate", "--undo", KIND)
     assert code == 3
-    assert "Nothing was taken over for 'h200-sxm'." in err
+    assert "No value was applied for 'h200-sxm'." in err

@@ -22,7 +22,7 @@ def test_what_runs_measured_is_taken_over_and_undone(page: Page, live_console: L
     expect(rollout).to_contain_text("1.6")
     expect(card.locator("[data-says]")).to_contain_text("by 0 % with these values")
     assert page.evaluate(NAMELESS) == []
-    card.get_by_role("button", name="Take these values").click()
+    card.get_by_role("button", name="Use these values").click()
 
     expect(page.get_by_text("now use what runs measured")).to_be_visible()
     page.locator("#calibration").scroll_into_view_if_needed()

@@ -119,7 +119,7 @@ def test_a_superuser_makes_a_project_and_is_its_admin(root: Client) -> None:
     [
         ({"name": ""}, "is not a name of a project"),
         ({"name": "x" * 121}, "is not a name of a project"),
-        ({"name": "数学"}, "Nothing for addresses can be made of"),
+        ({"name": "数学"}, "No address name can be derived from"),
         ({"name": "A", "slug": "../etc"}, "cannot name a project in addresses"),
         ({"name": "A", "slug": "team"}, "There is a project &#x27;team&#x27; already"),
     ],

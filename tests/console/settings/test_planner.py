@@ -126,7 +126,7 @@ def test_a_value_that_no_longer_holds_is_said_and_can_be_forgotten(project: Proj
     )
     page = unescape(admin.get(reverse("settings")).content.decode())
 
-    assert "speed.gone is as shipped: the project's own value no longer holds." in page
+    assert "speed.gone is back to its default; the project's own value is removed." in page
     assert 'data-price="abacus"' in page
     post(admin, "change-constants", reset="speed.gone")
     post(admin, "change-price", accelerator="abacus", remove="1")

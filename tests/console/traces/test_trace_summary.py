@@ -88,8 +88,8 @@ def test_use_of_the_peak_is_computed_with_the_formula_shown(client: Client, proj
     text = _text(client.get(f"/traces/{trace.pk}/summary?accelerator=nonsense"))
     assert "is not a known accelerator" in text
     text = _text(client.get(f"/traces/{trace.pk}/summary?parameters=many&devices=0&dtype=int3"))
-    assert "is no number from 1 to 1e+14" in text
-    assert "devices: &#x27;0&#x27; is no number from 1 to 1e+06" in text
+    assert "is not a number from 1 to 1e+14" in text
+    assert "devices: &#x27;0&#x27; is not a number from 1 to 1e+06" in text
     assert "Number type: &#x27;int3&#x27; is not one of bf16, fp16, fp8" in text
 
 
@@ -157,7 +157,7 @@ def test_the_difference_of_two_traces_over_the_api(client: Client, project: Proj
 def test_the_difference_of_two_traces_on_a_page(client: Client, project: Project) -> None:
     one, other = imported(project, file=None), imported(project, file=None, slow=50)
     text = _text(client.get(f"/traces/{one.pk}/difference"))
-    assert "Choose a trace to hold against this one." in text
+    assert "Choose a trace to compare with this one." in text
     assert "made, 50 slower" in text
     page = client.get(f"/traces/{one.pk}/difference?other={other.pk}")
     text = _text(page)

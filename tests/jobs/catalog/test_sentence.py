@@ -52,7 +52,7 @@ def test_nothing_is_said_as_nothing() -> None:
 
 
 def test_an_error_still_has_the_sentence_it_was_raised_with() -> None:
-    made = Sentence("{value} is no number.", value="x")
+    made = Sentence("{value} is not a number.", value="x")
 
     assert sentence_of(ValueError(made)) is made
     assert sentence_of(KeyError("a", "b")) == "('a', 'b')"

@@ -120,9 +120,9 @@ def test_runs_of_one_setting_count_once() -> None:
         ([], {}, "No finished run reports how many seconds it takes."),
         (updates(2, 2), {}, "Runs of 3 different settings are needed, and there are 2."),
         (updates(2, 2, 2, 2, settings="aabb"), {}, "Runs of 3 different settings are needed, and there are 2."),
-        (updates(2, 2, 2), {"speed.update_pace": 2.0}, "It would not come closer: runs that it was not fitted on"),
-        (updates(1, 1, 4, 0.25), {}, "that it was not fitted on are missed by a factor of 2, by a factor of 2 now."),
-        (updates(500, 500, 500), {}, "Runs say 500, which is not from 0.01 to 100"),
+        (updates(2, 2, 2), {"speed.update_pace": 2.0}, "No improvement: on runs that it was not fitted on"),
+        (updates(1, 1, 4, 0.25), {}, "the error would be a factor of 2; it is a factor of 2 now."),
+        (updates(500, 500, 500), {}, "Runs give 500, outside 0.01 to 100"),
     ],
     ids=["no run", "two runs", "two settings", "as it is", "no pattern", "out of range"],
 )

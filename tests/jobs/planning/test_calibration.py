@@ -54,7 +54,7 @@ def test_runs_are_taken_over_and_their_plans_come_to_lie_where_they_were(project
     assert constants_of(project).decode.pace == 1  # none in particular
     (again,) = say(project, admin).kinds
     assert (again.calibration.values, again.on) == ({}, "2026-11-20")
-    with pytest.raises(NothingToTake, match="propose nothing that would come closer"):
+    with pytest.raises(NothingToTake, match="suggest no better value"):
         apply(project, "h200-sxm", user=admin, state=AWAY, today=TODAY)
 
 
@@ -121,7 +121,7 @@ def test_runs_that_say_nothing_are_counted_with_the_reason(project: Project, adm
     assert found.kinds == ()
     assert dict(found.left_out) == {
         "It reports the time of fewer than four steps.": 1,
-        "On which devices this run went was not kept. Choose the hardware that it ran on.": 1,
+        "The devices of this run were not stored. Choose the hardware that it ran on.": 1,
         "Its attempts ran on different devices.": 1,
     }
     with pytest.raises(NothingToTake, match="No finished run on h200-sxm"):

@@ -121,7 +121,7 @@ def test_ray_being_away_changes_nothing_and_is_said(settings: Any, clock: Clock)
     clock.step(3600)
 
     assert (state_of(queued), state_of(running)) == ("queued", "running")
-    assert queued.wait_reason.startswith("Ray is away since 12:00:00 UTC: Ray does not answer at")
+    assert queued.wait_reason.startswith("Ray has not responded since 12:00:00 UTC: Ray does not answer at")
 
 
 def test_a_failed_job_gets_time_for_its_own_word_then_fails_with_the_cause(ray: FakeRay, clock: Clock) -> None:

@@ -28,7 +28,7 @@ def test_a_prompt_is_queued_under_a_name_of_its_own() -> None:
     [
         ("  ", {}, "prompt", "empty"),
         ("x" * 8001, {}, "prompt", "Use at most 8,000"),
-        ("hi", {"type": "checkpoint"}, "artifact", "is no model"),
+        ("hi", {"type": "checkpoint"}, "artifact", "is not a model"),
         ("hi", {"is_ready": False}, "artifact", "still being copied"),
     ],
 )

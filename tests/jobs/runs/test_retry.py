@@ -360,7 +360,7 @@ def test_a_spec_that_somebody_must_put_right_is_not_said_to_be_stopped(ray: Fake
 
     header = run_header(Run.objects.get(pk=run.pk), now=clock.now)
     assert header.retry is not None
-    assert header.retry.why_not.startswith("Not retried: it would fail again until somebody puts right")
+    assert header.retry.why_not.startswith("Not retried: it would fail again until the cause is fixed")
 
 
 def test_a_run_of_a_stopped_sweep_stays_failed(ray: FakeRay, clock: Clock) -> None:

@@ -49,7 +49,7 @@ def test_a_point_too_long_for_the_model_is_told_with_its_values(project: Project
     ((field, text),) = checked(project, {"hardware": {"policy_ranks": 1}}, values)
 
     assert field == "sweep.knobs.0.values"
-    assert text.startswith("With max_new_tokens=500: Longest prompt plus longest answer is 596 tokens")
+    assert text.startswith("With max_new_tokens=500: Longest prompt plus longest response is 596 tokens")
 
 
 def test_a_point_that_leaves_no_row_to_train_on_is_told(project: Project) -> None:

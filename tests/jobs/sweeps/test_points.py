@@ -188,7 +188,7 @@ def test_what_is_wrong_with_a_range_is_told_at_its_field(knob: Any, field: str, 
 def test_random_has_to_say_how_many_and_a_huge_grid_too() -> None:
     many = [{"id": name, "values": list(range(2, 12))} for name in (GROUP, "train.seed", "checkpoint.keep")]
 
-    assert refused({"knobs": many[:1], "method": "random"})["sweep.num_runs"] == "Say how many runs to draw: 1 to 200."
+    assert refused({"knobs": many[:1], "method": "random"})["sweep.num_runs"] == "Set how many runs to draw: 1 to 200."
     assert "The grid has 1,000 points" in refused({"knobs": many})["sweep.num_runs"]
     assert len(made(*many, num_runs=MAX_RUNS)) == MAX_RUNS
 

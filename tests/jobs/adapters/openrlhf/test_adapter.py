@@ -186,7 +186,7 @@ def test_the_options_make_the_algorithm(options: str, algorithm: str) -> None:
         ("--colocate_all_models", "no such option for openrlhf.cli.train_sft"),
         ("--ds.zero_stage 7", "Use one of 0, 1, 2, 3"),
         ("--adam.lr fast", "Use a number"),
-        ("--train.batch_size 12.5", "is no whole number"),
+        ("--train.batch_size 12.5", "is not a whole number"),
         ("--adam.betas 0.9", "It takes two values"),
         ("--ds.packing_samples true", "It takes no value"),
         ("--adam.lr 1 2", "It takes one value, not 2"),

@@ -417,9 +417,9 @@ def test_a_whole_config_needs_no_word_about_what_is_as_verl_has_it() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("deepspeed --module openrlhf.cli.train_sft --zero_stage 2", "no command of verl"),
+        ("deepspeed --module openrlhf.cli.train_sft --zero_stage 2", "not a command of verl"),
         ("python -m verl.trainer.main_eval data.path=/x", "evaluation without training"),
-        ("just some words", "no command of verl"),
+        ("just some words", "not a command of verl"),
         ("a: [1, 2", "no YAML text in line"),
         ("python -m verl.trainer.main_ppo 'a", "never closed"),
     ],

@@ -46,7 +46,7 @@ def test_answers_whose_end_is_passed_over_are_as_long_as_the_longest(trainer: di
 
     assert (probe.rollouts.lengths.mean_response, unknown.rollouts.lengths.mean_response) == (32, 32)
     assert usual.rollouts.lengths.mean_response == 0
-    assert [any("Lengths of answers" in note for note in job.notes) for job in (usual, unknown)] == [True, False]
+    assert [any("Response lengths" in note for note in job.notes) for job in (usual, unknown)] == [True, False]
     assert "rollout.ignore_eos" not in unknown.unpriced
 
 
