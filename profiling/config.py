@@ -32,12 +32,12 @@ def is_torch(tool: str) -> bool:
 
 
 def names_of(text: str) -> list[str]:
-    """Return the names in a list divided by commas, sorted, each once; [] for all."""
+    """Return the names in a list separated by commas, sorted, each once; [] for all."""
     return sorted({part.strip() for part in text.split(",") if part.strip()})
 
 
 def ranks_of(text: str) -> list[int]:
-    """Return the ranks in a list divided by commas ("0, 2" or "0-3"), sorted, each once; [] for all.
+    """Return the ranks in a list separated by commas ("0, 2" or "0-3"), sorted, each once; [] for all.
 
     Raises: ValueError naming the part that is no rank.
     """
@@ -45,7 +45,7 @@ def ranks_of(text: str) -> list[int]:
     for part in names_of(text):
         low, dash, high = part.partition("-")
         if not low.strip().isdecimal() or (dash and not high.strip().isdecimal()) or len(part) > 15:
-            raise ValueError(f"{part!r} is not a rank. Use numbers from 0, divided by commas: 0, 2 or 0-3.")
+            raise ValueError(f"{part!r} is not a rank. Use numbers from 0, separated by commas: 0, 2 or 0-3.")
         first, last = int(low), int(high) if dash else int(low)
         if last < first or last - first > 4096:
             raise ValueError(f"{part!r} is not a range of ranks. Use the lower one first: 0-3.")

@@ -3,13 +3,15 @@
 Also what other trainers call it, and the range in which it usually is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from jobs.catalog.tables import file_table
 from profiling.phases import BY_KEY
+
+Value = TypeVar("Value")
 
 PEAKS = {
     "resident_peak": ("Peak memory", "Most memory that this role's process held resident in the phase {phase}."),
@@ -32,7 +34,8 @@ class MetricInfo:
 
     `names` are what a trainer calls it, the best first, by `trainer/algorithm` or `trainer`. `healthy` is the least and
     the most of its usual range, () where none is known, and `healthy_source` who says so and what to mind. `told_here`
-    is False for what the built-in trainer does not tell.
+    is False for what the built-in trainer does not tell. `former` are names that it had before: older runners,
+    clients and saved addresses still use them.
     """
 
     name: str
@@ -44,6 +47,7 @@ class MetricInfo:
     healthy: tuple[float, ...] = ()
     healthy_source: str = ""
     told_here: bool = True
+    former: tuple[str, ...] = ()
 
 
 @cache
@@ -75,12 +79,34 @@ def peak_name(kind: str, phase: str) -> str:
 
 
 def metric(name: str) -> MetricInfo:
-    """Return what is known of `name`; an unknown one describes itself."""
-    return metrics().get(name) or MetricInfo(
+    """Return what is known of `name`, present or former; an unknown one describes itself."""
+    return metrics().get(current_name(name)) or MetricInfo(
         name=name, label=name, unit="", better="", definition="Reported by the trainer."
     )
 
 
+def current_name(name: str) -> str:
+    """Return the present name of a metric that had another one before; any other name as it is."""
+    return _renamed().get(name, name)
+
+
+def requested_names(names: Iterable[str]) -> Mapping[str, str]:
+    """Return present name -> the name in the request, which is the one that its client looks for in the answer."""
+    return {current_name(name): name for name in names}
+
+
+def with_former_names(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return values by metric, and those of renamed metrics by each former name too."""
+    former = {name: values[now] for name, now in _renamed().items() if now in values}
+    return {**former, **values}
+
+
+@cache
+def _renamed() -> Mapping[str, str]:
+    return {former: info.name for info in metrics().values() for former in info.former}
+
+
 def _metric(name: str, table: Mapping[str, Any]) -> MetricInfo:
     names = {trainer: tuple(theirs) for trainer, theirs in table.get("names", {}).items()}
-    return MetricInfo(name=name, **{**table, "names": names, "healthy": tuple(table.get("healthy", ()))})
+    lists = {key: tuple(table.get(key, ())) for key in ("healthy", "former")}
+    return MetricInfo(name=name, **{**table, "names": names, **lists})

@@ -39,7 +39,7 @@ MEASURES = (
     Measure(metric="device_memory_bytes", kind="peak"),
     Measure(metric="trainer_memory_bytes", kind="peak"),
     Measure(metric="kl/reference", kind="mean"),
-    Measure(metric="groups/without_signal_share", kind="mean"),
+    Measure(metric="groups/zero_variance_fraction", kind="mean"),
     Measure(metric="response/length_mean", kind="mean"),
 )
 MAX_ROWS = 8

@@ -32,8 +32,8 @@ METRICS = (
     "response/length_mean",
     "response/length_p95",
     "response/length_max",
-    "response/truncated_share",
-    "groups/without_signal_share",
+    "response/truncated_fraction",
+    "groups/zero_variance_fraction",
     "time/step_seconds",
     *(f"time/{phase}_seconds" for phase in BY_KEY),
 )

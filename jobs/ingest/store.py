@@ -12,6 +12,7 @@ import orjson
 from django.db import transaction
 
 from jobs.captures import captures
+from jobs.catalog.metric import current_name
 from jobs.models import ENDED, Artifact, Attempt, Frame, LogChunk, Metric, Run, RunEvent, Sample
 from jobs.runs import lifecycle
 from jobs.telemetry.columns import SeriesKey
@@ -95,7 +96,7 @@ def store(deliveries: Sequence[Delivery], *, memory: AttemptCache, now: datetime
         if not taken:
             return StoreResult(has_gap=has_gap)
         memory.refresh(attempt)
-        batches: list[Events] = [orjson.loads(delivery.events) for delivery in taken]
+        batches: list[Events] = [_with_current_names(orjson.loads(delivery.events)) for delivery in taken]
         events = [event for batch in batches for event in batch]
         _name_series(run, number, batches, memory, now)
         frames = []
@@ -167,6 +168,14 @@ def _move_run(run: Run, attempt: Attempt, events: Events, memory: AttemptCache, 
             run_id=run.pk, attempt=attempt.number, state=word, cause=cause, cleanup=cleanup, now=now
         ):
             lifecycle.record_cleanup(run_id=run.pk, attempt=attempt.number, cleanup=cleanup, now=now)
+
+
+def _with_current_names(events: Events) -> Events:
+    """Return the events, their metrics by present names: a runner of an older version sends former ones."""
+    for event in events:
+        if event["kind"] == "metric":
+            event["values"] = {current_name(name): value for name, value in event["values"].items()}
+    return events
 
 
 def _name_series(run: Run, attempt: int, batches: list[Events], memory: AttemptCache, now: datetime) -> None:

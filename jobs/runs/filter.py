@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from jobs.catalog.algorithm import algorithms, expand
 from jobs.catalog.knob import knobs
-from jobs.catalog.metric import metrics
+from jobs.catalog.metric import current_name, metrics
 from jobs.models import STATES
 
 _COMPARISON = re.compile(r"^(?P<name>[A-Za-z][\w./@-]*?)(?P<op>>=|<=|!=|==|=|>|<)(?P<value>.+)$")
@@ -132,7 +132,7 @@ def parse_filter(
 
 def check_sort(sort: str) -> str:
     """Return the sort key without its leading minus. Raises: FilterInvalid if there is nothing of that name."""
-    name = sort.removeprefix("-")
+    name = current_name(sort.removeprefix("-"))
     if name in ROW_SORTS or is_metric(name) or name in knobs():
         return name
     raise FilterInvalid("sort", _unknown(_("column"), name, [*ROW_SORTS, *knobs(), *metrics()]))
@@ -153,7 +153,7 @@ def _comparison(name: str, symbol: str, raw: str) -> ValueFilter:
     if isinstance(value, str) and symbol not in ("=", "==", "!="):
         text = _("%(value)r is not a number, so %(name)s cannot be compared with %(symbol)s. Use = or a number.")
         raise FilterInvalid("q", text % {"value": raw, "name": name, "symbol": symbol})
-    return ValueFilter(name=name, symbol=symbol, value=value)
+    return ValueFilter(name=current_name(name), symbol=symbol, value=value)
 
 
 def _unknown(what: str, name: str, choices: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from jobs.catalog.metric import with_former_names
 from jobs.cluster import nodes as ran_on
 from jobs.models import LIVE, Attempt, Run, Study
 from jobs.runs import retry_policy as retry_rule
@@ -220,7 +221,7 @@ def _header(
         is_stop_requested=run.is_stop_requested,
         cause=run.cause,
         cleanup=attempt.cleanup if attempt else {},
-        latest_values=run.latest_values,
+        latest_values=with_former_names(run.latest_values),
         attempt=run.latest_attempt,
         attempts=attempt_lines(attempts),
         retry=_retry(run, attempts, now),

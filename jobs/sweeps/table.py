@@ -10,7 +10,7 @@ from typing import Any, Literal
 from django.db.models import Min
 
 from jobs.catalog.knob import knobs
-from jobs.catalog.metric import metric, metrics
+from jobs.catalog.metric import current_name, metric, metrics
 from jobs.models import ENDED, LIVE, Project, Run, Study
 from jobs.runs.filter import main_metric
 from jobs.runs.header import RunHeader, run_headers
@@ -121,7 +121,7 @@ def study_table(study: Study, *, metric_name: str = "") -> StudyTable:
     """Return the sweep with its runs; `metric_name` "" is the main metric of its algorithm."""
     study_runs = Run.objects.filter(study=study).select_related("project", "created_by")
     runs = list(study_runs.annotate(place=Min("attempts__pk")).order_by("place"))
-    name = metric_name or main_metric(study.spec.get("algorithm", ""))
+    name = current_name(metric_name) or main_metric(study.spec.get("algorithm", ""))
     headers = run_headers(runs)
     rows = tuple(_row(run, header, name) for run, header in zip(runs, headers, strict=True))
     names = {metric_id for run in runs for metric_id in run.latest_values}

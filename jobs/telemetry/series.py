@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from django.db.models import Max, Min, Q, QuerySet, Sum
 
+from jobs.catalog.metric import current_name
 from jobs.models import Chunk, Metric
 from jobs.telemetry.chunks import (
     CHUNK_POINTS,
@@ -185,8 +186,9 @@ def read_series(
 
 
 def series_rows(*, run_id: str, names: Collection[str]) -> dict[int, Metric]:
-    """Return the run's series of these names, spans apart, by number."""
-    return {m.pk: m for m in Metric.objects.filter(run_id=run_id, name__in=names).exclude(kind="span")}
+    """Return the run's series of these names, spans apart, by number; a former name stands for the present one."""
+    wanted = {current_name(name) for name in names}
+    return {m.pk: m for m in Metric.objects.filter(run_id=run_id, name__in=wanted).exclude(kind="span")}
 
 
 def read_stocks(

@@ -220,11 +220,13 @@ def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_pla
 
     expect(state(page)).to_contain_text("finished", timeout=START_MS + END_MS)
 
-    asked = page.request.get(f"{stack.url}/api/runs/{run}/series?metrics=response/length_mean,response/truncated_share")
+    asked = page.request.get(
+        f"{stack.url}/api/runs/{run}/series?metrics=response/length_mean,response/truncated_fraction"
+    )
     found = {each["name"]: (each["x"], each["y"]) for each in asked.json()["series"]}
     assert found == {  # its end token is passed over: every answer is as long as the longest
         "response/length_mean": ([1, 2, 3, 4], [24.0] * 4),
-        "response/truncated_share": ([1, 2, 3, 4], [1.0] * 4),
+        "response/truncated_fraction": ([1, 2, 3, 4], [1.0] * 4),
     }
     plan = page.request.get(f"{stack.url}/api/runs/{run}/plan").json()
     peaks = {(row["role"], row["phase"]): row["measured"] for row in plan["rows"] if row["quantity"] == "bytes"}

@@ -13,6 +13,7 @@ from console.api.problem import REFUSALS, RequestProblem
 from console.api.runs.series import Names, Points, Smooth, Step
 from console.api.runs.series_schema import numbers
 from console.api.visible import caller
+from jobs.catalog.metric import requested_names
 from jobs.comparison.clock import training_clock
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
@@ -23,7 +24,7 @@ from jobs.telemetry.series import MAX_NAMES, Series, SeriesWindow
 
 router = Router(tags=["runs"])
 
-RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, divided by commas", max_length=2000)]
+RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, separated by commas", max_length=2000)]
 Base = Annotated[str, Query("", description="id of the run to compare with; left out: the first", max_length=40)]
 Axis = Annotated[
     str, Query("step", pattern="^(step|time)$", description="time: seconds of training, summed over steps")
@@ -66,23 +67,24 @@ def compare_series(
     if not 1 <= len(names) <= MAX_NAMES:
         raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     window = SeriesWindow(low=_step_number(low, "from", np.floor), high=_step_number(high, "to", np.ceil))
+    requested = requested_names(names)
     lines = []
     for run in rows:
         answer = read_clean(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)
         clock = training_clock(run=run) if x == "time" else None
         for series in one_lane(answer.series).values():
             place = series.x if clock is None else clock(series.x)
-            lines.append(_series_json(run, series, place))
+            lines.append(_series_json(run, series, place, requested[series.name]))
     body = orjson.dumps({"series": lines}, option=orjson.OPT_SERIALIZE_NUMPY)
     return HttpResponse(body, content_type="application/json")
 
 
-def _series_json(run: Run, series: Series, place: np.ndarray) -> dict[str, object]:
+def _series_json(run: Run, series: Series, place: np.ndarray, name: str) -> dict[str, object]:
     is_known = np.isfinite(place)
     y, smooth = series.y[is_known], series.smooth
     return {
         "run": run.pk,
-        "name": series.name,
+        "name": name,
         "role": series.role,
         "rank": series.rank,
         "n": len(y),

@@ -1,5 +1,6 @@
 """What a run reported: series, timeline, samples, logs."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ from ninja import Query, Router
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.runs.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
 from console.api.visible import run_for
-from jobs.catalog.metric import metric
+from jobs.catalog.metric import metric, requested_names
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.logs import CursorInvalid, LogPage, read_logs
 from jobs.telemetry.samples import SamplesPage, read_samples
@@ -32,7 +33,7 @@ MAX_INT64 = 2**63 - 1
 MAX_INT32 = 2**31 - 1
 
 MAX_MOMENT = 2**63 - 1
-Names = Annotated[str, Query(..., description="names of metrics, divided by commas", max_length=20_000)]
+Names = Annotated[str, Query(..., description="names of metrics, separated by commas", max_length=20_000)]
 Points = Annotated[int, Query(1000, ge=MIN_POINTS, le=MAX_POINTS, description="width in pixels")]
 Smooth = Annotated[float | None, Query(None, ge=0, lt=1, description="weight of what came before; left out: none")]
 Branches = Annotated[Literal["all", "clean"], Query("all", description="all: each attempt apart; clean: one line")]
@@ -81,17 +82,18 @@ def get_series(
         raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     read = read_clean if history == "clean" else read_series
     window = SeriesWindow(low=low, high=high)
-    return _json(series_json(read(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)))
+    answer = read(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)
+    return _json(series_json(answer, requested=requested_names(names)))
 
 
-def series_json(answer: SeriesAnswer) -> dict[str, object]:
-    """Return the answer as orjson writes it."""
+def series_json(answer: SeriesAnswer, *, requested: Mapping[str, str]) -> dict[str, object]:
+    """Return the answer as orjson writes it; `requested` is what the request calls each metric."""
     return {
         "through_seq": answer.through_seq,
         "series": [
             {
                 "kind": s.kind,
-                "name": s.name,
+                "name": requested[s.name],
                 "role": s.role,
                 "rank": s.rank,
                 "attempt": s.attempt,

@@ -45,7 +45,7 @@ _FOUND = 50
 
 From = Annotated[int, Query(..., alias="from", ge=0, le=MAX_INT64, description="Unix ns")]
 To = Annotated[int, Query(..., alias="to", ge=0, le=MAX_INT64, description="Unix ns")]
-Lanes = Annotated[str, Query("", max_length=20_000, description="numbers of lanes, divided by commas; empty: all")]
+Lanes = Annotated[str, Query("", max_length=20_000, description="numbers of lanes, separated by commas; empty: all")]
 Words = Annotated[str, Query(..., min_length=1, max_length=200)]
 LayerId = Annotated[int | None, Query(None, ge=1, le=2**62, description="only this layer")]
 
@@ -268,7 +268,7 @@ def _lanes(text: str) -> Sequence[int] | None:
     """Return the lanes that a request names, None for all. Raises: RequestProblem."""
     parts = [part for part in text.split(",") if part]
     if any(not part.isascii() or not part.isdigit() or len(part) > 9 for part in parts) or len(parts) > _MOST_LANES:
-        raise RequestProblem(422, f"lanes: {text[:80]!r} is no list of numbers divided by commas.", field="lanes")
+        raise RequestProblem(422, f"lanes: {text[:80]!r} is no list of numbers separated by commas.", field="lanes")
     return [int(part) for part in parts] or None
 
 

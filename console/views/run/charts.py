@@ -88,7 +88,7 @@ def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
             Chip(name="kl/reference", label=_("KL to reference")),
             Chip(name="policy/entropy", label=_("Entropy")),
             Chip(name="policy/clip_fraction", label=_("Clip fraction"), unit="share"),
-            Chip(name="response/truncated_share", label=_("Truncated"), unit="share"),
+            Chip(name="response/truncated_fraction", label=_("Truncated"), unit="share"),
             Chip(name="throughput/tokens_per_second_per_gpu", label=_("Throughput"), unit="tok/s/GPU"),
         )
     gap = GAP_LIMIT if spec.knob("memory.precision") == "float32" else None
@@ -97,8 +97,8 @@ def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
         Chip(name="eval/accuracy", label=_("Held-out accuracy"), unit="share"),
         Chip(name="kl/reference", label=_("KL to reference")),
         Chip(name="policy/entropy", label=_("Entropy")),
-        Chip(name="response/truncated_share", label=_("Truncated"), unit="share"),
-        Chip(name="groups/without_signal_share", label=_("Zero-variance groups"), unit="share"),
+        Chip(name="response/truncated_fraction", label=_("Truncated"), unit="share"),
+        Chip(name="groups/zero_variance_fraction", label=_("Zero-variance groups"), unit="share"),
         Chip(name="sync/max_logprob_diff", label=_("vLLM gap"), limit=gap),
     )
 
@@ -150,7 +150,7 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
 
 def _groups(samples: int) -> ChartPlan:
     title = _("Zero-variance groups")
-    line = ChartLine(name="groups/without_signal_share", label=title)
+    line = ChartLine(name="groups/zero_variance_fraction", label=title)
     return ChartPlan(
         key="groups", title=title, hint=_("all %(n)s rewards equal") % {"n": samples}, lines=(line,), unit="share"
     )
@@ -162,7 +162,7 @@ def _critic() -> ChartPlan:
 
 
 def _truncated(longest: int) -> ChartPlan:
-    line = ChartLine(name="response/truncated_share", label=_("Truncated"))
+    line = ChartLine(name="response/truncated_fraction", label=_("Truncated"))
     hint = _("responses cut at %(n)s tokens") % {"n": f"{longest:,}"}
     return ChartPlan(key="truncated", title=_("Truncated"), hint=hint, lines=(line,), unit="share")
 

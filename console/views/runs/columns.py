@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 from console.labels.catalog import metric_label
 from console.labels.numbers import figure
 from jobs.catalog.knob import knobs
-from jobs.catalog.metric import metrics
+from jobs.catalog.metric import current_name, metrics
 from jobs.runs.filter import BY_ALGORITHM, is_metric, main_metric
 from jobs.runs.queries import RunRow
 
@@ -64,6 +64,7 @@ class RunCell:
 
 def column(key: str) -> RunColumn | None:
     """Return the column of that key, a knob id or a metric name; None if there is none."""
+    key = current_name(key)
     if key in _FIXED:
         label, sort = _FIXED[key]
         return RunColumn(key=key, kind=key, label=str(label), title="", sort=sort, is_number=key not in _WORDS)

@@ -130,5 +130,5 @@ def _shifted(digits: str, exponent: int) -> str:
 
 
 def listed(value: Scalar) -> Sequence[str]:
-    """Return the words of a knob that holds several, divided by commas."""
+    """Return the words of a knob that holds several, separated by commas."""
     return [part.strip() for part in str(value).split(",") if part.strip()]

@@ -294,6 +294,6 @@ def _below(path: str, run_dir: Path, is_ours: bool) -> str:
 
 
 def _files(path: str, run_dir: Path, is_ours: bool) -> Plain:
-    """Return one file, or a list of them where the spec names several, divided by commas."""
+    """Return one file, or a list of them where the spec names several, separated by commas."""
     files = [_below(part.strip(), run_dir, is_ours) for part in path.split(",") if part.strip()]
     return files if len(files) > 1 else next(iter(files), "")

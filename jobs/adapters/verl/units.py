@@ -7,7 +7,7 @@
 | `unlimited_is_minus_one` | nothing is no limit | -1 is no limit |
 | `run_path` | on or off | a path below the run directory, or null |
 | `quoted_bool` | true, false | the texts "true" and "false", which nsys is told |
-| `modules` | names divided by commas | one name (a keyword such as all-linear), or a list |
+| `modules` | names separated by commas | one name (a keyword such as all-linear), or a list |
 | `engine_options` | `key: value, key: value` | a key of its own for each below engine_kwargs |
 | `kl_coefficient`, `kl_in_loss`, `kl_estimator`, `kl_target` | one KL term | written together by verl_words |
 | `overlong_buffer`, `overlong_penalty` | a buffer and its penalty | five keys, written together by verl_words |

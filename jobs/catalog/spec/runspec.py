@@ -157,8 +157,8 @@ class ProfileConfig(SpecPart):
     """A capture asked for at launch, and what marks do besides.
 
     `what` is to be seen of steps `first_step` to `first_step + num_steps - 1` (from 1) on `roles` and `ranks`, lists
-    divided by commas, "" for all; "none" asks for no capture. `tool` "none" lets the tool be selected once the workers
-    are known; who names one gets that one. `marks` is the backend of detail marks, `auto` the best that the
+    separated by commas, "" for all; "none" asks for no capture. `tool` "none" lets the tool be selected once the
+    workers are known; who names one gets that one. `marks` is the backend of detail marks, `auto` the best that the
     node offers (profiling.profilers). `nsys_ready` starts workers so that nsys can attach to them at any step; `auto`
     does so on nodes that have nsys.
     """

@@ -183,5 +183,5 @@ def samples_per_update(spec: RunSpec) -> int:
 
 
 def split_targets(text: str) -> tuple[str, ...]:
-    """Return the modules that a knob names, divided by commas."""
+    """Return the modules that a knob names, separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip()) or ("all-linear",)

@@ -10,7 +10,7 @@ PLUGIN = Rule(
     unit="share",
     watch=0.10,
     bad=0.30,
-    source="the healthy band of the metric response/truncated_share",
+    source="the healthy band of the metric response/truncated_fraction",
     needs=("readings",),
     is_live=True,
     fires="{value} of the responses end at the longest length allowed; each costs the most time and its "
@@ -22,5 +22,5 @@ PLUGIN = Rule(
         KnobChange("reward.overlong_penalty", "choose"),
         KnobChange("reward.overlong_buffer_tokens", "raise"),
     ),
-    evaluate=evaluate_median("response/truncated_share"),
+    evaluate=evaluate_median("response/truncated_fraction"),
 )

@@ -17,5 +17,5 @@ PLUGIN = Rule(
     clear="{value} of the groups have zero variance.",
     advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more responses a prompt.",
     changes=(KnobChange("algorithm.dynamic_sampling", "on"), KnobChange("rollout.samples_per_prompt", "raise")),
-    evaluate=evaluate_median("groups/without_signal_share"),
+    evaluate=evaluate_median("groups/zero_variance_fraction"),
 )

@@ -49,7 +49,7 @@ def told(project: Project, *, sync: float, **spec: object) -> Run:
             duration = int(seconds * SECOND)
             events.append(make.span(phase, start=at, duration=duration, attempt=1, step=step, role="driver"))
             at += duration
-        values = {"time/step_seconds": (at - began) / SECOND, "response/truncated_share": 0.01}
+        values = {"time/step_seconds": (at - began) / SECOND, "response/truncated_fraction": 0.01}
         events.append(make.metric(values, attempt=1, step=step, t=at))
         held = {"memory_used_bytes": 50.0, "memory_total_bytes": 100.0}
         events.append(make.system(held, attempt=1, role="runner", t=at))

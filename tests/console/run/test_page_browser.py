@@ -125,7 +125,7 @@ def test_values_that_are_not_finite_stay_visible(page: Page, live_console: LiveC
 def test_a_constant_that_smoothing_blurs_is_drawn_with_few_ticks(page: Page, live_console: LiveConsole) -> None:
     """Smoothed, 0.0003 differs from itself in the last digit: ticks over that span never end."""
     reporter = start(live_console)
-    constants = {"policy/learning_rate": 0.0003, "groups/without_signal_share": 0.0, "sync/bytes": 120_320.0}
+    constants = {"policy/learning_rate": 0.0003, "groups/zero_variance_fraction": 0.0, "sync/bytes": 120_320.0}
     reporter.post([events.metric(constants, attempt=1, step=step, t=NOW_NS) for step in range(1, 41)])
     open_run(page, live_console, reporter.run, "charts")
     rate = "document.querySelector('[data-metric=\"policy/learning_rate\"] .chart').chart"

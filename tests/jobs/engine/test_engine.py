@@ -254,7 +254,7 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
     assert max(ended.series("sync/max_logprob_diff").values()) <= 1e-3
     assert ended.series("policy/clip_fraction")[2] > 0  # the later updates are off-policy
     assert max(ended.series("response/length_p95").values()) <= 16
-    assert min(ended.series("response/truncated_share").values()) > 0.5
+    assert min(ended.series("response/truncated_fraction").values()) > 0.5
     assert ended.series("policy/learning_rate") == pytest.approx({1: 3e-3, 2: 1.5e-3})
     assert not ended.series("eval/accuracy")
     assert not ended.series("kl/reference")

@@ -143,15 +143,15 @@ CASES: dict[str, Case] = {
         missing=NOTHING,
     ),
     "answers_cut": Case(
-        fires=evidence((), series("response/truncated_share", [0.4] * 8)),
+        fires=evidence((), series("response/truncated_fraction", [0.4] * 8)),
         value=0.4,
-        clear=evidence((), series("response/truncated_share", [0.02] * 8)),
+        clear=evidence((), series("response/truncated_fraction", [0.02] * 8)),
         missing=NOTHING,
     ),
     "groups_without_signal": Case(
-        fires=evidence((), series("groups/without_signal_share", [0.9] * 8)),
+        fires=evidence((), series("groups/zero_variance_fraction", [0.9] * 8)),
         value=0.9,
-        clear=evidence((), series("groups/without_signal_share", [0.1] * 8)),
+        clear=evidence((), series("groups/zero_variance_fraction", [0.1] * 8)),
         missing=NOTHING,
     ),
     "node_memory": Case(
@@ -293,9 +293,9 @@ def test_memory_of_the_first_step_alone_is_no_growth() -> None:
 
 
 def test_numbers_that_are_none_are_not_healthy() -> None:
-    nothing = evidence((), series("response/truncated_share", [float("nan")] * 8))
+    nothing = evidence((), series("response/truncated_fraction", [float("nan")] * 8))
     assert finding_of("answers_cut", rules()["answers_cut"], nothing).state == "not_enough_data"
-    one = evidence((), series("groups/without_signal_share", [0.9] * 7 + [float("nan")]))
+    one = evidence((), series("groups/zero_variance_fraction", [0.9] * 7 + [float("nan")]))
     assert finding_of("groups_without_signal", rules()["groups_without_signal"], one).level == "bad"
 
 

@@ -99,7 +99,7 @@ def test_the_clip_ratio_of_ppo_is_not_the_share_of_cut_answers(tmp_path: Path) -
     values = read(logs)[1]
 
     assert values["policy/clip_fraction"] == 0.03
-    assert values["response/truncated_share"] == 0.0625
+    assert values["response/truncated_fraction"] == 0.0625
     assert values["train/response_clip_ratio"] == 0.0625, "the second best name keeps its own"
     assert (values["reward/mean"], values["train/reward"]) == (0.5, 0.25)
 
@@ -203,7 +203,7 @@ def test_verls_file_is_read_while_it_is_written(tmp_path: Path, monkeypatch: pyt
     values = one[1]
     assert values["loss/policy"] == 0.125
     assert values["policy/clip_fraction"] == 0.03
-    assert values["response/truncated_share"] == 0.25
+    assert values["response/truncated_fraction"] == 0.25
     assert values["reward/mean"] == 0.5
     assert math.isnan(values["kl/old_policy"])
     assert (values["time/rollout_seconds"], values["time/step_seconds"]) == (12.5, 20.0)
@@ -275,7 +275,7 @@ def test_every_name_of_a_trainer_is_one_of_its_own() -> None:
 
 def test_healthy_ranges_are_ranges_and_name_their_source() -> None:
     held = {name: info for name, info in metrics().items() if info.healthy}
-    assert {"loss/policy", "loss/value", "kl/reference", "policy/clip_fraction", "response/truncated_share"} <= set(
+    assert {"loss/policy", "loss/value", "kl/reference", "policy/clip_fraction", "response/truncated_fraction"} <= set(
         held
     )
     for name, info in held.items():

@@ -183,7 +183,7 @@ def test_evidence_and_remedies_speak_the_readers_language() -> None:
     [
         ({"kl/reference": [0.6] * 9}, []),  # too early to say
         ({"kl/reference": [0.6] * 5 + [0.4] * 10}, []),
-        ({"response/truncated_share": [0.2] * 10}, ["learning.truncated"]),
+        ({"response/truncated_fraction": [0.2] * 10}, ["learning.truncated"]),
         ({"time/rollout_seconds": [8.0] * 10, "time/step_seconds": [10.0] * 10}, ["speed.rollout_dominates"]),
         ({"time/rollout_seconds": [8.0] * 10}, []),
         ({"reward/std": [0.0] * 10}, ["learning.no_signal"]),
@@ -192,7 +192,7 @@ def test_evidence_and_remedies_speak_the_readers_language() -> None:
         ({"loss/policy": [0.1, float("nan")]}, ["learning.not_a_number"]),
         ({"loss/policy": [0.1, None]}, ["learning.not_a_number"]),
         ({"sync/mean_probability_diff": [0.02] * 10}, ["learning.mismatch"]),
-        ({"correction/effective_sample_share": [0.1] * 10}, ["learning.samples_too_old"]),
+        ({"correction/effective_sample_fraction": [0.1] * 10}, ["learning.samples_too_old"]),
         ({"throughput/policy_mfu": [0.05] * 10}, ["speed.low_mfu"]),
         ({}, []),
     ],
