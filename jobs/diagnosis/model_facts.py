@@ -164,7 +164,7 @@ def _notes(spec: RunSpec, attempt: Attempt) -> Iterator[str]:
     if not attempt.num_gpus:
         yield _("The run used CPUs, whose peak is unknown, so there is no MFU. Choose an accelerator.")
     elif values.get("memory.precision") == "float32":
-        yield _("The run computes in float32, of which no peak is known here: the share is of the type that is chosen.")
+        yield _("The run computes in float32, whose peak is unknown here: the fraction is of the chosen type's peak.")
     if values.get("lora.rank") or values.get("lora.megatron_rank"):
         yield _("The run trains adapters: frozen weights have no gradient, so that a third of this is not computed.")
     if is_in(spec.algorithm, "rl"):

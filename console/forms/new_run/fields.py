@@ -197,7 +197,7 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
         *columns,
         Field(
             name="data.eval_share",
-            label=_("Held-out share"),
+            label=_("Held-out fraction"),
             value=values.get("data.eval_share", ""),
             kind="number",
             flag="data.eval_share",
@@ -219,8 +219,8 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             value=values.get("data.eval_split", ""),
             flag="data.eval_split",
             is_essential=False,
-            placeholder=_("none: hold out a share"),
-            help=_("A split of the hub data set for evaluation, in place of a held-out share."),
+            placeholder=_("none: hold out a fraction"),
+            help=_("A split of the hub data set for evaluation, in place of a held-out fraction."),
         ),
         *(() if chosen.trainer == "native" else (_eval_id(values),)),
         Field(
@@ -243,7 +243,7 @@ def _eval_id(values: Mapping[str, str]) -> Field:
         value=values.get("data.eval_id", ""),
         flag="data.eval_id",
         is_essential=False,
-        placeholder=_("none: hold out a share"),
+        placeholder=_("none: hold out a fraction"),
         help=_("A path on the cluster or a hub id of data for evaluation from another source."),
     )
 

@@ -35,7 +35,7 @@ _FIXED: dict[str, tuple[Any, str]] = {
 }
 _WORDS = ("algorithm", "model", "data", "by", "metric")  # left-aligned; the rest are figures
 _SHORT = {
-    "rollout.samples_per_prompt": gettext_lazy("Answers n"),
+    "rollout.samples_per_prompt": gettext_lazy("Responses n"),
     "algorithm.kl_coefficient": gettext_lazy("KL coef."),
 }
 

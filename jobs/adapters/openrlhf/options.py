@@ -107,9 +107,8 @@ _NOT_OFFERED = (  # programs, dotted, flat, since, before, why
     ((RL,), "", "--actor_init_on_gpu", "", DOTTED, _NOTHING),
     ((RL,), "", "--perf", "", DOTTED, _NOTHING),
     ((RL,), "", "--ptx_coef", "", DOTTED, _NOTHING),
-    ((RL,), "", "--max_len", "", "0.10.1", 
-"OpenRLHF 0.8 bounds prompt and response apart; say --prompt_max_len and --generate_max_len."
-),
+    ((RL,), "", "--max_len", "", "0.10.1", "OpenRLHF 0.8 bounds prompt and response apart; say --prompt_max_len and "
+     "--generate_max_len."),
     ((SFT,), "", "--train_split", "", DOTTED, "It was never read there; the split is --dataset_split."),
 )  # fmt: skip
 BEFORE: Mapping[str, str] = {  # options that were gone before the oldest version known here

@@ -180,7 +180,7 @@ export class SampleTab {
         "th",
         { colspan: COLUMNS, scope: "rowgroup", class: "cut", title: group[0].prompt },
         el("b", {}, text),
-        isFlat ? el("span", { class: "tag" }, gettext("no signal")) : null,
+        isFlat ? el("span", { class: "tag" }, gettext("zero variance")) : null,
         " ",
         el("span", { class: "faint" }, oneLine(group[0].prompt)),
       ),
