@@ -31,7 +31,7 @@ class OffsetWrong(ValueError):
 
     def __init__(self, received: int) -> None:
         self.received = received
-        super().__init__(f"{received} bytes are here; go on from there.")
+        super().__init__(f"{received} bytes have arrived; continue from there.")
 
 
 class ChecksumWrong(ValueError):

@@ -181,7 +181,7 @@ async def file(request: HttpRequest, attempt: Attempt, name: str) -> HttpRespons
     if (answer := fenced(request, attempt)) is not None:
         return answer
     if int(request.headers.get("Content-Length") or 0) > files.MAX_PIECE_BYTES:
-        raise IngestRefused(f"A piece may have {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
+        raise IngestRefused(f"A chunk may have at most {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
     piece = _piece(request.GET, request.body)
     try:
         have = await sync_to_async(files.receive)(run_id=attempt.run_id, attempt=attempt.number, name=name, piece=piece)
@@ -205,7 +205,7 @@ def _piece(query: QueryDict, data: bytes) -> files.FilePiece:
     if not 1 <= len(kind) <= 20 or not 0 <= len(path) <= 500 or "\0" in kind + path:
         raise IngestRefused("type: must have 1 to 20 characters, and path at most 500.")
     if len(data) > files.MAX_PIECE_BYTES:
-        raise IngestRefused(f"A piece may have {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
+        raise IngestRefused(f"A chunk may have at most {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
     if offset + len(data) > size:
         raise IngestRefused(f"offset: {offset} and {len(data)} bytes go past the announced size of {size}.")
     if not data and offset < size:

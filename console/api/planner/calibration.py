@@ -102,7 +102,7 @@ def undo(request: HttpRequest, project: str, accelerator: str) -> CalibrationOut
     """Take plans for a kind of device back to what they used before; admins only."""
     home = project_for(request, project, "admin")
     if not undo_calibration(project=home, accelerator=accelerator, actor=caller(request)):
-        raise RequestProblem(422, f"Nothing was taken over for {accelerator[:40]!r}.", field="accelerator")
+        raise RequestProblem(422, f"No value was applied for {accelerator[:40]!r}.", field="accelerator")
     return _answer(request, home)
 
 

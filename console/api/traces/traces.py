@@ -118,7 +118,7 @@ def send_piece(
     """Take the bytes from `offset` on, at most 8 MiB. 409 says how many are here: go on from there."""
     layer = layer_for(request, trace_id, layer_id, "editor")
     if int(request.headers.get("Content-Length") or 0) > MAX_PIECE_BYTES:
-        raise RequestProblem(413, f"A piece may have {MAX_PIECE_BYTES} bytes. Send smaller ones.")
+        raise RequestProblem(413, f"A chunk may have at most {MAX_PIECE_BYTES} bytes. Send smaller ones.")
     try:
         receive(layer=layer, offset=offset, data=request.body, now=timezone.now())
     except TraceOffsetWrong as error:

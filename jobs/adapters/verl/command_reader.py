@@ -165,7 +165,7 @@ def _take_option(
         elif CONFIGS[name]:
             settings.append(KeyValue(option=option, key="model_engine", value=CONFIGS[name], text=value))
     elif kind == "path":
-        why = "A folder with a config of your own is not at hand here. Paste the YAML text of it instead."
+        why = "A folder with your own config is not available here. Paste its YAML text instead."
         unread.append(Omission(option=option, value=value, why=why))
     else:
         left_out.append(Omission(option=option, value=value, why=OF_HYDRA))

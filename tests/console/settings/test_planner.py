@@ -67,7 +67,7 @@ def test_a_price_is_kept_with_its_day_and_forgotten(project: Project, admin: Cli
         ("change-price", {"accelerator": "h200-sxm", "price": "-1"}, "'-1' is not allowed for the price"),
         ("change-price", {"accelerator": "h200-sxm", "price": "nan"}, "Use a number from 0 to 10,000."),
         ("change-price", {"accelerator": "abacus", "price": "1"}, "'abacus' is not a known accelerator"),
-        ("change-currency", {"currency": "euro"}, "'euro' is no currency. Use three letters"),
+        ("change-currency", {"currency": "euro"}, "'euro' is not a currency. Use three letters"),
         ("change-constants", {FIRST.name: "many"}, f"'many' is not allowed for {FIRST.label}. Use a number."),
         ("change-constants", {FIRST.name: str(FIRST.high + 1)}, f"Use a number from {FIRST.low:g} to {FIRST.high:g}."),
     ],

@@ -61,7 +61,7 @@ def test_a_file_comes_in_pieces_is_imported_and_can_be_looked_at(client: Client)
     assert (made.status_code, made.json()["layers"][0]["file_name"]) == (201, "rank 0.json.gz")
     wrong = send(client, trace, layer, data, offset=5)
     assert wrong.status_code == 409
-    assert "0 bytes are here" in wrong.json()["problems"][0]["message"]
+    assert "0 bytes have arrived" in wrong.json()["problems"][0]["message"]
     half = send(client, trace, layer, data[:60])
     assert (half.status_code, half.json()["received"], half.json()["state"]) == (200, 60, "uploading")
     assert send(client, trace, layer, data[60:] + b"more", offset=60).status_code == 422
