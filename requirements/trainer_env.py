@@ -78,7 +78,7 @@ def wanted_stamp(name: str, packages: Path, *, is_cuda: bool) -> dict[str, objec
 
 
 def shims_of(name: str) -> Path:
-    """Return the folder of what stands in for a GPU in the environment of that name."""
+    """Return the folder of what stands in for a GPU in the environment of that name; a trainer may need nothing."""
     return LOCKS / "shims" / name.partition("-")[0]
 
 
@@ -101,7 +101,7 @@ def make(name: str, venv: Path) -> Path:
     own = next((target / "lib").glob("python*/site-packages"))
     (own / "pitwall_engine.pth").write_text(f"{packages}\n")
     install(engine_python, python, LOCKS / f"{name}.lock")
-    if not is_cuda:
+    if not is_cuda and shims_of(name).is_dir():
         shutil.copytree(shims_of(name), own, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     stamp.write_text(json.dumps(wanted))
     say(f"{name} is at {python}; `make up` finds it there")

@@ -169,7 +169,7 @@ CITATION = re.compile(r"^\s*source=")  # of a rule of diagnosis: whose finding i
 
 def test_no_code_outside_a_trainer_s_folder_names_it() -> None:
     """What differs between trainers is asked of their folders (docs/develop/add-a-trainer.md)."""
-    named = re.compile("|".join(rf"{name}(?![a-z])" for name in TRAINERS), re.IGNORECASE)
+    named = re.compile("|".join(rf"(?<![a-z]){name}(?![a-z])" for name in TRAINERS), re.IGNORECASE)
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
         for path in tracked("*.py", "*.js", "*.html")

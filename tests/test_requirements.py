@@ -255,7 +255,8 @@ def test_trainers_whose_environment_can_be_made_are_known_and_others_are_refused
     assert script.chosen("openrlhf", "") == trainers()["openrlhf"].versions[0]
     for trainer, locked in script.locked_versions().items():
         assert set(locked) <= set(trainers()[trainer].versions)
-    for trainer, version, sentence in (("trl", "", "Known: openrlhf, verl"), ("verl", "0.1", "no lock for verl 0.1")):
+    names = ", ".join(sorted(script.locked_versions()))
+    for trainer, version, sentence in (("nobody", "", f"Known: {names}"), ("verl", "0.1", "no lock for verl 0.1")):
         with pytest.raises(SystemExit, match=sentence):
             script.chosen(trainer, version)
     with pytest.raises(SystemExit, match="make install"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-from jobs.catalog.algorithm import algorithms
+from jobs.catalog.algorithm import algorithms, expand
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import plugin_tables
 from profiling import plugins
@@ -36,9 +36,10 @@ class TrainerInfo:
     `takes_whole_micro_batches`: a supervised batch has to be a multiple of the micro-batch. `adds_system_prompt` to
     data that Pitwall lays out. `messages_through` is the knob without which a column of messages is not read.
     `reads_config`: a configuration file says the same as a command. `collects_nsys_since` is the first version whose
-    reports of nsys in reinforcement learning end up in the run's folder. `models` are patterns of the folders below
-    the run directory in which it leaves its model. `actors` gives roles by a part of the name of a Ray actor's class,
-    in lower case, as error reports have it.
+    reports of nsys in reinforcement learning end up in the run's folder. `on_ray` are the algorithms, or families of
+    them, whose processes are Ray actors with GPUs of their own; of others the command itself is given the GPUs, on one
+    node. `models` are patterns of the folders below the run directory in which it leaves its model. `actors` gives
+    roles by a part of the name of a Ray actor's class, in lower case, as error reports have it.
     """
 
     id: str
@@ -60,12 +61,17 @@ class TrainerInfo:
     messages_through: str = ""
     reads_config: bool = False
     collects_nsys_since: str = ""
+    on_ray: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     actors: Mapping[str, str]
 
     def called(self, version: str) -> Sentence:
         """Return what a sentence calls it: "the built-in trainer", or its label and version."""
         return Sentence(f"{self.label} {version}".strip()) if self.package else Sentence("the built-in trainer")
+
+    def uses_ray(self, algorithm: str) -> bool:
+        """Return True if the processes of a run are Ray actors, and not the command's own."""
+        return algorithm in expand(self.on_ray)
 
     def offers(self, algorithm: str, version: str) -> bool:
         """Return True if this version of the trainer has the algorithm."""

@@ -11,7 +11,7 @@ have GPUs. {} stands for an attempt that was not handed over, or that is older t
 from collections.abc import Iterable
 from typing import TypedDict
 
-from jobs.catalog.algorithm import is_in
+from jobs.catalog.trainer import BUILT_IN, trainers
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.models import Attempt, RunEvent
 
@@ -135,6 +135,6 @@ def _own_nodes(attempt: Attempt) -> set[str]:
     if data is not None and isinstance(data["nodes"], list):  # what a trainer says may be anything
         return {str(node.get("node")) for node in data["nodes"] if isinstance(node, dict)}
     spec = attempt.run.spec
-    is_native = spec.get("trainer", {}).get("name", "native") == "native"
+    name = spec.get("trainer", {}).get("name", BUILT_IN)
     node = attempt.ran_on.get("node", "")
-    return {node} if node and (is_native or not is_in(spec["algorithm"], "rl")) else set()
+    return {node} if node and (name == BUILT_IN or not trainers()[name].uses_ray(spec["algorithm"])) else set()

@@ -14,9 +14,9 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from jobs.accounts.audit import record
 from jobs.accounts.privilege import require_privilege
 from jobs.captures import captures
-from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
+from jobs.catalog.trainer import BUILT_IN, trainers
 from jobs.catalog.trainer_environment import VARIABLE, environment_of, read_environments
 from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
@@ -141,8 +141,7 @@ def environment(attempt: Attempt) -> dict[str, str]:
 def _runtime(attempt: Attempt) -> dict[str, str]:
     """Return what Ray has to know of the environment where another trainer is declared.
 
-    A container image holds the whole job. The Ray workers of reinforcement learning run the interpreter that has the
-    trainer; other algorithms start no Ray workers.
+    A container image holds the whole job. Ray workers run the interpreter that has the trainer, where it has any.
     """
     trainer = attempt.run.spec.get("trainer", {})
     environment = environment_of(
@@ -152,14 +151,17 @@ def _runtime(attempt: Attempt) -> dict[str, str]:
         return {}
     if environment.kind == "image":
         return {"image_uri": environment.at}
-    return {"py_executable": environment.at} if is_in(attempt.run.spec["algorithm"], "rl") else {}
+    return {"py_executable": environment.at} if _uses_ray(attempt.run.spec) else {}
 
 
 def _gpus_of_the_runner(attempt: Attempt) -> float:
     """Return the GPUs that Ray holds for the runner: those of a trainer that is its child and asks Ray for none."""
-    spec = attempt.run.spec
-    is_native = spec.get("trainer", {}).get("name", "native") == "native"
-    return 0 if is_native or is_in(spec["algorithm"], "rl") else attempt.num_gpus
+    return 0 if _uses_ray(attempt.run.spec) else attempt.num_gpus
+
+
+def _uses_ray(spec: Mapping[str, Any]) -> bool:
+    name = spec.get("trainer", {}).get("name", BUILT_IN)
+    return trainers()[name].uses_ray(spec["algorithm"])
 
 
 def ingest_token(run_id: str, attempt: int) -> str:

@@ -41,7 +41,7 @@ def test_the_knobs_of_advice_are_there_for_those_whom_it_is_given(one: Advice) -
         (SAID + "colour = 1", "too_slow.a: advice has no key 'colour'"),
         (SAID.replace('"stated"', '"rumor"'), "too_slow.a: 'rumor' is no grade of evidence"),
         (SAID.replace("effect = {}", 'effect = { beauty = "more" }'), "too_slow.a: 'beauty' is no effect"),
-        (SAID + 'trainers = ["trl"]', "too_slow.a: there is no trainer 'trl'"),
+        (SAID + 'trainers = ["nobody"]', "too_slow.a: there is no trainer 'nobody'"),
         (SAID.replace("[]", '[{ knob = "x.y", to = "1" }]'), "too_slow.a: there is no knob 'x.y'"),
     ],
 )

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_environment import TrainersMisread, environment_of, found_below, read_environments, to_text
 
+OTHERS = ", ".join(name for name, info in trainers().items() if info.package)
 DECLARED = "openrlhf-0.11.2=/srv/o/bin/python; openrlhf=installed;\nverl-0.9.1=image:some/verl:0.9.1"
 
 
@@ -37,8 +39,8 @@ def test_the_version_itself_wins_over_every_version() -> None:
     ("text", "sentence"),
     [
         ("openrlhf-0.11.2", "the entry 'openrlhf-0.11.2'. Write <trainer>-<version>=<place>"),
-        ("trl-1.0=/x/python", "a trainer 'trl'. Known: openrlhf, verl"),
-        ("native=/x/python", "a trainer 'native'. Known: openrlhf, verl"),
+        ("nobody-1.0=/x/python", f"a trainer 'nobody'. Known: {OTHERS}"),
+        ("native=/x/python", f"a trainer 'native'. Known: {OTHERS}"),
         ("verl-0.1=/x/python", "versions of verl that are known: 0.9.1"),
         ("verl=bin/python", "at 'bin/python'. Give the absolute path"),
         ("verl=image:", "names no image for verl"),

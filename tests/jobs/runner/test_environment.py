@@ -86,8 +86,8 @@ def test_what_is_missing_is_said_with_the_way_out(
 
 
 def test_a_declaration_that_makes_no_sense_is_said_as_it_is() -> None:
-    with pytest.raises(TrainerMissing, match="PITWALL_TRAINERS names a trainer 'trl'"):
-        interpreter(ASKED, declared="trl=/x", own_python=sys.executable)
+    with pytest.raises(TrainerMissing, match="PITWALL_TRAINERS names a trainer 'nobody'"):
+        interpreter(ASKED, declared="nobody=/x", own_python=sys.executable)
 
 
 def test_another_trainer_is_not_told_that_it_is_rays_driver() -> None:

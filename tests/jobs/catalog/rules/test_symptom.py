@@ -272,7 +272,7 @@ SAID = '[a]\ntitle = "A"\nsignal = "S."\ncauses = ["C."]\nsource = "D"\nremedies
     [
         (SAID + "colour = 1", "f.a: a symptom has no key 'colour'"),
         (SAID.replace('causes = ["C."]\n', ""), "f.a: the symptom says nothing under 'causes'"),
-        (SAID + 'trainers = ["trl"]', "f.a: there is no trainer 'trl'"),
+        (SAID + 'trainers = ["nobody"]', "f.a: there is no trainer 'nobody'"),
         (SAID + 'logs = [{ pattern = "(", source = "s" }]', "f.a: '(' is no regular expression"),
         (SAID + 'logs = [{ pattern = "a", origin = "s" }]', "f.a: a line of the log has no key 'origin'"),
         (
