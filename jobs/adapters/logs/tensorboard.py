@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,12 +21,14 @@ class TensorBoardReader:
     """Reads every event file below `folder`; `is_wanted(tag)` says which tags.
 
     With `times_steps` the time between two steps' values becomes the step's time: of trainers that report none.
+    `steps_of_one` steps of the files are one of the run, whose values are those of the last.
     """
 
     folder: Path
     trainer: str
     algorithm: str
     times_steps: bool = False
+    steps_of_one: int = 1
     is_wanted: Callable[[str], bool] = lambda tag: True  # noqa: ARG005
     _files: dict[Path, EventFile] = field(default_factory=dict)
     _steps: Steps = field(init=False)
@@ -39,6 +41,7 @@ class TensorBoardReader:
         """Return the events of what was written since the last call."""
         for scalar in self._new():
             if self.is_wanted(scalar.tag):
+                scalar = replace(scalar, step=-(-scalar.step // self.steps_of_one))
                 self._steps.add(scalar.step, {scalar.tag: scalar.value}, t=int(scalar.at * _NS))
                 if self.times_steps and scalar.tag.startswith("train/"):
                     self._time(scalar)

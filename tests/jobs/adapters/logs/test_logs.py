@@ -1,7 +1,9 @@
 """Logs of other trainers as events. What is read was written by the frameworks' own loggers, in this test."""
 
 import math
+import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from jobs.adapters.adapter import LogReader, adapter
 from jobs.adapters.logs.tfevents import EventFile
 from jobs.catalog.metric import metrics
 from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.trainer import trainers
 from profiling.events import to_line
 from tests.jobs.adapters.logs import frameworks
 
@@ -257,20 +260,23 @@ def test_the_number_of_steps_is_read_off_the_progress_bars(
     assert list(logs.poll(now_ns=SECOND)) == []
 
 
+@cache
+def source_of(trainer: str) -> str:
+    """Return all Python source of the newest wheel of a trainer."""
+    info = trainers()[trainer]
+    folder = frameworks.unpacked(f"{info.package}-{info.versions[0]}")
+    return "\n".join(path.read_text(errors="replace") for path in folder.rglob("*.py"))
+
+
 def test_every_name_of_a_trainer_is_one_of_its_own() -> None:
     """The frameworks' sources say every name, or the parts that it is made of."""
-    wheels = {"openrlhf": frameworks.OPENRLHF, "verl": frameworks.VERL}
-    sources = {
-        trainer: "\n".join(path.read_text(errors="replace") for path in frameworks.unpacked(wheel).rglob("*.py"))
-        for trainer, wheel in wheels.items()
-    }
     for name, info in metrics().items():
         for whose, theirs in info.names.items():
-            trainer = whose.partition("/")[0]
+            source = source_of(whose.partition("/")[0])
             for each in theirs:
-                said = each.removeprefix("train/").removeprefix("eval/") if trainer == "openrlhf" else each
-                parts = [said] if trainer == "openrlhf" else said.split("/")
-                assert all(f"{part}" in sources[trainer] for part in parts), (name, each)
+                own = re.sub("^(train|eval)/", "", each)
+                parts = [each] if each in source else [own] if own in source else each.split("/")
+                assert all(part in source for part in parts), (name, each)
 
 
 def test_healthy_ranges_are_ranges_and_name_their_source() -> None:
