@@ -30,5 +30,5 @@ def read_models(spec: RunSpec, models: Models, fleet: Fleet, workload: Workload,
         num_steps=spec.num_steps or source.num_steps(),
         checkpoint_every=source.knobs.whole("checkpoint.every_steps"),
         unpriced=source.knobs.unpriced(),
-        notes=source.notes(has_rollouts=is_in(spec.algorithm, "rl")),
+        notes=(*job.notes, *source.notes(has_rollouts=is_in(spec.algorithm, "rl"))),
     )

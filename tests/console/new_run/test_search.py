@@ -1,5 +1,6 @@
 """What the New run page's search looks through: every option and key that any adapter reads or writes is in it."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ REWARDS = (
     {"kind": "url", "location": "http://10.0.0.5/score"},
     {"kind": "model", "location": "/srv/reward-model"},
 )
+OPTION = re.compile(r"--\w|[+~]*[\w.]+=")  # of a command line, or a key of Hydra's
 VERL = [(program, version) for program in ("main_ppo", "sft_trainer") for version in trainers()["verl"].versions]
 
 
@@ -70,11 +72,9 @@ def test_every_option_that_a_command_is_written_with_is_found() -> None:
             )
         except ValueError:
             continue  # what this trainer cannot be told
-        if spec.trainer.name == "verl":
-            written |= {word.partition("=")[0] for word in argv[argv.index("-m") + 2 :] if "=" in word}
-        elif spec.trainer.name == "openrlhf":
-            place = next(i for i, word in enumerate(argv) if word.startswith("openrlhf.cli."))
-            written |= {word.partition("=")[0] for word in argv[place:] if word.startswith("--")}
+        if trainers()[spec.trainer.name].package:
+            place = max(at for at, word in enumerate(argv) if word == "-m")  # torchrun's own stands before it
+            written |= {word.partition("=")[0] for word in argv[place + 2 :] if OPTION.match(word)}
 
     assert len(written) > 150
     assert {name for name in written if bare(name) not in known} == set()
