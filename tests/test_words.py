@@ -73,7 +73,8 @@ SENTENCES = {
     r"beside": "next to; in addition to; during",
     r"nothing stands|stands? still": "none; idle; does not update",
     r"whoever": "the operator; who",
-    r"longest answer|completions?(?!, answer)": "longest response; responses: what a model generates",
+    # Columns of data sets apart: "prompt and completion".
+    r"longest answer|(?<!prompt and )completions?(?!, answer)": "longest response; responses: what a model generates",
     r"as a share of|^share of(?! rank)": "fraction",
     r"make (a|the) (account|project|token)": "create",
     r"without a word": "silently; without a message",

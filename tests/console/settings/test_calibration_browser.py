@@ -20,7 +20,7 @@ def test_what_runs_measured_is_taken_over_and_undone(page: Page, live_console: L
     card = page.locator("#calibration section")
     rollout = card.locator("[data-constant-proposal='decode.pace']")
     expect(rollout).to_contain_text("1.6")
-    expect(card.locator("[data-says]")).to_contain_text("by 0 % with these values")
+    expect(card.locator("[data-says]")).to_contain_text("0 % with these values")
     assert page.evaluate(NAMELESS) == []
     card.get_by_role("button", name="Use these values").click()
 

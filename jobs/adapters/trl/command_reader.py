@@ -1,0 +1,213 @@
+"""A text as options of TRL: a shell command of one of its scripts or of its command line, or a YAML configuration."""
+
+import difflib
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jobs.adapters.command_line.shell_reader import ProgramCall, find_program
+from jobs.adapters.trl.options import PER_NODE, PROGRAMS, defaults_of
+from jobs.catalog.sentence import Sentence
+
+_CLI = "trl"
+_NO_PROGRAM = "--"
+_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+|-\d+(\.\d*)?e[-+]?\d+")  # what argparse takes for a number
+_OTHERS = ("kto", "reward", "rloo", "distillation", "env", "vllm-serve")
+HIDDEN = "…"
+_SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
+_TOKENS = ("EOS_TOKEN", "PAD_TOKEN")  # of a tokenizer
+LAUNCHER_OPTIONS = (*PER_NODE, "--accelerate_config", "--config_file", "--num_machines", "--nnodes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrlOption:
+    """One option: as it was written, by its full name, and its values; `needs_shell`: only a shell knows one of them.
+
+    A bare switch has the value "true".
+    """
+
+    option: str
+    name: str
+    values: tuple[str, ...]
+    needs_shell: bool = False
+
+    @property
+    def text(self) -> str:
+        """The values as they were written."""
+        return " ".join(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrlCommand:
+    """What a text says: options of the program, those of its launcher, words that belong to no option, the environment,
+    and the entries of a configuration's mixture of data."""
+
+    program: str
+    options: tuple[TrlOption, ...]
+    launcher: tuple[TrlOption, ...] = ()
+    strays: tuple[str, ...] = ()
+    env: Mapping[str, str]
+    datasets: tuple[Mapping[str, Any], ...] = ()
+
+
+def command_of(arguments: Sequence[str], version: str) -> TrlCommand:
+    """Return what the arguments say; one argument alone may be a whole text, of a shell or YAML.
+
+    Raises: ValueError with a sentence if it is neither a command of TRL that trains nor a YAML text of its options.
+    """
+    text = arguments[0] if len(arguments) == 1 else shlex.join(arguments)
+    call = find_program(text, _is_script) or find_program(text, _is_command_line)
+    if call is not None:
+        return _of_call(call, version)
+    if text.lstrip().startswith("--"):
+        bare = find_program(f"{_NO_PROGRAM} {text.lstrip()}", _NO_PROGRAM.__eq__)
+        if bare is not None:
+            return _of_call(bare, version)
+    return _of_yaml(text, version)
+
+
+def shown(name: str, text: str) -> str:
+    """Return a value as it may be shown: nothing of what a name says is secret."""
+    upper = name.lstrip("-").upper()
+    return HIDDEN if _SECRET.search(upper) and upper not in _TOKENS else text
+
+
+def nearest(name: str, program: str, version: str) -> str:
+    """Return the option that was most likely meant, "" if none is alike."""
+    return next(iter(difflib.get_close_matches(name, defaults_of(program, version), n=1, cutoff=0.75)), "")
+
+
+def _is_script(word: str) -> bool:
+    parts = word.replace("/", ".").removesuffix(".py").split(".")
+    return parts[-1] in PROGRAMS and (word.endswith(".py") or parts[:2] == ["trl", "scripts"])
+
+
+def _is_command_line(word: str) -> bool:
+    return word.rpartition("/")[2] == _CLI
+
+
+def _of_call(call: ProgramCall, version: str) -> TrlCommand:
+    words = list(call.arguments)
+    program = "" if call.program == _NO_PROGRAM else _last_part(call.program)
+    if program == _CLI:
+        program = words.pop(0) if words else ""
+        if program not in PROGRAMS:
+            text = "trl {program} trains nothing that is offered here. Paste a command of trl {programs}."
+            raise ValueError(Sentence(text, program=program, programs=", ".join(PROGRAMS)))
+    options, strays = _options(words)
+    program = program or _program_of((option.name for option in options), version)
+    named = [_named(option, program, version, call.unknown) for option in options]
+    before, _ = _options(call.before)
+    return TrlCommand(
+        program=program,
+        options=tuple(option for option in named if option.name not in LAUNCHER_OPTIONS),
+        launcher=tuple(option for option in (*before, *named) if option.name in LAUNCHER_OPTIONS),
+        strays=tuple(strays),
+        env=call.env,
+    )
+
+
+def _last_part(word: str) -> str:
+    return word.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
+
+
+def _options(words: Iterable[str]) -> tuple[list[TrlOption], list[str]]:
+    """Return the options with the values that follow each, as argparse divides them, and what belongs to none."""
+    options: list[TrlOption] = []
+    strays: list[str] = []
+    for word in words:
+        if word.startswith("--"):
+            name, sign, value = word.partition("=")
+            options.append(TrlOption(option=name, name=name, values=(value,) if sign else ()))
+        elif options and (not word.startswith("-") or _NEGATIVE.fullmatch(word) or " " in word):
+            options[-1] = replace(options[-1], values=(*options[-1].values, word))
+        else:
+            strays.append(word)
+    return options, strays
+
+
+def _named(option: TrlOption, program: str, version: str, unknown: Sequence[str]) -> TrlOption:
+    """Return the option by its full name: TRL takes hyphens, `no_` before a switch, and the beginning of one name."""
+    defaults = defaults_of(program, version)
+    name = "--" + option.name[2:].replace("-", "_")
+    values = option.values
+    if name not in defaults and option.name in LAUNCHER_OPTIONS:
+        name = option.name
+    elif name.startswith("--no_") and defaults.get("--" + name[5:]) is True:
+        name, values = "--" + name[5:], ("false",)
+    elif name not in defaults:
+        meant = [full for full in defaults if full.startswith(name)]
+        name = meant[0] if len(meant) == 1 else name
+    if not values and isinstance(defaults.get(name), bool):
+        values = ("true",)
+    needs_shell = any(piece in option.text for piece in unknown)
+    return replace(option, name=name, values=values, needs_shell=needs_shell)
+
+
+def _program_of(names: Iterable[str], version: str) -> str:
+    """Return the program that knows most of the options; the first of PROGRAMS among equals."""
+    wanted = {"--" + name.lstrip("-").replace("-", "_") for name in names}
+    return max(PROGRAMS, key=lambda program: len(wanted & set(defaults_of(program, version))))
+
+
+def _of_yaml(text: str, version: str) -> TrlCommand:
+    table = _table_of(text)
+    env = table.pop("env", None)
+    mixture = table.pop("datasets", None)
+    rows = tuple(row for row in mixture if isinstance(row, dict)) if isinstance(mixture, list) else ()
+    options = [
+        TrlOption(option=key, name=f"--{key}", values=tuple(_texts(value)))
+        for key, value in table.items()
+        if value is not None
+    ]
+    program = _program_of((option.name for option in options), version)
+    named = [_named(option, program, version, ()) for option in options]
+    if not rows and not any(option.name in defaults_of(program, version) for option in named):
+        raise ValueError(Sentence("No key of this text is an option of TRL. Paste the whole command, or the config."))
+    return TrlCommand(
+        program=program,
+        options=tuple(option for option in named if option.name not in LAUNCHER_OPTIONS),
+        launcher=tuple(option for option in named if option.name in LAUNCHER_OPTIONS),
+        env={str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {},
+        datasets=rows,
+    )
+
+
+def _table_of(text: str) -> dict[str, Any]:
+    """Return a YAML text's mapping. Raises: ValueError with a sentence."""
+    import yaml
+
+    try:
+        if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise ValueError(Sentence("The YAML text repeats parts of itself by aliases (*name). Write them out."))
+        loaded = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        message = (
+            "This is no command of TRL (trl sft, trl dpo, trl grpo, or a script of trl.scripts), and no YAML text in "
+            "line {line} either. Paste the whole command, or the config."
+        )
+        raise ValueError(Sentence(message, line=where.line + 1 if where is not None else 1)) from error
+    if not isinstance(loaded, dict) or not loaded:
+        message = (
+            "This is no command of TRL: it starts neither trl sft, trl dpo or trl grpo nor a script of trl.scripts, "
+            "and it is no YAML text of options. Paste the whole command, or the config."
+        )
+        raise ValueError(Sentence(message))
+    return {str(key): value for key, value in loaded.items()}
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield a value of YAML as the words that a command line has for it."""
+    if isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item) if not isinstance(item, (list, dict)) else (json.dumps(item, default=str),)
+    elif isinstance(value, dict):
+        yield json.dumps(value, default=str)
+    else:
+        yield str(value)

@@ -1,0 +1,100 @@
+"""A TRL command or configuration as a spec: every option finds its knob or section, or is named with the reason why
+not."""
+
+from collections.abc import Mapping, Sequence
+
+from jobs.adapters.adapter import (
+    IS_DEFAULT,
+    NO_ENVIRONMENT,
+    NO_OPTION,
+    NOT_KEPT,
+    Omission,
+    ReadBack,
+)
+from jobs.adapters.command_line.shell_reader import MAX_HINTS, TOO_DEEP
+from jobs.adapters.trl.command_reader import HIDDEN, TrlCommand, TrlOption, command_of, nearest, shown
+from jobs.adapters.trl.options import PROGRAMS, TRAINER, defaults_of, why_not
+from jobs.adapters.trl.sections import TrlSections, read_sections
+from jobs.adapters.trl.values import TrlValues
+from jobs.catalog.trainer import trainers
+from jobs.catalog.value import value_text
+
+
+def read_back(*, arguments: Sequence[str], version: str) -> ReadBack:
+    """Return what a command or a YAML text says, as a spec for `version` ("" for the newest known one).
+
+    Raises: ValueError with a sentence if the arguments are no command of TRL that trains, and no options of one.
+    """
+    target = version or trainers()[TRAINER].versions[0]
+    try:
+        return _read_back(arguments, target)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+
+
+def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
+    command = command_of(arguments, version)
+    by_name = {written.name: written for written in command.options}  # of one that stands there twice the last counts
+    sections = TrlSections(by_name=by_name)
+    read_sections(command.program, sections, command.datasets)
+    values = TrlValues(program=command.program, version=version, sections=sections)
+    values.read_all(command.launcher)
+    num_defaults = 0
+    for written in by_name.values():
+        if written.name not in sections.taken:
+            num_defaults += _name(command.program, version, written, sections)
+    _name_the_rest(command, sections)
+    spec = {
+        "algorithm": command.program,
+        "trainer": {"name": TRAINER, "version": version},
+        **sections.spec,
+        "knobs": values.chosen(),
+    }
+    behind = {each.option for each in (*sections.left_out, *sections.unread)}
+    return ReadBack(
+        spec=spec,
+        understood=tuple(written.option for written in by_name.values() if written.option not in behind),
+        left_out=tuple(sections.left_out),
+        unread=tuple(sections.unread),
+        num_defaults=num_defaults,
+    )
+
+
+def _name(program: str, version: str, written: TrlOption, sections: TrlSections) -> bool:
+    """Say of an option that became nothing why not; return True if it only repeats TRL's default."""
+    defaults = defaults_of(program, version)
+    if written.name in defaults:
+        if _is_default(written, defaults):
+            sections.leave(written, IS_DEFAULT)
+            return True
+        sections.refuse(written, why_not(written.name))
+    elif other := next((name for name in PROGRAMS if written.name in defaults_of(name, version)), ""):
+        sections.refuse(written, f"It is an option of trl {other}, not of trl {program}.")
+    else:
+        near = nearest(written.name, program, version) if len(sections.unread) < MAX_HINTS else ""
+        hint = f" Did you mean {near}?" if near else ""
+        sections.refuse(written, f"TRL {version} has no such option for trl {program}.{hint}")
+    return False
+
+
+def _is_default(written: TrlOption, defaults: Mapping[str, object]) -> bool:
+    default = defaults[written.name]
+    if default is None:
+        return written.text.lower() in ("none", "null", "")
+    if isinstance(default, list):
+        return list(written.values) == [str(item) for item in default]
+    try:
+        return float(written.text) == float(str(default))
+    except ValueError:
+        text = value_text(default) if isinstance(default, (bool, str)) else str(default)
+        return written.text.lower() == text.lower()
+
+
+def _name_the_rest(command: TrlCommand, sections: TrlSections) -> None:
+    """Name words that belong to no option, and the environment, which is no part of a spec."""
+    for stray in command.strays:
+        sections.unread.append(Omission(option=stray, value="", why=NO_OPTION))
+    for name, value in command.env.items():
+        text = shown(name, value)
+        why = NOT_KEPT if text == HIDDEN else NO_ENVIRONMENT
+        sections.left_out.append(Omission(option=name, value=text, why=why))

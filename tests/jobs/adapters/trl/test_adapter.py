@@ -1,0 +1,261 @@
+"""TRL's commands: what is launched, and how commands and configurations of people are read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.adapters.adapter import Launch, ReadBack, adapter
+from jobs.adapters.inputs import inputs_of
+from jobs.adapters.trl.options import PROGRAMS
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
+from jobs.catalog.trainer import trainers
+
+RUN_DIR = Path("/srv/runs/r-1/a1")
+SECRET = "hf_0123456789abcdef"
+DOCUMENTED = rf"""
+# from the documentation of TRL
+export HF_TOKEN={SECRET}
+accelerate launch --config_file trl/accelerate_configs/zero3.yaml --num_processes 4 \
+    trl/scripts/dpo.py \
+    --dataset_name trl-lib/ultrafeedback_binarized \
+    --model_name_or_path Qwen/Qwen2-0.5B-Instruct \
+    --learning_rate 5.0e-7 --num_train_epochs 1 --per_device_train_batch_size 2 \
+    --gradient_accumulation_steps 8 --max_steps 1000 \
+    --eval_strategy steps --eval_steps 50 --output_dir Qwen2-0.5B-DPO --no_remove_unused_columns \
+    --use_peft --lora_r 32 --lora_alpha 16 --report_to wandb --beta 0.2 --lern_rate 3
+"""
+CONFIG = """
+# a configuration of `trl grpo --config`
+model_name_or_path: Qwen/Qwen3-4B
+dataset_name: trl-lib/DeepMath-103K
+reward_funcs:
+  - accuracy_reward
+per-device-train-batch-size: 4
+gradient_accumulation_steps: 8
+num_generations: 16
+max_completion_length: 2048
+learning_rate: 1.0e-6
+use_vllm: true
+vllm_mode: colocate
+gradient_checkpointing: true
+loss_type: dr_grpo
+scale_rewards: none
+logging_steps: 5
+push_to_hub: true
+env:
+  WANDB_API_KEY: abcdef
+"""
+
+
+def command(raw: dict[str, Any], *, device: str = "cuda") -> Launch:
+    spec = parse_spec(raw | {"trainer": {"name": "trl"}})
+    return adapter("trl").command(spec=spec, run_dir=RUN_DIR, python="/env/bin/python", device=device)
+
+
+def read(text: str) -> ReadBack:
+    return adapter("trl").read_back(arguments=[text], version="")
+
+
+def spec_of(text: str) -> RunSpec:
+    return parse_spec(read(text).spec)
+
+
+def reasons(result: ReadBack) -> dict[str, str]:
+    return {each.option: each.why for each in (*result.left_out, *result.unread)}
+
+
+def test_on_gpus_torchrun_starts_a_process_for_each_on_one_node() -> None:
+    launch = command({"algorithm": "grpo", "knobs": {"placement.policy_gpus_per_node": 4}})
+
+    words = list(launch.argv)
+    assert words[1:4] == ["-m", "torch.distributed.run", "--standalone"]
+    assert words[words.index("--nproc-per-node") + 1] == "4"
+    assert words[words.index("trl.scripts.grpo") - 1] == "-m"
+    assert launch.env["TENSORBOARD_LOGGING_DIR"] == "/srv/runs/r-1/a1/tb"
+
+
+def test_ray_gives_the_gpus_to_the_command_itself_in_reinforcement_learning_too() -> None:
+    assert not [name for name in PROGRAMS if trainers()["trl"].uses_ray(name)]
+
+
+def test_on_cpu_it_is_one_plain_process() -> None:
+    launch = command({"algorithm": "sft"}, device="cpu")
+
+    assert launch.argv[:3] == ("/env/bin/python", "-m", "trl.scripts.sft")
+    assert launch.argv[-2:] == ("--use_cpu", "true")
+
+
+def test_a_rollout_and_its_updates_become_samples_and_micro_batches() -> None:
+    knobs = {
+        "placement.policy_gpus_per_node": 2,
+        "rollout.prompts_per_step": 8,
+        "rollout.samples_per_prompt": 4,
+        "train.micro_batch_size": 4,
+        "train.updates_per_rollout": 2,
+        "train.epochs_per_rollout": 3,
+        "train.num_steps": 10,
+    }
+
+    text = " ".join(command({"algorithm": "grpo", "knobs": knobs}).argv)
+
+    assert "--generation_batch_size 32" in text
+    assert "--gradient_accumulation_steps 2" in text
+    assert "--max_steps 60" in text, "a step of a run has six optimizer steps"
+
+
+def test_a_reward_is_a_function_that_scores_texts_and_conversations() -> None:
+    launch = command({"algorithm": "grpo", "reward": {"kind": "exact_match"}})
+    ((path, source),) = launch.files.items()
+    names: dict[str, Any] = {}
+    exec(source, names)
+
+    score = names["exact_match_reward"]
+    talk = [[{"role": "assistant", "content": " Four "}]]
+    assert path == "inputs/reward_exact_match.py"
+    assert "inputs.reward_exact_match.exact_match_reward" in launch.argv
+    assert score(prompts=["2+2"], completions=["four"], answer=["four"], completion_ids=[[1]]) == [1.0]
+    assert score(prompts=[[{"role": "user", "content": "2+2"}]], completions=talk, answer=["four"]) == [1.0]
+    assert score(prompts=["2+2"], completions=["5"]) == [0.0]
+
+
+def test_the_answer_s_column_is_the_one_of_the_data() -> None:
+    data = {"kind": "hub", "id": "a/b", "answer_column": "solution"}
+    launch = command({"algorithm": "grpo", "data": data, "reward": {"kind": "exact_match"}})
+    names: dict[str, Any] = {}
+    exec(launch.files["inputs/reward_exact_match.py"], names)
+
+    assert names["exact_match_reward"](prompts=["x"], completions=["4"], solution=["4"]) == [1.0]
+
+
+def test_a_stage_of_zero_is_a_file_of_deepspeed_whose_name_tells_it() -> None:
+    launch = command({"algorithm": "sft", "knobs": {"memory.zero_stage": "3"}})
+
+    config = json.loads(launch.files["inputs/zero3.json"])
+    assert config["zero_optimization"] == {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
+    assert config["train_batch_size"] == "auto"
+    assert launch.argv[launch.argv.index("--deepspeed") + 1] == "inputs/zero3.json"
+
+
+def test_a_file_of_data_is_named_in_a_configuration() -> None:
+    data = {"kind": "path", "id": "/srv/data/a: #1.parquet", "messages_column": "messages"}
+    launch = command({"algorithm": "sft", "data": data})
+
+    row = {"path": "parquet", "data_files": "/srv/data/a: #1.parquet", "split": "train"}
+    assert json.loads(launch.files["inputs/data.yaml"]) == {"datasets": [row]}
+    assert "--dataset_name" not in launch.argv
+    again = read(launch.files["inputs/data.yaml"])
+    assert again.spec["data"]["id"] == "/srv/data/a: #1.parquet"
+
+
+def test_held_out_answers_come_in_whole_groups() -> None:
+    knobs = {"eval.every_steps": 5, "eval.samples_per_prompt": 12}
+
+    assert "--per_device_eval_batch_size 12" in " ".join(command({"algorithm": "grpo", "knobs": knobs}).argv)
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        ({"algorithm": "sft", "data": {"kind": "hub", "id": "a/b"}}, "reads the column completion"),
+        ({"algorithm": "grpo", "data": {"kind": "hub", "id": "a/b", "prompt_column": "q"}}, "reads the column prompt"),
+        ({"algorithm": "grpo", "data": {"kind": "hub", "id": "a/b", "eval_id": "c/d"}}, "a split of the training data"),
+        (
+            {"algorithm": "grpo", "data": {"kind": "path", "id": "/a.jsonl", "eval_split": "test"}},
+            "one split of a data file",
+        ),
+        ({"algorithm": "grpo", "reward": {"kind": "file", "location": "/a/b.py"}}, "by its dotted name"),
+        ({"algorithm": "grpo", "reward": {"kind": "url", "location": "http://a/b"}}, "asks no URL"),
+    ],
+)
+def test_what_trl_cannot_be_told_is_refused_in_a_sentence(raw: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        command(raw)
+
+
+def test_rows_are_conversations_under_the_names_that_trl_reads() -> None:
+    row = {"prompt": "1 + 1", "response": "2", "answer": "2", "chosen": "2", "rejected": "3"}
+    talk = {"role": "user", "content": "1 + 1"}
+
+    def rows(algorithm: str) -> dict[str, object]:
+        spec = parse_spec({"algorithm": algorithm, "trainer": {"name": "trl"}, "data": {"system_prompt": "Be brief."}})
+        (written,) = inputs_of(spec).rows(spec, [row])
+        return written
+
+    system = {"role": "system", "content": "Be brief."}
+    assert rows("sft") == {"prompt": [system, talk], "completion": [{"role": "assistant", "content": "2"}]}
+    assert rows("grpo") == {"prompt": [system, talk], "answer": "2"}
+    assert rows("dpo")["rejected"] == [{"role": "assistant", "content": "3"}]
+
+
+def test_a_documented_command_is_read() -> None:
+    result, spec = read(DOCUMENTED), spec_of(DOCUMENTED)
+
+    assert (spec.algorithm, spec.model.id, spec.data.id) == (
+        "dpo",
+        "Qwen/Qwen2-0.5B-Instruct",
+        "trl-lib/ultrafeedback_binarized",
+    )
+    assert spec.data.eval_split == "test"
+    assert spec.knob("placement.policy_gpus_per_node") == 4
+    assert spec.knob("memory.zero_stage") == "3"
+    assert spec.knob("train.batch_size") == 64
+    assert (spec.knob("train.num_steps"), spec.knob("eval.every_steps")) == (1000, 50)
+    assert (spec.knob("lora.rank"), spec.knob("lora.alpha"), spec.knob("pairs.beta")) == (32, 16, 0.2)
+    why = reasons(result)
+    assert "Did you mean --learning_rate?" in why["--lern_rate"]
+    assert "TensorBoard" in why["--report_to"]
+    assert "PEFT adapts modules" in why["--lora_target_modules"]
+    assert SECRET not in repr(result)
+
+
+def test_a_configuration_is_read() -> None:
+    result, spec = read(CONFIG), spec_of(CONFIG)
+
+    assert (spec.algorithm, spec.reward.kind, spec.reward.location) == ("grpo", "file", "accuracy_reward")
+    assert spec.knob("rollout.backend") == "vllm"
+    assert (spec.knob("rollout.samples_per_prompt"), spec.knob("rollout.prompts_per_step")) == (16, 2)
+    assert spec.knob("train.updates_per_rollout") == 1
+    assert spec.knob("algorithm.loss_aggregation") == "sequence_sum_scaled"
+    assert spec.knob("algorithm.normalize_by_std") is False
+    assert spec.knob("logging.every_steps") == 5
+    assert "pushes it nowhere" in reasons(result)["push_to_hub"]
+    assert "abcdef" not in repr(result)
+    assert result.num_defaults == 1  # vllm_mode
+
+
+def test_the_command_line_of_trl_is_read() -> None:
+    spec = spec_of(
+        "trl sft --model_name_or_path a/b --dataset-name c/d --packing --accelerate_config zero2 --bf16 false"
+    )
+
+    assert (spec.algorithm, spec.knob("train.packing"), spec.knob("memory.zero_stage")) == ("sft", True, "2")
+    assert spec.knob("memory.precision") == "float32"
+
+
+def test_options_of_another_program_are_named() -> None:
+    why = reasons(read("trl sft --model_name_or_path a/b --dataset_name c/d --num_generations 4 --do_train --seed x"))
+
+    assert why["--num_generations"] == "It is an option of trl grpo, not of trl sft."
+    assert why["--seed"] == "'x' is not a number."
+    assert "trains in any case" in why["--do_train"]
+
+
+def test_steps_that_are_no_whole_rollouts_are_named() -> None:
+    text = (
+        "trl grpo --model_name_or_path a/b --dataset_name c/d --reward_funcs x.y --num_iterations 4 --max_steps 10 "
+        "--generation_batch_size 60 --num_generations 8"
+    )
+
+    why = reasons(read(text))
+
+    assert "no whole number of rollouts" in why["--max_steps"]
+    assert "no whole number of prompts" in why["--generation_batch_size"]
+
+
+@pytest.mark.parametrize("text", ["trl kto --beta 1", "pip install trl", "a: 1", "nonsense"])
+def test_what_is_no_training_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w+ \w+"):
+        read(text)
