@@ -14,15 +14,15 @@ def test_a_recording_by_time_begins_within_a_step_and_lasts_until_it_is_ended(tm
     stage = Stage(tmp_path)
     stage.captures.before_step(4)
     stage.ask("a", seconds=60)
-    stage.captures._look()
+    stage.captures._act()
     assert stage.report.states("a") == ["armed", "recording"]
-    stage.captures._look()
+    stage.captures._act()
     stage.captures.after_step(4, seconds=1.0)
     stage.captures.before_step(5)
     assert stage.report.states("a") == ["armed", "recording"]
 
     stage.end("another", "a")
-    stage.captures._look()
+    stage.captures._act()
     stage.captures.after_step(5, seconds=1.0)
     stage.captures.finish(5)
 
@@ -36,12 +36,12 @@ def test_a_recording_by_time_ends_by_itself(tmp_path: Path, monkeypatch: pytest.
     stage = Stage(tmp_path)
     stage.captures.before_step(1)
     stage.ask("a", seconds=2.5)
-    stage.captures._look()
+    stage.captures._act()
     now = 102.4
-    stage.captures._look()
+    stage.captures._act()
     assert stage.report.states("a")[-1] == "recording"
     now = 102.5
-    stage.captures._look()
+    stage.captures._act()
     assert "stopping" in stage.report.states("a")
 
 
@@ -49,9 +49,9 @@ def test_of_two_recordings_at_once_the_second_is_refused_whatever_they_are(tmp_p
     stage = Stage(tmp_path)
     stage.captures.before_step(1)
     stage.ask("a", seconds=60)
-    stage.captures._look()
+    stage.captures._act()
     stage.ask("b", seconds=60)
-    stage.captures._look()
+    stage.captures._act()
     stage.ask("c", first_step=2)
     stage.captures.after_step(1, seconds=1.0)
     stage.captures.before_step(2)
@@ -68,7 +68,7 @@ def test_a_recording_by_time_waits_for_no_step_boundary(tmp_path: Path) -> None:
     stage.captures.after_step(1, seconds=1.0)
     stage.captures.before_step(2)
     stage.ask("b", seconds=60)
-    stage.captures._look()
+    stage.captures._act()
     assert stage.report.text("b") == "Capture a records step 2. Record once it has ended."
 
 
@@ -76,10 +76,10 @@ def test_the_end_of_the_run_ends_a_recording_by_time(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.captures.before_step(3)
     stage.ask("a", seconds=60)
-    stage.captures._look()
+    stage.captures._act()
     stage.captures.after_step(3, seconds=1.0)
     stage.captures.finish(3)
-    stage.captures._look()  # a look that was under way finds nothing more to do
+    stage.captures._act()  # a look that was under way finds nothing more to do
 
     assert stage.report.states("a") == ["armed", "recording", "stopping", "writing", "importing"]
 
@@ -89,7 +89,7 @@ def test_a_length_that_no_recording_has_is_refused(tmp_path: Path, seconds: Any)
     stage = Stage(tmp_path)
     stage.ask("a", seconds=seconds)
     stage.steps(1)
-    stage.captures._look()
+    stage.captures._act()
     assert stage.report.states("a") == ["failed"]
     assert "seconds is" in stage.report.text("a")
 
@@ -99,7 +99,7 @@ def test_an_end_that_comes_before_the_beginning_is_kept(tmp_path: Path) -> None:
     stage.captures.before_step(1)
     stage.ask("a", seconds=60)
     stage.end("a")
-    stage.captures._look()
+    stage.captures._act()
     assert stage.report.states("a") == ["armed", "withdrawn"]
     assert "start_recording" not in stage.actors["policy_0"].said
 
@@ -108,6 +108,6 @@ def test_a_worker_that_did_not_answer_is_told_to_stop_in_case_it_begins_later(tm
     stage = Stage(tmp_path, policy_1=FakeActor("policy-1", start_recording=TimeoutError()))
     stage.captures.before_step(1)
     stage.ask("a", seconds=60)
-    stage.captures._look()
+    stage.captures._act()
     assert stage.actors["policy_1"].said == ["start_recording", "stop_recording"]
     assert stage.report.states("a")[-1] == "recording"

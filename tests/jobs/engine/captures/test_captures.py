@@ -356,7 +356,7 @@ def test_the_loop_goes_on_while_a_worker_is_slow_to_begin(tmp_path: Path) -> Non
     stage = Stage(tmp_path, policy_0=FakeActor("policy-0", start_recording=slowly))
     stage.captures.before_step(1)
     stage.ask("a", seconds=60)
-    watcher = threading.Thread(target=stage.captures._look)
+    watcher = threading.Thread(target=stage.captures._act)
     watcher.start()
     begun.wait(30)
 
