@@ -13,6 +13,8 @@ from jobs.planner.shapes.model_shape import ModelShape
 Family = Literal["plain", "deepspeed", "fsdp", "megatron"]
 Method = Literal["full", "lora", "qlora"]
 Checkpointing = Literal["none", "selective", "full"]
+Attention = Literal["eager", "sdpa", "flash2", "flash3"]
+Compute = Literal["bf16", "fp16", "fp8", "fp32"]
 Kernels = Literal["eager", "fused", "liger", "compiled", "megatron"]
 Head = Literal["unfused", "compiled", "chunked", "parallel", "inplace"]
 Objective = Literal["lm", "pairs", "scalar"]
@@ -132,9 +134,9 @@ class Training:
     has_master: bool = True
     has_fused_optimizer: bool = True
     optimizer_in_backward: bool = False
-    compute: Literal["bf16", "fp16", "fp8", "fp32"] = "bf16"
+    compute: Compute = "bf16"
     kernels: Kernels = "eager"
-    attention: Literal["eager", "sdpa", "flash2", "flash3"] = "flash2"
+    attention: Attention = "flash2"
     checkpointing: Checkpointing = "full"
     head: Head = "unfused"
     head_chunk: int = 0

@@ -2,16 +2,14 @@
 
 import math
 import random
-from collections import deque
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.knob import Knob, applicable
+from jobs.catalog.knob import Knob
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from tests.conformance.specs import Drawing, Values, draw
+from tests.conformance.specs import Drawing, Values, draw, num_reachable, specs_in_turn
 
 VERSIONS = trainers()["openrlhf"].versions
 BOUNDS = {
@@ -49,7 +47,6 @@ TEXTS = {
     "models.value_head_prefix": ("value_head", "v"),
 }
 AGENT = "agent.function_path"
-WANTED = 4  # knobs that each spec gets on purpose, so that all are covered
 REWARDS: tuple[dict[str, str], ...] = (
     {"kind": "file", "location": "/srv/rewards/one two.py"},
     {"kind": "url", "location": "http://10.0.0.7:5000/get_reward,http://10.0.0.8:5000/get_reward"},
@@ -72,25 +69,13 @@ def drawn(version: str, algorithm: str, rng: random.Random, wanted: Sequence[str
 
 
 def specs_of(version: str, number: int) -> list[RunSpec]:
-    """Return random specs of every algorithm; the knobs of each algorithm are wanted in turn, so that none is left."""
-    algorithms = algorithms_at(version)
-    turns = {name: deque(applicable(name, "openrlhf", version)) for name in algorithms}
-    found = []
-    for place in range(number):
-        algorithm = algorithms[place % len(algorithms)]
-        wanted = list(islice(turns[algorithm], WANTED))
-        turns[algorithm].rotate(-WANTED)
-        found.append(drawn(version, algorithm, random.Random(f"{version} {place}"), wanted))
-    return found
+    """Return random specs of every algorithm."""
+    return specs_in_turn("openrlhf", version, algorithms_at(version), number, drawn)
 
 
 def reachable(knob: Knob) -> int:
-    """Return how many values that are not its default a knob has to be seen with: two, where it has two."""
-    if knob.type == "bool":
-        return 1
-    if knob.type == "choice":
-        return min(len(knob.choices) - (not knob.is_optional), 2)
-    return min(len(TEXTS.get(knob.id, (AGENT,))), 2) if knob.type == "text" else 2
+    """Return how many values that are not its default a knob has to be seen with."""
+    return num_reachable(knob, len(TEXTS.get(knob.id, (AGENT,))))
 
 
 def algorithms_at(version: str) -> list[str]:

@@ -6,9 +6,10 @@ beyond that (batches that divide) its `repair` mends: it gets the values drawn a
 
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from jobs.catalog.knob import Knob, KnobCondition, applicable, is_live
@@ -18,6 +19,8 @@ from jobs.catalog.value import Value
 
 Values = dict[str, Value]
 Repair = Callable[[str, Values, random.Random], None]
+Draw = Callable[[str, str, random.Random, Sequence[str]], RunSpec]
+WANTED = 4  # knobs that each spec gets on purpose, so that all are covered
 ROUNDS = 4  # of knobs whose needs other knobs meet
 
 
@@ -65,6 +68,27 @@ def draw(drawing: Drawing, *, version: str, algorithm: str, rng: random.Random, 
     chosen = {k: v for k, v in values.items() if v != here[k].default_for(algorithm, drawing.trainer, version)}
     raw = {"algorithm": algorithm, "trainer": {"name": drawing.trainer, "version": version}, "knobs": chosen}
     return parse_spec(raw | drawing.sections(algorithm))
+
+
+def specs_in_turn(trainer: str, version: str, algorithms: Sequence[str], number: int, drawn: Draw) -> list[RunSpec]:
+    """Return random specs of the algorithms; the knobs of each are wanted in turn, so that none is left out."""
+    turns = {name: deque(applicable(name, trainer, version)) for name in algorithms}
+    specs = []
+    for place in range(number):
+        algorithm = algorithms[place % len(algorithms)]
+        wanted = list(islice(turns[algorithm], WANTED))
+        turns[algorithm].rotate(-WANTED)
+        specs.append(drawn(version, algorithm, random.Random(f"{version} {place}"), wanted))
+    return specs
+
+
+def num_reachable(knob: Knob, num_texts: int) -> int:
+    """Return how many values that are not its default a knob has to be seen with: two, where it has two."""
+    if knob.type == "bool":
+        return 1
+    if knob.type == "choice":
+        return min(len(knob.choices) - (not knob.is_optional), 2)
+    return min(num_texts, 2) if knob.type == "text" else 2
 
 
 def _switch_on(

@@ -1,17 +1,15 @@
 """How random specs of TRL are drawn: the parts that are no knobs, plausible texts, and what has to fit."""
 
 import random
-from collections import deque
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from jobs.adapters.trl.options import PROGRAMS
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.knob import Knob, applicable
+from jobs.catalog.knob import Knob
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from tests.conformance.specs import Drawing, Values, draw
+from tests.conformance.specs import Drawing, Values, draw, num_reachable, specs_in_turn
 
 VERSIONS = trainers()["trl"].versions
 BOUNDS = {
@@ -28,7 +26,6 @@ TEXTS = {
     "lora.target_modules": ("q_proj,k_proj,v_proj", "down_proj"),
     "checkpoint.resume_from": ("/srv/runs/a run/checkpoint-20", "--odd"),
 }
-WANTED = 4  # knobs that each spec gets on purpose, so that all are covered
 REWARDS: tuple[dict[str, str], ...] = (
     {"kind": "file", "location": "my_package.rewards.score"},
     {"kind": "file", "location": "accuracy_reward"},
@@ -56,24 +53,13 @@ def drawn(version: str, algorithm: str, rng: random.Random, wanted: Sequence[str
 
 
 def specs_of(version: str, number: int) -> list[RunSpec]:
-    """Return random specs of every algorithm; the knobs of each algorithm are wanted in turn, so that none is left."""
-    turns = {name: deque(applicable(name, "trl", version)) for name in PROGRAMS}
-    specs = []
-    for place in range(number):
-        algorithm = PROGRAMS[place % len(PROGRAMS)]
-        wanted = list(islice(turns[algorithm], WANTED))
-        turns[algorithm].rotate(-WANTED)
-        specs.append(drawn(version, algorithm, random.Random(f"{version} {place}"), wanted))
-    return specs
+    """Return random specs of every algorithm."""
+    return specs_in_turn("trl", version, PROGRAMS, number, drawn)
 
 
 def reachable(knob: Knob) -> int:
-    """Return how many values that are not its default a knob has to be seen with: two, where it has two."""
-    if knob.type == "bool":
-        return 1
-    if knob.type == "choice":
-        return min(len(knob.choices) - (not knob.is_optional), 2)
-    return min(len(TEXTS.get(knob.id, ())), 2) if knob.type == "text" else 2
+    """Return how many values that are not its default a knob has to be seen with."""
+    return num_reachable(knob, len(TEXTS.get(knob.id, ())))
 
 
 def _drawing(algorithm: str, rng: random.Random) -> Drawing:

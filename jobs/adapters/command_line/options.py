@@ -11,6 +11,7 @@ from itertools import groupby
 
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, applicable, is_live
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Scalar, Value, value_text
 
@@ -41,6 +42,17 @@ class Argument:
     values: tuple[Scalar, ...]
     form: str
     knob: str
+
+
+def whole(text: str) -> int:
+    """Return a trainer's text as a whole number; 1e8 is one. Raises: ValueError with a sentence."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(Sentence("{value} is not a number.", value=repr(text))) from None
+    if not number.is_integer():
+        raise ValueError(Sentence("{value} is not a whole number.", value=repr(text)))
+    return int(number)
 
 
 def knob_arguments(spec: RunSpec, conversions: Conversions) -> list[Argument]:

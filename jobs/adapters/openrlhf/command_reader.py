@@ -1,9 +1,10 @@
 """The arguments of an OpenRLHF command: which program, which options, and which version they are written for."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from jobs.adapters.command_line.arguments import CommandOption, last_part, options_and_strays
 from jobs.adapters.command_line.shell_reader import ProgramCall, find_program
 from jobs.adapters.openrlhf.options import PROGRAMS, TRAINER, options_of
 from jobs.catalog.sentence import Sentence
@@ -12,22 +13,6 @@ from jobs.catalog.trainer import trainers
 _GONE = ("train_ppo", "train_kd", "train_kto", "train_prm", "batch_inference", "interactive_chat")
 _OTHERS = ("serve_rm", "lora_combiner")
 _NO_PROGRAM = "openrlhf"
-_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOption:
-    """One option as it was written, its full name, and its values; `needs_shell`: only a shell knows one of them."""
-
-    option: str
-    name: str
-    values: tuple[str, ...]
-    needs_shell: bool = False
-
-    @property
-    def text(self) -> str:
-        """The values as they were written."""
-        return " ".join(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +33,7 @@ def command_of(arguments: Sequence[str], version: str) -> OpenRLHFCommand:
     """
     call = _call_of(arguments)
     program = _program(call.program)
-    options, strays = _options(call.arguments)
+    options, strays = options_and_strays(call.arguments)
     options = [replace(each, needs_shell=any(piece in each.text for piece in call.unknown)) for each in options]
     dialect = _version_of(program, [option.name for option in options], version)
     return OpenRLHFCommand(
@@ -104,19 +89,15 @@ def _bare(call: ProgramCall | None) -> ProgramCall | None:
 
 
 def _trains(argument: str) -> bool:
-    return _last_part(argument) in PROGRAMS and ("openrlhf" in argument or argument.endswith(".py"))
+    return last_part(argument) in PROGRAMS and ("openrlhf" in argument or argument.endswith(".py"))
 
 
 def _is_other(argument: str) -> bool:
-    return _last_part(argument) in (*_GONE, *_OTHERS) and ("openrlhf" in argument or argument.endswith(".py"))
-
-
-def _last_part(argument: str) -> str:
-    return argument.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
+    return last_part(argument) in (*_GONE, *_OTHERS) and ("openrlhf" in argument or argument.endswith(".py"))
 
 
 def _program(argument: str) -> str:
-    name = _last_part(argument)
+    name = last_part(argument)
     if name in PROGRAMS:
         return name
     if name in _GONE:
@@ -129,21 +110,6 @@ def _program(argument: str) -> str:
         )
     texts = {"name": name, "programs": ", ".join(PROGRAMS)}
     raise ValueError(Sentence("{name} trains nothing. Paste a command of {programs}.", **texts))
-
-
-def _options(arguments: Iterable[str]) -> tuple[list[CommandOption], list[str]]:
-    """Return the options with the values that follow each, as argparse divides them, and what belongs to none."""
-    options: list[CommandOption] = []
-    strays: list[str] = []
-    for argument in arguments:
-        if argument.startswith("--"):
-            name, has_value, value = argument.partition("=")
-            options.append(CommandOption(option=name, name=name, values=(value,) if has_value else ()))
-        elif options and (not argument.startswith("-") or _NEGATIVE.fullmatch(argument) or " " in argument):
-            options[-1] = replace(options[-1], values=(*options[-1].values, argument))
-        else:
-            strays.append(argument)
-    return options, strays
 
 
 def _num_known(program: str, names: Collection[str]) -> dict[str, int]:

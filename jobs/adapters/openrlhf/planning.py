@@ -27,20 +27,13 @@ from jobs.planner.job import (
     Training,
 )
 from jobs.planner.read.context import MicroBatches, RunContext, split_targets
+from jobs.planner.read.knob_values import ATTENTION, COMPUTE, ELEMENT_BYTES
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.trainer import TrainerPlanning
 
-_ATTENTION: dict[str, Literal["eager", "sdpa", "flash2", "flash3"]] = {
-    "eager": "eager",
-    "sdpa": "sdpa",
-    "flash_attention_2": "flash2",
-    "flash_attention_3": "flash3",
-}
-_COMPUTE: dict[str, Literal["bf16", "fp16", "fp32"]] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-_ELEMENT = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 _OPTIMIZERS: dict[str, Optimizer] = {"adam": "adam", "muon": "muon", "adam_8bit": "adam_8bit"}
 NF4_BYTES = 4.127 / 8  # bits of nf4 with double quantization: 4 + 8/64 + 32/(64*256)
 
@@ -188,7 +181,7 @@ def _frozen_layout(source: RunContext, role: str) -> Layout:
 def _frozen_bytes(source: RunContext) -> float:
     if source.knobs.flag("quantization.load_in_4bit"):
         return NF4_BYTES
-    return _ELEMENT[source.knobs.text("memory.precision", "bfloat16")]
+    return ELEMENT_BYTES[source.knobs.text("memory.precision", "bfloat16")]
 
 
 def _trained(
@@ -207,7 +200,7 @@ def _trained(
         kernels = "compiled"
     checkpointing: Checkpointing = "full" if knobs.flag("memory.gradient_checkpointing") else "none"
     is_packed = knobs.flag("train.packing") or knobs.flag("train.dynamic_batch")
-    attention = _ATTENTION[knobs.text("kernels.attention", "flash_attention_2")]
+    attention = ATTENTION[knobs.text("kernels.attention", "flash_attention_2")]
     if is_packed and not attention.startswith("flash"):
         attention = "flash2"  # it puts flash attention in the place of any other
     return Training(
@@ -217,16 +210,14 @@ def _trained(
         method=_method(rank, is_quantized=knobs.flag("quantization.load_in_4bit")),
         lora_rank=rank,
         lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
-        weight_bytes=_ELEMENT[precision],
+        weight_bytes=ELEMENT_BYTES[precision],
         base_bytes=_frozen_bytes(source),
-        gradient_bytes=_ELEMENT[summed] if summed else 4.0 if stage == 0 else _ELEMENT[precision],
+        gradient_bytes=ELEMENT_BYTES[summed] if summed else 4.0 if stage == 0 else ELEMENT_BYTES[precision],
         optimizer=_OPTIMIZERS[knobs.text("optimizer.kind" if role == "policy" else "optimizer.critic_kind", "adam")],
         has_master=True,
-        compute=_COMPUTE[precision],
+        compute=COMPUTE[precision],
         kernels=kernels,
-        attention=_ATTENTION[
-            "flash_attention_2" if is_packed else knobs.text("kernels.attention", "flash_attention_2")
-        ],
+        attention=ATTENTION["flash_attention_2" if is_packed else knobs.text("kernels.attention", "flash_attention_2")],
         checkpointing=checkpointing,
         head="unfused",
         has_entropy=source.is_rl and not is_scalar and knobs.get("algorithm.entropy_coefficient") is not None,

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from jobs.adapters.adapter import (
-    NO_ENVIRONMENT,
     NO_OPTION,
-    NOT_KEPT,
     ONE_VALUE,
     ONLY_SHELL,
     Omission,
     OptionRename,
     ReadBack,
 )
+from jobs.adapters.command_line.arguments import CommandOption
 from jobs.adapters.command_line.shell_reader import MAX_HINTS, TOO_DEEP
-from jobs.adapters.openrlhf.command_reader import CommandOption, OpenRLHFCommand, command_of
+from jobs.adapters.command_line.spec_parts import HIDDEN, of_environment
+from jobs.adapters.openrlhf.command_reader import OpenRLHFCommand, command_of
 from jobs.adapters.openrlhf.options import (
     BEFORE,
     OURS,
@@ -34,8 +34,6 @@ from jobs.adapters.openrlhf.values import Values
 from jobs.catalog.knob import applicable
 from jobs.catalog.trainer import trainers
 
-_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-_HIDDEN = "…"
 _MAY_BE_SECRET = re.compile(r"wandb|token|secret|passw|key")
 
 
@@ -65,19 +63,13 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     values.launch(command.call.before)
     values.finish(by_name)
     _name_the_rest(command, sections)
-    spec = {
-        "algorithm": algorithm,
-        "trainer": {"name": TRAINER, "version": target},
-        **sections.spec,
-        "knobs": values.chosen(),
-    }
-    behind = {each.option for each in (*sections.left_out, *sections.unread)}
-    return ReadBack(
-        spec=spec,
-        understood=tuple(written.option for written in by_name.values() if written.option not in behind),
-        left_out=tuple(sections.left_out),
-        unread=tuple(sections.unread),
-        translated=tuple(dict.fromkeys(sections.translated)),
+    return sections.read_back(
+        algorithm=algorithm,
+        trainer=TRAINER,
+        version=target,
+        knobs=values.chosen(),
+        options=(written.option for written in by_name.values()),
+        translated=sections.translated,
     )
 
 
@@ -88,7 +80,7 @@ def _by_name(command: OpenRLHFCommand) -> dict[str, CommandOption]:
 
 def _hidden(written: CommandOption) -> CommandOption:
     """Return the option without what nobody may read: a key goes no further than here."""
-    return replace(written, values=(_HIDDEN,) * len(written.values)) if written.name in WANDB_KEYS else written
+    return replace(written, values=(HIDDEN,) * len(written.values)) if written.name in WANDB_KEYS else written
 
 
 def _take_sections(
@@ -131,7 +123,7 @@ def _name(command: OpenRLHFCommand, written: CommandOption, sections: CommandSec
         )
         return
     if _MAY_BE_SECRET.search(written.name):
-        written = replace(written, values=(_HIDDEN,) * len(written.values))
+        written = replace(written, values=(HIDDEN,) * len(written.values))
     near = _near(written.name, program, command.dialect) if len(sections.unread) < MAX_HINTS else ""
     hint = f" Did you mean {near}?" if near else ""
     sections.refuse(written, f"OpenRLHF {command.dialect} has no such option for openrlhf.cli.{program}.{hint}")
@@ -161,10 +153,8 @@ def _name_the_rest(command: OpenRLHFCommand, sections: CommandSections) -> None:
     for stray in command.strays:
         sections.unread.append(Omission(option=stray, value="", why=NO_OPTION))
     for name, value in command.call.env.items():
-        shown = _HIDDEN if any(part in name.upper() for part in _SECRET) else value
-        why = NO_ENVIRONMENT
+        omission = of_environment(name, value)
         if name == "NCCL_CUMEM_ENABLE":
             why = "OpenRLHF sets it itself for a vLLM before 0.16; set for a newer one it breaks NCCL's start."
-        elif shown == _HIDDEN:
-            why = NOT_KEPT
-        sections.left_out.append(Omission(option=name, value=shown, why=why))
+            omission = replace(omission, why=why)
+        sections.left_out.append(omission)

@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass, field
 
 from jobs.adapters.adapter import Omission, OptionRename
+from jobs.adapters.command_line.arguments import CommandOption
+from jobs.adapters.command_line.spec_parts import SpecParts
 from jobs.adapters.inputs import MODEL
 from jobs.adapters.openrlhf.command import ESTIMATORS, FOLDERS, UNNAMED
-from jobs.adapters.openrlhf.command_reader import CommandOption
 from jobs.adapters.openrlhf.options import DPO, RL, RM, SFT, WHY_OURS, option
 
 _SUFFIXES = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".py")
@@ -18,28 +19,13 @@ CHAT = ("--data.apply_chat_template", "--apply_chat_template")
 
 
 @dataclass(slots=True, kw_only=True)
-class CommandSections:
-    """The parts of a spec so far: options by field of `openrlhf_options`, names taken, and what did not get in.
-
-    What was left out on purpose stands apart from what was not understood.
-    """
+class CommandSections(SpecParts):
+    """The parts of a spec so far, and options by field of `openrlhf_options`."""
 
     fields: dict[str, CommandOption] = field(default_factory=dict)
-    spec: dict[str, object] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-    left_out: list[Omission] = field(default_factory=list)
-    unread: list[Omission] = field(default_factory=list)
     translated: list[OptionRename] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)  # every option of the command, for what depends on one being there
     target: str = ""  # the version that the spec is for
-
-    def refuse(self, written: CommandOption, why: str) -> None:
-        """Name an option that was not understood."""
-        self.unread.append(Omission(option=written.option, value=written.text, why=why))
-
-    def leave(self, written: CommandOption, why: str) -> None:
-        """Name an option that is left out on purpose."""
-        self.left_out.append(Omission(option=written.option, value=written.text, why=why))
 
     def miss(self, name: str, program: str, why: str) -> None:
         """Name an option that is not there, as the target version names it; not one that was named already."""

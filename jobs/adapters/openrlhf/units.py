@@ -12,7 +12,7 @@
 
 from collections.abc import Sequence
 
-from jobs.adapters.command_line.options import Conversion, Values
+from jobs.adapters.command_line.options import Conversion, Values, whole
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.value import Scalar, Value, value_text
 
@@ -21,17 +21,6 @@ SAMPLES = "rollout.samples_per_prompt"
 ANSWER = "rollout.max_new_tokens"
 NO_KEY = "WANDB_API_KEY"
 """What stands for W&B's key on a command line: any text switches W&B on, and the key is taken from that variable."""
-
-
-def whole(text: str) -> int:
-    """Return a trainer's text as a whole number; 1e8 is one. Raises: ValueError with a sentence."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(Sentence("{value} is not a number.", value=repr(text))) from None
-    if not number.is_integer():
-        raise ValueError(Sentence("{value} is not a whole number.", value=repr(text)))
-    return int(number)
 
 
 def _int(values: Values, knob_id: str, default: int) -> int:

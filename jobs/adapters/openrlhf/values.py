@@ -7,12 +7,12 @@ from functools import cache
 from itertools import pairwise
 
 from jobs.adapters.adapter import ONLY_SHELL, Omission, OptionRename
-from jobs.adapters.command_line.options import PAIR, ours
+from jobs.adapters.command_line.arguments import CommandOption
+from jobs.adapters.command_line.options import PAIR, ours, whole
 from jobs.adapters.openrlhf.command import CONVERSIONS, CORRECTION_SWITCHES
-from jobs.adapters.openrlhf.command_reader import CommandOption
 from jobs.adapters.openrlhf.options import CLIP, NODES, PER_NODE, PROCESSES, RL, TRAINER, option, program_of
 from jobs.adapters.openrlhf.sections import CommandSections
-from jobs.adapters.openrlhf.units import ANSWER, whole
+from jobs.adapters.openrlhf.units import ANSWER
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
 from jobs.catalog.sentence import Sentence, sentence_of
@@ -34,7 +34,7 @@ class Values:
     target: str
     sections: CommandSections
     read: dict[str, Value] = field(default_factory=dict)
-    written: dict[str, CommandOption] = field(default_factory=dict)  # by knob: the option that sections it
+    written: dict[str, CommandOption] = field(default_factory=dict)  # by knob: the option that says it
     later: list[tuple[Entry, CommandOption]] = field(default_factory=list)
 
     def take(self, written: CommandOption) -> bool:

@@ -2,42 +2,21 @@
 
 import difflib
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jobs.adapters.command_line.arguments import CommandOption, last_part, options_and_strays
 from jobs.adapters.command_line.shell_reader import ProgramCall, find_program
+from jobs.adapters.command_line.yaml_text import YamlUnreadable, yaml_of
 from jobs.adapters.trl.options import PER_NODE, PROGRAMS, defaults_of
 from jobs.catalog.sentence import Sentence
 
 _CLI = "trl"
 _NO_PROGRAM = "--"
-_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+|-\d+(\.\d*)?e[-+]?\d+")  # what argparse takes for a number
 _OTHERS = ("kto", "reward", "rloo", "distillation", "env", "vllm-serve")
-HIDDEN = "…"
-_SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
-_TOKENS = ("EOS_TOKEN", "PAD_TOKEN")  # of a tokenizer
 LAUNCHER_OPTIONS = (*PER_NODE, "--accelerate_config", "--config_file", "--num_machines", "--nnodes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrlOption:
-    """One option: as it was written, by its full name, and its values; `needs_shell`: only a shell knows one of them.
-
-    A bare switch has the value "true".
-    """
-
-    option: str
-    name: str
-    values: tuple[str, ...]
-    needs_shell: bool = False
-
-    @property
-    def text(self) -> str:
-        """The values as they were written."""
-        return " ".join(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +25,8 @@ class TrlCommand:
     and the entries of a configuration's mixture of data."""
 
     program: str
-    options: tuple[TrlOption, ...]
-    launcher: tuple[TrlOption, ...] = ()
+    options: tuple[CommandOption, ...]
+    launcher: tuple[CommandOption, ...] = ()
     strays: tuple[str, ...] = ()
     env: Mapping[str, str]
     datasets: tuple[Mapping[str, Any], ...] = ()
@@ -69,12 +48,6 @@ def command_of(arguments: Sequence[str], version: str) -> TrlCommand:
     return _of_yaml(text, version)
 
 
-def shown(name: str, text: str) -> str:
-    """Return a value as it may be shown: nothing of what a name says is secret."""
-    upper = name.lstrip("-").upper()
-    return HIDDEN if _SECRET.search(upper) and upper not in _TOKENS else text
-
-
 def nearest(name: str, program: str, version: str) -> str:
     """Return the option that was most likely meant, "" if none is alike."""
     return next(iter(difflib.get_close_matches(name, defaults_of(program, version), n=1, cutoff=0.75)), "")
@@ -91,16 +64,16 @@ def _is_command_line(word: str) -> bool:
 
 def _of_call(call: ProgramCall, version: str) -> TrlCommand:
     words = list(call.arguments)
-    program = "" if call.program == _NO_PROGRAM else _last_part(call.program)
+    program = "" if call.program == _NO_PROGRAM else last_part(call.program)
     if program == _CLI:
         program = words.pop(0) if words else ""
         if program not in PROGRAMS:
             text = "trl {program} trains nothing that is offered here. Paste a command of trl {programs}."
             raise ValueError(Sentence(text, program=program, programs=", ".join(PROGRAMS)))
-    options, strays = _options(words)
+    options, strays = options_and_strays(words)
     program = program or _program_of((option.name for option in options), version)
     named = [_named(option, program, version, call.unknown) for option in options]
-    before, _ = _options(call.before)
+    before, _ = options_and_strays(call.before)
     return TrlCommand(
         program=program,
         options=tuple(option for option in named if option.name not in LAUNCHER_OPTIONS),
@@ -110,26 +83,7 @@ def _of_call(call: ProgramCall, version: str) -> TrlCommand:
     )
 
 
-def _last_part(word: str) -> str:
-    return word.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
-
-
-def _options(words: Iterable[str]) -> tuple[list[TrlOption], list[str]]:
-    """Return the options with the values that follow each, as argparse divides them, and what belongs to none."""
-    options: list[TrlOption] = []
-    strays: list[str] = []
-    for word in words:
-        if word.startswith("--"):
-            name, sign, value = word.partition("=")
-            options.append(TrlOption(option=name, name=name, values=(value,) if sign else ()))
-        elif options and (not word.startswith("-") or _NEGATIVE.fullmatch(word) or " " in word):
-            options[-1] = replace(options[-1], values=(*options[-1].values, word))
-        else:
-            strays.append(word)
-    return options, strays
-
-
-def _named(option: TrlOption, program: str, version: str, unknown: Sequence[str]) -> TrlOption:
+def _named(option: CommandOption, program: str, version: str, unknown: Sequence[str]) -> CommandOption:
     """Return the option by its full name: TRL takes hyphens, `no_` before a switch, and the beginning of one name."""
     defaults = defaults_of(program, version)
     name = "--" + option.name[2:].replace("-", "_")
@@ -159,7 +113,7 @@ def _of_yaml(text: str, version: str) -> TrlCommand:
     mixture = table.pop("datasets", None)
     rows = tuple(row for row in mixture if isinstance(row, dict)) if isinstance(mixture, list) else ()
     options = [
-        TrlOption(option=key, name=f"--{key}", values=tuple(_texts(value)))
+        CommandOption(option=key, name=f"--{key}", values=tuple(_texts(value)))
         for key, value in table.items()
         if value is not None
     ]
@@ -178,19 +132,14 @@ def _of_yaml(text: str, version: str) -> TrlCommand:
 
 def _table_of(text: str) -> dict[str, Any]:
     """Return a YAML text's mapping. Raises: ValueError with a sentence."""
-    import yaml
-
     try:
-        if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise ValueError(Sentence("The YAML text repeats parts of itself by aliases (*name). Write them out."))
-        loaded = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
+        loaded = yaml_of(text)
+    except YamlUnreadable as error:
         message = (
             "This is no command of TRL (trl sft, trl dpo, trl grpo, or a script of trl.scripts), and no YAML text in "
             "line {line} either. Paste the whole command, or the config."
         )
-        raise ValueError(Sentence(message, line=where.line + 1 if where is not None else 1)) from error
+        raise ValueError(Sentence(message, line=error.line)) from error
     if not isinstance(loaded, dict) or not loaded:
         message = (
             "This is no command of TRL: it starts neither trl sft, trl dpo or trl grpo nor a script of trl.scripts, "

@@ -8,7 +8,6 @@ computed in, with float32 masters) and torch's AdamW, whose states have the weig
 """
 
 from collections.abc import Iterator
-from typing import Literal
 
 from jobs.adapters.trl.layouts import trl_spaces
 from jobs.adapters.trl.options import PROCESSES
@@ -30,20 +29,13 @@ from jobs.planner.job import (
     Training,
 )
 from jobs.planner.read.context import MicroBatches, RunContext, split_targets
+from jobs.planner.read.knob_values import ATTENTION, COMPUTE, ELEMENT_BYTES
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.trainer import TrainerPlanning
 
-_ATTENTION: dict[str, Literal["eager", "sdpa", "flash2", "flash3"]] = {
-    "eager": "eager",
-    "sdpa": "sdpa",
-    "flash_attention_2": "flash2",
-    "flash_attention_3": "flash3",
-}
-_COMPUTE: dict[str, Literal["bf16", "fp16", "fp32"]] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-_ELEMENT = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 _NF4_BYTES = 4.5 / 8  # bits of nf4 without nested quantization: 4 + 32/64
 _TILE_TOKENS, _TILE_ENTRIES = 4096, 32768
 """Of the logits that the head holds at once (kernels/chunked_logprob.py, trainer/utils.py)."""
@@ -87,7 +79,7 @@ def _policy(source: RunContext, devices: int, rows: MicroBatches) -> Training:
     rank, is_packed = knobs.whole("lora.rank"), knobs.flag("train.packing")
     held = knobs.text("memory.master_precision", "float32")
     is_half = stage > 0 and precision != "float32"
-    element = 2.0 if is_half else _ELEMENT[held]
+    element = 2.0 if is_half else ELEMENT_BYTES[held]
     base = _NF4_BYTES if knobs.flag("quantization.load_in_4bit") else element
     kernels: Kernels = "liger" if knobs.flag("kernels.liger") else "eager"
     is_pairs = is_in(source.spec.algorithm, "pairs")
@@ -103,9 +95,9 @@ def _policy(source: RunContext, devices: int, rows: MicroBatches) -> Training:
         gradient_bytes=element if rank == 0 or is_half else 4.0,
         optimizer=_optimizer(source, is_half=is_half or held == "float32"),
         has_master=stage > 0,
-        compute=_COMPUTE[precision],
+        compute=COMPUTE[precision],
         kernels="compiled" if knobs.flag("kernels.torch_compile") else kernels,
-        attention=_ATTENTION[knobs.text("kernels.attention", "sdpa")],
+        attention=ATTENTION[knobs.text("kernels.attention", "sdpa")],
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
         head="chunked",
         head_axis="vocabulary",

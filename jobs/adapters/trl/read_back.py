@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 
 from jobs.adapters.adapter import (
     IS_DEFAULT,
-    NO_ENVIRONMENT,
     NO_OPTION,
-    NOT_KEPT,
     Omission,
     ReadBack,
 )
+from jobs.adapters.command_line.arguments import CommandOption
 from jobs.adapters.command_line.shell_reader import MAX_HINTS, TOO_DEEP
-from jobs.adapters.trl.command_reader import HIDDEN, TrlCommand, TrlOption, command_of, nearest, shown
+from jobs.adapters.command_line.spec_parts import of_environment
+from jobs.adapters.trl.command_reader import TrlCommand, command_of, nearest
 from jobs.adapters.trl.options import PROGRAMS, TRAINER, defaults_of, why_not
 from jobs.adapters.trl.sections import TrlSections, read_sections
 from jobs.adapters.trl.values import TrlValues
@@ -44,23 +44,17 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
         if written.name not in sections.taken:
             num_defaults += _name(command.program, version, written, sections)
     _name_the_rest(command, sections)
-    spec = {
-        "algorithm": command.program,
-        "trainer": {"name": TRAINER, "version": version},
-        **sections.spec,
-        "knobs": values.chosen(),
-    }
-    behind = {each.option for each in (*sections.left_out, *sections.unread)}
-    return ReadBack(
-        spec=spec,
-        understood=tuple(written.option for written in by_name.values() if written.option not in behind),
-        left_out=tuple(sections.left_out),
-        unread=tuple(sections.unread),
+    return sections.read_back(
+        algorithm=command.program,
+        trainer=TRAINER,
+        version=version,
+        knobs=values.chosen(),
+        options=(written.option for written in by_name.values()),
         num_defaults=num_defaults,
     )
 
 
-def _name(program: str, version: str, written: TrlOption, sections: TrlSections) -> bool:
+def _name(program: str, version: str, written: CommandOption, sections: TrlSections) -> bool:
     """Say of an option that became nothing why not; return True if it only repeats TRL's default."""
     defaults = defaults_of(program, version)
     if written.name in defaults:
@@ -77,7 +71,7 @@ def _name(program: str, version: str, written: TrlOption, sections: TrlSections)
     return False
 
 
-def _is_default(written: TrlOption, defaults: Mapping[str, object]) -> bool:
+def _is_default(written: CommandOption, defaults: Mapping[str, object]) -> bool:
     default = defaults[written.name]
     if default is None:
         return written.text.lower() in ("none", "null", "")
@@ -94,7 +88,4 @@ def _name_the_rest(command: TrlCommand, sections: TrlSections) -> None:
     """Name words that belong to no option, and the environment, which is no part of a spec."""
     for stray in command.strays:
         sections.unread.append(Omission(option=stray, value="", why=NO_OPTION))
-    for name, value in command.env.items():
-        text = shown(name, value)
-        why = NOT_KEPT if text == HIDDEN else NO_ENVIRONMENT
-        sections.left_out.append(Omission(option=name, value=text, why=why))
+    sections.left_out += [of_environment(name, value) for name, value in command.env.items()]

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from jobs.adapters.adapter import ONE_VALUE, ONLY_SHELL, Omission
+from jobs.adapters.command_line.arguments import CommandOption
+from jobs.adapters.command_line.spec_parts import SpecParts
 from jobs.adapters.inputs import MODEL
 from jobs.adapters.trl.command import BUILDERS, DATA_FOLDER, EVAL_BATCH, OUTPUT, TEST_SPLIT
-from jobs.adapters.trl.command_reader import TrlOption, shown
 from jobs.adapters.trl.options import OURS
 from jobs.catalog.algorithm import is_in
 
@@ -19,25 +20,10 @@ _ROW_KEYS = {"path", "data_files", "split"}
 
 
 @dataclass(slots=True, kw_only=True)
-class TrlSections:
-    """The parts of a spec so far, options by name, which of them were taken, and what did not get in.
+class TrlSections(SpecParts):
+    """The parts of a spec so far, and all options by name."""
 
-    What was left out on purpose stands apart from what was not understood.
-    """
-
-    by_name: Mapping[str, TrlOption]
-    spec: dict[str, object] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-    left_out: list[Omission] = field(default_factory=list)
-    unread: list[Omission] = field(default_factory=list)
-
-    def refuse(self, written: TrlOption, why: str) -> None:
-        """Name an option that was not understood."""
-        self.unread.append(Omission(option=written.option, value=shown(written.name, written.text), why=why))
-
-    def leave(self, written: TrlOption, why: str) -> None:
-        """Name an option that is left out on purpose."""
-        self.left_out.append(Omission(option=written.option, value=shown(written.name, written.text), why=why))
+    by_name: Mapping[str, CommandOption]
 
     def value(self, name: str, default: str = "") -> str:
         """Return the value of an option that belongs to a section; the default where it is not there or no value."""

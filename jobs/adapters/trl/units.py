@@ -22,7 +22,7 @@ updates x epochs, and micro-batches of every process, which it accumulates.
 import json
 import re
 
-from jobs.adapters.command_line.options import Conversion, Conversions, Values
+from jobs.adapters.command_line.options import Conversion, Conversions, Values, whole
 from jobs.adapters.trl.options import PROCESSES
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.value import Scalar, Value
@@ -35,17 +35,6 @@ UPDATES = "train.updates_per_rollout"
 EPOCHS = "train.epochs_per_rollout"
 NEVER = "no"
 _ZERO = re.compile(r"(?:.*[/_])?zero[-_]?([0-3])(?:\.(?:json|ya?ml))?")
-
-
-def whole(text: str) -> int:
-    """Return a trainer's text as a whole number; 1e3 is one. Raises: ValueError with a sentence."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(Sentence("{value} is not a number.", value=repr(text))) from None
-    if not number.is_integer():
-        raise ValueError(Sentence("{value} is not a whole number.", value=repr(text)))
-    return int(number)
 
 
 def _int(values: Values, knob_id: str, default: int = 1) -> int:

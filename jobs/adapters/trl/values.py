@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from jobs.adapters.adapter import ONLY_SHELL, Omission
-from jobs.adapters.command_line.options import ours
-from jobs.adapters.trl.command_reader import TrlOption
+from jobs.adapters.command_line.arguments import CommandOption
+from jobs.adapters.command_line.options import ours, whole
 from jobs.adapters.trl.options import PER_NODE, PROCESSES, TRAINER, entries_of
 from jobs.adapters.trl.sections import TrlSections
-from jobs.adapters.trl.units import CONVERSIONS, MICRO, NEVER, PROMPTS, SAMPLES, whole
+from jobs.adapters.trl.units import CONVERSIONS, MICRO, NEVER, PROMPTS, SAMPLES
 from jobs.catalog.flag import FORMS, Flag
 from jobs.catalog.knob import Knob
 from jobs.catalog.sentence import Sentence, sentence_of
@@ -33,7 +33,7 @@ class TrlValues:
     sections: TrlSections
     read: dict[str, Value] = field(default_factory=dict)
 
-    def read_all(self, launcher: Sequence[TrlOption]) -> None:
+    def read_all(self, launcher: Sequence[CommandOption]) -> None:
         """Read what the launcher is told, then the options, then fill in TRL's defaults."""
         for written in launcher:
             self._launch(written)
@@ -79,7 +79,7 @@ class TrlValues:
         except ValueError as error:
             self.sections.refuse(written, sentence_of(error))
 
-    def _value(self, knob: Knob, flag: Flag, written: TrlOption) -> Value:
+    def _value(self, knob: Knob, flag: Flag, written: CommandOption) -> Value:
         if flag.form == "words":
             return knob.check(",".join(written.values))
         if len(written.values) != 1:
@@ -105,7 +105,7 @@ class TrlValues:
                 why = f"TRL's default is {value_text(flag.default)}: {error}"
                 self.sections.unread.append(Omission(option=flag.name, value=value_text(flag.default), why=why))
 
-    def _launch(self, written: TrlOption) -> None:
+    def _launch(self, written: CommandOption) -> None:
         """Read processes, and ZeRO's stage from the name of a configuration of accelerate."""
         text = written.text
         if written.name in PER_NODE and text.isdecimal():

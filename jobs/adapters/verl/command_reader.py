@@ -5,9 +5,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.adapters.adapter import NO_ENVIRONMENT, NOT_KEPT, OF_HYDRA, ONLY_SHELL, Omission
+from jobs.adapters.adapter import OF_HYDRA, ONLY_SHELL, Omission
 from jobs.adapters.command_line.hydra import Plain, read
 from jobs.adapters.command_line.shell_reader import ProgramCall, find_program
+from jobs.adapters.command_line.spec_parts import HIDDEN, of_environment, shown
+from jobs.adapters.command_line.yaml_text import YamlUnreadable, yaml_of
 from jobs.adapters.verl.older_keys import CONFIGS, OTHER_PROGRAMS
 from jobs.adapters.verl.settings import RUN, SFT
 from jobs.catalog.sentence import Sentence
@@ -32,8 +34,6 @@ _VALUED = {
 }
 NODES = ("--nnodes",)
 PER_NODE = ("--nproc-per-node", "--nproc_per_node")
-HIDDEN = "…"
-_SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSWORD|CREDENTIAL")
 _PLACE = re.compile(r"(^|[._])(path|files)$")  # stays as written: the form asks for it, and shows what to replace
 _OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_]\w*\.[\w.]*\w=")
 _LAUNCHER = re.compile(r"--?[A-Za-z][\w-]*")
@@ -47,6 +47,11 @@ class KeyValue:
     key: str
     value: Plain
     text: str
+
+    @property
+    def shown(self) -> str:
+        """The value as it may be shown."""
+        return shown(self.key, self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,25 +101,13 @@ def _of_command(call: ProgramCall) -> VerlCommand:
         raise ValueError(Sentence("{program} is {what}. Paste a command of main_ppo or sft_trainer.", **texts))
     command = _of_overrides(PROGRAMS[module], call.arguments, unknown=call.unknown)
     launcher = list(_of_launcher(call.before)) if PROGRAMS[module] == SFT else []
-    env = tuple(_of_environment(name, value) for name, value in call.env.items())
+    env = tuple(of_environment(name, value) for name, value in call.env.items())
     return VerlCommand(
         program=command.program,
         settings=(*launcher, *command.settings),
         unread=command.unread,
         left_out=(*command.left_out, *env),
     )
-
-
-def shown(key: str, text: str) -> str:
-    """Return a value as it may be shown: nothing of what a key's name says is secret."""
-    return HIDDEN if _SECRET.search(key.rpartition(".")[2].upper()) else text
-
-
-def _of_environment(name: str, value: str) -> Omission:
-    why = NO_ENVIRONMENT
-    if shown(name, value) == HIDDEN:
-        why = NOT_KEPT
-    return Omission(option=name, value=shown(name, value), why=why)
 
 
 def _of_overrides(program: str, arguments: Sequence[str], *, unknown: Sequence[str] = ()) -> VerlCommand:
@@ -193,19 +186,14 @@ def _of_launcher(before: Sequence[str]) -> Iterator[KeyValue]:
 
 
 def _of_yaml(text: str) -> VerlCommand:
-    import yaml
-
     try:
-        if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise ValueError(Sentence("The YAML text repeats parts of itself by aliases (*name). Write them out."))
-        loaded = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
+        loaded = yaml_of(text)
+    except YamlUnreadable as error:
         raise ValueError(
             Sentence(
                 "This is not a command of verl (verl.trainer.main_ppo or verl.trainer.sft_trainer), and no YAML "
                 "text in line {line} either. Paste the whole command, or the config.",
-                line=where.line + 1 if where is not None else 1,
+                line=error.line,
             )
         ) from error
     if isinstance(loaded, list) and loaded and all(isinstance(item, str) and "=" in item for item in loaded):

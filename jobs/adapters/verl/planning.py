@@ -10,11 +10,11 @@ Token budgets count per device.
 """
 
 from collections.abc import Iterator
-from typing import Literal
 
 from jobs.adapters.verl.layouts import verl_spaces
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import (
+    Attention,
     Checkpointing,
     Engine,
     Family,
@@ -30,22 +30,14 @@ from jobs.planner.job import (
     Training,
 )
 from jobs.planner.read.context import MicroBatches, RunContext, split_targets
+from jobs.planner.read.knob_values import ATTENTION, COMPUTE, ELEMENT_BYTES
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.trainer import TrainerPlanning
 
-_ATTENTION: dict[str, Literal["eager", "sdpa", "flash2", "flash3"]] = {
-    "eager": "eager",
-    "sdpa": "sdpa",
-    "flash_attention_2": "flash2",
-    "flash_attention_3": "flash3",
-    "unfused": "eager",
-    "local": "eager",
-}
-_COMPUTE: dict[str, Literal["bf16", "fp16", "fp32"]] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-_ELEMENT = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+_ATTENTION: dict[str, Attention] = {**ATTENTION, "unfused": "eager", "local": "eager"}
 _OPTIMIZERS: dict[str, Optimizer] = {"muon": "muon", "adam_8bit": "adam_8bit"}
 _RECOMPUTE: dict[str, Checkpointing] = {"none": "none", "selective": "selective", "full": "full"}
 _FUSED_CHUNK = 512
@@ -84,7 +76,7 @@ def _engine(source: RunContext, pool: int, *, is_split: bool, has_adapter: bool)
     # Replicas inside an engine hold weights and cache of their own; experts alone are spread over all of them.
     tensor = knobs.whole("placement.rollout_tensor_parallel", 1)
     knobs.get("placement.rollout_data_parallel")
-    precision = _ELEMENT[knobs.text("memory.rollout_precision", "bfloat16")]
+    precision = ELEMENT_BYTES[knobs.text("memory.rollout_precision", "bfloat16")]
     is_fp8 = knobs.text("quantization.rollout", "none") == "fp8"
     has_fp8_cache = knobs.text("quantization.kv_cache", "auto").startswith("fp8")
     sleeps = knobs.flag("rollout.sleep") and not is_split
@@ -227,7 +219,7 @@ def _fsdp(source: RunContext, shape: ModelShape, devices: int, *, is_critic: boo
     layout = _layout(source, devices)
     rows = _rows(source, layout, is_critic=is_critic)
     rank = knobs.whole("lora.critic_rank" if is_critic else "lora.rank")
-    element = _ELEMENT[knobs.text("memory.master_precision", "float32")]
+    element = ELEMENT_BYTES[knobs.text("memory.master_precision", "float32")]
     is_packed = knobs.flag("train.packing")
     is_fused = knobs.flag("kernels.fused_head") and not is_critic
     if is_fused:
@@ -248,7 +240,7 @@ def _fsdp(source: RunContext, shape: ModelShape, devices: int, *, is_critic: boo
         gradient_bytes=element,
         optimizer=_optimizer(source, element),
         has_master=False,  # the weights are the master
-        compute=_COMPUTE[knobs.text("memory.precision", "bfloat16")],
+        compute=COMPUTE[knobs.text("memory.precision", "bfloat16")],
         kernels=kernels,
         attention=attention,
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",

@@ -72,19 +72,13 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
         for key, setting in repeated.items():
             if key not in ours:
                 sections.leave(setting, IS_DEFAULT)
-    behind = {each.option for each in (*sections.left_out, *sections.unread)}
-    spec = {
-        "algorithm": algorithm,
-        "trainer": {"name": TRAINER, "version": version},
-        **sections.spec,
-        "knobs": values.chosen(),
-    }
-    return ReadBack(
-        spec=spec,
-        understood=tuple(dict.fromkeys(g.option for g in understood.values() if g.option not in behind)),
-        left_out=tuple(sections.left_out),
-        unread=tuple(sections.unread),
-        translated=tuple(changed),
+    return sections.read_back(
+        algorithm=algorithm,
+        trainer=TRAINER,
+        version=version,
+        knobs=values.chosen(),
+        options=(setting.option for setting in understood.values()),
+        translated=changed,
         num_defaults=len(repeated) if command.is_whole_config else 0,
     )
 

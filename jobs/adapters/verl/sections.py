@@ -1,11 +1,11 @@
 """What the settings of a verl command say about model, data, reward and algorithm: the parts that are no knobs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from jobs.adapters.adapter import Omission
 from jobs.adapters.command_line.hydra import Plain
-from jobs.adapters.verl.command_reader import KeyValue, shown
+from jobs.adapters.command_line.spec_parts import SpecParts
+from jobs.adapters.verl.command_reader import KeyValue
 from jobs.adapters.verl.older_keys import translated
 from jobs.adapters.verl.settings import (
     ESTIMATORS,
@@ -44,22 +44,10 @@ OURS: Mapping[str, str] = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Sections:
-    """The parts of a spec so far, what was taken, what was left out on purpose, and what was not understood."""
+class Sections(SpecParts):
+    """The parts of a spec so far, and the version that it is for."""
 
     version: str
-    spec: dict[str, object] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-    left_out: list[Omission] = field(default_factory=list)
-    unread: list[Omission] = field(default_factory=list)
-
-    def refuse(self, setting: KeyValue, why: str) -> None:
-        """Name a setting that was not understood."""
-        self.unread.append(Omission(option=setting.option, value=shown(setting.key, setting.text), why=why))
-
-    def leave(self, setting: KeyValue, why: str) -> None:
-        """Name a setting that is left out on purpose."""
-        self.left_out.append(Omission(option=setting.option, value=shown(setting.key, setting.text), why=why))
 
 
 def algorithm_of(program: str, settings: Settings, defaults: Mapping[str, Plain], sections: Sections) -> str:

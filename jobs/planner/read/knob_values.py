@@ -11,6 +11,7 @@ from typing import Any
 from jobs.catalog.knob import applicable, is_live
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
+from jobs.planner.job import Attention, Compute
 
 _NOT_PLANNED = {"checkpoint", "data", "eval", "logging", "models", "placement", "profiling", "skip", "trace", "wandb"}
 """Groups that are no part of a training step (disk, the host's data loading, measuring), and that of the placement,
@@ -32,6 +33,16 @@ _NEGLIGIBLE = {
 """Knobs whose effect on memory and time is none of a step's, or too small to be estimated, and why."""
 
 _NO_EFFECT = ("none", "tiny", "small", "disk", "about the same", "host memory", "no ")
+
+ATTENTION: Mapping[str, Attention] = {
+    "eager": "eager",
+    "sdpa": "sdpa",
+    "flash_attention_2": "flash2",
+    "flash_attention_3": "flash3",
+}
+COMPUTE: Mapping[str, Compute] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+ELEMENT_BYTES: Mapping[str, float] = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+"""What choices of the knobs of attention and precision are in a job."""
 
 
 class Knobs:
