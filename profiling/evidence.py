@@ -25,6 +25,8 @@ Texts = npt.NDArray[np.object_]
 MOST_STEPS = 50
 LEAST_STEPS = 3
 """Fewer steps say nothing of a run: a median of two is one of them."""
+SETTLE = 1
+"""Steps after a recording in which its files are still written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +237,15 @@ class Evidence:
     def step_seconds(self) -> Floats:
         """Wall time of each of `steps`. [s]"""
         return np.array([step.seconds for step in self.steps])
+
+    @cached_property
+    def is_recorded(self) -> npt.NDArray[np.bool_]:
+        """Which of `steps` a profiler slowed down: those it recorded, and those in which its files were written. [n]"""
+        numbers = np.array([step.number for step in self.steps], np.int64)
+        recorded = np.zeros(len(numbers), np.bool_)
+        for first, last in self.profiled:
+            recorded |= (first <= numbers) & (numbers <= last + SETTLE)
+        return recorded
 
     def phase_seconds(self, phase: str) -> Floats | None:
         """Return the seconds of a phase on the driver in each of `steps` [s]; None if it was told of too few.

@@ -6,9 +6,8 @@ import numpy as np
 
 from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
-from profiling.evidence import Evidence, Floats, Ints
+from profiling.evidence import SETTLE, Evidence, Floats, Ints
 
-_SETTLE = 1  # steps after a recording in which its file is still written
 _LEAST = 8  # steps: caches fill in the first ones
 _MANY, _SUM = 30, 0.15  # steps over which slow growth counts, and how much it has to come to
 _RISING = 0.7  # share of steps after which more is held than before
@@ -57,7 +56,7 @@ def _undisturbed(steps: Ints, profiled: tuple[tuple[int, int], ...]) -> slice:
     """Return the longest stretch of steps without a recording: a profiler's buffers grow, and stay for a while."""
     edges = [
         -1,
-        *sorted(edge for first, last in profiled for edge in (first - 1, last + _SETTLE)),
+        *sorted(edge for first, last in profiled for edge in (first - 1, last + SETTLE)),
         int(steps.max()) + 1,
     ]
     stretches = [

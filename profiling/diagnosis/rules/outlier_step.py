@@ -3,24 +3,29 @@
 import numpy as np
 
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
-from profiling.evidence import Evidence
+from profiling.evidence import LEAST_STEPS, Evidence
 from profiling.phases import STEP_PHASES, WAITING
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    if not evidence.has_steps:
+    free = np.flatnonzero(~evidence.is_recorded)  # a profiler makes its steps long
+    if len(free) < LEAST_STEPS:
         return InsufficientData(what="phases")
-    seconds = evidence.step_seconds
-    worst = int(seconds.argmax())
+    seconds = evidence.step_seconds[free]
+    worst = int(free[seconds.argmax()])
     step = evidence.steps[worst]
     phase, role, rank = _cause(evidence, worst)
-    words = {"step": step.number, "seconds": f"{step.seconds:.3g}", "phase": phase, "role": role, "rank": rank}
-    ratio = float(seconds[worst] / np.median(seconds))
+    cause = f"{phase} on {role} {rank}" if phase else "no recorded phase"
+    words = {"step": step.number, "seconds": f"{step.seconds:.3g}", "cause": cause}
+    ratio = float(seconds.max() / np.median(seconds))
     return Observation(value=ratio, begin=step.begin, end=step.end, words=words, role=role, rank=rank)
 
 
 def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
-    """Return the phase that exceeds its median most in that step, and the role and rank that was longest in it."""
+    """Return the phase that exceeds its median most in that step, and the role and rank that was longest in it.
+
+    The phase is "" where none explains half of what the step took too long.
+    """
     excess: dict[str, float] = {}
     for phase in STEP_PHASES:
         seconds = evidence.phase_seconds(phase)
@@ -29,7 +34,7 @@ def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
     phase = max(excess, key=lambda key: excess[key], default="")
     over = evidence.steps[worst].seconds - float(np.median(evidence.step_seconds))
     if not phase or excess[phase] < 0.5 * over:
-        return "no phase that was told", "driver", 0
+        return "", "driver", 0
     spans = evidence.spans
     number = evidence.steps[worst].number
     worker_spans = spans.take((spans.phase == phase) & (spans.role != "driver") & ~np.isin(spans.name, list(WAITING)))
@@ -55,14 +60,14 @@ def _cause(evidence: Evidence, worst: int) -> tuple[str, str, int]:
 PLUGIN = Rule(
     title="Outlying step",
     question="where",
-    definition="Longest of the newest steps divided by their median.",
+    definition="Longest of the newest steps divided by their median, without steps that a profiler recorded.",
     unit="ratio",
     watch=2.0,
     bad=4.0,
     source="ours",
     needs=("phases",),
     is_live=True,
-    fires="Step {step} took {seconds} s, {value} times the median; {phase} on {role} {rank} made it so.",
+    fires="Step {step} took {seconds} s, {value} times the median. Longer than usual in it: {cause}.",
     clear="The longest of the newest steps is {value} times the median.",
     advice="Look at that moment: the logs, the node's readings, a checkpoint or evaluation of another run.",
     evaluate=_evaluate,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from profiling.diagnosis.finding import diagnose, finding_of, rules
+from profiling.diagnosis.finding import Finding, diagnose, finding_of, rules
 from profiling.evidence import CaptureFacts, Evidence, Readings
 from tests.profiling.diagnosis.diagnosis_runs import driver, even, evidence, ranks, series
 
@@ -314,9 +314,26 @@ def test_an_outlier_that_no_phase_explains_says_so() -> None:
     found = finding_of(
         "outlier_step", rules()["outlier_step"], seconds_of_steps(step=[10.0] * 10 + [90.0] + [10.0] * 5)
     )
-    assert "no phase that was told" in found.sentence()
+    assert found.sentence().endswith("Longer than usual in it: no recorded phase.")
     assert found.observation is not None
     assert (found.observation.begin, found.observation.role) == (found.observation.begin, "driver")
+
+
+def test_a_step_that_a_profiler_recorded_is_no_outlier() -> None:
+    def finding(slow_step: int) -> Finding:
+        durations = [1.0] * 12
+        durations[2] = durations[3] = 6.0  # steps 3 and 4, recorded
+        durations[4] = 5.0  # step 5, in which the report is written
+        durations[slow_step - 1] = 9.0
+        one = Evidence(spans=evidence(driver([{"update": seconds} for seconds in durations])).spans, profiled=((3, 4),))
+        return finding_of("outlier_step", rules()["outlier_step"], one)
+
+    assert finding(slow_step=4).state == "clear"
+    fires = finding(slow_step=9)
+    assert (fires.state, fires.observation and fires.observation.value) == ("fires", 9.0)
+    assert "Step 9 took" in fires.sentence()
+    few = Evidence(spans=evidence(driver(even(5, update=1.0))).spans, profiled=((2, 3),))
+    assert finding_of("outlier_step", rules()["outlier_step"], few).state == "not_enough_data"
 
 
 def test_steps_without_times_have_no_window_beside_spans_of_workers() -> None:
