@@ -27,7 +27,7 @@ def urlpatterns(api: NinjaAPI) -> list[URLPattern]:
 
 
 @cache
-def _document(api: NinjaAPI) -> Any:
+def document(api: NinjaAPI) -> Any:
     """Return the OpenAPI document; made once a process, because it takes a good part of a second."""
     return api.get_openapi_schema()
 
@@ -42,13 +42,13 @@ def _schema(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     if not is_known:
         message = "Sign in, or send a valid API token as Authorization: Bearer <token>."
         return JsonResponse({"problems": [{"field": "", "message": message}]}, status=401)
-    return JsonResponse(_document(api))
+    return JsonResponse(document(api))
 
 
 @require_GET
 def _page(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     """Show every operation with its parameters, body and answers, by resource."""
-    schema = _document(api)
+    schema = document(api)
     return render(request, "api/docs.html", {"info": schema["info"], "groups": groups(schema)})
 
 

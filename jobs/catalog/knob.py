@@ -216,12 +216,30 @@ def applicable(algorithm: str, trainer: str, version: str = "") -> Mapping[str, 
     return by_id
 
 
+@cache
+def knob_flags(algorithm: str, trainer: str, version: str) -> Mapping[str, tuple[Knob, Flag]]:
+    """Return the applicable knobs by id, each with the trainer's option for it."""
+    with_flags = {}
+    for knob_id, knob in applicable(algorithm, trainer, version).items():
+        flag = knob.flag(trainer=trainer, version=version, algorithm=algorithm)
+        assert flag is not None
+        with_flags[knob_id] = (knob, flag)
+    return with_flags
+
+
+@cache
+def default_values(algorithm: str, trainer: str, version: str) -> Mapping[str, Value]:
+    """Return the values of the applicable knobs where nobody chose any, by id."""
+    here = applicable(algorithm, trainer, version)
+    return {knob_id: knob.default_for(algorithm, trainer, version) for knob_id, knob in here.items()}
+
+
 def is_live(knob_id: str, values: Mapping[str, Value]) -> bool:
     """Return True if the knob means something beside these values; a knob that the run does not have asks nothing."""
-    return all(
-        need.knob not in values or (need.is_met(values[need.knob]) and is_live(need.knob, values))
-        for need in knobs()[knob_id].needs
-    )
+    for need in knobs()[knob_id].needs:
+        if need.knob in values and not (need.is_met(values[need.knob]) and is_live(need.knob, values)):
+            return False
+    return True
 
 
 def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:

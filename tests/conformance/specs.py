@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from jobs.catalog.knob import Knob, KnobCondition, applicable, is_live
+from jobs.catalog.knob import Knob, KnobCondition, applicable, default_values, is_live
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
@@ -48,7 +48,8 @@ def draw(drawing: Drawing, *, version: str, algorithm: str, rng: random.Random, 
     Raises: SpecInvalid if the repair missed something.
     """
     here = applicable(algorithm, drawing.trainer, version)
-    values: Values = {k: knob.default_for(algorithm, drawing.trainer, version) for k, knob in here.items()}
+    defaults = default_values(algorithm, drawing.trainer, version)
+    values: Values = dict(defaults)
     asked = set(drawing.skip)
     for knob_id in wanted:
         if knob_id in here and knob_id not in asked:
@@ -64,8 +65,8 @@ def draw(drawing: Drawing, *, version: str, algorithm: str, rng: random.Random, 
     drawing.repair(algorithm, values, rng)
     for _ in range(ROUNDS):  # what another draw has switched off again says nothing
         for knob_id in [k for k in values if not is_live(k, values)]:
-            values[knob_id] = here[knob_id].default_for(algorithm, drawing.trainer, version)
-    chosen = {k: v for k, v in values.items() if v != here[k].default_for(algorithm, drawing.trainer, version)}
+            values[knob_id] = defaults[knob_id]
+    chosen = {k: v for k, v in values.items() if v != defaults[k]}
     raw = {"algorithm": algorithm, "trainer": {"name": drawing.trainer, "version": version}, "knobs": chosen}
     return parse_spec(raw | drawing.sections(algorithm))
 

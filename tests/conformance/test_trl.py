@@ -13,9 +13,9 @@ import pytest
 
 from jobs.adapters.adapter import adapter
 from jobs.adapters.command_line.options import knob_arguments
-from jobs.adapters.trl.options import OURS, PER_NODE, PROGRAMS, SECTIONS, defaults_of, entries_of, knob_options
+from jobs.adapters.trl.options import OURS, PER_NODE, PROGRAMS, SECTIONS, TRAINER, defaults_of, knob_options
 from jobs.adapters.trl.units import CONVERSIONS, NEVER
-from jobs.catalog.knob import is_live
+from jobs.catalog.knob import is_live, knob_flags
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rules.rule import findings
 from jobs.catalog.spec.parse import parse_spec
@@ -96,7 +96,7 @@ def test_the_known_options_are_those_of_the_wheel(parsers: TrlParsers) -> None:
 def test_every_flag_has_the_programs_own_default_and_takes_what_it_takes(program: str, parsers: TrlParsers) -> None:
     options = parsers.options[program]
     wrong = []
-    for knob, flag in entries_of(program, parsers.version).values():
+    for knob, flag in knob_flags(program, TRAINER, parsers.version).values():
         for name in flag.names if flag.form != "launcher" else ():
             option = options[name]
             if flag.default is not None and not _is_same(option["default"], flag.default):
@@ -149,7 +149,7 @@ def test_what_trl_itself_refuses_is_refused_here_at_the_right_field(parsers: Trl
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_specs_set_every_knob(version: str) -> None:
     seen = coverage(specs_of(version, max(NUMBER, 120)))
-    knobs = {knob.id: knob for name in PROGRAMS for knob, _ in entries_of(name, version).values()}
+    knobs = {knob.id: knob for name in PROGRAMS for knob, _ in knob_flags(name, TRAINER, version).values()}
 
     assert [k for k, knob in knobs.items() if not seen[k] and reachable(knob)] == []
     assert set(PER_NODE) & {name for p in PROGRAMS for name in knob_options(p, version)} == set()

@@ -14,6 +14,7 @@ from jobs.traces import results as trace_answers
 from tests.console.commands import served_here  # noqa: F401 (fixture)
 from tests.console.live_console import console_cluster, consoles, live_console, made_database  # noqa: F401 (fixtures)
 from tests.console.window import page  # noqa: F401 (fixture)
+from tests.trials import trials_here  # noqa: F401 (fixture)
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,11 @@ def _cluster_is_asked_anew() -> Iterator[None]:
     forget_state()
     yield
     forget_state()
+
+
+@pytest.fixture(autouse=True)
+def _trials_are_answered_here(trials_here: None) -> None:  # noqa: F811 (fixture)
+    """Start no process for each check of a launch."""
 
 
 @pytest.fixture(autouse=True)

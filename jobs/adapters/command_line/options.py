@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from jobs.catalog.flag import FORMS, Flag
-from jobs.catalog.knob import Knob, applicable, is_live
+from jobs.catalog.knob import Knob, is_live, knob_flags
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Scalar, Value, value_text
@@ -57,15 +57,9 @@ def whole(text: str) -> int:
 
 def knob_arguments(spec: RunSpec, conversions: Conversions) -> list[Argument]:
     """Return every argument that the spec's knobs need, in the catalogue's order, pairs together."""
-    version = spec.trainer.version
-    here = applicable(spec.algorithm, spec.trainer.name, version)
+    here = knob_flags(spec.algorithm, spec.trainer.name, spec.trainer.version)
     values = {knob_id: chosen.value for knob_id, chosen in spec.knobs.items()}
-    written = []
-    for knob in here.values():
-        flag = knob.flag(trainer=spec.trainer.name, version=version, algorithm=spec.algorithm)
-        assert flag is not None
-        if is_live(knob.id, values):
-            written.append((knob, flag))
+    written = [one for knob_id, one in here.items() if is_live(knob_id, values)]
     arguments: list[Argument] = []
     pairs = sorted((s for s in written if s[1].form in PAIR), key=lambda s: (s[1].name, s[1].form))
     for _, members in groupby(pairs, key=lambda s: s[1].name):

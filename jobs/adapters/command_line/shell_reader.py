@@ -247,12 +247,12 @@ class _ShellReader:
                 quoted = self._until('"', escapes=True)
                 if (whole := re.fullmatch(r"\$\{(\w+)\[@\]\}", quoted)) or quoted == "$@":
                     items = self.variables.get(whole[1], []) if whole else []
-                    parts = self._joined(parts, items if isinstance(items, list) else [items])
+                    self._join(parts, items if isinstance(items, list) else [items])
                 else:
                     parts[-1] += self._expanded(quoted, is_quoted=True)
                     is_given = True
             elif char == "$":
-                parts = self._joined(parts, self._variable())
+                self._join(parts, self._variable())
             elif char == "`":
                 parts[-1] += self._left(f"`{self._until('`')}`")[0]
             else:
@@ -260,13 +260,14 @@ class _ShellReader:
                 self.at += 1
         return [part for part in parts if part or is_given]
 
-    def _joined(self, parts: list[str], more: list[str]) -> list[str]:
+    @staticmethod
+    def _join(parts: list[str], more: list[str]) -> None:
         """Put the words of a variable onto the end of a word."""
-        if not more:
-            return parts
         if len(parts) + len(more) > MAX_WORDS:
             raise ValueError(_TOO_MANY)
-        return [*parts[:-1], parts[-1] + more[0], *more[1:]]
+        if more:
+            parts[-1] += more[0]
+            parts += more[1:]
 
     def _opens_array(self, start: int) -> bool:
         return self.text[self.at] == "(" and re.fullmatch(r"[A-Za-z_]\w*\+?=", self.text[start : self.at]) is not None

@@ -10,7 +10,7 @@ from functools import cache
 
 from jobs.adapters.adapter import OptionName
 from jobs.catalog.algorithm import algorithms, is_in
-from jobs.catalog.knob import applicable
+from jobs.catalog.knob import knob_flags
 from jobs.catalog.trainer import as_version
 
 TRAINER = "openrlhf"
@@ -173,9 +173,7 @@ def knob_options(program: str, version: str) -> frozenset[str]:
     """Return the options of a version that are knobs."""
     names = set()
     for algorithm in algorithms_of(program):
-        for knob in applicable(algorithm, TRAINER, version).values():
-            flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
-            assert flag is not None
+        for _, flag in knob_flags(algorithm, TRAINER, version).values():
             if flag.form != "launcher":
                 names |= set(flag.names)
     return frozenset(names)

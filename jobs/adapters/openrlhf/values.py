@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
 
 from jobs.adapters.adapter import ONLY_SHELL, Omission, OptionRename
@@ -14,7 +13,7 @@ from jobs.adapters.openrlhf.options import CLIP, NODES, PER_NODE, PROCESSES, RL,
 from jobs.adapters.openrlhf.sections import CommandSections
 from jobs.adapters.openrlhf.units import ANSWER
 from jobs.catalog.flag import FORMS, Flag
-from jobs.catalog.knob import Knob, KnobValueInvalid, applicable
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, default_values, knob_flags
 from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value, value_text
@@ -100,7 +99,7 @@ class Values:
                     self.sections.refuse(written_value, f"OpenRLHF {self.target}: {error}")
                 continue
             self._translate(knob, written_value)
-            if value != _defaults(self.algorithm, self.target)[knob_id]:
+            if value != default_values(self.algorithm, TRAINER, self.target)[knob_id]:
                 values[knob_id] = value
         return values
 
@@ -125,12 +124,12 @@ class Values:
             self.sections.translated.append(OptionRename(option=written.option, now=name))
 
     def _dialect(self) -> Mapping[str, Entry]:
-        return _entries_of(self.algorithm, self.dialect)
+        return knob_flags(self.algorithm, TRAINER, self.dialect)
 
     def _entries(self, name: str) -> list[Entry]:
         """Return the knobs that an option sets: in the command's version, else in another."""
         for version in (self.dialect, self.target, *trainers()[TRAINER].versions):
-            entries = [(k, f) for k, f in _entries_of(self.algorithm, version).values() if name in f.names]
+            entries = [(k, f) for k, f in knob_flags(self.algorithm, TRAINER, version).values() if name in f.names]
             if entries := [(k, f) for k, f in entries if f.form != "launcher"]:
                 return entries
         return []
@@ -185,7 +184,7 @@ class Values:
             self.sections.refuse(written, sentence_of(error))
             return
         if written is not None:
-            _, flag = _entries_of(self.algorithm, self.target)[CLIP[0]]
+            _, flag = knob_flags(self.algorithm, TRAINER, self.target)[CLIP[0]]
             self.sections.translated.append(OptionRename(option=written.option, now=flag.name))
 
     def _fill(self) -> None:
@@ -240,21 +239,4 @@ class Values:
             self.sections.unread.append(Omission(option=flag.name, value=value_text(flag.default), why=why))
 
     def _values_now(self) -> Mapping[str, Value]:
-        return {**_defaults(self.algorithm, self.dialect), **self.read}
-
-
-@cache
-def _defaults(algorithm: str, version: str) -> Mapping[str, Value]:
-    return {
-        k: knob.default_for(algorithm, TRAINER, version) for k, (knob, _) in _entries_of(algorithm, version).items()
-    }
-
-
-@cache
-def _entries_of(algorithm: str, version: str) -> Mapping[str, Entry]:
-    entries = {}
-    for knob_id, knob in applicable(algorithm, TRAINER, version).items():
-        flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
-        assert flag is not None
-        entries[knob_id] = (knob, flag)
-    return entries
+        return {**default_values(self.algorithm, TRAINER, self.dialect), **self.read}

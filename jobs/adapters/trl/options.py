@@ -11,8 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from jobs.adapters.adapter import OptionName
-from jobs.catalog.flag import Flag
-from jobs.catalog.knob import Knob, applicable
+from jobs.catalog.knob import knob_flags
 
 TRAINER = "trl"
 PROGRAMS = ("sft", "dpo", "grpo")
@@ -79,20 +78,9 @@ def defaults_of(program: str, version: str) -> Mapping[str, Any]:
 
 
 @cache
-def entries_of(program: str, version: str) -> Mapping[str, tuple[Knob, Flag]]:
-    """Return the knobs of a program of a version by id, each with its flag."""
-    entries = {}
-    for knob_id, knob in applicable(program, TRAINER, version).items():
-        flag = knob.flag(trainer=TRAINER, version=version, algorithm=program)
-        assert flag is not None
-        entries[knob_id] = (knob, flag)
-    return entries
-
-
-@cache
 def knob_options(program: str, version: str) -> frozenset[str]:
     """Return the options of a program that are knobs; those of the launcher are not the program's."""
-    flags = (flag for _, flag in entries_of(program, version).values())
+    flags = (flag for _, flag in knob_flags(program, TRAINER, version).values())
     return frozenset(name for flag in flags if flag.form != "launcher" for name in flag.names)
 
 

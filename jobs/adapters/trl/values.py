@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from jobs.adapters.adapter import ONLY_SHELL, Omission
 from jobs.adapters.command_line.arguments import CommandOption
 from jobs.adapters.command_line.options import ours, whole
-from jobs.adapters.trl.options import PER_NODE, PROCESSES, TRAINER, entries_of
+from jobs.adapters.trl.options import PER_NODE, PROCESSES, TRAINER
 from jobs.adapters.trl.sections import TrlSections
 from jobs.adapters.trl.units import CONVERSIONS, MICRO, NEVER, PROMPTS, SAMPLES
 from jobs.catalog.flag import FORMS, Flag
-from jobs.catalog.knob import Knob
+from jobs.catalog.knob import Knob, default_values, knob_flags
 from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.value import Value, value_text
 
@@ -55,14 +54,14 @@ class TrlValues:
 
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults."""
-        defaults = _defaults(self.program, self.version)
+        defaults = default_values(self.program, TRAINER, self.version)
         return {knob_id: value for knob_id, value in self.read.items() if value != defaults[knob_id]}
 
     def _entries(self) -> Mapping[str, tuple[Knob, Flag]]:
-        return entries_of(self.program, self.version)
+        return knob_flags(self.program, TRAINER, self.version)
 
     def _now(self) -> Mapping[str, Value]:
-        return {**_defaults(self.program, self.version), **self.read}
+        return {**default_values(self.program, TRAINER, self.version), **self.read}
 
     def _take(self, knob: Knob, flag: Flag) -> None:
         """Read a knob's option; TRL's default where it is not there."""
@@ -174,8 +173,3 @@ class TrlValues:
 def _place_of(entry: tuple[Knob, Flag]) -> int:
     form = entry[1].form
     return _LATER.index(form) + 1 if form in _LATER else 0
-
-
-@cache
-def _defaults(program: str, version: str) -> Mapping[str, Value]:
-    return {k: knob.default_for(program, TRAINER, version) for k, (knob, _) in entries_of(program, version).items()}

@@ -16,7 +16,7 @@ from jobs.adapters.verl.settings import RUN, SFT
 from jobs.adapters.verl.units import TOGETHER, VERL_CONVERSIONS, options_text
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import FORMS, Flag
-from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+from jobs.catalog.knob import Knob, KnobValueInvalid, default_values, knob_flags, knobs
 from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.trainer import as_version, trainers
 from jobs.catalog.value import Value, value_text
@@ -197,17 +197,12 @@ class _Values:
     def __init__(self, algorithm: str, version: str, sections: Sections) -> None:
         self.algorithm, self.version = algorithm, version
         self.sections = sections
-        self.flags: dict[str, Entry] = {}
+        self.flags = knob_flags(algorithm, TRAINER, version)
         self.by_name: dict[str, list[Entry]] = {}
-        for knob_id, knob in applicable(algorithm, TRAINER, version).items():
-            flag = knob.flag(trainer=TRAINER, version=version, algorithm=algorithm)
-            assert flag is not None
-            self.flags[knob_id] = (knob, flag)
+        for knob, flag in self.flags.values():
             for name in flag.names:
                 self.by_name.setdefault(name.lstrip("+"), []).append((knob, flag))
-        self.defaults: dict[str, Value] = {
-            knob_id: knob.default_for(algorithm, TRAINER, version) for knob_id, (knob, _) in self.flags.items()
-        }
+        self.defaults = default_values(algorithm, TRAINER, version)
         self.read: dict[str, Value] = {}
 
     def following(self) -> Iterator[str]:
@@ -318,7 +313,7 @@ class _Values:
             self.sections.unread.append(Omission(option=flag.name, value=value_text(flag.default), why=why))
 
     def _all(self) -> dict[str, Value]:
-        return self.defaults | self.read
+        return {**self.defaults, **self.read}
 
 
 def _text(value: Plain) -> str:

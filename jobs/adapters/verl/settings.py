@@ -14,7 +14,7 @@ from jobs.adapters.verl.keys import has_key
 from jobs.adapters.verl.units import VERL_CONVERSIONS, options_of
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.flag import Flag
-from jobs.catalog.knob import Knob, applicable, is_live
+from jobs.catalog.knob import Knob, is_live, knob_flags
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec, default_of
 from jobs.catalog.trainer import as_version
@@ -215,15 +215,14 @@ def _knobs(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
     Raises: ValueError with a sentence for a knob that somebody chose and of which that config has no key at all.
     """
     trainer = spec.trainer
-    here = applicable(spec.algorithm, trainer.name, trainer.version)
+    here = knob_flags(spec.algorithm, trainer.name, trainer.version)
     program = RUN if is_in(spec.algorithm, "rl") else SFT
     is_megatron = _value(spec, ENGINE_KNOB) == MEGATRON
     there: set[str] = set()
     written: set[str] = set()
     lacking: dict[str, str] = {}
     for argument in knob_arguments(spec, VERL_CONVERSIONS):
-        flag = here[argument.knob].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)
-        assert flag is not None
+        knob, flag = here[argument.knob]
         there.add(argument.knob)
         if argument.form == "engine_options":
             yield from ((f"{argument.name}.{key}", value) for key, value in options_of(str(argument.values[0])).items())
@@ -237,18 +236,18 @@ def _knobs(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
         elif argument.form == "run_path":
             written.add(argument.knob)
             yield argument.name, str(run_dir / RUN_PATHS[argument.name])
-        elif not _is_default(argument, here[argument.knob], flag):
+        elif not _is_default(argument, knob, flag):
             written.add(argument.knob)
-            yield argument.name, _plain(argument, here[argument.knob], flag)
+            yield argument.name, _plain(argument, knob, flag)
     for knob_id, name in lacking.items():
-        if knob_id not in written and spec.knob(knob_id) != default_of(spec, here[knob_id]):
+        knob, _ = here[knob_id]
+        if knob_id not in written and spec.knob(knob_id) != default_of(spec, knob):
             config = "with Megatron" if is_megatron else "with FSDP"
-            texts = {"version": trainer.version, "config": config, "name": name, "label": Sentence(here[knob_id].label)}
+            texts = {"version": trainer.version, "config": config, "name": name, "label": Sentence(knob.label)}
             raise ValueError(Sentence("verl {version} {config} has no {name}. Leave {label} as it is.", **texts))
     for knob_id in ALWAYS:
         if knob_id in here and knob_id not in there:
-            flag = here[knob_id].flag(trainer=trainer.name, version=trainer.version, algorithm=spec.algorithm)
-            assert flag is not None
+            _, flag = here[knob_id]
             for name in flag.names:
                 yield name, spec.knob(knob_id)
 

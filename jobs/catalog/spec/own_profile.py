@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.knob import applicable
+from jobs.catalog.knob import applicable, default_values
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import as_version, trainers
@@ -170,5 +170,4 @@ def _own_problem(spec: RunSpec, tool: str, called: Sentence) -> tuple[str, Sente
 
 
 def _plain(spec: RunSpec, knob_id: str) -> Any:
-    knob = applicable(spec.algorithm, spec.trainer.name, spec.trainer.version)[knob_id]
-    return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version)
+    return default_values(spec.algorithm, spec.trainer.name, spec.trainer.version)[knob_id]

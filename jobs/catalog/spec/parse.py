@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from jobs.catalog.algorithm import algorithms
-from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs, number_from
+from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, default_values, knobs, number_from
 from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.spec.contradictions import contradictions
 from jobs.catalog.spec.runspec import (
@@ -180,11 +180,8 @@ def _parse_knobs(
 
 @cache
 def _default_knobs(algorithm: str, trainer: Trainer) -> Mapping[str, KnobValue]:
-    here = applicable(algorithm, trainer.name, trainer.version)
-    return {
-        knob_id: KnobValue(value=knob.default_for(algorithm, trainer.name, trainer.version))
-        for knob_id, knob in here.items()
-    }
+    defaults = default_values(algorithm, trainer.name, trainer.version)
+    return {knob_id: KnobValue(value=value) for knob_id, value in defaults.items()}
 
 
 def _bare(raw: object, origin: Origin) -> tuple[object, object]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from jobs.catalog.knob import applicable, is_live
+from jobs.catalog.knob import applicable, default_values, is_live
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value
 from jobs.planner.job import Attention, Compute
@@ -98,7 +98,7 @@ class Knobs:
 def _defaults(algorithm: str, trainer: str, version: str) -> Mapping[str, Value]:
     """Return the default of every knob that does something to memory or time in a training step."""
     return {
-        knob_id: knob.default_for(algorithm, trainer, version)
+        knob_id: default_values(algorithm, trainer, version)[knob_id]
         for knob_id, knob in applicable(algorithm, trainer, version).items()
         if knob.group not in _NOT_PLANNED
         and knob_id not in _NEGLIGIBLE

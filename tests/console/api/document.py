@@ -1,12 +1,12 @@
-"""The OpenAPI document, made once for all tests of a process: it takes seconds."""
+"""The OpenAPI document as the console serves it: made once in a process, because that takes seconds."""
 
-from functools import cache
 from typing import Any
 
+from console.api import docs
 from console.api.api import api
 
 
-@cache
 def document() -> dict[str, Any]:
     """Return the document."""
-    return dict(api.get_openapi_schema(path_prefix="/api/"))
+    made: dict[str, Any] = docs.document(api)
+    return made

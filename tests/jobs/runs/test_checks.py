@@ -1,4 +1,4 @@
-"""What is checked before a run is queued, with the real trial process on real files."""
+"""What is checked before a run is queued, on real files; where the process of its own is the point, with that."""
 
 import json
 from collections.abc import Iterator
@@ -13,6 +13,8 @@ from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.cluster.ray_api import ClusterState, Node
+from jobs.engine.bundled import word_problems
+from jobs.engine.preflight import inspection
 from jobs.models import Project
 from jobs.preflight import preview as previews
 from jobs.preflight.client import TrialFailed, TrialUnavailable
@@ -29,6 +31,7 @@ from jobs.runs.checks import (
     check_trainer,
 )
 from tests.rows import NOW, make_project, make_run
+from tests.trials import trials_here  # noqa: F401 (fixture)
 
 pytestmark = pytest.mark.django_db
 
@@ -85,6 +88,7 @@ def test_the_preview_shows_what_is_trained_and_how_long_it_is(project: Project) 
         ({"id": "gsm8k"}, "data.id", "There is no bundled data 'gsm8k'"),
     ],
 )
+@pytest.mark.usefixtures("trials_here")
 def test_data_that_cannot_be_used_is_refused_beside_its_field(
     project: Project, data: dict[str, Any], field: str, words: str
 ) -> None:
@@ -97,6 +101,7 @@ def test_data_that_cannot_be_used_is_refused_beside_its_field(
 @pytest.mark.parametrize(
     ("text", "words"), [("", "has no rows"), ("not json\n", "Line 1 of"), ('{"prompt": 3, "answer": "x"}\n', "Row 1")]
 )
+@pytest.mark.usefixtures("trials_here")
 def test_a_file_without_usable_rows_is_refused(project: Project, tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(text)
@@ -107,6 +112,7 @@ def test_a_file_without_usable_rows_is_refused(project: Project, tmp_path: Path,
     assert words in checks[0].text
 
 
+@pytest.mark.usefixtures("trials_here")
 def test_an_edited_file_is_read_again(project: Project, tmp_path: Path) -> None:
     file = write(tmp_path / "rows.jsonl", [{"prompt": "1+1", "answer": "2"}] * 4)
     spec = parse_spec({"data": {"kind": "path", "id": str(file)}})
@@ -117,6 +123,7 @@ def test_an_edited_file_is_read_again(project: Project, tmp_path: Path) -> None:
     assert (first.num_rows, preview_data(spec, project=project).num_rows) == (4, 6)
 
 
+@pytest.mark.usefixtures("trials_here")
 def test_prompts_that_are_all_too_long_leave_nothing_to_train_on(project: Project) -> None:
     problems = check_launchable(parse_spec({"knobs": {"rollout.max_prompt_tokens": 3}}), project)
 
@@ -131,6 +138,7 @@ def test_prompts_that_are_all_too_long_leave_nothing_to_train_on(project: Projec
         ({"id": "llama"}, "There is no bundled model 'llama'"),
     ],
 )
+@pytest.mark.usefixtures("trials_here")
 def test_a_model_that_cannot_be_loaded_is_refused(project: Project, model: dict[str, str], words: str) -> None:
     problems = check_launchable(parse_spec({"model": model}), project)
 
@@ -138,6 +146,7 @@ def test_a_model_that_cannot_be_loaded_is_refused(project: Project, model: dict[
     assert words in problems[0].message
 
 
+@pytest.mark.usefixtures("trials_here")
 def test_a_broken_model_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
 
@@ -191,6 +200,7 @@ def test_answers_too_long_for_the_context_leave_room_for_the_prompt(
         assert mended.int_knob("rollout.max_prompt_tokens") + mended.int_knob("rollout.max_new_tokens") == 512
 
 
+@pytest.mark.usefixtures("trials_here")
 def test_a_good_reward_is_tried_and_told_apart_from_a_flat_one(project: Project) -> None:
     good = "def reward(prompt, completion, answer):\n    return float(answer in completion)"
 
@@ -210,6 +220,7 @@ def test_a_good_reward_is_tried_and_told_apart_from_a_flat_one(project: Project)
         ("import os\ndef reward(p, c, a):\n    os._exit(3)", ("ended its process",)),
     ],
 )
+@pytest.mark.usefixtures("trials_here")
 def test_a_bad_reward_is_refused_with_its_own_sentence(project: Project, source: str, words: tuple[str, ...]) -> None:
     problems = check_launchable(custom(source), project)
 
@@ -218,13 +229,17 @@ def test_a_bad_reward_is_refused_with_its_own_sentence(project: Project, source:
         assert word in problems[0].message
 
 
-def test_a_hanging_reward_is_refused_in_time_and_names_its_line(project: Project) -> None:
+@pytest.mark.usefixtures("trials_here")
+def test_a_hanging_reward_is_refused_in_time_and_names_its_line(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "REWARD_SECONDS", 1.0)
     source = "import time\ndef reward(p, c, a):\n    time.sleep(3600)\n    return 1.0"
 
     problems = check_launchable(custom(source), project)
 
     assert [p.field for p in problems] == ["reward.source"]
-    assert "did not answer within 8 s" in problems[0].message
+    assert "did not answer within 1 s" in problems[0].message
     assert "line 3" in problems[0].message
 
 
@@ -237,6 +252,7 @@ def test_what_was_just_previewed_is_not_read_again_at_launch(project: Project, m
     preview_data(parse_spec({"name": "other", "knobs": {"optimizer.learning_rate": 1e-5}}), project=project)
 
 
+@pytest.mark.usefixtures("trials_here")
 def test_an_upload_of_another_project_cannot_be_used(project: Project) -> None:
     lines = b'{"prompt": "1+1", "answer": "2"}\n' * 3
     row = store_upload(project=make_project(), file_name="a.jsonl", chunks=[lines], user=None, now=NOW)
@@ -252,6 +268,7 @@ def test_an_upload_of_another_project_cannot_be_used(project: Project) -> None:
         preview_data(spec, project=row.project)
 
 
+@pytest.mark.usefixtures("trials_here")
 def test_paths_of_a_cluster_elsewhere_are_not_judged_from_here(project: Project, settings: Any) -> None:
     settings.RAY_ADDRESS = "https://ray.example:8265"
     spec = parse_spec({"data": {"kind": "path", "id": "/cluster/x.jsonl"}, "model": {"kind": "path", "id": "/m"}})
@@ -283,6 +300,7 @@ def test_a_run_that_the_cluster_can_never_hold_is_refused() -> None:
     assert (no_gpu.state, no_gpu.field) == ("failed", "hardware.device")
 
 
+@pytest.mark.usefixtures("trials_here")
 def test_rules_go_by_the_device_that_the_run_would_get(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     knobs = {"train.max_sequence_tokens": 256}
     spec = parse_spec({"trainer": {"name": "openrlhf"}, "algorithm": "sft", "knobs": knobs})
@@ -332,8 +350,13 @@ def test_a_declared_interpreter_is_looked_for_on_this_machine(settings: Any, tmp
     assert f"{tmp_path}/python, and there is no such file" in missing.text
 
 
-@pytest.mark.parametrize("trainer", ["openrlhf", "verl"])
-def test_every_algorithm_of_other_trainers_can_be_checked(project: Project, trainer: str) -> None:
+@pytest.mark.parametrize("trainer", [name for name in trainers() if name != "native"])
+@pytest.mark.usefixtures("trials_here")
+def test_every_algorithm_of_other_trainers_can_be_checked(
+    project: Project, trainer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = word_problems.rows(40)  # all of them are read by the test of the demo
+    monkeypatch.setattr(word_problems, "rows", lambda: few)
     for algorithm in trainers()[trainer].algorithms:
         spec = parse_spec({"trainer": {"name": trainer}, "algorithm": algorithm})
 
@@ -343,6 +366,7 @@ def test_every_algorithm_of_other_trainers_can_be_checked(project: Project, trai
         }
 
 
+@pytest.mark.usefixtures("trials_here")
 def test_pairs_need_their_columns(project: Project, tmp_path: Path) -> None:
     rows = write(tmp_path / "pairs.jsonl", [{"prompt": f"{i}?", "chosen": "yes", "worse": "no"} for i in range(20)])
     data = {"kind": "path", "id": str(rows)}
