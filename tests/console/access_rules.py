@@ -47,7 +47,7 @@ def _of_run(**query: str) -> Rule:
 
 
 def _plan() -> Rule:
-    return Rule(needs="viewer", body=lambda: {"spec": {}, "what_if": {"accelerator": "h200"}})
+    return Rule(needs="viewer", body=lambda: {"spec": {}, "what_if": {"accelerator": "h200", "devices_per_node": 2}})
 
 
 _SWEEP = {"method": "grid", "knobs": [{"id": "optimizer.learning_rate", "values": [1e-4, 2e-4]}]}
