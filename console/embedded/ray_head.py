@@ -14,6 +14,7 @@ from pathlib import Path
 
 from console.embedded.data_dir import RAY_SOCKET_SUFFIX, empty, short_dir
 from console.embedded.ports import free_block
+from console.embedded.ray_parts import HOOK, PATH
 from console.embedded.service import Service
 
 MIN_LOGICAL_CPUS = (
@@ -72,7 +73,7 @@ def ray_service(data_dir: Path, env: Mapping[str, str], *, token: str, web_port:
     service = Service(
         name="ray",
         argv=(sys.executable, "-m", "console.embedded.guard", str(STOP_SECONDS - 5), *ray),
-        env=ray_environment(env, token=token),
+        env=ray_environment(env, token=token) | {HOOK: PATH},
         is_ready=lambda: answers(address, token),
         is_independent=True,
         is_quiet=True,

@@ -20,13 +20,6 @@ NAMES = "select coalesce(text, value, '') from NVTX_EVENTS left join StringIds o
 UPDATE = "update"  # a phase that every step of every policy rank has
 
 
-def record_next_steps(page: Page) -> None:
-    """Press *Profile next 2 steps* and wait until the trace is on the page, without a reload."""
-    page.get_by_role("link", name=re.compile("^Profile")).click()
-    page.get_by_role("button", name="Profile next 2 steps").first.click()
-    _wait_until_ready(page, "torch")
-
-
 def record_with_nsys(page: Page) -> bool:
     """Ask for the timing of one step of policy 0 in the dialog, for which nsys is picked, and wait for its report.
 

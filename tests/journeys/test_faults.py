@@ -35,10 +35,8 @@ SURVIVED = (
     "web-stopped",
     "console",
 )
-# What ends a run, and a run that is small enough for all of them at once.
-ENDED_BY = {
-    "vllm": GRPO | SMALL,
-} | ({"checkpoint-disk": SFT | SMALL} if CAN_MOUNT else {})
+# What ends a run beside a runner that is killed; that vLLM is, is in tests/journeys/test_two_nodes.py.
+ENDED_BY = {"checkpoint-disk": SFT | SMALL} if CAN_MOUNT else {}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +75,7 @@ class Act:
         return [f"{self.target.name}: {problem}" for problem in self.outcome.problems]
 
 
-@pytest.mark.slow("three runs, each loses another part of itself")
+@pytest.mark.slow("two runs, each loses another part of itself")
 def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(stack: Stack) -> None:
     retried = RetriedRun(stack)  # whose runner is killed
     acts = [Act(stack, name, spec) for name, spec in ENDED_BY.items()]

@@ -1,4 +1,4 @@
-"""What a person does on the real parts: sign in, launch, watch, try, download; stop; cancel; see a cause."""
+"""What a person does on the real parts: sign in, launch, watch, try, download; record; cancel; stop; see a cause."""
 
 import re
 import time
@@ -19,6 +19,7 @@ RAY_SECONDS = 90
 START_MS = 120_000  # imports of torch, DeepSpeed and vLLM in four processes on two cores
 END_MS = 180_000
 STOP_MS = 240_000  # a run that is loading is given 90 s to save
+STEPS_OF_FIRST = 8
 PROMPT = "Ana picks 12 pens in the morning and 7 in the evening. How many pens in total?"
 FAILING_REWARD = """
 calls = 0
@@ -27,7 +28,7 @@ calls = 0
 def reward(prompt: str, completion: str, answer: str) -> float:
     global calls
     calls += 1
-    if calls > 40:
+    if calls > 20:
         raise RuntimeError("the judge is out of ink")
     return 1.0
 """
@@ -56,8 +57,13 @@ def page(context: BrowserContext) -> Iterator[Page]:
     tab.close()
 
 
-def fill_small_run(page: Page, stack: Site, *, name: str, steps: int, nsys_ready: str = "off", **knobs: str) -> None:
-    """Fill the New run form for a run of `steps` small steps on the bundled model, which nsys does not record."""
+def fill_small_run(
+    page: Page, stack: Site, *, name: str, steps: int, nsys_ready: str = "off", ranks: str = "", **knobs: str
+) -> None:
+    """Fill the New run form for a run of `steps` small steps on the bundled model, which nsys does not record.
+
+    `ranks`: how many the policy has, if not as many as the form proposes.
+    """
     page.goto(f"{stack.url}/runs/new")
     expect(page.locator("[data-command-text]")).to_contain_text("manage.py launch")
     page.get_by_role("tab", name=re.compile("All")).or_(
@@ -76,6 +82,8 @@ def fill_small_run(page: Page, stack: Site, *, name: str, steps: int, nsys_ready
         folded.first.click()
     for knob, value in values.items():
         page.locator(f'[name="knobs.{knob}"]').fill(value)
+    if ranks:
+        page.locator('[name="hardware.policy_ranks"]').fill(ranks)
     page.select_option('[name="profile.nsys_ready"]', nsys_ready)
 
 
@@ -120,7 +128,7 @@ def state(page: Page) -> Locator:
 
 @pytest.mark.slow("a whole run in a browser, and a trial of its model")
 def test_a_person_launches_watches_tries_and_downloads(page: Page, stack: Stack, tmp_path: Path) -> None:
-    fill_small_run(page, stack, name="first run", steps=12, eval__every_steps="6")
+    fill_small_run(page, stack, name="first run", steps=STEPS_OF_FIRST, eval__every_steps=str(STEPS_OF_FIRST))
     launch(page)
     page.evaluate("window.isSamePage = true")
 
@@ -129,11 +137,11 @@ def test_a_person_launches_watches_tries_and_downloads(page: Page, stack: Stack,
     expect(state(page)).to_contain_text("finished", timeout=END_MS)
     assert page.evaluate("window.isSamePage"), "the page must grow without a reload"
     steps = page.evaluate(STEPS)
-    assert steps == list(range(1, 13)), "every step once"
+    assert steps == list(range(1, STEPS_OF_FIRST + 1)), "every step once"
     assert num_seen < len(steps)
 
     page.reload()
-    until(page, f"({STEPS}).length == 12")
+    until(page, f"({STEPS}).length == {STEPS_OF_FIRST}")
 
     page.get_by_role("link", name=re.compile("^Files")).click()
     row = page.get_by_role("row", name=re.compile("model-final.zip"))
@@ -182,8 +190,6 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
     until(page, f"({STEPS}).length >= 2", seconds=START_MS / 1000)
     page.evaluate("window.isSamePage = true")
 
-    recording.record_next_steps(page)
-    recording.check_torch_zip(page, tmp_path / "torch")
     recording.record_by_time(page, meanwhile=lambda: two_more_steps(page))
     recording.check_torch_zip(page, tmp_path / "by-time")
     recording.withdraw_a_capture(page)
@@ -191,6 +197,8 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
         recording.check_nsys_report(page, tmp_path / "nsys")
         recording.look_at_the_timeline(recording.open_timeline(page), kind="nsys")
     assert page.evaluate("window.isSamePage"), "captures must come without a reload"
+    cancel_one_that_waits(page, stack, behind=str(run_id))
+    page.goto(f"{stack.url}/runs/{run_id}")
 
     page.locator('[data-action="stop"]').click()
     page.locator('[data-action="stop-now"]').click()
@@ -211,9 +219,20 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
     expect(page.get_by_text("Every ended run has confirmed that none of its processes are left.")).to_be_visible()
 
 
+def cancel_one_that_waits(page: Page, stack: Stack, *, behind: str) -> None:
+    """Launch a run that finds too little free beside `behind`; see why it waits, and cancel it in the queue."""
+    fill_small_run(page, stack, name="waits", steps=2, ranks="4")
+    waiting = launch(page)
+    expect(page.locator('[data-field="wait"]')).to_contain_text(re.compile(f"Needs 6 CPUs.*{behind}"), timeout=30_000)
+    page.locator('[data-action="stop"]').click()
+    page.locator('[data-action="stop-now"]').click()
+    expect(state(page)).to_contain_text("stopped", timeout=15_000)
+    assert not (stack.data_dir / "runs" / waiting).exists(), "nothing of a cancelled run was started"
+
+
 @pytest.mark.slow("a real run of the longest samples")
 def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_plan(page: Page, stack: Stack) -> None:
-    fill_small_run(page, stack, name="to be probed", steps=5000, rollout__max_new_tokens="24")
+    fill_small_run(page, stack, name="to be probed", steps=5000, ranks="1", rollout__max_new_tokens="24")
     page.locator("[data-probe]").click()
     page.wait_for_url(re.compile(r"/runs/r-[0-9a-f]+$"), timeout=60_000)
     run = page.url.rsplit("/", 1)[1]
@@ -235,31 +254,10 @@ def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_pla
     assert not any("tokens long in the mean" in note for note in plan["notes"]), plan["notes"]
 
 
-def test_a_waiting_run_says_why_and_is_cancelled_in_the_queue(page: Page, stack: Stack) -> None:
-    fill_small_run(
-        page, stack, name="holds the cluster", steps=5000, eval__every_steps="0", checkpoint__every_steps="0"
-    )
-    page.locator('[name="hardware.policy_ranks"]').fill("4")
-    page.locator('[name="knobs.rollout.prompts_per_step"]').fill("4")
-    holder = launch(page)
-    fill_small_run(page, stack, name="waits", steps=2)
-    waiting = launch(page)
-
-    expect(page.locator('[data-field="wait"]')).to_contain_text(re.compile(f"Needs 4 CPUs.*{holder}"), timeout=30_000)
-    page.locator('[data-action="stop"]').click()
-    page.locator('[data-action="stop-now"]').click()
-    expect(state(page)).to_contain_text("stopped", timeout=15_000)
-    assert not (stack.data_dir / "runs" / waiting).exists(), "nothing of a cancelled run was started"
-
-    page.goto(f"{stack.url}/runs/{holder}")
-    page.locator('[data-action="stop"]').click()
-    page.locator('[data-action="stop-now"]').click()
-    expect(state(page)).to_contain_text("stopped", timeout=STOP_MS)
-
-
 @pytest.mark.slow("a real run to its failure")
 def test_a_failing_run_names_its_cause_on_the_page(page: Page, stack: Stack) -> None:
-    fill_small_run(page, stack, name="fails", steps=50, eval__every_steps="0")
+    alone = {"eval__every_steps": "0", "algorithm__kl_coefficient": "0"}
+    fill_small_run(page, stack, name="fails", steps=50, ranks="1", **alone)
     page.select_option('[name="reward.kind"]', "custom")
     page.locator('[name="reward.file_name"]').fill("judge.py")
     page.locator('[name="reward.source"]').fill(FAILING_REWARD)

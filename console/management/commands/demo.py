@@ -18,6 +18,7 @@ class Command(BaseCommand):
     """Queues GRPO on the bundled model and word problems, with the defaults of every knob that is not given."""
 
     help = "Queue the demo run: GRPO on the bundled tiny model and word problems."
+    requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take changed knobs."""

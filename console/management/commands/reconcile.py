@@ -22,6 +22,7 @@ class Command(BaseCommand):
     """Run the reconciler until SIGTERM or Ctrl-C."""
 
     help = "Compare runs with Ray every second and heal what was lost"
+    requires_system_checks = []
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Loop; a step that fails is logged and the next one tries again."""

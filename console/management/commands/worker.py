@@ -13,6 +13,7 @@ class Command(BaseCommand):
     """Run the worker until SIGTERM or Ctrl-C."""
 
     help = "Run the worker that submits, stops and answers"
+    requires_system_checks = []
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Become the worker."""

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -214,6 +216,19 @@ def test_ray_listens_on_the_loopback_address_behind_a_token(tmp_path: Path) -> N
     assert ray.env["RAY_AUTH_TOKEN"] == web.env["RAY_AUTH_TOKEN"]
     assert not [argument for argument in ray.argv if ray.env["RAY_AUTH_TOKEN"] in argument]
     assert ray.argv[ray.argv.index("--dashboard-host") + 1] == "127.0.0.1"
+
+
+def test_ray_itself_leaves_out_what_one_node_does_not_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS)
+    ray = next(service for service in plan.services if service.name == "ray")
+    module, _, name = ray.env["RAY_START_HOOK"].rpartition(".")
+    monkeypatch.setenv("RAY_START_HOOK", ray.env["RAY_START_HOOK"])
+    parameters = SimpleNamespace(no_monitor=False, ray_client_server_port=10001)
+
+    getattr(import_module(module), name)(parameters, True)
+
+    assert parameters == SimpleNamespace(no_monitor=True, ray_client_server_port=None)
+    assert "RAY_START_HOOK" not in os.environ, "what runs on the cluster must not have it"
 
 
 def test_what_runs_on_ray_never_sees_the_consoles_secrets(tmp_path: Path) -> None:

@@ -61,26 +61,27 @@ def test_every_option_leads_to_what_sets_it_however_it_is_typed(form: Page) -> N
     assert form.evaluate(LOST, [asked, "/static/js/new_run/index.js"]) == []
 
 
-@pytest.mark.parametrize(
-    ("typed", "label"),
-    [
-        ("adv_estimator", "Algorithm"),
-        ("--pretrain", "Model"),
-        ("data.train_files", "Data"),
-        ("actor_rollout_ref.model.path", "Model"),
-        ("--prompt_data", "Data"),
-        ("reward_model", "Reward"),
-        ("trainer.device=cpu", "Hardware"),
-        ("hardware.device", "Hardware"),
-    ],
-)
-def test_what_stands_above_the_knobs_is_found_and_gone_to(form: Page, typed: str, label: str) -> None:
-    form.fill("[data-knob-search]", typed)
+ABOVE_THE_KNOBS = {
+    "adv_estimator": "Algorithm",
+    "--pretrain": "Model",
+    "data.train_files": "Data",
+    "actor_rollout_ref.model.path": "Model",
+    "--prompt_data": "Data",
+    "reward_model": "Reward",
+    "trainer.device=cpu": "Hardware",
+    "hardware.device": "Hardware",
+}
 
-    row = form.locator("[data-above] li").filter(has=form.get_by_role("button", name=label, exact=True)).first
-    row.get_by_role("button").click()
 
-    assert form.evaluate("document.activeElement.closest('.field').querySelector('label').textContent") == label
+def test_what_stands_above_the_knobs_is_found_and_gone_to(form: Page) -> None:
+    for typed, label in ABOVE_THE_KNOBS.items():
+        form.fill("[data-knob-search]", typed)
+
+        row = form.locator("[data-above] li").filter(has=form.get_by_role("button", name=label, exact=True)).first
+        row.get_by_role("button").click()
+
+        reached = form.evaluate("document.activeElement.closest('.field').querySelector('label').textContent")
+        assert reached == label, typed
 
 
 def test_a_column_is_found_by_a_trainer_s_flag_where_it_stands(form: Page) -> None:
