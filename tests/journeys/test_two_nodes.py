@@ -6,6 +6,7 @@ import os
 import subprocess
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     assert nodes[0]["address"] == cluster.head.address  # Ray starts drivers at the head
     policy_node, vllm_node = (next(n for n in nodes if worker in n["workers"]) for worker in ("policy-0", "vllm-0"))
     assert policy_node["address"] != vllm_node["address"]
+    a_capture_arrives_from_both_nodes(page, api, cluster)
 
     machines = {cluster.head.address: cluster.head, cluster.other.address: cluster.other}
     # The second rank writes nothing of its own.
@@ -149,17 +151,39 @@ def where_workers_are(api: Api) -> list[dict[str, Any]]:
     return list(nodes)
 
 
+def a_capture_arrives_from_both_nodes(page: Page, api: Api, cluster: Cluster) -> None:
+    """Record a step with torch on the policy's rank 0 and vLLM; check what is downloaded."""
+    asked = {"tool": "torch", "num_steps": 1, "roles": ["policy", "vllm"], "ranks": [0]}
+    status, capture = api.post("/captures", asked)
+    assert status == 201, capture
+    done = wait_until(partial(ended_capture, api, capture["id"]), seconds=90)
+    assert done["state"] == "ready", done
+    page.goto(f"{api.url.replace('/api/runs', '/runs')}/profile")
+    expect(page.locator("[data-capture-states]")).to_contain_text("ready")
+    check_downloaded(page, cluster, done, ".json")
+
+
+def ended_capture(api: Api, name: str) -> dict[str, Any] | None:
+    capture = api.get(f"/captures/{name}")
+    return dict(capture) if capture["state"] in ("ready", "failed") else None
+
+
+def check_downloaded(page: Page, cluster: Cluster, capture: Mapping[str, Any], suffix: str) -> None:
+    """Check that the archive of a capture holds a file of each role."""
+    archive = page.request.get(f"{cluster.url}{capture['zip_url']}").body()
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        names = [name for name in opened.namelist() if suffix in name]
+        for role in ("policy", "vllm"):
+            (name,) = [name for name in names if role in name]
+            assert len(opened.read(name)) > 1000
+
+
 def both_nodes_have_kept(page: Page, cluster: Cluster, capture: Mapping[str, Any]) -> None:
     """Check a capture that vLLM's death cut short: its report comes from its own node, after that of the policy."""
     assert (capture["state"], capture["problem"]) == ("ready", ""), capture
     assert {file["role"]: file["size"] > 1000 for file in capture["files"]} == {"policy": True, "vllm": True}
     assert "vllm" in capture["meta"]["truncated"].lower()
-    archive = page.request.get(f"{cluster.url}{capture['zip_url']}").body()
-    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-        reports = [name for name in opened.namelist() if ".nsys-rep" in name]
-        for role in ("policy", "vllm"):
-            (name,) = [name for name in reports if role in name]
-            assert len(opened.read(name)) > 1000
+    check_downloaded(page, cluster, capture, ".nsys-rep")
 
 
 def kill_worker(machine: Machine, role: str, run_id: str) -> None:
