@@ -29,7 +29,7 @@ MAKES_A_RUN = ("jobs/engine", "jobs/catalog", "jobs/adapters", "profiling", "tes
 LOCKS = ("engine.lock", "torch-cpu.lock")
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
-    "profile": {"nsys_ready": "off"},  # test_captures has runs that are ready for it
+    "profile": {"nsys_ready": "off"},
     "knobs": {
         "train.num_steps": 6,
         "rollout.prompts_per_step": 8,
@@ -170,11 +170,14 @@ def golden_run(name: str, attempt: str, make: Callable[[Path], EndedRun], folder
 
 @pytest.fixture(scope="session")
 def start_engine(ray_head: RayHead) -> Any:
-    """Start the engine on a spec; `program` (a module and its first arguments) replaces it by a test's own."""
+    """Start the engine on a spec; `program` (a module and its first arguments) replaces it by a test's own.
+
+    A worker that is ready for nsys starts cold, which takes twice as long, so a spec says if it is to be.
+    """
     engine = ("jobs.engine", "--device=cpu")
 
     def start(run_dir: Path, spec: dict[str, Any], *, program: tuple[str, ...] = engine) -> Running:
-        return Running(run_dir, spec, ray_head, program, is_warm=True)
+        return Running(run_dir, {"profile": {"nsys_ready": "off"}} | spec, ray_head, program, is_warm=True)
 
     return start
 

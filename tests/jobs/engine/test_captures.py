@@ -39,7 +39,11 @@ GRPO: dict[str, Any] = {
         "checkpoint.every_steps": 0,
     },
 }
-SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.num_steps": 4000, "eval.num_prompts": 0}}
+NSYS: dict[str, Any] = {
+    "algorithm": "sft",
+    "profile": {"nsys_ready": "auto"},
+    "knobs": {"train.num_steps": 4000, "eval.num_prompts": 0},
+}
 LEARNING = {"update", "update/forward", "update/backward", "update/optimizer"}
 POLICY_PHASES = {"old_logprobs", "weight_sync"} | LEARNING
 
@@ -132,7 +136,7 @@ def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun
 def under_nsys(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
     """A run whose workers are ready for nsys, one of them killed while torch records, after a report of nsys."""
     running = start_engine(
-        tmp_path_factory.mktemp("runs") / "nsys", SFT, program=("tests.jobs.engine.holding_run", "4,6")
+        tmp_path_factory.mktemp("runs") / "nsys", NSYS, program=("tests.jobs.engine.holding_run", "4,6")
     )
     running.wait_for_step(3)
     if not problem_of_install():

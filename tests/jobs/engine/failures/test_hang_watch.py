@@ -115,7 +115,6 @@ def test_a_rank_that_stands_still_is_seen_beside_those_that_wait_for_it(start_en
     program = ("tests.jobs.engine.impatient_run",)
     spec = {
         "algorithm": "sft",  # two ranks and the driver are all it takes
-        "profile": {"nsys_ready": "off"},
         "knobs": {"train.num_steps": 4, "eval.num_prompts": 0, "checkpoint.every_steps": 0},
     }
     ended: EndedRun = start_engine(tmp_path / "hang", spec, program=program).wait()
