@@ -64,7 +64,9 @@ def test_a_run_is_recorded_by_time_until_it_ends_and_what_cannot_be_recorded_is_
     house: House,
     console: FakeConsole,
 ) -> None:
-    other.is_("train(1)\nwriter.flush()\nwait_for('go')\n" + TRAINS + "until('end')\ntrain(2)\nwriter.close()\n")
+    has_inductor = "Path('inductor').write_text(str('torch._inductor' in sys.modules))\n"
+    ends = f"until('end')\ntrain(2)\nwriter.close()\n{has_inductor}"
+    other.is_("train(1)\nwriter.flush()\nwait_for('go')\n" + TRAINS + ends)
     runner = other.start()
     console.wait_for(lambda: steps_of(console) == [1])
 
@@ -106,6 +108,7 @@ def test_a_run_is_recorded_by_time_until_it_ends_and_what_cannot_be_recorded_is_
     assert "starts" in told["profilers"]["policy-0"]["nsys"]
     assert next(answer["answer"] for answer in console.answered if answer["number"] == 7) == {"accepted": True}
     assert states(console, "c-9")[-1] == "importing"
+    assert (house.run_dir / "inductor").read_text() == "False"  # torch's profiler imports it, if nobody keeps it away
     assert "failed" not in states(console, "c-9")  # nothing follows it, whatever is told later
     assert "aten::mm" in trace_of(console, "c-9-policy-0.pt.trace.json.gz")
 
