@@ -19,6 +19,7 @@ def test_planted_faults_are_found_and_a_run_without_them_is_clear(
     grpo: EndedRun, start_engine: Any, tmp_path: Path
 ) -> None:
     knobs = {"train.num_steps": STEPS, "eval.num_prompts": 0, "checkpoint.every_steps": 0}
+    knobs["train.micro_batch_size"] = 4  # late before each: more than what else may put a rank aside
     spec = {"algorithm": "sft", "knobs": knobs}
     ended = start_engine(tmp_path, spec, program=("tests.jobs.engine.late_run",)).wait()
     assert ended.code == 0, ended.output
