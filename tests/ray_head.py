@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from console.embedded.ray_head import answers, ray_environment, ray_service
-from tests.warm_workers.workers import warm_workers
+from tests.warm_workers.workers import COLD, SOCKET, warm_workers
 
 HOUSE = Path(__file__).parents[1]
 START_SECONDS = 90.0
@@ -38,6 +38,11 @@ class RayHead:
     def environment(self) -> dict[str, str]:
         """What a process needs to join the cluster as a driver."""
         return ray_environment({"RAY_ADDRESS": self.cluster}, token=self.token)
+
+    @property
+    def warm_driver(self) -> dict[str, str]:
+        """What such a process needs besides to be forked by the server that forks the head's workers."""
+        return {name: self.environ[name] for name in ("PYTHONPATH", SOCKET, COLD)}
 
     def client(self) -> httpx.Client:
         """Return a client of the Job API."""

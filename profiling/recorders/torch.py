@@ -11,8 +11,9 @@ import gzip
 import importlib.metadata
 import os
 import shutil
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ STEP_NAME = "ProfilerStep#"
 """Beginning of a step's range: what tools that read torch traces look for. The number is the run's own, from 1."""
 GZIP_LEVEL = 6
 _TAIL_BYTES = 4096
+INDUCTOR, GRAPHS = "_inductor", "TORCHINDUCTOR_CUDAGRAPHS"
 
 
 class TorchRecorder:
@@ -46,7 +48,7 @@ class TorchRecorder:
         return self._threads_setting() is not None
 
     def start(self, path: Path) -> None:
-        """Start torch's profiler; the first time in a process takes a second or two."""
+        """Start torch's profiler; the first time in a process may take a second."""
         import torch
 
         if _is_taken(torch):
@@ -64,7 +66,8 @@ class TorchRecorder:
             activities=activities, profile_memory=self._has_memory, experimental_config=self._threads_setting()
         )
         try:
-            self._profile.start()
+            with _inductor_stays_away(torch):
+                self._profile.start()
         except RuntimeError as error:
             self._profile = None
             raise RecorderFailed(f"torch's profiler did not start: {error}") from error
@@ -143,6 +146,36 @@ def export(profile: Any, path: Path) -> None:
     profile.export_chrome_trace(str(path))
     if not _is_whole(path):
         raise RecorderFailed(f"The trace was not written: torch broke off ({free_text(path.parent)}).")
+
+
+class _NotForThisThread(set[str]):
+    """Names of modules without torch's Inductor, as far as the thread that made it looks."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__(names)
+        self._thread = threading.get_ident()
+
+    def __contains__(self, name: object) -> bool:
+        is_hidden = name == INDUCTOR and threading.get_ident() == self._thread
+        return super().__contains__(name) and not is_hidden
+
+
+@contextlib.contextmanager
+def _inductor_stays_away(torch: Any) -> Iterator[None]:
+    """Keep a profiler that starts from importing all of Inductor, 1.5 s of a core, to ask whether it has CUDA graphs.
+
+    It asks `hasattr(torch, "_inductor")`, which imports it. Where nobody has, it has made no graphs; where they are
+    asked for by its variable, the profiler looks as ever.
+    """
+    names = getattr(torch, "_lazy_modules", None)
+    if not isinstance(names, set) or f"torch.{INDUCTOR}" in sys.modules or os.environ.get(GRAPHS):
+        yield
+        return
+    torch._lazy_modules = _NotForThisThread(names)
+    try:
+        yield
+    finally:
+        torch._lazy_modules = names
 
 
 def _is_taken(torch: Any) -> bool:

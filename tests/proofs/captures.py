@@ -1,9 +1,9 @@
 """`make proof-captures`: captures of real runs end usable, or failed with a reason that is true; writes the report.
 
-Three parts, each on a real Ray head with real workers: every way in which an actor or a run can end, while something
-records or is being written; recordings by time, started and ended again and again; disks that are full. Arguments:
-names of parts, or of ways to end. PITWALL_PROOF_CAPTURES says how many captures a way (20), PITWALL_PROOF_CYCLES how
-many cycles (100).
+Four parts, each on a real Ray head with real workers: every way in which an actor or a run can end, while something
+records or is being written; recordings by time, started and ended again and again; reports of nsys of a rollout engine
+beside its policy; disks that are full. Arguments: names of parts, or of ways to end. PITWALL_PROOF_CAPTURES says how
+many captures a way (20), PITWALL_PROOF_CYCLES how many cycles (100).
 """
 
 import json
@@ -25,6 +25,7 @@ from profiling.captures.capture import recordings
 from profiling.launch_nsys import problem_of_install
 from profiling.trace.importing import import_trace
 from tests.jobs.engine.conftest import EndedRun, Running
+from tests.profiling.nsys_report import ranges
 from tests.proofs.console_captures import CaptureOutcome, outcome_of, set_up
 from tests.proofs.shipped_run import ShippedRun, SupervisedRun
 from tests.ray_head import HOUSE, RayHead, running_head
@@ -33,8 +34,19 @@ from tests.waiting import wait_until
 REPORT = HOUSE / "docs" / "proofs" / "captures.md"
 RESULTS = HOUSE / "build" / "proofs"
 ENGINE = ("jobs.engine", "--device=cpu")
-KNOBS = {"train.num_steps": 4000, "eval.num_prompts": 0, "checkpoint.every_steps": 0, "train.batch_size": 8}
-SPEC: dict[str, Any] = {"algorithm": "sft", "hardware": {"policy_ranks": 1}, "knobs": KNOBS}
+KNOBS: dict[str, Any] = {"train.num_steps": 4000, "eval.num_prompts": 0, "checkpoint.every_steps": 0}
+SPEC: dict[str, Any] = {
+    "algorithm": "sft",
+    "hardware": {"policy_ranks": 1},
+    "knobs": KNOBS | {"train.batch_size": 8},
+}
+GRPO: dict[str, Any] = {
+    "algorithm": "grpo",
+    "knobs": KNOBS | {"train.num_steps": 400, "rollout.prompts_per_step": 4, "rollout.samples_per_prompt": 4},
+}
+OF_ROLES: dict[str, Any] = {"roles": ["policy", "vllm"], "ranks": [0]}
+LEARNING = {"update", "update/forward", "update/backward", "update/optimizer"}
+PHASES = {"policy-0": {"old_logprobs", "weight_sync"} | LEARNING, "vllm-0": {"rollout", "weight_sync"}}
 ASK_SECONDS = 120
 TORCH_SHARE = 5
 """One in so many captures is recorded with torch at once where such an end takes its trace away, to see it said."""
@@ -143,7 +155,9 @@ def tools_of(name: str) -> tuple[str, ...]:
     return (kept,) if problem_of_install() else (kept, "nsys")
 
 
-def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> tuple[str, str, str]:
+def one_end(
+    head: RayHead, folder: Path, name: str, number: int, tool: str, *, spec: dict[str, Any] = SPEC
+) -> tuple[str, str, str]:
     """Let one run end in that way; return its verdict, why it is wrong ("" if right), and the capture's reason.
 
     Of four, 1 and 2 end while the file is written.
@@ -151,7 +165,7 @@ def one_end(head: RayHead, folder: Path, name: str, number: int, tool: str) -> t
     way = WAYS[name]
     is_written = number % 4 in (1, 2)
     capture = f"c{number}"
-    running = SupervisedRun(folder / name.replace(" ", "-"), SPEC, head, way=name)
+    running = SupervisedRun(folder / name.replace(" ", "-"), spec, head, way=name)
     try:
         running.wait_for_step(2)
         running.command("profile", capture=capture, tool=tool, seconds=300, roles=[], ranks=[], num_steps=1)
@@ -376,9 +390,38 @@ def _record(running: Running, capture: str, tool: str) -> str:
     return str(last["text"]) if last["state"] == "failed" else ""
 
 
+def every_role(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
+    """Reports of nsys of the policy and the rollout engine of one GRPO run hold their phases, of exactly their steps.
+
+    `count` reports are asked for, one after the other.
+    """
+    if missing := problem_of_install():
+        return [f"Not run: {missing}"], 0
+    running = Running(folder / "roles", GRPO, head, ENGINE)
+    running.wait_for_step(2)
+    wrong = []
+    for number in range(count):
+        command(running, "profile", capture=f"r{number}", tool="nsys", first_step=0, num_steps=2, **OF_ROLES)
+        until(running, f"r{number}", "importing", "failed")
+    command(running, "stop")
+    ended = running.wait(180)
+    for number in range(count):
+        files = {path.name.partition(".")[0]: path for path in announced(ended, f"r{number}")}
+        wrong += [] if files.keys() == PHASES.keys() else [f"report {number}: {sorted(files)}"]
+        first = min((e["step"] for e in told(running, f"r{number}") if e["state"] == "recording"), default=0)
+        for name, path in files.items():
+            found = {(phase, step) for phase, step in ranges(path) if step}
+            wanted = {(phase, step) for step in (first, first + 1) for phase in (*PHASES[name], f"step {step}")}
+            wrong += [f"report {number} of {name}: {sorted(found ^ wanted)}"] if found != wanted else []
+    wrong += [f"the run ended with {ended.code}: {ended.output[-300:]}"] if ended.code != 10 else []
+    print(*wrong, sep="\n", flush=True)
+    return [f"{count} reports of nsys of policy rank 0 and of vLLM, on one running GRPO trainer.", *wrong], len(wrong)
+
+
 PARTS: dict[str, tuple[str, Callable[[RayHead, Path, int], tuple[list[str], int]]]] = {
     "ends": ("Ways to end", lambda head, folder, count: ends(head, folder, count, WAYS)),
     "cycles": ("Started and ended, again and again", cycles),
+    "roles": ("Policy and rollout engine under nsys", every_role),
     "disk": ("Full disks", full_disk),
 }
 

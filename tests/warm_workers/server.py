@@ -45,6 +45,20 @@ HEAVY = (
     "vllm.distributed.weight_transfer.factory",
     "vllm.model_executor.model_loader.reload",
 )
+# What Ray itself asks for when it is imported: more than half of that import.
+OF_RAY = (
+    "attr",
+    "filelock",
+    "google.protobuf.internal.builder",
+    "google.protobuf.text_format",
+    "jsonschema",
+    "msgpack",
+    "packaging.version",
+    "requests",
+    "tqdm",
+    "uvloop",
+    "yaml",
+)
 AFTER_DEEPSPEED = ("deepspeed.module_inject.auto_ep_layer",)  # which it imports when it makes an engine
 ASK_FOR_RAY = ("vllm.v1.executor.ray_utils", "vllm.v1.metrics.ray_wrappers")
 PR_SET_PDEATHSIG = 1
@@ -63,7 +77,7 @@ def preload() -> None:
     # Ray reads a worker's variables when it is imported: that is the worker's own to do, and of vLLM's modules those
     # that look for it.
     sys.modules["ray"] = None  # type: ignore[assignment]
-    for name in HEAVY:
+    for name in (*HEAVY, *OF_RAY):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     deepspeed_start.spare()
@@ -130,7 +144,7 @@ def _reap(asked: dict[int, socket.socket]) -> None:
 
 
 def _become(order: dict[str, Any], fds: list[int], client: socket.socket) -> None:
-    """Be the worker that was asked for; end when the process that asked does."""
+    """Be the worker or driver that was asked for; end when the process that asked does."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()  # who ends a worker's group must not end that of the tests
     for number, fd in enumerate(fds):
@@ -143,15 +157,18 @@ def _become(order: dict[str, Any], fds: list[int], client: socket.socket) -> Non
     if threads := order["env"].get("OMP_NUM_THREADS"):
         sys.modules["torch"].set_num_threads(int(threads))  # what the library reads from the variable when it loads
     threading.Thread(target=_end_with, args=(client,), daemon=True, name="test-warm-worker").start()
-    argv = order["argv"]
+    argv, is_module = order["argv"], order.get("is_module", False)
     sys.argv[:] = argv
-    sys.orig_argv[:] = [sys.executable, *argv]
+    sys.orig_argv[:] = [sys.executable, *["-m"] * is_module, *argv]
     own = [entry for entry in (order["env"].get("PYTHONPATH") or "").split(os.pathsep) if entry]
     site = [entry for entry in sys.path if "site-packages" in entry or "/lib/python" in entry or entry.endswith(".zip")]
-    sys.path[:] = [str(Path(argv[0]).parent), *own, *site]
+    sys.path[:] = [order["cwd"] if is_module else str(Path(argv[0]).parent), *own, *site]
     code: int | str | None = 0
     try:
-        runpy.run_path(argv[0], run_name="__main__")
+        if is_module:
+            runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(argv[0], run_name="__main__")
     except SystemExit as end:
         code = end.code
     except BaseException:

@@ -29,7 +29,7 @@ MAKES_A_RUN = ("jobs/engine", "jobs/catalog", "jobs/adapters", "profiling", "tes
 LOCKS = ("engine.lock", "torch-cpu.lock")
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
-    "profile": {"nsys_ready": "off"},  # test_captures has runs that are ready for it
+    "profile": {"nsys_ready": "off"},
     "knobs": {
         "train.num_steps": 6,
         "rollout.prompts_per_step": 8,
@@ -78,15 +78,21 @@ class EndedRun:
 
 
 class Running:
-    """The engine as a child process."""
+    """The engine as a child process; with `is_warm` one that is forked as the head's workers are.
 
-    def __init__(self, run_dir: Path, spec: dict[str, Any], head: RayHead, program: tuple[str, ...]) -> None:
+    Who kills such a process is told that it is gone a moment before it is.
+    """
+
+    def __init__(
+        self, run_dir: Path, spec: dict[str, Any], head: RayHead, program: tuple[str, ...], *, is_warm: bool = False
+    ) -> None:
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "spec.json").write_text(json.dumps(spec))
         command = [sys.executable, "-m", *program, str(run_dir)]
         self.run_dir = run_dir
         self._out = (run_dir / "driver.log").open("wb")
-        environment = os.environ | head.environment | {"PYTHONPATH": head.path, "PYTHONWARNINGS": "ignore"}
+        environment = {**os.environ, **head.environment, "PYTHONPATH": head.path, "PYTHONWARNINGS": "ignore"}
+        environment |= head.warm_driver if is_warm else {}
         environment.pop("PITWALL_ATTEMPT", None)
         self.process = subprocess.Popen(command, cwd=HOUSE, stdout=self._out, stderr=self._out, env=environment)
 
@@ -105,9 +111,9 @@ class Running:
 
         wait_until(is_there, RUN_SECONDS, self.output)
 
-    def hold_no_longer(self) -> None:
-        """Let a run go on that is held (holding_run)."""
-        (self.run_dir / "go").touch()
+    def hold_no_longer(self, step: int) -> None:
+        """Let a run go on that is held before this step (holding_run)."""
+        (self.run_dir / f"go-{step}").touch()
 
     def output(self) -> str:
         """What the driver printed."""
@@ -164,11 +170,14 @@ def golden_run(name: str, attempt: str, make: Callable[[Path], EndedRun], folder
 
 @pytest.fixture(scope="session")
 def start_engine(ray_head: RayHead) -> Any:
-    """Start the engine on a spec; `program` (a module and its first arguments) replaces it by a test's own."""
+    """Start the engine on a spec; `program` (a module and its first arguments) replaces it by a test's own.
+
+    A worker that is ready for nsys starts cold, which takes twice as long, so a spec says if it is to be.
+    """
     engine = ("jobs.engine", "--device=cpu")
 
     def start(run_dir: Path, spec: dict[str, Any], *, program: tuple[str, ...] = engine) -> Running:
-        return Running(run_dir, spec, ray_head, program)
+        return Running(run_dir, {"profile": {"nsys_ready": "off"}} | spec, ray_head, program, is_warm=True)
 
     return start
 
@@ -192,7 +201,7 @@ def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Ende
         running = start_engine(run_dir, spec, program=("tests.jobs.engine.holding_run", "3"))
         running.wait_for_step(2)
         (running.run_dir / "commands.jsonl").write_text('{"number": 1, "verb": "stop", "payload": {}}\n')
-        running.hold_no_longer()
+        running.hold_no_longer(3)
         return running.wait()  # type: ignore[no-any-return]
 
     return golden_run("stopped", "a1", make, tmp_path_factory.mktemp("runs"))

@@ -63,12 +63,14 @@ def kill(pid: int) -> None:
 
 def in_its_constructor(workers: WorkerGroup, run_dir: Path) -> None:
     """Rank 0 is killed as soon as it is there: its constructor has opened the log, and may be at work yet."""
-    log = str(run_dir / "log" / "policy-0.stdout")
+    log = run_dir / "log" / "policy-0.stdout"
     end = time.monotonic() + PATIENCE
     pid = None
     while pid is None:
         assert time.monotonic() < end, "no process opened the log"
-        pid = next((p.pid for p in psutil.process_iter() if _writes(p, log)), None)
+        time.sleep(0.005)
+        if log.exists():  # to look at every process takes a core
+            pid = next((p.pid for p in psutil.process_iter() if _writes(p, str(log))), None)
     kill(pid)
     workers.address_of(workers.policies[0])
 

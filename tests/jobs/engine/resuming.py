@@ -137,7 +137,7 @@ def plan(which: str) -> list[tuple[Layout, list[Layout]]]:
         half = [Layout(stage=s, ranks=r, precision="bfloat16") for s in range(4) for r in (1, 2)]
         return [(source, layouts) for source in layouts] + [(a, [a]) for a in apart] + [(h, [h]) for h in half]
     two, three = Layout(stage=2, ranks=2, role=FAR), Layout(stage=3, ranks=2, role=FAR)
-    return [(two, [two, Layout(stage=3, ranks=1)]), (three, [three, Layout(stage=0, ranks=2)])]
+    return [(two, [two]), (three, [Layout(stage=0, ranks=1)])]
 
 
 def main() -> None:

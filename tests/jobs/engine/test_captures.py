@@ -25,9 +25,12 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.engine
 
-LAST = 12
+LAST = 8
+BY_TIME = (4, 5)
+"""Steps before which the run is held until something records by time."""
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
+    "profile": {"nsys_ready": "off"},
     "knobs": {
         "train.num_steps": LAST,
         "rollout.prompts_per_step": 4,
@@ -36,23 +39,30 @@ GRPO: dict[str, Any] = {
         "checkpoint.every_steps": 0,
     },
 }
-SFT: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.num_steps": 4000, "eval.num_prompts": 0}}
-POLICY_PHASES = {"old_logprobs", "update", "update/forward", "update/backward", "update/optimizer", "weight_sync"}
+NSYS: dict[str, Any] = {
+    "algorithm": "sft",
+    "profile": {"nsys_ready": "auto"},
+    "knobs": {"train.num_steps": 4000, "eval.num_prompts": 0},
+}
+LEARNING = {"update", "update/forward", "update/backward", "update/optimizer"}
+POLICY_PHASES = {"old_logprobs", "weight_sync"} | LEARNING
+
+
+def command(running: Running, verb: str, payload: dict[str, Any]) -> None:
+    """Write a command as the runner does."""
+    with (running.run_dir / "commands.jsonl").open("a") as file:
+        file.write(json.dumps({"number": time.time_ns(), "verb": verb, "payload": payload}) + "\n")
 
 
 def ask(running: Running, *payloads: dict[str, Any]) -> None:
-    """Write commands as the runner does."""
-    with (running.run_dir / "commands.jsonl").open("a") as file:
-        for number, payload in enumerate(payloads, start=int(time.time())):
-            told = {"num_steps": 2, "roles": [], "ranks": []} | payload
-            file.write(json.dumps({"number": number, "verb": "profile", "payload": told}) + "\n")
+    """Ask for captures."""
+    for payload in payloads:
+        command(running, "profile", {"num_steps": 2, "roles": [], "ranks": []} | payload)
 
 
-def withdraw(running: Running, *captures: str) -> None:
-    """Write commands as the runner does when people withdraw."""
-    with (running.run_dir / "commands.jsonl").open("a") as file:
-        for number, capture in enumerate(captures, start=int(time.time()) + 100):
-            file.write(json.dumps({"number": number, "verb": "withdraw", "payload": {"capture": capture}}) + "\n")
+def told(running: Running, capture: str, state: str) -> None:
+    """Return when the capture has been told to be in that state."""
+    wait_until(lambda: state in states_of(running.events(), capture), seconds=120)
 
 
 def states_of(events: list[dict[str, Any]], capture: str) -> list[str]:
@@ -81,7 +91,9 @@ def nsys_processes() -> list[psutil.Process]:
 
 @pytest.fixture(scope="module")
 def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
-    """A run that was launched with a capture of steps 1 and 2, and asked for others while it went on."""
+    """A run that was launched with a capture of steps 1 and 2, and asked for others while it went on: by steps, and by
+    time again and again, each with a second start while one records.
+    """
     run_dir = tmp_path_factory.mktemp("runs") / "captures"
     run_dir.mkdir()
     first = {"capture": "atlaunch", "tool": "torch", "first_step": 1}
@@ -95,66 +107,65 @@ def run(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun
             for i, p in enumerate([first, later, picked, rest], start=1)
         )
     )
-    running = start_engine(run_dir, GRPO, program=("tests.jobs.engine.holding_run", str(LAST - 4)))
+    held = ",".join(map(str, (*BY_TIME, LAST - 2)))
+    running = start_engine(run_dir, GRPO, program=("tests.jobs.engine.holding_run", held))
     running.wait_for_step(3)
-    assert problem_of_install() or nsys_processes()
-    withdraw(running, "withdrawn", "atlaunch")  # the second is recorded already
+    for capture in ("withdrawn", "atlaunch"):  # the second is recorded already
+        command(running, "withdraw", {"capture": capture})
     ask(
         running,
-        {"capture": "ondemand", "tool": "nsys", "first_step": 0, "roles": ["policy", "vllm"], "ranks": [0]},
         {"capture": "past", "tool": "torch", "first_step": 1},
-        {"capture": "norole", "tool": "torch", "first_step": 9, "roles": ["critic"]},
-        {"capture": "norank", "tool": "torch", "first_step": 9, "roles": ["policy"], "ranks": [7]},
+        {"capture": "norole", "tool": "torch", "first_step": LAST, "roles": ["critic"]},
+        {"capture": "norank", "tool": "torch", "first_step": LAST, "roles": ["policy"], "ranks": [7]},
     )
-    running.hold_no_longer()
+    told(running, "atlaunch", "importing")
+    for step in BY_TIME:
+        ask(running, {"capture": f"t{step}", "tool": "torch", "seconds": 300})
+        told(running, f"t{step}", "recording")
+        ask(running, {"capture": f"x{step}", "tool": "torch", "seconds": 1})
+        told(running, f"x{step}", "failed")
+        running.hold_no_longer(step)
+        running.wait_for_step(step)
+        command(running, "finish", {"capture": f"t{step}"})
+        told(running, f"t{step}", "importing")
+    running.hold_no_longer(LAST - 2)
     return running.wait()  # type: ignore[no-any-return]
-
-
-CYCLES = 2
 
 
 @pytest.fixture(scope="module")
-def by_time(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
-    """A run that is recorded by time, again and again, with a second start while one records."""
-    knobs = GRPO["knobs"] | {"train.num_steps": 400, "algorithm.kl_coefficient": 0.0}
-    spec = GRPO | {"profile": {"nsys_ready": "off"}, "knobs": knobs}
-    running = start_engine(tmp_path_factory.mktemp("runs") / "bytime", spec)
-    running.wait_for_step(1)
-    for cycle in range(CYCLES):
-        ask(running, {"capture": f"t{cycle}", "tool": "torch", "seconds": 300})
-        told(running, f"t{cycle}", "recording")
-        ask(running, {"capture": f"x{cycle}", "tool": "torch", "seconds": 1})
-        told(running, f"x{cycle}", "failed")
-        (begun,) = [e for e in running.events() if e.get("capture") == f"t{cycle}" and e["state"] == "recording"]
-        running.wait_for_step(begun["step"] + 1)  # the first that is recorded from its start
-        command(running, "finish", {"capture": f"t{cycle}"})
-        told(running, f"t{cycle}", "importing")
-    command(running, "stop", {})
+def under_nsys(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
+    """A run whose workers are ready for nsys, one of them killed while torch records, after a report of nsys."""
+    running = start_engine(
+        tmp_path_factory.mktemp("runs") / "nsys", NSYS, program=("tests.jobs.engine.holding_run", "4,6")
+    )
+    running.wait_for_step(3)
+    if not problem_of_install():
+        assert nsys_processes()
+        ask(running, {"capture": "ondemand", "tool": "nsys", "first_step": 0, "ranks": [0]})
+        told(running, "ondemand", "armed")
+    running.hold_no_longer(4)
+    running.wait_for_step(5)
+    if not problem_of_install():
+        told(running, "ondemand", "importing")
+    doomed = pid_of_rank(running.run_dir, 1)
+    ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 100})
+    told(running, "doomed", "armed")
+    running.hold_no_longer(6)
+    told(running, "doomed", "recording")
+    os.kill(doomed, signal.SIGKILL)
     return running.wait()  # type: ignore[no-any-return]
 
 
-def command(running: Running, verb: str, payload: dict[str, Any]) -> None:
-    with (running.run_dir / "commands.jsonl").open("a") as file:
-        file.write(json.dumps({"number": time.time_ns(), "verb": verb, "payload": payload}) + "\n")
+def test_a_run_is_recorded_by_time_again_and_again(run: EndedRun) -> None:
+    for step in BY_TIME:
+        assert states_of(run.events, f"t{step}") == ["armed", "recording", "stopping", "writing", "importing"]
+        assert states_of(run.events, f"x{step}") == ["armed", "failed"]
+        assert set(files(run, f"t{step}")) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
 
 
-def told(running: Running, capture: str, state: str) -> None:
-    """Return when the capture has been told to be in that state."""
-    wait_until(lambda: state in states_of(running.events(), capture), seconds=120)
-
-
-@pytest.mark.slow("a run of its own, recorded by time")
-def test_a_run_is_recorded_by_time_again_and_again(by_time: EndedRun) -> None:
-    assert by_time.code == 10, by_time.output  # stopped, as asked
-    for cycle in range(CYCLES):
-        assert states_of(by_time.events, f"t{cycle}") == ["armed", "recording", "stopping", "writing", "importing"]
-        assert states_of(by_time.events, f"x{cycle}") == ["armed", "failed"]
-        assert set(files(by_time, f"t{cycle}")) == {"policy-0", "policy-1", "vllm-0"}
-
-
-def test_what_was_recorded_by_time_is_the_work_of_the_thread_that_trains(by_time: EndedRun) -> None:
+def test_what_was_recorded_by_time_is_the_work_of_the_thread_that_trains(run: EndedRun) -> None:
     for worker, phase in (("policy-0", "update"), ("vllm-0", "rollout")):
-        path = by_time.run_dir / files(by_time, "t1")[worker]["path"]
+        path = run.run_dir / files(run, f"t{BY_TIME[1]}")[worker]["path"]
         names = {e["name"] for e in annotations(path)}
         assert phase in names, (worker, names)
 
@@ -165,14 +176,13 @@ def annotations(path: Path) -> list[dict[str, Any]]:
     return [e for e in events if e.get("cat") == "user_annotation"]
 
 
-@pytest.mark.slow("the first test waits for the run that all of them read; its workers start under nsys")
 def test_workers_tell_once_which_tools_can_record_them(run: EndedRun) -> None:
     (profilers,) = [e["meta"]["profilers"] for e in run.of("note") if "profilers" in e["meta"]]
 
     assert set(profilers) == {"policy-0", "policy-1", "vllm-0", "reference-0"}
     assert all(set(tools) == set(TOOLS) for tools in profilers.values())
     assert {tools["torch"] for tools in profilers.values()} == {""}
-    assert all(bool(tools["nsys"]) == bool(problem_of_install()) for tools in profilers.values())
+    assert all(tools["nsys"] for tools in profilers.values())  # this run asked not to be ready for it
     (places,) = [e["meta"]["places"] for e in run.of("note") if "profilers" in e["meta"]]
     assert places == dict.fromkeys(profilers, socket.gethostname())
 
@@ -241,32 +251,10 @@ def test_spans_and_trace_agree_on_when_a_phase_was(run: EndedRun) -> None:
     assert median(apart) < 5e6  # ns; both are of one clock, which one that was put aside between them does not move
 
 
-def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(run: EndedRun) -> None:
-    if problem := problem_of_install():
-        pytest.skip(f"needs nsys: {problem}")
-    assert states_of(run.events, "ondemand") == ["armed", "recording", "stopping", "writing", "importing"]
-    assert set(files(run, "ondemand")) == {"policy-0", "vllm-0"}
-    assert {e["meta"]["tool_version"] for e in files(run, "ondemand").values()} == {version_of_install()}
-    assert version_of_install().startswith("nsys 2")
-    first = next(e["step"] for e in run.of("capture") if e["capture"] == "ondemand" and e["state"] == "recording")
-    assert first > 3
-    for worker, phases in (("policy-0", POLICY_PHASES), ("vllm-0", {"rollout", "weight_sync"})):
-        found = ranges(run.run_dir / "traces" / "ondemand" / f"{worker}.nsys-rep")
-        for step in (first, first + 1):
-            names = {name for name, of in found if of == step}
-            assert names == phases | {f"step {step}"}
-        assert {of for _, of in found if of} <= {first, first + 1}
-
-
 def test_what_is_withdrawn_before_its_steps_is_never_recorded(run: EndedRun) -> None:
     assert states_of(run.events, "withdrawn") == ["armed", "withdrawn"]
     assert files(run, "withdrawn") == {}
     assert sorted(path.name for path in (run.run_dir / "traces").glob("w*")) == []
-
-
-def test_no_agent_of_nsys_outlives_the_run(run: EndedRun) -> None:
-    assert run.code == 0, run.output
-    wait_until(lambda: not nsys_processes(), 60)
 
 
 def test_what_cannot_be_recorded_is_refused_with_a_sentence(run: EndedRun) -> None:
@@ -300,32 +288,45 @@ def test_phases_carry_memory(run: EndedRun) -> None:
     assert all(held > 1e8 for held in update["memory"]["resident"])
 
 
-def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded_is_kept(
-    start_engine: Any, tmp_path: Path
-) -> None:
-    running = start_engine(tmp_path, SFT)
-    running.wait_for_step(2)
-    doomed = pid_of_rank(running.run_dir, 1)
-    ask(running, {"capture": "doomed", "tool": "torch", "first_step": 0, "num_steps": 100})
-    wait_until(lambda: "recording" in states_of(running.events(), "doomed"), 60)
-    os.kill(doomed, signal.SIGKILL)
+@pytest.mark.slow("a run of its own, whose workers start under nsys")
+def test_an_nsys_report_asked_for_on_the_running_run_holds_exactly_its_steps(under_nsys: EndedRun) -> None:
+    if problem := problem_of_install():
+        pytest.skip(f"needs nsys: {problem}")
+    (profilers,) = [e["meta"]["profilers"] for e in under_nsys.of("note") if "profilers" in e["meta"]]
+    assert {tools["nsys"] for tools in profilers.values()} == {""}
+    assert states_of(under_nsys.events, "ondemand") == ["armed", "recording", "stopping", "writing", "importing"]
+    (event,) = files(under_nsys, "ondemand").values()
+    assert (event["meta"]["role"], event["meta"]["rank"]) == ("policy", 0)
+    assert event["meta"]["tool_version"] == version_of_install()
+    assert version_of_install().startswith("nsys 2")
+    found = ranges(under_nsys.run_dir / "traces" / "ondemand" / "policy-0.nsys-rep")
+    for step in (4, 5):
+        assert {name for name, of in found if of == step} == LEARNING | {f"step {step}"}
+    assert {of for _, of in found if of} <= {4, 5}
 
-    ended = running.wait()
 
-    assert ended.code == 1
-    assert (ended.cause["role"], ended.cause["rank"]) == ("policy", 1)
-    assert states_of(ended.events, "doomed") == ["armed", "recording", "stopping", "writing"]  # its end is the runner's
-    assert "policy rank 1 died" in terminal_event(ended, "doomed")["meta"]["truncated"]
-    assert set(files(ended, "doomed")) == {"policy-0"}
-    assert annotations(ended.run_dir / files(ended, "doomed")["policy-0"]["path"])
+def test_a_worker_killed_in_a_capture_fails_the_run_and_what_the_others_recorded_is_kept(under_nsys: EndedRun) -> None:
+    assert under_nsys.code == 1
+    assert (under_nsys.cause["side"], under_nsys.cause["role"], under_nsys.cause["rank"]) == ("cluster", "policy", 1)
+    assert under_nsys.cause["step"] >= 6
+    assert "policy rank 1 died" in under_nsys.cause["text"]
+    # Its end is the runner's to tell.
+    assert states_of(under_nsys.events, "doomed") == ["armed", "recording", "stopping", "writing"]
+    assert "policy rank 1 died" in terminal_event(under_nsys, "doomed")["meta"]["truncated"]
+    assert set(files(under_nsys, "doomed")) == {"policy-0"}
+    assert annotations(under_nsys.run_dir / files(under_nsys, "doomed")["policy-0"]["path"])
+
+
+def test_no_agent_of_nsys_outlives_a_run_that_failed(under_nsys: EndedRun) -> None:
+    assert under_nsys.code == 1, under_nsys.output
     wait_until(lambda: not nsys_processes(), 60)
 
 
 def pid_of_rank(run_dir: Path, rank: int) -> int:
-    """Return the process that holds the rank's log file open."""
-    target = run_dir / "log" / f"policy-{rank}.stderr"
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if "nsys" not in Path(process.exe()).name and any(Path(f.path) == target for f in process.open_files()):
-                return process.pid
-    raise AssertionError(f"nobody writes {target}")
+    """Return the process that has the rank's log file open for writing: of nsys, what it starts and not its agent."""
+    log = str(run_dir / "log" / f"policy-{rank}.stdout")
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str((folder / "fd" / "1").readlink()) == log and "nsys" not in (folder / "exe").readlink().name:
+                return int(folder.name)
+    raise AssertionError(f"nobody writes {log}")

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import os
-import signal
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -160,6 +158,7 @@ def test_plain_transformers_generates_what_vllm_did(grpo: EndedRun) -> None:
     folder = grpo.run_dir / "model" / "final"
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "eval-000006.jsonl").read_text().splitlines()]
+    torch.set_num_threads(1)  # with two, threads spin as soon as others use the cores, too
 
     assert model.dtype == torch.float32
     assert len(kept) == 16
@@ -232,9 +231,9 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
     knobs = {
         "train.num_steps": 2,
         "train.updates_per_rollout": 2,
-        "train.micro_batch_size": 100,  # does not divide the 256 of a rank
+        "train.micro_batch_size": 24,  # does not divide the 64 of a rank
         "rollout.prompts_per_step": 8,
-        "rollout.samples_per_prompt": 64,  # more prompt tokens at once than vLLM takes into one step
+        "rollout.samples_per_prompt": 16,
         "rollout.temperature": 0.7,
         "rollout.max_new_tokens": 16,
         "rollout.enable_prefix_caching": False,
@@ -281,19 +280,6 @@ def test_sft_learns(start_engine: Any, tmp_path: Path) -> None:
     assert ended.series("policy/learning_rate")[1] == pytest.approx(3e-3 / 20)
 
 
-def test_a_killed_rank_is_named(start_engine: Any, tmp_path: Path) -> None:
-    running = start_engine(tmp_path, SFT | {"knobs": {"train.num_steps": 4000, "eval.num_prompts": 0}})
-    running.wait_for_step(2)
-    os.kill(_pid_of_rank(running.run_dir, 1), signal.SIGKILL)
-
-    ended = running.wait()
-
-    assert ended.code == 1
-    assert (ended.cause["side"], ended.cause["role"], ended.cause["rank"]) == ("cluster", "policy", 1)
-    assert ended.cause["step"] >= 2
-    assert "policy rank 1 died" in ended.cause["text"]
-
-
 def test_bad_data_fails_before_anything_is_trained(start_engine: Any, tmp_path: Path) -> None:
     ended = start_engine(tmp_path, SFT | {"data": {"kind": "path", "id": str(tmp_path / "none.jsonl")}}).wait()
 
@@ -301,15 +287,3 @@ def test_bad_data_fails_before_anything_is_trained(start_engine: Any, tmp_path: 
     assert (ended.cause["side"], ended.cause["field"]) == ("user", "data.id")
     assert "There is no file" in ended.cause["text"]
     assert not (tmp_path / "checkpoints").exists()
-
-
-def _pid_of_rank(run_dir: Path, rank: int) -> int:
-    """The process that has the rank's log file open for writing."""
-    wanted = str(run_dir / "log" / f"policy-{rank}.stdout")
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if str((folder / "fd" / "1").readlink()) == wanted:
-                return int(folder.name)
-        except OSError:
-            continue
-    raise AssertionError(f"nobody writes {wanted}")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from profiling.diagnosis.finding import finding_of, rules
-from tests.jobs.engine.conftest import GRPO, EndedRun
+from tests.jobs.engine.conftest import EndedRun
 from tests.proofs.run_evidence import evidence_of
 
 pytestmark = pytest.mark.engine
@@ -18,8 +18,10 @@ STEPS = 8
 def test_planted_faults_are_found_and_a_run_without_them_is_clear(
     grpo: EndedRun, start_engine: Any, tmp_path: Path
 ) -> None:
-    knobs = GRPO["knobs"] | {"train.num_steps": STEPS, "eval.num_prompts": 0, "checkpoint.every_steps": 0}
-    ended = start_engine(tmp_path, GRPO | {"knobs": knobs}, program=("tests.jobs.engine.late_run",)).wait()
+    knobs = {"train.num_steps": STEPS, "eval.num_prompts": 0, "checkpoint.every_steps": 0}
+    knobs["train.micro_batch_size"] = 4  # late before each: more than what else may put a rank aside
+    spec = {"algorithm": "sft", "knobs": knobs}
+    ended = start_engine(tmp_path, spec, program=("tests.jobs.engine.late_run",)).wait()
     assert ended.code == 0, ended.output
     found = evidence_of(ended)
 

@@ -44,10 +44,9 @@ def has_come_to(console: FakeConsole, step: int) -> bool:
     return steps_of(console)[-1:] == [step]
 
 
-def is_ready(console: FakeConsole) -> bool:
-    """Return True once the first step is over, and a process that can be recorded is there."""
-    is_there = any("profilers" in event.get("meta", {}) for event in console.of_kind("note"))
-    return steps_of(console) == [1] and is_there
+def is_there(console: FakeConsole) -> bool:
+    """Return True once a process has said that it can be recorded."""
+    return any("profilers" in event.get("meta", {}) for event in console.of_kind("note"))
 
 
 def trace_of(console: FakeConsole, name: str) -> list[str]:
@@ -55,41 +54,72 @@ def trace_of(console: FakeConsole, name: str) -> list[str]:
     return [event["name"] for event in json.loads(gzip.decompress(bytes(console.files[name])))["traceEvents"]]
 
 
-def test_a_run_is_recorded_by_time_while_it_trains(
+def why_failed(console: FakeConsole) -> dict[str, str]:
+    """Return what was said of the captures that failed."""
+    return {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
+
+
+def test_a_run_is_recorded_by_time_until_it_ends_and_what_cannot_be_recorded_is_refused(
     other: OtherTrainer,  # noqa: F811
     house: House,
     console: FakeConsole,
 ) -> None:
-    other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('go')\ntrain(2)\nwriter.close()\n")
+    has_inductor = "Path('inductor').write_text(str('torch._inductor' in sys.modules))\n"
+    ends = f"until('end')\ntrain(2)\nwriter.close()\n{has_inductor}"
+    other.is_("train(1)\nwriter.flush()\nwait_for('go')\n" + TRAINS + ends)
     runner = other.start()
-    console.wait_for(lambda: any("profilers" in event.get("meta", {}) for event in console.of_kind("note")))
+    console.wait_for(lambda: steps_of(console) == [1])
 
-    ask(console, profile(1, seconds=60))
-    console.wait_for(lambda: "recording" in states(console))
-    ask(console, {"number": 2, "verb": "finish", "payload": {"capture": "c-1"}})
-    console.wait_for(lambda: "c-1-policy-0.pt.trace.json.gz" in console.ready)
-    assert runner.poll() is None
+    # While no process can be recorded yet.
+    ask(console, profile(1, seconds=60), profile(2, first_step=40), profile(3, tool="none"))
+    console.wait_for(lambda: states(console)[-1:] == states(console, "c-3")[-1:] == ["failed"])
+    ask(console, {"number": 5, "verb": "withdraw", "payload": {"capture": "c-2"}})
+    console.wait_for(lambda: states(console, "c-2") == ["armed", "withdrawn"])
     (house.run_dir / "go").touch()
+    console.wait_for(lambda: is_there(console))
+    ask(console, profile(6, seconds=60, tool="nsys"))
+    console.wait_for(lambda: states(console, "c-6")[-1:] == ["failed"])
+
+    # While it trains.
+    ask(console, profile(7, seconds=60))
+    console.wait_for(lambda: "recording" in states(console, "c-7"))
+    ask(console, {"number": 8, "verb": "finish", "payload": {"capture": "c-7"}})
+    console.wait_for(lambda: "c-7-policy-0.pt.trace.json.gz" in console.ready)
+    assert runner.poll() is None
+
+    # Until it ends by itself.
+    ask(console, profile(9, seconds=60))
+    console.wait_for(lambda: "recording" in states(console, "c-9"))
+    (house.run_dir / "end").touch()
     house.finish(runner)
 
+    why = why_failed(console)
+    assert "No process of OpenRLHF 0.11.2 on this node can be recorded yet" in why["c-1"]
+    assert "There is no tool 'none'" in why["c-3"]
+    assert "nsys records only processes that it starts" in why["c-6"]
     assert console.terminal_event["state"] == "finished"
-    assert states(console) == ["armed", "recording", "stopping", "writing", "importing"]
-    assert {"aten::mm", "aten::tanh"} <= set(trace_of(console, "c-1-policy-0.pt.trace.json.gz"))
-    about = json.loads(console.about["c-1-policy-0.pt.trace.json.gz"]["meta"])
-    assert (about["role"], about["rank"], about["tool"], about["capture"]) == ("policy", 0, "torch", "c-1")
+    assert states(console, "c-7") == ["armed", "recording", "stopping", "writing", "importing"]
+    assert {"aten::mm", "aten::tanh"} <= set(trace_of(console, "c-7-policy-0.pt.trace.json.gz"))
+    about = json.loads(console.about["c-7-policy-0.pt.trace.json.gz"]["meta"])
+    assert (about["role"], about["rank"], about["tool"], about["capture"]) == ("policy", 0, "torch", "c-7")
     assert about["tool_version"].startswith("torch ")
     (told,) = [event["meta"] for event in console.of_kind("note") if "profilers" in event.get("meta", {})]
     assert told["profilers"]["policy-0"]["torch"] == ""
     assert "starts" in told["profilers"]["policy-0"]["nsys"]
-    assert next(answer["answer"] for answer in console.answered if answer["number"] == 1) == {"accepted": True}
+    assert next(answer["answer"] for answer in console.answered if answer["number"] == 7) == {"accepted": True}
+    assert states(console, "c-9")[-1] == "importing"
+    assert (house.run_dir / "inductor").read_text() == "False"  # torch's profiler imports it, if nobody keeps it away
+    assert "failed" not in states(console, "c-9")  # nothing follows it, whatever is told later
+    assert "aten::mm" in trace_of(console, "c-9-policy-0.pt.trace.json.gz")
 
 
-def test_steps_are_recorded_from_when_the_log_says_that_the_one_before_is_over(
+def test_steps_are_recorded_as_the_log_tells_of_them_and_a_kill_fails_what_is_recorded_then_with_the_reason(
     other: OtherTrainer,  # noqa: F811
     house: House,
     console: FakeConsole,
 ) -> None:
-    other.is_(TRAINS + "\n".join(f"until('{n}')\ntrain({n})\nwriter.flush()" for n in (1, 2, 3, 4)))
+    steps = "\n".join(f"until('{n}')\ntrain({n})\nwriter.flush()" for n in (1, 2, 3))
+    other.is_(TRAINS + steps + "\nuntil('killed')\nos.kill(os.getpid(), 9)\n")
     console.commands = [profile(1, first_step=3, num_steps=1)]
     runner = other.start()
     console.wait_for(lambda: states(console) == ["armed"])
@@ -100,33 +130,20 @@ def test_steps_are_recorded_from_when_the_log_says_that_the_one_before_is_over(
     console.wait_for(lambda: "recording" in states(console))
     (house.run_dir / "3").touch()
     console.wait_for(lambda: "importing" in states(console))
-    (house.run_dir / "4").touch()
+
+    ask(console, profile(2, seconds=60), profile(3, first_step=40))
+    console.wait_for(lambda: "recording" in states(console, "c-2") and "armed" in states(console, "c-3"))
+    (house.run_dir / "killed").touch()
     house.finish(runner)
 
     (importing,) = [event for event in console.of_kind("capture") if event["state"] == "importing"]
     assert (importing["meta"]["first_step"], importing["meta"]["num_steps"]) == (3, 1)
     assert importing["meta"]["missing"] == {}
     assert "aten::mm" in trace_of(console, "c-1-policy-0.pt.trace.json.gz")
-
-
-def test_what_is_recorded_when_the_trainer_ends_by_itself_is_kept(
-    other: OtherTrainer,  # noqa: F811
-    house: House,
-    console: FakeConsole,
-) -> None:
-    other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('go')\n")
-    runner = other.start()
-    console.wait_for(lambda: is_ready(console))
-    ask(console, profile(1, seconds=60))
-    console.wait_for(lambda: "recording" in states(console))
-
-    (house.run_dir / "go").touch()
-    house.finish(runner)
-
-    assert console.terminal_event["state"] == "finished"
-    assert states(console)[-1] == "importing"
-    assert "failed" not in states(console)  # nothing follows it, whatever is told later
-    assert "aten::mm" in trace_of(console, "c-1-policy-0.pt.trace.json.gz")
+    assert console.terminal_event["state"] == "failed"
+    why = why_failed(console)
+    assert "policy-0: " in why["c-2"]  # named by the attached recorder, or by recovery after it
+    assert why["c-3"] == "The run ended after step 3, before step 40."
 
 
 def test_a_stop_waits_for_the_file_of_what_is_recorded(
@@ -136,7 +153,7 @@ def test_a_stop_waits_for_the_file_of_what_is_recorded(
 ) -> None:
     other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('never')\n")
     runner = other.start()
-    console.wait_for(lambda: is_ready(console))
+    console.wait_for(lambda: steps_of(console) == [1] and is_there(console))
     ask(console, profile(1, seconds=60, tool="stacks"))
     console.wait_for(lambda: "recording" in states(console))
 
@@ -146,51 +163,6 @@ def test_a_stop_waits_for_the_file_of_what_is_recorded(
     assert console.terminal_event["state"] == "stopped"
     assert states(console)[-1] == "importing"
     assert b"until" in bytes(console.files["c-1-policy-0.stacks.txt"])
-
-
-def test_a_trainer_that_is_killed_fails_its_captures_with_the_reason(
-    other: OtherTrainer,  # noqa: F811
-    house: House,
-    console: FakeConsole,
-) -> None:
-    other.is_(TRAINS + "train(1)\nwriter.flush()\nuntil('go')\nos.kill(os.getpid(), 9)\n")
-    runner = other.start()
-    console.wait_for(lambda: is_ready(console))
-    ask(console, profile(1, seconds=60), profile(2, first_step=40))
-    console.wait_for(lambda: "recording" in states(console) and "armed" in states(console, "c-2"))
-
-    (house.run_dir / "go").touch()
-    house.finish(runner)
-
-    assert console.terminal_event["state"] == "failed"
-    why = {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
-    assert "policy-0: " in why["c-1"]  # named by the attached recorder, or by recovery after it
-    assert why["c-2"] == "The run ended after step 1, before step 40."
-
-
-def test_what_cannot_be_recorded_is_refused_and_what_is_armed_can_be_withdrawn(
-    other: OtherTrainer,  # noqa: F811
-    house: House,
-    console: FakeConsole,
-) -> None:
-    other.is_("train(1)\nwriter.flush()\nwait_for('go')\n" + TRAINS + "until('end')\n")
-    runner = other.start()
-    console.wait_for(lambda: steps_of(console) == [1])
-    ask(console, profile(1, seconds=60), profile(2, first_step=40), profile(3, tool="none"))
-    console.wait_for(lambda: states(console)[-1:] == states(console, "c-3")[-1:] == ["failed"])
-    ask(console, {"number": 5, "verb": "withdraw", "payload": {"capture": "c-2"}})
-    console.wait_for(lambda: states(console, "c-2") == ["armed", "withdrawn"])
-    (house.run_dir / "go").touch()
-    console.wait_for(lambda: any("profilers" in event.get("meta", {}) for event in console.of_kind("note")))
-    ask(console, profile(6, seconds=60, tool="nsys"))
-    console.wait_for(lambda: states(console, "c-6")[-1:] == ["failed"])
-    (house.run_dir / "end").touch()
-    house.finish(runner)
-
-    why = {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
-    assert "No process of OpenRLHF 0.11.2 on this node can be recorded yet" in why["c-1"]
-    assert "There is no tool 'none'" in why["c-3"]
-    assert "nsys records only processes that it starts" in why["c-6"]
 
 
 def test_a_sitecustomize_of_the_environment_is_still_read_and_a_broken_recorder_never_reaches_the_trainer(

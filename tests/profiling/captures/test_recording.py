@@ -20,6 +20,7 @@ from profiling import profile
 from profiling.captures import recording
 from profiling.profile import mark
 from profiling.recorders import memory, msprof, nsys
+from profiling.recorders import torch as torch_recorder
 from profiling.recorders.recorder import RecorderFailed
 from profiling.recorders.stacks import StacksRecorder
 from profiling.stacks import grouped
@@ -316,3 +317,28 @@ def test_what_operators_allocate_is_recorded_only_for_memory(tmp_path: Path) -> 
 
     assert allocations("operators") == 0
     assert allocations("memory") > 0
+
+
+def test_inductor_is_out_of_sight_only_for_the_thread_that_starts_a_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch._inductor", raising=False)
+    monkeypatch.delenv(torch_recorder.GRAPHS, raising=False)
+    names = {"_dynamo", "_inductor"}
+    fake = SimpleNamespace(_lazy_modules=names)
+    seen: list[bool] = []
+
+    with torch_recorder._inductor_stays_away(fake):
+        assert [name in fake._lazy_modules for name in ("_dynamo", "_inductor")] == [True, False]
+        other = threading.Thread(target=lambda: seen.append("_inductor" in fake._lazy_modules))
+        other.start()
+        other.join()
+
+    assert seen == [True]
+    assert fake._lazy_modules is names
+
+
+def test_a_profiler_looks_for_graphs_of_inductor_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(torch_recorder.GRAPHS, "1")
+    fake = SimpleNamespace(_lazy_modules={"_inductor"})
+
+    with torch_recorder._inductor_stays_away(fake):
+        assert "_inductor" in fake._lazy_modules

@@ -1,5 +1,6 @@
 """Ray starts each worker as a Python process; with this file first on the path such a process asks the server of
-tests.warm_workers to fork one that has imported torch, DeepSpeed and vLLM, and lives and ends with it.
+tests.warm_workers to fork one that has imported torch, DeepSpeed and vLLM, and lives and ends with it. So do the
+drivers of a test's runs.
 
 Whatever is not a plain worker (under nsys, with an interpreter of its own) starts as always.
 """
@@ -12,11 +13,14 @@ SOCKET = "PITWALL_TEST_WARM_WORKERS"
 COLD_FOLDER = "PITWALL_TEST_COLD_WORKERS"
 # Ray gives the second to the supervisors of its jobs, which the runner must recognize by their command line.
 COLD = frozenset({"PITWALL_NSYS_SESSION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"})
+DRIVERS = ("jobs.engine", "tests.jobs.engine.")
 
 
 def _order() -> dict[str, object] | None:
     """Return what to fork, None if this process is no plain worker of Ray."""
     words = sys.orig_argv[1:]
+    if words[:1] == ["-m"] and words[1].startswith(DRIVERS):
+        return {"argv": words[1:], "env": dict(os.environ), "cwd": os.getcwd(), "is_module": True}  # noqa: PTH109
     programs = [os.path.basename(word) for word in words[:2]]  # noqa: PTH119 (pathlib is slow to import)
     variables = dict(os.environ)
     if programs[:1] == ["setup_worker.py"]:

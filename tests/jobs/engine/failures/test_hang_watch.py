@@ -12,7 +12,7 @@ from profiling.diagnosis.flights import flights, partings
 from profiling.evidence import Evidence, RecordedTrace
 from profiling.trace.importing import import_trace
 from profiling.trace.store import Store
-from tests.jobs.engine.conftest import GRPO, EndedRun
+from tests.jobs.engine.conftest import EndedRun
 
 
 class Clock:
@@ -113,7 +113,11 @@ def test_the_newest_collectives_are_written_beside_the_logs(monkeypatch: pytest.
 @pytest.mark.engine
 def test_a_rank_that_stands_still_is_seen_beside_those_that_wait_for_it(start_engine: Any, tmp_path: Path) -> None:
     program = ("tests.jobs.engine.impatient_run",)
-    ended: EndedRun = start_engine(tmp_path / "hang", GRPO | {"knobs": GRPO["knobs"]}, program=program).wait()
+    spec = {
+        "algorithm": "sft",  # two ranks and the driver are all it takes
+        "knobs": {"train.num_steps": 4, "eval.num_prompts": 0, "checkpoint.every_steps": 0},
+    }
+    ended: EndedRun = start_engine(tmp_path / "hang", spec, program=program).wait()
 
     assert ended.code == 0, ended.output
     hangs = [e["meta"]["hang"] for e in ended.of("note") if "hang" in e["meta"]]

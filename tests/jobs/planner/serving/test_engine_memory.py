@@ -213,57 +213,59 @@ def test_what_no_engine_takes_is_refused_by_name(field: str, value: Any) -> None
     assert repr(value) in str(caught.value)
 
 
-_GROUPS_OF_VLLM = """
+_ASKS_VLLM = """
 import json, sys
-import torch
+import torch, vllm
 from vllm.v1.core.kv_cache_utils import _get_kv_cache_groups_uniform_page_size as group
 from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
-found = []
-for windows in json.load(sys.stdin):
+folder, given, *windows_of = json.load(sys.stdin)
+groups = []
+for windows in windows_of:
     specs = {}
     for i, window in enumerate(windows):
         sizes = dict(block_size=16, num_kv_heads=4, head_size=128, dtype=torch.bfloat16)
         specs[str(i)] = SlidingWindowSpec(**sizes, sliding_window=window) if window else FullAttentionSpec(**sizes)
-    found.append([[int(name) for name in each.layer_names] for each in group(specs)])
-print(json.dumps(found))
-"""
-
-_CACHE_OF_VLLM = """
-import json, sys
-import vllm
-llm = vllm.LLM(model=sys.argv[1], skip_tokenizer_init=True, dtype="bfloat16", max_model_len=256, max_num_seqs=8,
-               enforce_eager=True, block_size=32, kv_cache_memory_bytes=int(sys.argv[2]))
+    groups.append([[int(name) for name in each.layer_names] for each in group(specs)])
+llm = vllm.LLM(model=folder, skip_tokenizer_init=True, dtype="bfloat16", max_model_len=256, max_num_seqs=8,
+               enforce_eager=True, block_size=32, kv_cache_memory_bytes=given)
 config = llm.llm_engine.vllm_config.cache_config
-print(json.dumps([config.block_size, config.num_gpu_blocks, config.kv_cache_size_tokens]))
+print(json.dumps([groups, [config.block_size, config.num_gpu_blocks, config.kv_cache_size_tokens]]))
 """
+_SHAPES = [shape_of(name) for name in ("gpt-oss-20b", "gemma-2-9b", "gemma-3-4b", "gemma-3-27b")]
+_CACHE_BYTES = 8 * 2**20
 
 
-def _ask_vllm(script: str, *arguments: str, given: object = None) -> Any:
+@pytest.fixture(scope="module")
+def vllm_answers() -> Any:
+    """How vLLM groups layers, and the block size, blocks and tokens of a small engine's cache."""
+    folder = Path(__file__).parents[4] / "jobs" / "engine" / "bundled" / "tiny-word-problems"
+    windows = [[layer.window for layer in shape.layers] for shape in _SHAPES]
     environment = {**os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
-    environment |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    command = [sys.executable, "-c", script, *arguments]
+    environment |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, input=json.dumps(given), capture_output=True, text=True, env=environment, timeout=300, check=False
+        [sys.executable, "-c", _ASKS_VLLM],
+        input=json.dumps([str(folder), _CACHE_BYTES, *windows]),
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 @pytest.mark.engine
-def test_vllm_itself_groups_layers_alike() -> None:
-    shapes = [shape_of(name) for name in ("gpt-oss-20b", "gemma-2-9b", "gemma-3-4b", "gemma-3-27b")]
-    windows = [[layer.window for layer in shape.layers] for shape in shapes]
-    theirs = _ask_vllm(_GROUPS_OF_VLLM, given=windows)
-    for shape, groups in zip(shapes, theirs, strict=True):
+def test_vllm_itself_groups_layers_alike(vllm_answers: Any) -> None:
+    theirs, _cache = vllm_answers
+    for shape, groups in zip(_SHAPES, theirs, strict=True):
         assert sorted(map(sorted, groups)) == sorted(map(list, group_layers(shape))), shape.name
 
 
 @pytest.mark.engine
-def test_vllm_itself_makes_as_many_blocks() -> None:
-    folder = Path(__file__).parents[4] / "jobs" / "engine" / "bundled" / "tiny-word-problems"
-    given = 8 * 2**20
-    block_tokens, blocks, tokens = _ask_vllm(_CACHE_OF_VLLM, str(folder), str(given))
-    ours = memory("tiny-word-problems", kv_cache_bytes=given, max_model_len=256, max_num_seqs=8, block_tokens=32)
+def test_vllm_itself_makes_as_many_blocks(vllm_answers: Any) -> None:
+    _groups, (block_tokens, blocks, tokens) = vllm_answers
+    ours = memory("tiny-word-problems", kv_cache_bytes=_CACHE_BYTES, max_model_len=256, max_num_seqs=8, block_tokens=32)
     assert block_tokens == ours.cache.block_tokens
     assert blocks == ours.cache.num_blocks
     assert tokens == ours.kv_tokens

@@ -16,9 +16,10 @@ from tests.waiting import wait_until
 
 WAIT_SECONDS = 120.0
 WORK = """
-import os, time, torch, torch.distributed as dist
+import os, time
 from pathlib import Path
 def work(end):
+    import torch  # here: a driver of Ray does without
     a = torch.ones(32, 32)
     while not Path(end).exists():
         a = torch.tanh(a @ a / 32)
@@ -64,6 +65,7 @@ def record(workers: AttachableWorkers, folder: Path, names: list[str]) -> list[s
 
 def test_every_rank_that_torchrun_starts_is_a_worker_and_torchrun_is_none(tmp_path: Path) -> None:
     body = """
+    import torch.distributed as dist
     dist.init_process_group("gloo")
     work("end")
     dist.destroy_process_group()
@@ -84,6 +86,7 @@ def test_ray_workers_are_named_by_their_class(tmp_path: Path) -> None:
     @ray.remote
     class PolicyModelActor:
         def train(self, rank, size):
+            import torch.distributed as dist
             dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/group", rank=rank, world_size=size)
             work(END)
     END = os.path.abspath("end")
