@@ -75,7 +75,7 @@ proof-resume: install-dev ## checkpoints in every layout and drivers killed at s
 proof-live: install-dev ## the live path under load on SQLite and PostgreSQL, into docs/proofs/live.md
 	@exec $(BIN)/python -m tests.proofs.live
 
-proof-conformance: install-dev ## commands for OpenRLHF and verl against their own code, into docs/proofs/conformance.md
+proof-conformance: install-dev ## commands for the other trainers against their own code, into docs/proofs/conformance.md
 	@exec $(BIN)/python -m tests.proofs.conformance
 
 bench: install-dev ## measure the promised numbers, as one table
@@ -100,13 +100,13 @@ proof-diagnosis: install-dev ## plant faults in real runs and have them found, i
 proof-captures: install-dev ## captures that survive every end, cycle and full disk, into docs/proofs/captures.md (PITWALL_PROOF_CAPTURES=3 for a short one)
 	@exec $(BIN)/python -m tests.proofs.captures $(ONLY)
 
-proof-trainers: install-dev ## OpenRLHF and verl train on CPU through the console, into docs/proofs/trainers.md
+proof-trainers: install-dev ## OpenRLHF, verl and TRL train on CPU through the console, into docs/proofs/trainers.md
 	@exec $(BIN)/python -m tests.proofs.trainers
 
 gpu-check: ## say what an NVIDIA machine can do, as JSON (uses $(VENV) if there is one, else $(PYTHON))
 	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check.check; else exec $(PYTHON) -m jobs.engine.gpu_check.check; fi
 
-trainer-env: install ## an environment for another trainer: TRAINER=openrlhf|verl [VERSION=0.11.2]
+trainer-env: install ## an environment for another trainer: TRAINER=openrlhf|verl|trl [VERSION=0.11.2]
 	@[ -n "$(TRAINER)" ] || { echo "Say which trainer: make trainer-env TRAINER=openrlhf" >&2; exit 2; }
 	@$(PYTHON) requirements/trainer_env.py $(TRAINER) $(VERSION) --venv $(VENV)
 

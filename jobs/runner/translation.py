@@ -13,6 +13,7 @@ from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.runner.console_client.runner_job import RunnerJob
+from jobs.runner.console_client.zip_image import is_of_checkpoint
 from jobs.runner.reporting.append_only import AppendFile, Reserve
 from jobs.runner.reporting.shipped_report import ShippedReport
 from profiling import events
@@ -22,6 +23,7 @@ from profiling.events import Event, to_line
 POLL_SECONDS = 0.3
 MAX_LAST_POLLS = 50
 _STEP = re.compile(r"_(\d+)$")
+_CONFIGS = ("config.json", "adapter_config.json")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
@@ -167,13 +169,17 @@ def models_left(run_dir: Path, patterns: Sequence[str], *, attempt: int) -> Iter
 
 
 def _announced(name: str, folder: Path, run_dir: Path, attempt: int, *, step: int) -> Event:
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    files = (path for path in folder.rglob("*") if path.is_file() and not is_of_checkpoint(path.relative_to(folder)))
+    size = sum(path.stat().st_size for path in files)
     path = str(folder.relative_to(run_dir))
     return events.artifact(name, artifact="model", path=path, attempt=attempt, step=step, size=size)
 
 
 def _is_model(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and any(next(folder.glob(name), None) for name in _WEIGHTS)
+    """Return True for a whole model, or for an adapter that was trained beside one."""
+    return any((folder / name).is_file() for name in _CONFIGS) and any(
+        next(folder.glob(name), None) for name in _WEIGHTS
+    )
 
 
 def _step_of(folder: Path) -> int:

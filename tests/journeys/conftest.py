@@ -77,7 +77,7 @@ def start_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> Sta
         wait_for_line(stack, r"Sign in once with (\S+)", seconds=START_SECONDS)
         assert answers(stack, "/signin", seconds=30)  # there as soon as the link is, whatever Ray is doing
     except BaseException:
-        stop_stack(stack)
+        stop_stack(stack)  # nobody else has it to stop
         raise
     return stack
 

@@ -18,7 +18,7 @@ TOKEN = (
     "print(make_token(user=g().objects.order_by('pk').first(), name='test')[1])"
 )
 SMALL = {"train.batch_size": 128, "train.micro_batch_size": 32, "train.num_epochs": 1, "train.max_sequence_tokens": 160}
-TRAINING_SECONDS = 240
+TRAINING_SECONDS = 600  # wide, for machines with other work
 RECORDED_SECONDS = 3
 EAGER = {"kernels.attention": "eager"}
 RUNS: Mapping[str, dict[str, Any]] = {
@@ -58,6 +58,33 @@ RUNS: Mapping[str, dict[str, Any]] = {
             "parallel.fsdp_version": "2",
             "checkpoint.save_contents": "model,hf_model",
             "optimizer.learning_rate": 1e-3,
+        },
+    },
+    "trl sft": {
+        "name": "TRL SFT",
+        "algorithm": "sft",
+        "trainer": {"name": "trl"},
+        "knobs": {**SMALL, **EAGER, "optimizer.learning_rate": 1e-3},
+    },
+    "trl dpo": {
+        "name": "TRL DPO",
+        "algorithm": "dpo",
+        "trainer": {"name": "trl"},
+        "knobs": {**SMALL, **EAGER, "train.batch_size": 32, "train.num_steps": 16, "optimizer.learning_rate": 1e-4},
+    },
+    "trl grpo": {
+        "name": "TRL GRPO",
+        "algorithm": "grpo",
+        "trainer": {"name": "trl"},
+        "knobs": {
+            **EAGER,
+            "rollout.prompts_per_step": 8,
+            "rollout.samples_per_prompt": 4,
+            "rollout.max_prompt_tokens": 96,
+            "rollout.max_new_tokens": 32,
+            "train.micro_batch_size": 16,
+            "train.num_steps": 12,
+            "optimizer.learning_rate": 1e-4,
         },
     },
 }

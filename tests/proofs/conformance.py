@@ -1,7 +1,7 @@
 """`make proof-conformance`: commands held against the other trainers' own code at length; writes the report.
 
-Arguments: any of `openrlhf`, `verl`; nothing for both. What one of them found stays in build/proofs/, for the report.
-Each trainer's part is a module of tests/conformance with `report(number) -> Part`.
+Arguments: any of `openrlhf`, `verl`, `trl`; nothing for all. What one of them found stays in build/proofs/, for the
+report. Each trainer's part is a module of tests/conformance with `report(number) -> Part`.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from tests.conformance.report import Part
 HOUSE = Path(__file__).resolve().parents[2]
 REPORT = HOUSE / "docs" / "proofs" / "conformance.md"
 RESULTS = HOUSE / "build" / "proofs"
-TRAINERS = ("openrlhf", "verl")
+TRAINERS = ("openrlhf", "verl", "trl")
 NUMBER = 500
 
 

@@ -36,6 +36,13 @@ _ENV = {
     "PYTHONUNBUFFERED": "1",  # the last lines before a crash are the ones that matter
     "PYTHONFAULTHANDLER": "1",
 }
+_ALONE = {  # one process on CPU, which is its own launcher: with a group of one it can be recorded while it trains
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",  # a free one
+}
 _COLUMNS = {
     "data.prompt_column": "prompt",
     "data.response_column": "completion",
@@ -79,7 +86,7 @@ def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch
         launcher = (*_TORCHRUN, "--nproc-per-node", str(processes))
     return Launch(
         argv=(python, *launcher, "-m", f"trl.scripts.{spec.algorithm}", *arguments),
-        env=_ENV | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)},
+        env=_ENV | ({} if launcher else _ALONE) | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)},
         files=_files(spec),
     )
 

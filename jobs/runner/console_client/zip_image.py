@@ -6,14 +6,16 @@ restart, and a full disk is no obstacle. Headers come from zipfile itself, which
 
 import hashlib
 import io
+import re
 import zipfile
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can name
 _CHUNK = 1 << 20
+_CHECKPOINT = re.compile(r"checkpoint-\d+")  # as Transformers calls them
 
 
 class FilesChanged(OSError):
@@ -56,14 +58,21 @@ class ZipImage:
         return digest.hexdigest()
 
 
+def is_of_checkpoint(path: PurePath) -> bool:
+    """Return True if a path relative to a model's folder is in a checkpoint there: training state, several times it."""
+    return _CHECKPOINT.fullmatch(path.parts[0]) is not None and len(path.parts) > 1
+
+
 def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None) -> ZipImage:
     """Return the zip of a file, or of everything in a folder, with the `extra` files (name in the zip -> path) besides.
 
     Reads every file twice (checksum of the zip entry, checksum of the zip). Raises: FileNotFoundError if there is no
-    file, FilesChanged if one changes meanwhile. A link that leads out of the folder is left out.
+    file, FilesChanged if one changes meanwhile. Left out are a link that leads out of the folder, and checkpoints that
+    a trainer keeps below its model.
     """
     home = path.resolve()
     inside = (file for file in path.rglob("*") if file.is_file() and file.resolve().is_relative_to(home))
+    inside = (file for file in inside if not is_of_checkpoint(file.relative_to(path)))
     by_name = {file.relative_to(path).as_posix(): file for file in inside}
     if path.is_file():
         by_name = {path.name: path}

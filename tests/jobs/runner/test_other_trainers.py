@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jobs.runner.translation import models_left
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import FakeConsole
 from tests.waiting import wait_until
@@ -191,3 +192,14 @@ def test_what_a_killed_runner_had_not_read_yet_is_read_once(
     assert steps_of(console) == [1, 2, 3]
     assert console.terminal_event["state"] == "failed"
     assert "the runner was killed" in console.terminal_event["cause"]["text"]
+
+
+def test_an_adapter_is_a_model_that_is_left_and_checkpoints_below_it_do_not_count(tmp_path: Path) -> None:
+    model = tmp_path / "model" / "final"
+    (model / "checkpoint-2").mkdir(parents=True)
+    for name in ("adapter_config.json", "adapter_model.safetensors", "checkpoint-2/optimizer.pt"):
+        (model / name).write_bytes(b"12345")
+
+    (left,) = models_left(tmp_path, ["model/final"], attempt=1)
+
+    assert (left["path"], left["size"]) == ("model/final", 10)

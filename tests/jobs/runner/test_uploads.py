@@ -57,6 +57,14 @@ def test_the_image_of_a_zip_is_a_zip_and_always_the_same(folder: Path) -> None:
     assert b"".join(image.read(i, 777) for i in range(0, image.size, 777)) == data
 
 
+def test_checkpoints_below_a_model_are_no_part_of_its_zip(folder: Path) -> None:
+    before = zip_image(folder).sha256
+    (folder / "checkpoint-20").mkdir()
+    (folder / "checkpoint-20" / "optimizer.pt").write_bytes(b"moments")
+
+    assert zip_image(folder).sha256 == before
+
+
 def test_an_upload_goes_on_where_the_console_has_got_to(folder: Path, console: FakeConsole, client: Console) -> None:
     image = zip_image(folder)
     console.files["model-final.zip"] = bytearray(image.read(0, 123_457))

@@ -77,6 +77,14 @@ def test_on_gpus_torchrun_starts_a_process_for_each_on_one_node() -> None:
     assert launch.env["TENSORBOARD_LOGGING_DIR"] == "/srv/runs/r-1/a1/tb"
 
 
+def test_one_process_on_cpu_is_a_group_of_one_so_that_it_can_be_recorded() -> None:
+    alone = command({"algorithm": "sft"}, device="cpu")
+    several = command({"algorithm": "sft", "knobs": {"placement.policy_gpus_per_node": 2}}, device="cpu")
+
+    assert (alone.env["LOCAL_RANK"], alone.env["WORLD_SIZE"], alone.env["MASTER_PORT"]) == ("0", "1", "0")
+    assert "LOCAL_RANK" not in several.env  # torchrun says it
+
+
 def test_ray_gives_the_gpus_to_the_command_itself_in_reinforcement_learning_too() -> None:
     assert not [name for name in PROGRAMS if trainers()["trl"].uses_ray(name)]
 
