@@ -70,13 +70,16 @@ def on_cluster(spec: RunSpec, state: ClusterState) -> RunSpec:
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
-    """Return every check of the spec in the order of the form: model, data, reward, cluster."""
+    """Return every check of the spec in the order of the form: model, data, reward, cluster.
+
+    A model that cannot be loaded is told once, though the data cannot be read without it either.
+    """
     model, model_checks = check_model(spec)
     data_checks = check_data(spec, project=project)[1]
     checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
     if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
         checks += check_reward(spec, project=project)
-    return [*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]
+    return list(dict.fromkeys([*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]))
 
 
 def check_trainer(spec: RunSpec) -> list[Check]:

@@ -147,6 +147,13 @@ def test_a_model_that_cannot_be_loaded_is_refused(project: Project, model: dict[
 
 
 @pytest.mark.usefixtures("trials_here")
+def test_a_model_that_is_not_there_is_told_once(project: Project) -> None:
+    problems = check_launchable(parse_spec({"algorithm": "sft", "model": {"kind": "path", "id": "/nowhere"}}), project)
+
+    assert [problem.field for problem in problems] == ["model.id"]
+
+
+@pytest.mark.usefixtures("trials_here")
 def test_a_broken_model_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
 
