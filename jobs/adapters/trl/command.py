@@ -150,11 +150,11 @@ def _held_out(spec: RunSpec, split: str) -> Iterator[str]:
 
 
 def eval_batch(spec: RunSpec) -> int:
-    """Return the held-out samples of a process at once: in all processes together whole groups of answers."""
+    """Return the held-out samples of a process at once: whole groups of answers, on however many processes."""
     if _EVAL_SAMPLES not in spec.knobs:
         return EVAL_BATCH
     samples = spec.int_knob(_EVAL_SAMPLES)
-    return EVAL_BATCH if EVAL_BATCH * spec.int_knob(PROCESSES) % samples == 0 else samples
+    return EVAL_BATCH if EVAL_BATCH % samples == 0 else samples
 
 
 def _check_columns(spec: RunSpec) -> None:
