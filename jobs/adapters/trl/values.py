@@ -43,14 +43,14 @@ class TrlValues:
             if flag.form in FORMS:
                 self._take(knob, flag)
         self._same_as_others()
+        if self.sections.value("--save_strategy", "steps") != "steps":
+            self._never_saves()
         for knob, flag in sorted(entries, key=_place_of):
             if flag.form not in FORMS and knob.id not in self.read:
                 self._take(knob, flag)
         if "--eval_steps" not in self.sections.by_name:
             is_on = self.sections.value("--eval_strategy", NEVER) != NEVER
             self.read[_EVERY] = self.read.get("logging.every_steps", 0) if is_on else 0
-        if self.sections.value("--save_strategy", "steps") != "steps":
-            self._never_saves()
 
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults."""
@@ -166,6 +166,7 @@ class TrlValues:
         written = self.sections.by_name["--save_strategy"]
         if written.text == NEVER:
             self.read["checkpoint.every_steps"] = 0
+            self.sections.taken.add("--save_steps")  # which then means nothing
         else:
             self.sections.refuse(written, "Here it is saved every so many steps. Choose how many.")
 
