@@ -161,7 +161,10 @@ def test_a_file_of_data_is_named_in_a_configuration() -> None:
 def test_held_out_answers_come_in_whole_groups() -> None:
     knobs = {"eval.every_steps": 5, "eval.samples_per_prompt": 12}
 
-    assert "--per_device_eval_batch_size 12" in " ".join(command({"algorithm": "grpo", "knobs": knobs}).argv)
+    spec = {"algorithm": "grpo", "knobs": knobs}
+    assert "--per_device_eval_batch_size 12" in " ".join(command(spec).argv)
+    many = {"algorithm": "grpo", "knobs": {**knobs, "placement.policy_gpus_per_node": 3}}
+    assert "--per_device_eval_batch_size 12" in " ".join(command(many).argv)
 
 
 @pytest.mark.parametrize(
@@ -261,6 +264,19 @@ def test_steps_that_are_no_whole_rollouts_are_named() -> None:
 
     assert "no whole number of rollouts" in why["--max_steps"]
     assert "no whole number of prompts" in why["--generation_batch_size"]
+    assert "no whole number of rollouts" in reasons(read(f"{text.replace(' 4 ', ' 3 ')} --max_steps 9"))["--save_steps"]
+
+
+def test_a_command_that_never_saves_has_no_default_of_steps() -> None:
+    text = (
+        "trl grpo --model_name_or_path a/b --dataset_name c/d --reward_funcs x.y --num_iterations 3 --max_steps 9 "
+        "--num_generations 8 --save_strategy no"
+    )
+
+    found = read(text)
+
+    assert "--save_steps" not in reasons(found)
+    assert parse_spec(found.spec).knob("checkpoint.every_steps") == 0
 
 
 @pytest.mark.parametrize("text", ["trl kto --beta 1", "pip install trl", "a: 1", "nonsense"])
