@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from jobs.catalog.algorithm import expand, is_in
-from jobs.catalog.rules.rule import findings
-from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import KnobValue, RewardSource, RunSpec
 from jobs.catalog.trainer import as_version
 from jobs.catalog.value import Value
@@ -410,14 +408,3 @@ def _broken(spec: RunSpec, broken: _Break) -> Rejection:
     fields = tuple(field if field in ("algorithm", "reward.kind") else f"knobs.{field}" for field in broken.fields)
     broken_spec = spec.model_copy(update={"knobs": knobs, "reward": reward, "data": data})
     return Rejection(rule=broken.rule, spec=broken_spec, says=broken.says, fields=fields)
-
-
-def is_refused(each: Rejection) -> bool:
-    """Return True if our own checks refuse the spec and name one of the fields that make it so."""
-    try:
-        spec = parse_spec(each.raw)
-    except SpecInvalid as error:
-        return any(problem.field in each.fields for problem in error.problems)
-    named = {f"knobs.{knob}" for found in findings(spec) if found.level == "error" for knob in found.knobs}
-    named |= {knob for found in findings(spec) if found.level == "error" for knob in found.knobs}
-    return bool(named & set(each.fields))

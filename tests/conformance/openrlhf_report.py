@@ -1,7 +1,6 @@
 """OpenRLHF's part of docs/proofs/conformance.md."""
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 
 from jobs.adapters.openrlhf.options import PROGRAMS, algorithms_of, not_offered, options_of
@@ -10,9 +9,9 @@ from jobs.catalog.recipe import recipes
 from jobs.catalog.spec.runspec import RunSpec
 from tests.conformance.openrlhf_checks import differences, errors_of, verdict, wrong_values
 from tests.conformance.openrlhf_parsers import RELEASES, Parsers, real_parsers
-from tests.conformance.openrlhf_rejected import is_refused, rejected
+from tests.conformance.openrlhf_rejected import rejected
 from tests.conformance.openrlhf_specs import VERSIONS, reachable, specs_of
-from tests.conformance.report import Part, table
+from tests.conformance.report import Part, refused_table, table
 from tests.conformance.specs import coverage
 
 INTRODUCTION = """\
@@ -121,22 +120,14 @@ def _covered(specs: list[RunSpec]) -> tuple[str, Mapping[str, int]]:
 
 def _refused(parsers: Parsers, failures: list[str]) -> str:
     """Return the table of what OpenRLHF refuses, and how much of it we refuse too, at the right field."""
-    theirs: Counter[str] = Counter()
-    ours: Counter[str] = Counter()
-    says: dict[str, str] = {}
     for each in rejected():
         found = verdict(parsers, each.spec)
         if found.accepted or each.says not in found.text:
             where = f"{each.rule} in {each.spec.trainer.version} for {each.spec.algorithm}"
             failures.append(f"{where}: OpenRLHF does not say {each.says!r} but {found.text!r}")
-        theirs[each.rule] += 1
-        ours[each.rule] += is_refused(each)
-        if not is_refused(each):
+        if not each.is_refused_here:
             failures.append(f"{each.rule} in {each.spec.trainer.version} for {each.spec.algorithm} is not refused here")
-        says.setdefault(each.rule, each.says)
-    rows = [(rule, says[rule], count, ours[rule]) for rule, count in sorted(theirs.items())]
-    rows.append(("all", "", theirs.total(), ours.total()))
     return (
         "Specs that OpenRLHF's own code refuses, and how many of them Pitwall refuses at the right field:\n\n"
-        + table(("check", "it says, for one", "specs", "refused here"), rows)
+        + refused_table(rejected())
     )

@@ -14,7 +14,7 @@ from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.recipe import recipes
 from tests.conformance.openrlhf_checks import differences, errors_of, verdict, wrong_values
 from tests.conformance.openrlhf_parsers import Parsers, real_parsers
-from tests.conformance.openrlhf_rejected import is_refused, rejected
+from tests.conformance.openrlhf_rejected import rejected
 from tests.conformance.openrlhf_specs import VERSIONS, reachable, specs_of
 from tests.conformance.specs import coverage
 
@@ -136,7 +136,7 @@ def test_what_openrlhf_itself_refuses_is_refused_here_at_the_right_field(parsers
 
         assert not found.accepted, f"{each.rule} {each.spec.trainer.version} {each.spec.algorithm}"
         assert each.says in found.text
-        assert is_refused(each), f"{each.rule} {each.spec.trainer.version} {each.spec.algorithm}: {each.fields}"
+        assert each.is_refused_here, f"{each.rule} {each.spec.trainer.version} {each.spec.algorithm}: {each.fields}"
 
     assert counts.total() >= 120
     assert len(counts) >= 19

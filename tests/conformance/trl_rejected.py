@@ -8,8 +8,7 @@ fine-tuning refuse nothing that one can.
 import random
 from collections.abc import Iterator
 
-from jobs.catalog.rules.rule import findings
-from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.value import Value
 from tests.conformance.rejected import Rejection
@@ -44,16 +43,6 @@ def rejected(version: str) -> Iterator[Rejection]:
             says="must be divisible by the global batch size",
             fields=("rollout.prompts_per_step", "rollout.samples_per_prompt", "train.micro_batch_size"),
         )
-
-
-def is_refused(each: Rejection) -> bool:
-    """Return True if our own checks refuse the spec and name one of the fields that make it so."""
-    try:
-        spec = parse_spec(each.raw)
-    except SpecInvalid as error:
-        return any(problem.field.removeprefix("knobs.") in each.fields for problem in error.problems)
-    named = {knob for found in findings(spec) if found.level == "error" for knob in found.knobs}
-    return bool(named & set(each.fields))
 
 
 def _with(spec: RunSpec, knobs: dict[str, Value]) -> RunSpec:

@@ -1,16 +1,15 @@
 """TRL's part of docs/proofs/conformance.md."""
 
 import time
-from collections import Counter
 
 from jobs.adapters.trl.options import PROGRAMS, TRAINER, defaults_of, knob_options, why_not
 from jobs.catalog.knob import knob_flags
 from jobs.catalog.recipe import recipes
 from jobs.catalog.spec.runspec import RunSpec
-from tests.conformance.report import Part, table
+from tests.conformance.report import Part, refused_table, table
 from tests.conformance.specs import coverage
 from tests.conformance.trl_checks import TrlParsers, differences, errors_of, objections, refusal
-from tests.conformance.trl_rejected import is_refused, rejected
+from tests.conformance.trl_rejected import rejected
 from tests.conformance.trl_specs import VERSIONS, reachable, specs_of
 
 INTRODUCTION = """\
@@ -98,21 +97,13 @@ def _recipes(version: str, parsers: TrlParsers, failures: list[str]) -> str:
 
 def _refused(version: str, parsers: TrlParsers, failures: list[str]) -> str:
     """Return the table of what TRL refuses, and how much of it we refuse too, at the right field."""
-    theirs: Counter[str] = Counter()
-    ours: Counter[str] = Counter()
-    says: dict[str, str] = {}
     for each in rejected(version):
         said = refusal(parsers, each.spec)
         if each.says not in said:
             failures.append(f"{each.rule} in {version}: TRL does not say {each.says!r} but {said!r}")
-        theirs[each.rule] += 1
-        ours[each.rule] += is_refused(each)
-        if not is_refused(each):
+        if not each.is_refused_here:
             failures.append(f"{each.rule} in {version} is not refused here")
-        says.setdefault(each.rule, each.says)
-    rows = [(rule, says[rule], count, ours[rule]) for rule, count in sorted(theirs.items())]
-    rows.append(("all", "", theirs.total(), ours.total()))
     return (
         "Specs that TRL's own configuration refuses, and how many of them Pitwall refuses at the right field:\n\n"
-        + table(("check", "it says, for one", "specs", "refused here"), rows)
+        + refused_table(rejected(version))
     )

@@ -1,15 +1,11 @@
 """verl's part of docs/proofs/conformance.md."""
 
 import time
-from collections import Counter
 
 from jobs.adapters.verl.keys import keys_of
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.rules.rule import findings
-from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from tests.conformance.rejected import Rejection
-from tests.conformance.report import Part, table
+from tests.conformance.report import Part, refused_table, table
 from tests.conformance.specs import coverage
 from tests.conformance.verl_checks import (
     CHECKED,
@@ -100,20 +96,12 @@ def refused(failures: list[str]) -> str:
     for name, answer in zip(names, said, strict=False):
         if not answer["accepted"]:
             failures.append(f"{name}: verl says {answer['kind']}: {answer['text']}")
-    theirs: Counter[str] = Counter()
-    ours: Counter[str] = Counter()
-    says: dict[str, str] = {}
     for each, answer in zip(broken, said[len(names) :], strict=True):
         what = f"{answer['kind']}: {answer['text']}"
         if answer["accepted"] or each.says not in what:
             failures.append(f"{each.rule} for {each.spec.algorithm}: verl does not say {each.says!r} but {what!r}")
-        theirs[each.rule] += 1
-        ours[each.rule] += is_refused(each)
-        says.setdefault(each.rule, each.says)
-    rows = [(rule, says[rule], count, ours[rule]) for rule, count in sorted(theirs.items())]
-    rows.append(("all", "", theirs.total(), ours.total()))
     text = BEYOND.format(starts=len(valid), recipes=len(recipes))
-    return f"{text}\n\n" + table(("check", "it says, for one", "specs", "refused here"), rows)
+    return f"{text}\n\n" + refused_table(broken)
 
 
 def is_checked(spec: RunSpec) -> bool:
@@ -121,13 +109,3 @@ def is_checked(spec: RunSpec) -> bool:
     lora = spec.knobs.get("lora.rank")
     is_plain = spec.trainer.version == CHECKED and is_in(spec.algorithm, "rl")
     return is_plain and not (lora is not None and lora.value) and spec.knob("parallel.engine") == "fsdp"
-
-
-def is_refused(each: Rejection) -> bool:
-    """Return True if our own checks refuse the spec and name one of the fields that make it so."""
-    try:
-        spec = parse_spec(each.raw)
-    except SpecInvalid as error:
-        return any(problem.field.removeprefix("knobs.") in each.fields for problem in error.problems)
-    named = {knob for found in findings(spec) if found.level == "error" for knob in found.knobs}
-    return bool(named & set(each.fields))
