@@ -6,6 +6,7 @@ from typing import Any, Literal
 from django.utils.translation import gettext as _
 
 from console.labels.catalog import phase_label
+from console.views.run.labels import timed_phases
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from profiling.phases import PHASES
@@ -144,7 +145,7 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
         _groups(samples) if spec.is_native else _critic() if spec.needs("critic") else _truncated(longest),
         _clip(spec),
         _gradient(spec),
-        _step_time(),
+        _step_time() if timed_phases(spec) else _whole_step_time(),
     )
 
 

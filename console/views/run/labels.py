@@ -35,6 +35,15 @@ def cause_text(header: RunHeader) -> str:
     return f"{text}: {', '.join(place)}" if place else text
 
 
+def timed_phases(spec: RunSpec) -> tuple[str, ...]:
+    """Return the phases of a step whose seconds the run's trainer reports, by key."""
+    if spec.is_native:
+        return STEP_PHASES
+    if not is_in(spec.algorithm, "rl"):
+        return ()
+    return tuple(key for key in STEP_PHASES if metric(f"time/{key}_seconds").names.get(spec.trainer.name))
+
+
 def phase_note(spec: RunSpec) -> str:
     """Return what another trainer tells of the phases of its steps, none of which it reports as they happen.
 
@@ -43,8 +52,8 @@ def phase_note(spec: RunSpec) -> str:
     if spec.is_native:
         return ""
     words = {"trainer": trainers()[spec.trainer.name].label}
-    reported = [phase_label(key) for key in STEP_PHASES if metric(f"time/{key}_seconds").names.get(spec.trainer.name)]
-    if not is_in(spec.algorithm, "rl") or not reported:
+    reported = [phase_label(key) for key in timed_phases(spec)]
+    if not reported:
         return _("%(trainer)s does not report the phases of these steps, only how long each step takes.") % words
     words["phases"] = ", ".join(reported)
     return (
