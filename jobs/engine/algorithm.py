@@ -55,12 +55,14 @@ class Algorithm:
     """An algorithm: the formulas that make it. Its families and its knobs are in the catalog.
 
     `advantages` gets the whole rollout of a step: rewards, log-probabilities and, with a critic, values. None where
-    nothing is rolled out. `policy_loss` gets a micro-batch with them. `value_loss` gets the critic's values of now,
-    [B, L]; None without a critic.
+    nothing is rolled out. `needs_old_logprobs` says whether a pass of the policy over the rollout comes before that;
+    without it a batch has no old log-probabilities, and the update's own are the old ones. `policy_loss` gets a
+    micro-batch with all of them. `value_loss` gets the critic's values of now, [B, L]; None without a critic.
     """
 
     policy_loss: Callable[[Batch, PolicyOutputs, RunSpec, Counts], Loss]
     advantages: Callable[[Batch, RunSpec], Estimates] | None = None
+    needs_old_logprobs: Callable[[RunSpec], bool] = lambda _: True
     value_loss: Callable[[Batch, Tensor, RunSpec, Counts], Loss] | None = None
 
 

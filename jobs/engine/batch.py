@@ -22,7 +22,8 @@ class Batch:
     mask_BL: Tensor  # bool: trained on; never position 0
     lengths_B: Tensor  # int64, without padding
     rewards_B: Tensor | None = None  # float32, of the whole completion
-    old_logprobs_BL: Tensor | None = None  # float32, of the policy before the update
+    rollout_logprobs_BL: Tensor | None = None  # float32, of the engine that sampled the counted tokens, 0 elsewhere
+    old_logprobs_BL: Tensor | None = None  # float32, of the policy before the update; None: as the update finds them
     reference_logprobs_BL: Tensor | None = None  # float32, of the frozen reference
     values_BL: Tensor | None = None  # float32, of the critic before the update
     advantages_BL: Tensor | None = None  # float32

@@ -21,22 +21,24 @@ from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.examples import Example, in_order
+from jobs.engine.data.model_files import model_folder, num_layers
 from jobs.engine.data.text import TextModel
-from jobs.engine.failures.failure_cause import SyncGap
+from jobs.engine.failures.failure_cause import NonFinite
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
+from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import WeightSync
 from jobs.engine.rollouts import evaluation
 from jobs.engine.rollouts.reward import Reward, Score
-from jobs.engine.rollouts.rollout import Rollout, largest_gap, roll_out
+from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
+from jobs.engine.rollouts.sync_gap import GapSums, SyncGuard, gap_sums, total
 from jobs.engine.schedule import learning_rate
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
 
-LARGEST_GAP = 1e-3
 _NUM_PROBES = 8
 
 
@@ -74,7 +76,11 @@ class Loop:
         self.weights = WeightSync(workers) if workers.generators else None
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
-        self._bfloat16_gap_noted = False
+        self._num_skipped = 0  # optimizer steps in a row
+        self._sync_guard = SyncGuard(
+            precision=str(spec.knob("memory.precision")),
+            num_layers=num_layers(model_folder(spec.model, with_weights=False)),
+        )
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
 
@@ -138,22 +144,17 @@ class Loop:
         reference = None
         if workers.reference is not None:
             reference = workers.reference.call("logprobs", batch, step=step, phase="reference")
-        with mark("old_logprobs", step=step):
-            old_logprobs_BL = self._old_logprobs(batch, shares, step)
-            self._check_sync(
-                largest_gap(rollout.padded_logprobs(batch.tokens_BL.shape[1]), old_logprobs_BL, batch.mask_BL),
-                synced_at=step - 1,
-            )
+        if self.algorithm.needs_old_logprobs(spec):
+            with mark("old_logprobs", step=step):
+                old_logprobs_BL = self._old_logprobs(batch, shares, step)
+            assert batch.rollout_logprobs_BL is not None
+            self._check_sync(gap_sums(batch.rollout_logprobs_BL, old_logprobs_BL, batch.mask_BL), synced_at=step - 1)
+            batch = replace(batch, old_logprobs_BL=old_logprobs_BL)
         with mark("reference", step=step):
             reference_logprobs_BL = workers.gather([reference])[0] if reference is not None else None
 
         with mark("advantages", step=step):
-            batch = replace(
-                batch,
-                rewards_B=rewards_B,
-                old_logprobs_BL=old_logprobs_BL,
-                reference_logprobs_BL=reference_logprobs_BL,
-            )
+            batch = replace(batch, rewards_B=rewards_B, reference_logprobs_BL=reference_logprobs_BL)
             assert self.algorithm.advantages is not None
             estimate = self.algorithm.advantages(batch, spec)
             batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
@@ -230,45 +231,46 @@ class Loop:
         num_updates = len(shares[0])
         wholes = [batch.rows(torch.cat([rank[u] for rank in shares])) for u in range(num_updates)]
         counts = [Counts(num_tokens=w.num_trained_tokens, num_sequences=w.num_sequences) for w in wholes]
-        per_rank: list[list[dict[str, float]]] = self.workers.gather(
+        per_rank: list[list[Update]] = self.workers.gather(
             [
                 policy.call("update", [batch.rows(index) for index in updates], counts, rate, step=step, phase="update")
                 for policy, updates in zip(self.workers.policies, shares, strict=True)
             ]
         )
-        metrics: dict[str, float] = {}
-        for rank, updates in enumerate(per_rank):
+        gaps = [update.gap for updates in per_rank for update in updates if update.gap is not None]
+        if gaps:
+            self._check_sync(total(gaps), synced_at=step - 1)
+        self._count_skipped(per_rank[0])
+        metrics = {
+            "policy/learning_rate": rate,
+            "policy/grad_norm": sum(update.grad_norm for update in per_rank[0]) / num_updates,
+            "policy/skipped_steps": float(sum(update.is_skipped for update in per_rank[0])),
+        }
+        for updates in per_rank:
             for update in updates:
-                for name, value in update.items():
-                    is_share = name not in ("policy/grad_norm", "policy/learning_rate")
-                    if is_share or rank == 0:
-                        metrics[name] = metrics.get(name, 0.0) + value / num_updates
+                for name, value in update.shares.items():
+                    metrics[name] = metrics.get(name, 0.0) + value / num_updates
         return metrics
 
-    def _check_sync(self, gap: float, *, synced_at: int) -> None:
+    def _count_skipped(self, updates: Sequence[Update]) -> None:
+        """Tell of optimizer steps that were skipped. Raises: NonFinite after too many in a row."""
+        for update in updates:
+            self._num_skipped = self._num_skipped + 1 if update.is_skipped else 0
+            if self._num_skipped > self.spec.int_knob("optimizer.max_skipped_steps"):
+                raise NonFinite(
+                    f"The gradient was not finite {self._num_skipped} times in a row, up to step {self.step}; the "
+                    "weights are those before. Lower optimizer.learning_rate, or go on from an earlier checkpoint."
+                )
+        if any(update.is_skipped for update in updates):
+            self.report.note(f"Step {self.step} was skipped: its gradient is not finite.", step=self.step)
+
+    def _check_sync(self, gap: GapSums, *, synced_at: int) -> None:
         """Tell how far vLLM's log-probabilities are from the trainer's since the sync of step `synced_at`.
 
-        Raises: SyncGap in float32 if they are further apart than rounding can explain.
+        Raises: SyncGap if they are further apart than rounding can explain.
         """
-        self.report.metrics({"sync/max_logprob_diff": gap}, step=synced_at)
-        if gap <= LARGEST_GAP:
-            return
-        if gap != gap:
-            raise SyncGap(
-                f"Log-probabilities are not numbers after step {synced_at}: training has diverged. Lower "
-                "optimizer.learning_rate."
-            )
-        if self.spec.knob("memory.precision") == "float32":
-            raise SyncGap(
-                f"vLLM and trainer differ by {gap:.3g} nats on a sampled token after the weight sync of "
-                f"step {synced_at}; "
-                f"float32 allows {LARGEST_GAP:g}. The rollout did not get the policy's weights, so the run was ended."
-            )
-        if not self._bfloat16_gap_noted:
-            self._bfloat16_gap_noted = True
-            self.report.note(
-                f"vLLM and trainer differ by {gap:.3g} nats in bfloat16; ratios are that much off.", step=synced_at
-            )
+        self.report.metrics(gap.metrics(), step=synced_at)
+        self._sync_guard.check(gap, synced_at=synced_at)
 
     def _probe_sync(self) -> None:
         """Measure the gap of the last sync, after which no rollout comes."""
@@ -279,10 +281,8 @@ class Loop:
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.workers.policies]
         logprobs_BL: Tensor = self.workers.gather(calls)[0]
-        self._check_sync(
-            largest_gap(rollout.padded_logprobs(batch.tokens_BL.shape[1]), logprobs_BL, batch.mask_BL),
-            synced_at=self.step,
-        )
+        assert batch.rollout_logprobs_BL is not None
+        self._check_sync(gap_sums(batch.rollout_logprobs_BL, logprobs_BL, batch.mask_BL), synced_at=self.step)
 
     # -- between steps --
 

@@ -5,6 +5,7 @@ given the tokens before it; `mask_BL` is true where a token counts. Sums are div
 over all micro-batches and ranks, so that parts add up to the whole.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -12,6 +13,25 @@ from torch import Tensor
 
 KlEstimator = Literal["k1", "k2", "k3"]
 Aggregation = Literal["token_mean", "sequence_mean"]
+
+LARGEST_LOG_RATIO = 20.0
+"""Log-ratios beyond it, in nats, count as this much: e^20 is 4.9e8, e^60 no longer a gradient that a step survives."""
+
+LARGEST_K3 = 10.0
+"""The most that k3 says of one token: where the policy has all but given up a token, exp(-r) is no estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedLoss:
+    """The clipped loss of each token: [B, L] each.
+
+    `is_cut_BL`: the clip of the ratio took the gradient away. `is_bounded_BL`: the dual clip did.
+    """
+
+    loss_BL: Tensor
+    is_cut_BL: Tensor
+    is_bounded_BL: Tensor
+    ratio_BL: Tensor
 
 
 def token_logprobs(logits_BLV: Tensor, tokens_BL: Tensor, *, temperature: float = 1.0) -> Tensor:
@@ -35,34 +55,75 @@ def token_entropies(logits_BLV: Tensor, *, temperature: float = 1.0) -> Tensor:
     return torch.nn.functional.pad(log_total_BL - mean_BL, (1, 0))
 
 
-def clipped_policy_loss(
-    logprobs_BL: Tensor, old_logprobs_BL: Tensor, advantages_BL: Tensor, *, clip_low: float, clip_high: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss per token, whether the clip cut it, and the ratio: each [B, L].
+def importance_ratio(logprobs_BL: Tensor, old_logprobs_BL: Tensor) -> Tensor:
+    """Return exp(logprob - old logprob), the log-ratio held to +-LARGEST_LOG_RATIO: [B, L], always finite."""
+    return (logprobs_BL - old_logprobs_BL).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
 
-    loss = -min(ratio A, clip(ratio, 1 - clip_low, 1 + clip_high) A) with ratio = exp(logprob - old logprob).
-    Source: PPO (arXiv 1707.06347) equation 7; separate bounds: DAPO (arXiv 2503.14476) section 3.1.
+
+def clipped_policy_loss(
+    logprobs_BL: Tensor,
+    old_logprobs_BL: Tensor,
+    advantages_BL: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None = None,
+) -> ClippedLoss:
+    """Return the clipped loss of each token.
+
+    loss = -min(ratio A, clip(ratio, 1 - clip_low, 1 + clip_high) A) with ratio = exp(logprob - old logprob). With
+    `dual_clip` c and A < 0 it is at most -c A, so that a token whose ratio exploded does not outweigh all others.
+    Source: PPO (arXiv 1707.06347) equation 7; separate bounds: DAPO (arXiv 2503.14476) section 3.1; dual clip: Ye et
+    al. (arXiv 1912.09729) equation 5.
     """
-    ratio_BL = (logprobs_BL - old_logprobs_BL).exp()
+    ratio_BL = importance_ratio(logprobs_BL, old_logprobs_BL)
     free_BL = -advantages_BL * ratio_BL
     held_BL = -advantages_BL * ratio_BL.clamp(1 - clip_low, 1 + clip_high)
-    return torch.maximum(free_BL, held_BL), held_BL > free_BL, ratio_BL
+    loss_BL = torch.maximum(free_BL, held_BL)
+    is_bounded_BL = torch.zeros_like(loss_BL, dtype=torch.bool)
+    if dual_clip is not None:
+        bound_BL = -advantages_BL * dual_clip
+        is_bounded_BL = (advantages_BL < 0) & (loss_BL > bound_BL)
+        loss_BL = torch.where(is_bounded_BL, bound_BL, loss_BL)
+    return ClippedLoss(loss_BL=loss_BL, is_cut_BL=held_BL > free_BL, is_bounded_BL=is_bounded_BL, ratio_BL=ratio_BL)
 
 
 def kl_estimate(logprobs_BL: Tensor, reference_logprobs_BL: Tensor, *, estimator: KlEstimator) -> Tensor:
     """Return the estimate per token of KL(policy || reference) from tokens sampled from the policy: [B, L], nats.
 
-    With r = log policy - log reference: k1 = r, k2 = r^2 / 2, k3 = exp(-r) - 1 + r.
+    With r = log policy - log reference, held to +-LARGEST_LOG_RATIO: k1 = r, k2 = r^2 / 2, k3 = exp(-r) - 1 + r, at
+    most LARGEST_K3. As a loss only k2 has the gradient of that divergence (see `kl_loss`): the mean gradient of k1 is
+    0, that of k3 belongs to KL(reference || policy).
     Raises: ValueError for another name. Source: Schulman, Approximating KL divergence (2020).
     """
-    r_BL = logprobs_BL - reference_logprobs_BL
+    r_BL = (logprobs_BL - reference_logprobs_BL).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
     if estimator == "k1":
         return r_BL
     if estimator == "k2":
         return r_BL.square() / 2
     if estimator == "k3":
-        return torch.exp(-r_BL) - 1 + r_BL
+        return (torch.exp(-r_BL) - 1 + r_BL).clamp(max=LARGEST_K3)
     raise ValueError(f"There is no KL estimator {estimator!r}. Use k1, k2 or k3.")
+
+
+def kl_loss(
+    logprobs_BL: Tensor,
+    reference_logprobs_BL: Tensor,
+    *,
+    estimator: KlEstimator,
+    ratio_BL: Tensor | None = None,
+) -> Tensor:
+    """Return the KL of each token as a term of the loss: the estimate's value, [B, L] in nats.
+
+    Without `ratio_BL` the gradient is the estimate's own. With it (exp(logprob - old logprob), of the policy that is
+    trained to the one that sampled) the gradient is that of KL(policy || reference) for any estimator, also after the
+    policy has moved: ratio * r * grad(logprob), whose mean over tokens of the old policy is the divergence's gradient.
+    """
+    value_BL = kl_estimate(logprobs_BL, reference_logprobs_BL, estimator=estimator)
+    if ratio_BL is None:
+        return value_BL
+    exact_BL = ratio_BL.detach() * kl_estimate(logprobs_BL, reference_logprobs_BL, estimator="k2")
+    return value_BL.detach() + exact_BL - exact_BL.detach()
 
 
 def aggregate(loss_BL: Tensor, mask_BL: Tensor, *, how: Aggregation, num_tokens: int, num_sequences: int) -> Tensor:

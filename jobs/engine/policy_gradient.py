@@ -3,38 +3,54 @@
 import torch
 from torch import Tensor
 
+from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
-from jobs.engine.losses import aggregate, clipped_policy_loss, kl_estimate
+from jobs.engine.losses import aggregate, clipped_policy_loss, kl_estimate, kl_loss
+
+
+def needs_old_logprobs(spec: RunSpec) -> bool:
+    """Return whether a pass of the policy over the rollout has to come before its update."""
+    return bool(DERIVED["batch.has_old_pass"](spec))
 
 
 def clipped_loss(batch: Batch, outputs: PolicyOutputs, spec: RunSpec, counts: Counts) -> Loss:
     """Return the shares of the clipped policy loss, plus kl_coefficient * KL to the reference if it is in the loss.
 
-    Metrics: policy/entropy, clip_fraction, ratio_mean; kl/reference where there is a reference; loss/policy.
+    Without old log-probabilities in the batch those of `outputs` are the old ones: each ratio is 1, its gradient is
+    there. Metrics: policy/entropy, clip_fraction, clip_fraction_lower with a dual clip, ratio_mean where it can differ
+    from 1; kl/reference where there is a reference; loss/policy.
     """
-    assert batch.old_logprobs_BL is not None
     assert batch.advantages_BL is not None
-    loss_BL, is_cut_BL, ratio_BL = clipped_policy_loss(
+    is_first = batch.old_logprobs_BL is None
+    old_BL = outputs.logprobs_BL.detach() if batch.old_logprobs_BL is None else batch.old_logprobs_BL
+    dual_clip = spec.knob("algorithm.dual_clip")
+    clipped = clipped_policy_loss(
         outputs.logprobs_BL,
-        batch.old_logprobs_BL,
+        old_BL,
         batch.advantages_BL,
         clip_low=spec.float_knob("algorithm.clip_ratio_low"),
         clip_high=spec.float_knob("algorithm.clip_ratio_high"),
+        dual_clip=dual_clip,
     )
 
     def mean(values_BL: Tensor) -> Tensor:
         return token_mean(values_BL.detach().float(), batch, counts)
 
-    shares = {
-        "policy/entropy": mean(outputs.entropies_BL),
-        "policy/clip_fraction": mean(is_cut_BL),
-        "policy/ratio_mean": mean(ratio_BL),
-    }
+    shares = {"policy/entropy": mean(outputs.entropies_BL), "policy/clip_fraction": mean(clipped.is_cut_BL)}
+    if dual_clip is not None:
+        shares["policy/clip_fraction_lower"] = mean(clipped.is_bounded_BL)
+    if not is_first:
+        shares["policy/ratio_mean"] = mean(clipped.ratio_BL)
+    loss_BL = clipped.loss_BL
     if batch.reference_logprobs_BL is not None:
-        estimator = spec.knob("algorithm.kl_estimator")
-        kl_BL = kl_estimate(outputs.logprobs_BL, batch.reference_logprobs_BL, estimator=estimator)
+        kl_BL = kl_loss(
+            outputs.logprobs_BL,
+            batch.reference_logprobs_BL,
+            estimator=spec.knob("algorithm.kl_estimator"),
+            ratio_BL=clipped.ratio_BL if spec.knob("algorithm.kl_unbiased_gradient") else None,
+        )
         if spec.knob("algorithm.kl_in_loss"):
             loss_BL = loss_BL + spec.float_knob("algorithm.kl_coefficient") * kl_BL
         shares["kl/reference"] = mean(kl_BL)

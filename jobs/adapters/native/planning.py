@@ -1,14 +1,14 @@
 """The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own (jobs/engine).
 
-What it does is read in jobs/engine/roles/trained_model.py and language_model.py: the model is loaded in float32,
-DeepSpeed makes bfloat16 of it if asked, and keeps float32 masters then and in every ZeRO stage above 0; torch's own
-AdamW, not fused; attention by sdpa; logits as the model gives them, then in float32 for the log-probabilities, and once
-more for the entropy.
+What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps float32 masters in
+bfloat16 and in every ZeRO stage above 0, and adds gradients up in float32; torch's own fused AdamW; attention by sdpa;
+logits as the model gives them, then in float32 for the log-probabilities, and once more for the entropy.
 """
 
 from collections.abc import Iterator
 
 from jobs.adapters.native.layouts import native_spaces
+from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Training
 from jobs.planner.read.context import RunContext
@@ -23,7 +23,7 @@ def _job(source: RunContext) -> Job:
     """Return the job of a run of the built-in trainer."""
     spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
     is_half = knobs.text("memory.precision") == "bfloat16"
-    stage = knobs.whole("memory.zero_stage")
+    stage = int(DERIVED["memory.used_zero_stage"](spec))
     element = 2.0 if is_half else 4.0
     rows = source.rows(knobs.whole("train.micro_batch_size", 1), ranks=hardware.policy_ranks)
     policy = Training(
@@ -31,9 +31,8 @@ def _job(source: RunContext) -> Job:
         layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
         family="deepspeed",
         weight_bytes=element,
-        gradient_bytes=element,
+        gradient_bytes=4.0,
         has_master=is_half or stage > 0,
-        has_fused_optimizer=False,
         compute="bf16" if is_half else "fp32",
         attention="sdpa",
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
@@ -74,7 +73,7 @@ def _job(source: RunContext) -> Job:
         policy=policy,
         frozen=(reference,) if spec.needs("reference") else (),
         engine=engine,
-        rollouts=source.rollouts(score=rows),
+        rollouts=source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
         placement="split",
         engine_devices=hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,

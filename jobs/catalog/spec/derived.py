@@ -73,6 +73,25 @@ def _samples_per_update(spec: RunSpec) -> int:
     return max(_samples(spec) // _updates(spec), 1)
 
 
+def _has_old_pass(spec: RunSpec) -> bool:
+    """Return whether the built-in trainer passes over a rollout with the policy before it updates it.
+
+    With one optimizer step per rollout the policy that learns is the one that sampled: its own forward pass has the old
+    log-probabilities. A KL in the reward needs them before there are advantages.
+    """
+    has_kl_in_reward = spec.needs("reference") and not spec.knob("algorithm.kl_in_loss")
+    return _updates(spec) > 1 or has_kl_in_reward
+
+
+def _used_zero_stage(spec: RunSpec) -> int:
+    """Return the ZeRO stage that the built-in trainer runs: 2 at least in bfloat16.
+
+    DeepSpeed adds up bfloat16 gradients in float32 from stage 2 on only.
+    """
+    stage = _number(spec, "memory.zero_stage", 2)
+    return max(stage, 2) if spec.knob("memory.precision") == "bfloat16" else stage
+
+
 def _micro(spec: RunSpec) -> int:
     return max(_number(spec, "train.micro_batch_size", 1), 1)
 
@@ -261,6 +280,8 @@ DERIVED: Mapping[str, Derived] = {
     "correction.cap_problem": _cap_problem,
     "correction.rejection_problem": _rejection_problem,
     "rollout.engines": _engines,
+    "memory.used_zero_stage": _used_zero_stage,
+    "batch.has_old_pass": _has_old_pass,
     "has.critic": lambda spec: spec.needs("critic"),
     "has.reference": lambda spec: spec.needs("reference"),
     "has.agent": _agent,

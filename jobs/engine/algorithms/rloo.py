@@ -7,7 +7,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import group_advantages, over_tokens
 from jobs.engine.algorithm import Algorithm, Estimates
 from jobs.engine.batch import Batch
-from jobs.engine.policy_gradient import clipped_loss, rewards_less_kl
+from jobs.engine.policy_gradient import clipped_loss, needs_old_logprobs, rewards_less_kl
 
 
 def advantages(batch: Batch, spec: RunSpec) -> Estimates:
@@ -21,4 +21,4 @@ def advantages(batch: Batch, spec: RunSpec) -> Estimates:
     return Estimates(advantages_BL=over_tokens(centered_B * (group_size / (group_size - 1)), batch.mask_BL))
 
 
-PLUGIN = Algorithm(advantages=advantages, policy_loss=clipped_loss)
+PLUGIN = Algorithm(advantages=advantages, needs_old_logprobs=needs_old_logprobs, policy_loss=clipped_loss)

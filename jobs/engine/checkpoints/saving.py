@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState
 from jobs.engine.checkpoints.export import export_model
 from jobs.engine.checkpoints.resume import DataFingerprint
+from jobs.engine.failures.failure_cause import NonFinite
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
@@ -26,11 +28,12 @@ class Saver:
 
     def checkpoint(self, state: LoopState, scores: Mapping[str, float]) -> None:
         """Write a checkpoint unless this step has one; `scores` is what people choose by: reward or loss of the step,
-        the held-out score.
+        the held-out score. Raises: NonFinite, and nothing is written over what was good.
         """
         report, step = self._report, state.step
         if step == self._saved_step:
             return
+        self._check_weights(step)
         report.state("saving", f"Checkpoint {step}", step=step)
         with mark("checkpoint", step=step):
             saved = self._checkpoints.save(
@@ -46,7 +49,7 @@ class Saver:
             bytes=size,
             seconds=saved.seconds,
             ranks=len(self._workers.policies),
-            zero_stage=int(self._spec.knob("memory.zero_stage")),
+            zero_stage=int(DERIVED["memory.used_zero_stage"](self._spec)),
             **scores,
         )
         for old in saved.removed:
@@ -65,7 +68,8 @@ class Saver:
         self._report.artifact(f"checkpoint-{step}", artifact="checkpoint", path=path, step=step, size=size, **meta)
 
     def model(self, name: str, *, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write the policy as the Hugging Face folder `model/<name>`."""
+        """Write the policy as the Hugging Face folder `model/<name>`. Raises: NonFinite."""
+        self._check_weights(step)
         self._report.state("saving", f"Exporting model/{name}", step=step)
         with mark("export", step=step) as export_mark:
             export_model(
@@ -80,6 +84,14 @@ class Saver:
             step=step,
         )
         self._report.driver_spans(profile.drain())
+
+    def _check_weights(self, step: int) -> None:
+        ranks = self._workers.policies
+        if not all(self._workers.gather([rank.call("has_finite_weights", step=step) for rank in ranks])):
+            raise NonFinite(
+                f"The policy's weights are not finite after step {step}, so nothing was written; what was saved before "
+                "is still there. Lower optimizer.learning_rate or optimizer.max_grad_norm."
+            )
 
     def tell_model(self, name: str, *, step: int, metrics: Mapping[str, Any]) -> int:
         """Announce the folder `model/<name>`, which is there; return its bytes."""

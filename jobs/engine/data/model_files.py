@@ -71,6 +71,12 @@ def context_tokens(config: Mapping[str, object]) -> int:
     return int(most) if isinstance(most, int | float) else 0
 
 
+def num_layers(folder: Path) -> int:
+    """Return how many layers the model of a folder has, 1 where its config.json does not say."""
+    layers = read_json(folder / "config.json", field="model.id").get("num_hidden_layers")
+    return int(layers) if isinstance(layers, int) else 1
+
+
 def _find(model: ModelSource, with_weights: bool) -> Path:
     if model.kind == "bundled":
         folder = BUNDLED / model.id

@@ -30,6 +30,8 @@ class NcclSender:
             packed_nccl_broadcast_producer,
         )
 
+        # The producer packs on streams of its own, which wait for nothing: let the optimizer's last kernels finish.
+        torch.cuda.current_stream().synchronize()
         packed_nccl_broadcast_producer(
             iterator=iter(weights),
             group=self._group,

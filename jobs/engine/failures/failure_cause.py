@@ -26,6 +26,10 @@ class SyncGap(RuntimeError):
     """vLLM's log-probabilities are not the trainer's: the rollout does not have the policy's weights."""
 
 
+class NonFinite(RuntimeError):
+    """Gradients or weights are no numbers any more: training has diverged."""
+
+
 class RunStopped(Exception):
     """The run was asked to stop before its first step."""
 
@@ -46,7 +50,7 @@ class FailureCause(TypedDict):
     field: NotRequired[str]
 
 
-NAMED = (RunProblem, RewardFailed, WorkerFailed, SyncGap)
+NAMED = (RunProblem, RewardFailed, WorkerFailed, SyncGap, NonFinite)
 """Failures that say themselves who is at fault."""
 
 
@@ -69,6 +73,8 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
         return _worker_cause(error, step, log_tail)
     if isinstance(error, SyncGap):
         return _cause("trainer", "vllm", 0, step, str(error), "")
+    if isinstance(error, NonFinite):
+        return _cause("trainer", "policy", 0, step, str(error), "")
     if is_full(error):
         where = getattr(error, "filename", None) or "the run directory"
         text = f"The disk is full: {where} cannot be written. Free space and launch again."

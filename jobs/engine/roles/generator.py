@@ -125,6 +125,12 @@ class Generator:
         info = self._device.transfer_init(host=host, port=port, world_size=world_size, rank_offset=rank_offset)
         self._llm.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": info})
 
+    def take_weights(self, metadata: dict[str, list[Any]]) -> None:
+        """Take what the policy broadcasts meanwhile, and answer with it from now on. Raises: as `finish_update`."""
+        self.start_update()
+        self.receive_update(metadata)
+        self.finish_update()
+
     def start_update(self) -> None:
         """Get ready for new weights."""
         self._llm.collective_rpc("start_weight_update")

@@ -53,9 +53,7 @@ def optimizer_bytes(engine: Any) -> int:
     return _storage_bytes(held)
 
 
-def gradient_norm(engine: Any, stage: int) -> float:
-    """Return the 2-norm of the averaged gradient in stage 0, where DeepSpeed does not keep it; 0 elsewhere."""
-    if stage > 0:
-        return 0.0
+def gradient_norm(engine: Any) -> float:
+    """Return the 2-norm of the averaged gradient in stage 0, where DeepSpeed does not keep it."""
     norms = [torch.linalg.vector_norm(p.grad.float()) for p in engine.module.parameters() if p.grad is not None]
     return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0

@@ -16,6 +16,7 @@ from jobs.engine.device import Sender
 from jobs.engine.losses import aggregate, token_entropies, token_logprobs
 from jobs.engine.roles.language_model import buckets, load_model, logits_of, score
 from jobs.engine.roles.trained_model import TrainedModel, num_elements
+from jobs.engine.rollouts.sync_gap import GapSums, gap_sums, total
 
 _EXPORT_BYTES = 1 << 30
 
@@ -28,10 +29,11 @@ class Policy(TrainedModel):
     def __init__(self, *, spec: RunSpec, **place: Any) -> None:
         self._folder = model_folder(spec.model)
         self._sender: Sender | None = None
+        self._gaps: list[GapSums] = []
         super().__init__(spec=spec, **place)
 
     def _load(self) -> torch.nn.Module:
-        return load_model(self._folder, precision="float32")
+        return load_model(self._folder, precision=str(self._spec.knob("memory.precision")))
 
     # -- learning --
 
@@ -47,7 +49,15 @@ class Policy(TrainedModel):
         )
 
     def _loss(self, micro: Batch, counts: Counts) -> Loss:
-        return self._algorithm.policy_loss(micro, self._outputs(micro), self._spec, counts)
+        outputs = self._outputs(micro)
+        if micro.rollout_logprobs_BL is not None and micro.old_logprobs_BL is None:
+            self._gaps.append(gap_sums(micro.rollout_logprobs_BL, outputs.logprobs_BL, micro.mask_BL))
+        return self._algorithm.policy_loss(micro, outputs, self._spec, counts)
+
+    def _take_gap(self) -> GapSums | None:
+        """What the micro-batches of the step said."""
+        gaps, self._gaps = self._gaps, []
+        return total(gaps) if gaps else None
 
     def _outputs(self, batch: Batch) -> PolicyOutputs:
         """Return the forward pass of a micro-batch, under the temperature at which its tokens were sampled."""

@@ -63,6 +63,11 @@ class Shard:
         whole = f.trained if piece.state == WEIGHTS else self._optimizer.state[f.trained][piece.state]
         return f.within(whole, piece.start, piece.start + piece.numel).float().cpu().clone()
 
+    def has_finite_weights(self) -> bool:
+        """Return whether all elements of the weights that this rank trains are finite."""
+        trained = {id(f.trained): f.trained for f in self._fragments.values()}
+        return all(bool(torch.isfinite(tensor).all()) for tensor in trained.values())
+
     def wanted(self, states: Sequence[str]) -> list[FlatSlice]:
         """Return what this rank needs to go on: whole weights where it computes with all of them, else its
         fragments.
@@ -121,8 +126,9 @@ class Shard:
 
     def finish_load(self, optimizer_step: int) -> None:
         """Make what was written take effect. A collective in ZeRO-3, which gathers the small weights it keeps whole."""
-        for fragment in self._fragments.values():
-            self._optimizer.state[fragment.trained]["step"] = torch.tensor(float(optimizer_step))
+        for fragment in self._fragments.values():  # a fused optimizer counts on the device of what it trains
+            steps = torch.tensor(float(optimizer_step), device=fragment.trained.device)
+            self._optimizer.state[fragment.trained]["step"] = steps
         if self._stage == 3:
             self._engine.optimizer.checkpoint_event_epilogue()
 

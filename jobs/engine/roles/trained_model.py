@@ -3,9 +3,11 @@
 Runs inside an actor, which imports the role by name.
 """
 
+import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +24,26 @@ from jobs.engine.roles.language_model import buckets, gathered, memory_before_mo
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
 from jobs.engine.roles.parts import FlatSlice, PartFile, Parts, batches, part_bytes, part_name, write_part
 from jobs.engine.roles.shard import Shard
+from jobs.engine.rollouts.sync_gap import GapSums
 from profiling.profile import mark
 
 GATHER_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What a rank says of one optimizer step.
+
+    `shares`: its shares of the metrics' means, by canonical name; those of all ranks add up. The others are the same on
+    each rank: the norm of the whole gradient, inf if it is not finite, and whether the step was skipped for it. `gap`
+    has the rank's part of what the rollout engine's log-probabilities differ from those of this forward pass, where no
+    other pass came before.
+    """
+
+    shares: Mapping[str, float]
+    grad_norm: float
+    is_skipped: bool
+    gap: GapSums | None = None
 
 
 class TrainedModel(ABC):
@@ -38,14 +57,17 @@ class TrainedModel(ABC):
         self._device: Device = load_device(device)
         self._device.prepare_trainer()
         self._algorithm = load_algorithm(spec.algorithm)
-        self._stage = int(spec.knob("memory.zero_stage"))
+        self._stage = int(DERIVED["memory.used_zero_stage"](spec))
         self._gradient_bytes = 0
         self._engine = self._make_engine(world_size, host, port)
         self._shard = Shard(self._engine, stage=self._stage, rank=rank)
 
     @abstractmethod
     def _load(self) -> torch.nn.Module:
-        """Return the model to train, in float32 on the CPU."""
+        """Return the model to train, in the run's precision on the CPU.
+
+        In bfloat16 DeepSpeed makes the float32 master weights of what it is given, so that more would only be read.
+        """
 
     @abstractmethod
     def _loss(self, micro: Batch, counts: Counts) -> Loss:
@@ -78,52 +100,68 @@ class TrainedModel(ABC):
         if bool(self._spec.knob("memory.gradient_checkpointing")):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.train()
-        optimizer = torch.optim.AdamW(
-            model.parameters(),
-            lr=self._spec.float_knob("optimizer.learning_rate"),
-            betas=(0.9, self._spec.float_knob("optimizer.beta2")),
-            weight_decay=self._spec.float_knob("optimizer.weight_decay"),
-        )
         engine, *_ = deepspeed.initialize(
-            model=model, optimizer=optimizer, config=deepspeed_config(self._spec, world_size)
+            model=model, optimizer=adamw(model, self._spec), config=deepspeed_config(self._spec, world_size)
         )
         return engine
 
     # -- learning --
 
-    def update(self, batches: list[Batch], counts: list[Counts], learning_rate: float) -> list[dict[str, float]]:
-        """Take one optimizer step per batch; return this rank's shares of the metrics' means, per step.
+    def update(self, batches: list[Batch], counts: list[Counts], learning_rate: float) -> list[Update]:
+        """Take one optimizer step per batch, with the `counts` of the whole batch of each step.
 
-        `counts` are those of the whole batch of each step. The gradient's norm and the learning rate are no shares:
-        each rank returns the same whole.
+        A step whose gradient is not finite is skipped, in every ZeRO stage: weights and optimizer stay as they are.
         """
         return [self._step(batch, count, learning_rate) for batch, count in zip(batches, counts, strict=True)]
 
-    def _step(self, batch: Batch, counts: Counts, learning_rate: float) -> dict[str, float]:
+    def _step(self, batch: Batch, counts: Counts, learning_rate: float) -> Update:
         engine = self._engine
         for group in engine.optimizer.param_groups:
             group["lr"] = learning_rate
+        shares: dict[str, Tensor] = {}
         micros = batch.micro_batches(self._spec.int_knob("train.micro_batch_size"))
-        shares: dict[str, float] = {}
-        norm = 0.0
         for i, micro in enumerate(micros):
+            engine.set_gradient_accumulation_boundary(i == len(micros) - 1)
             here = micro.to(self._device.torch_device())
             with mark("update", name="forward"):
                 loss, parts = self._loss(here, counts)
             for name, value in parts.items():
-                shares[name] = shares.get(name, 0.0) + float(value)
+                shares[name] = shares[name] + value if name in shares else value
             with mark("update", name="backward"):
-                # The loss is already the share of the whole batch's mean. DeepSpeed divides by the number of
-                # micro-batches and averages over ranks: undo both.
-                engine.backward(loss * (len(micros) * engine.world_size))
-            if i == len(micros) - 1:
-                self._gradient_bytes = gradient_bytes(engine)
-                norm = gradient_norm(engine, self._stage)
-            with mark("update", name="optimizer"):
-                engine.step()
-        if self._stage > 0:
-            norm = float(engine.get_global_grad_norm() or 0.0)
-        return shares | {f"{self.role}/grad_norm": norm, f"{self.role}/learning_rate": learning_rate}
+                # The loss is already the share of the whole batch's mean; DeepSpeed averages over ranks: undo it.
+                engine.backward(loss * engine.world_size, scale_wrt_gas=False)
+        self._gradient_bytes = gradient_bytes(engine)
+        with mark("update", name="optimizer"):
+            norm, is_skipped = self._take_step()
+        return Update(
+            shares={name: float(value) for name, value in shares.items()},
+            grad_norm=norm,
+            is_skipped=is_skipped,
+            gap=self._take_gap(),
+        )
+
+    def _take_gap(self) -> GapSums | None:
+        """Return what was measured of the rollout engine in the step's forward passes; None without an engine."""
+        return None
+
+    def _take_step(self) -> tuple[float, bool]:
+        """Step the optimizer unless the gradient is not finite; return the gradient's norm, and whether it skipped."""
+        engine = self._engine
+        if self._stage == 0:  # the optimizer is torch's own here, which would put NaN into every weight
+            norm = gradient_norm(engine)
+            if not math.isfinite(norm):
+                engine.zero_grad()
+                return math.inf, True
+            engine.step()
+            return norm, False
+        before = engine.skipped_steps  # ZeRO looks by itself
+        engine.step()
+        is_skipped = engine.skipped_steps > before
+        return math.inf if is_skipped else float(engine.get_global_grad_norm() or 0.0), is_skipped
+
+    def has_finite_weights(self) -> bool:
+        """Return whether every weight that this rank trains is finite."""
+        return self._shard.has_finite_weights()
 
     # -- weights --
 
@@ -225,8 +263,28 @@ def num_elements(parameter: Any) -> int:
     return int(getattr(parameter, "ds_numel", 0) or parameter.numel())
 
 
+def num_dimensions(parameter: Any) -> int:
+    return len(_shape(parameter))
+
+
 def _shape(parameter: Any) -> tuple[int, ...]:
     return tuple(getattr(parameter, "ds_shape", None) or parameter.shape)
+
+
+def adamw(model: torch.nn.Module, spec: RunSpec) -> torch.optim.AdamW:
+    """Return torch's fused AdamW, which needs no compiler; vectors (norms and biases) are kept from weight decay."""
+    decay = spec.float_knob("optimizer.weight_decay")
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [{"params": [p for p in trained if num_dimensions(p) > 1 or not decay], "weight_decay": decay}]
+    if decay:
+        groups.append({"params": [p for p in trained if num_dimensions(p) <= 1], "weight_decay": 0.0})
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=spec.float_knob("optimizer.learning_rate"),
+        betas=(spec.float_knob("optimizer.beta1"), spec.float_knob("optimizer.beta2")),
+        eps=spec.float_knob("optimizer.epsilon"),
+        fused=True,
+    )
 
 
 def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, object]:
@@ -234,11 +292,14 @@ def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, object]:
     per_update = int(DERIVED["batch.samples_per_update"](spec))
     micro = min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
     num_micros = -(-(per_update // world_size) // micro)
+    is_half = spec.knob("memory.precision") == "bfloat16"
     return {
         "train_micro_batch_size_per_gpu": micro,
         "gradient_accumulation_steps": num_micros,
-        "zero_optimization": {"stage": int(spec.knob("memory.zero_stage"))},
-        "bf16": {"enabled": spec.knob("memory.precision") == "bfloat16"},
+        "zero_optimization": {"stage": int(DERIVED["memory.used_zero_stage"](spec))},
+        "bf16": {"enabled": is_half},
+        # Micro-batches are added up in float32: in bfloat16 the sum of many loses what each one adds.
+        **({"data_types": {"grad_accum_dtype": "fp32"}} if is_half else {}),
         "gradient_clipping": spec.float_knob("optimizer.max_grad_norm"),
         # torch's own AdamW: DeepSpeed's are compiled on the spot.
         "zero_force_ds_cpu_optimizer": False,

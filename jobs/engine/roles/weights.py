@@ -47,10 +47,6 @@ class WeightSync:
         `step` is where the spans of both sides are shown. Raises: WorkerFailed, also if an engine kept its cache.
         """
         workers = self._workers
-        workers.gather([g.call("start_update", step=step, phase="weight_sync") for g in workers.generators])
-        receiving = [
-            g.call("receive_update", self._metadata, step=step, phase="weight_sync") for g in workers.generators
-        ]
         sending = [p.call("send_weights", step=step, phase="weight_sync") for p in workers.policies]
-        workers.gather(receiving + sending)
-        workers.gather([g.call("finish_update", step=step, phase="weight_sync") for g in workers.generators])
+        taking = [g.call("take_weights", self._metadata, step=step, phase="weight_sync") for g in workers.generators]
+        workers.gather(taking + sending)

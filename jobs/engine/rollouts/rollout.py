@@ -1,7 +1,7 @@
 """The driver's side of a rollout: which prompts, with which seeds, on which engine; and what came back, as a batch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,22 +35,19 @@ class Rollout:
         return sum(r.is_truncated for r in self.responses) / len(self.responses)
 
     def batch(self, *, pad_id: int) -> Batch:
-        """Return prompts and responses as sequences whose response tokens count."""
-        return make_batch(
+        """Return prompts and responses as sequences whose response tokens count, with their log-probabilities."""
+        batch = make_batch(
             [
                 (e.tokens + r.tokens, [False] * len(e.tokens) + [True] * len(r.tokens))
                 for e, r in zip(self.examples, self.responses, strict=True)
             ],
             pad_id=pad_id,
         )
-
-    def padded_logprobs(self, width: int) -> Tensor:
-        """Return vLLM's log-probabilities at the batch's positions: [B, width], zeros elsewhere."""
-        padded_BL = torch.zeros((len(self.responses), width))
+        logprobs_BL = torch.zeros(batch.tokens_BL.shape)
         for i, (example, response) in enumerate(zip(self.examples, self.responses, strict=True)):
             begin = len(example.tokens)
-            padded_BL[i, begin : begin + len(response.tokens)] = torch.tensor(response.logprobs)
-        return padded_BL
+            logprobs_BL[i, begin : begin + len(response.tokens)] = torch.tensor(response.logprobs)
+        return replace(batch, rollout_logprobs_BL=logprobs_BL)
 
 
 def roll_out(
@@ -65,14 +62,11 @@ def roll_out(
 ) -> Rollout:
     """Draw `samples_per_prompt` completions of each example, prompts spread over the engines.
 
-    Each sample has its own seed made of (seed, step, prompt's row, sample), so that it does not depend on the number of
-    engines.
+    Each sample has its own seed made of (seed, step, its place in the step), so that it does not depend on the number
+    of engines, and a row that comes twice in a step is not answered twice the same.
     """
     repeated = [e for e in examples for _ in range(samples_per_prompt)]
-    requests = [
-        GenerationRequest(tokens=e.tokens, seed=stable_seed(seed, step, e.row, i % samples_per_prompt))
-        for i, e in enumerate(repeated)
-    ]
+    requests = [GenerationRequest(tokens=e.tokens, seed=stable_seed(seed, step, i)) for i, e in enumerate(repeated)]
     num_engines = len(workers.generators)
     per_engine = -(-len(examples) // num_engines) * samples_per_prompt
     calls = [
@@ -82,9 +76,3 @@ def roll_out(
     ]
     responses: list[SampledResponse] = [r for part in workers.gather(calls) for r in part]
     return Rollout(examples=repeated, responses=responses)
-
-
-def largest_gap(rollout_logprobs_BL: Tensor, trainer_logprobs_BL: Tensor, mask_BL: Tensor) -> float:
-    """Return the largest difference between the two log-probabilities of a counted token; NaN if one is no number."""
-    differences = (rollout_logprobs_BL - trainer_logprobs_BL)[mask_BL].abs()
-    return float(differences.max()) if differences.numel() else 0.0

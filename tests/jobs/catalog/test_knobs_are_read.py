@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jobs.engine
 from jobs.catalog.knob import knobs
+from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 
 NATIVE = {knob.id for knob in knobs().values() if "native" in knob.trainers}
@@ -29,7 +30,8 @@ def test_the_engine_reads_every_knob_that_the_catalogue_gives_it() -> None:
         for n in ast.walk(ast.parse(inspect.getsource(RunSpec)))
         if isinstance(n, ast.FunctionDef) and n.name in attributes
     ]
-    read = texts(nodes) | {text for found in properties for text in texts(list(ast.walk(found)))}
+    derived = [ast.parse(inspect.getsource(DERIVED[name])) for name in texts(nodes) & set(DERIVED)]
+    read = texts(nodes) | {text for found in properties + derived for text in texts(list(ast.walk(found)))}
 
     assert sorted(NATIVE - read) == []
 

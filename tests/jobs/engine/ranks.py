@@ -1,6 +1,7 @@
 """Programs of test_ranks: arguments `stages` or `gaps`, and RUN_DIR; writes what it measured to `found.json`."""
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -15,14 +16,16 @@ from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import Counts
-from jobs.engine.batch import make_batch, share_out
+from jobs.engine.batch import Batch, make_batch, share_out
 from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import Example, render, usable
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
+from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import WeightSync
-from jobs.engine.rollouts.rollout import largest_gap, roll_out
+from jobs.engine.rollouts.rollout import roll_out
+from jobs.engine.rollouts.sync_gap import gap_sums
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
 
@@ -32,8 +35,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "2": {"memory.zero_stage": "2"},
     "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 3},
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
-    "bfloat16": {"memory.zero_stage": "2", "memory.precision": "bfloat16"},
     "3": {"memory.zero_stage": "3"},
+    "one rank": {"memory.zero_stage": "2"},
+    **{
+        f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
+        for name, knobs in {
+            "0": {"memory.zero_stage": "0"},
+            "2": {"memory.zero_stage": "2"},
+            "3": {"memory.zero_stage": "3"},
+            "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
+            "one rank": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
+        }.items()
+    },
 }
 
 
@@ -55,31 +68,63 @@ def start_policies(workers: WorkerGroup, spec: RunSpec) -> list[Any]:
 
 
 def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
-    """Five steps of SFT on two ranks, once for each variant: losses, gradient norms, readings of both ranks."""
+    """Five steps of SFT for each variant, on two ranks but where it says one: losses, gradient norms, readings; then a
+    step whose gradient is not finite, and what it did.
+    """
     spec = parse_spec(base)
     text = TextModel(model_folder(spec.model))
     examples = usable(spec, render(spec, load_table(spec.data, inputs_dir=run_dir).train[:160], text))
-    workers = make_workers(spec, run_dir)
+    groups: dict[int, WorkerGroup] = {}
     found = {}
     for variant, changes in VARIANTS.items():
-        workers.gather(start_policies(workers, parse_spec(base | {"knobs": base["knobs"] | changes})))
+        num_ranks = 1 if variant.endswith("one rank") else 2
+        of_variant = parse_spec(base | {"hardware": {"policy_ranks": num_ranks}, "knobs": base["knobs"] | changes})
+        if num_ranks not in groups:
+            groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
+        workers = groups[num_ranks]
+        workers.gather(start_policies(workers, of_variant))
         losses, norms = [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]
             batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=text.pad_id)
-            shares = share_out(32, num_updates=1, num_ranks=2, seed=str(step))
-            counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=32)]
-            calls = [
-                p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
-                for p, share in zip(workers.policies, shares, strict=True)
-            ]
-            told = workers.gather(calls)
-            losses.append(sum(t[0]["loss/sft"] for t in told))
-            norms.append(told[0][0]["policy/grad_norm"])
+            told = _learn(workers, batch, step=step)
+            losses.append(sum(t.shares["loss/sft"] for t in told))
+            norms.append(told[0].grad_norm)
         readings = workers.gather([p.call("readings") for p in workers.policies])
         found[variant] = {"losses": losses, "norms": norms, "readings": readings}
-    workers.close()
+        if variant in ("0", "2", "3", "bfloat16 2", "bfloat16 3"):
+            found[variant]["broken"] = _broken_step(workers, batch)
+    for workers in groups.values():
+        workers.close()
     return found
+
+
+def _learn(workers: WorkerGroup, batch: Batch, *, step: int, num_tokens: float | None = None) -> list[Update]:
+    """One optimizer step on the batch; `num_tokens` stands in for how many tokens count."""
+    shares = share_out(32, num_updates=1, num_ranks=len(workers.policies), seed=str(step))
+    counts = [Counts(num_tokens=num_tokens or batch.num_trained_tokens, num_sequences=32)]  # type: ignore[arg-type]
+    calls = [
+        p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
+        for p, share in zip(workers.policies, shares, strict=True)
+    ]
+    return [updates[0] for updates in workers.gather(calls)]
+
+
+def _broken_step(workers: WorkerGroup, batch: Batch) -> dict[str, Any]:
+    """A step whose loss is not a number, and the two around it: what was told, and whether weights are finite."""
+    before = workers.gather([workers.policies[0].call("logprobs", batch)])[0]
+    told = _learn(workers, batch, step=5, num_tokens=math.nan)
+    after = workers.gather([workers.policies[0].call("logprobs", batch)])[0]
+    is_finite = workers.gather([p.call("has_finite_weights") for p in workers.policies])
+    again = _learn(workers, batch, step=6)
+    return {
+        "is_skipped": [t.is_skipped for t in told],
+        "norm": told[0].grad_norm,
+        "is_unchanged": bool(torch.equal(before, after)),
+        "is_finite": is_finite,
+        "is_skipped_again": [t.is_skipped for t in again],
+        "norm_again": again[0].grad_norm,
+    }
 
 
 class SyncBench:
@@ -103,7 +148,7 @@ class SyncBench:
         self.weights.sync(step=0)
         self.number = 0
 
-    def gap(self, *, learns: bool = False) -> float:
+    def gap(self, *, learns: bool = False) -> dict[str, float]:
         """Draw four completions and compare log-probabilities; with `learns`, take a step on them afterwards."""
         self.number += 1
         rollout = roll_out(self.workers, [self.example], samples_per_prompt=4, seed=0, step=self.number)
@@ -114,7 +159,8 @@ class SyncBench:
             batch = replace(batch, advantages_BL=advantages_BL, old_logprobs_BL=logprobs)
             counts = [Counts(num_tokens=batch.num_trained_tokens, num_sequences=4)]
             self.workers.gather([self.policy.call("update", [batch], counts, 3e-3)])
-        return largest_gap(rollout.padded_logprobs(batch.tokens_BL.shape[1]), logprobs, batch.mask_BL)
+        assert batch.rollout_logprobs_BL is not None
+        return gap_sums(batch.rollout_logprobs_BL, logprobs, batch.mask_BL).metrics()
 
     def sync(self, finish: str) -> None:
         """A sync that ends with another method of the generator."""
@@ -124,10 +170,18 @@ class SyncBench:
         self.workers.gather([self.generator.call(finish)])
 
 
-def gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, float]:
-    """The gap after good and bad syncs, the policy having learned before each."""
+def gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
+    """The gap after good and bad syncs, the policy having learned before each, in both precisions."""
+    return {
+        precision: _gaps(run_dir / precision, base | {"knobs": base["knobs"] | {"memory.precision": precision}})
+        for precision in ("float32", "bfloat16")
+    }
+
+
+def _gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
     bench = SyncBench(run_dir, parse_spec(base))
-    found = {"prompt_tokens": float(len(bench.example.tokens)), "start": bench.gap(learns=True), "skipped": bench.gap()}
+    found: dict[str, Any] = {"prompt_tokens": len(bench.example.tokens)}
+    found |= {"start": bench.gap(learns=True), "skipped": bench.gap()}
     for number, (fault, finish) in enumerate(
         (("stale_cache", "finish_without_reset"), ("stale_head", "finish_without_head")), 1
     ):

@@ -104,6 +104,42 @@ def test_the_kl_in_the_reward_is_taken_off_each_answer_and_not_added_to_the_loss
     assert "kl/reference" in metrics
 
 
+def test_without_old_log_probabilities_the_updates_own_are_the_old_ones() -> None:
+    """One update per rollout: the same loss and gradient as with a pass that found the same numbers before."""
+    plugin, spec = load_algorithm("grpo"), spec_of("grpo")
+    batch, logits_BLV = four()
+    with_pass = replace(batch, old_logprobs_BL=token_logprobs(logits_BLV, batch.tokens_BL))
+    without = replace(batch, old_logprobs_BL=None)
+    found = []
+    for each in (with_pass, without):
+        logits = logits_BLV.clone().requires_grad_()
+        loss, metrics = plugin.policy_loss(each, outputs_of(logits, each), spec, counts_of(each))
+        loss.backward()
+        assert logits.grad is not None
+        found.append((loss.item(), logits.grad, metrics))
+
+    assert found[0][0] == found[1][0]
+    assert torch.equal(found[0][1], found[1][1])
+    assert float(found[0][1].abs().sum()) > 0
+    assert "policy/ratio_mean" in found[0][2]
+    assert "policy/ratio_mean" not in found[1][2]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "expected"),
+    [
+        ({}, False),
+        ({"train__updates_per_rollout": 2}, True),
+        ({"algorithm__kl_in_loss": False}, True),  # the KL of a reward is of the policy that sampled
+        ({"algorithm__kl_in_loss": False, "algorithm__kl_coefficient": 0.0}, False),
+    ],
+)
+def test_a_pass_over_the_rollout_comes_before_the_update_only_where_it_is_needed(
+    knobs: dict[str, Any], expected: bool
+) -> None:
+    assert load_algorithm("grpo").needs_old_logprobs(spec_of("grpo", **knobs)) is expected
+
+
 def test_a_token_outside_the_clip_range_has_no_gradient() -> None:
     plugin = load_algorithm("grpo")
     spec = spec_of("grpo", algorithm__kl_coefficient=0.0, algorithm__clip_ratio_low=0.0, algorithm__clip_ratio_high=0.0)

@@ -5,7 +5,6 @@ import torch
 
 from jobs.engine.batch import make_batch, share_out, stable_seed
 from jobs.engine.rollouts.evaluation import even_parts
-from jobs.engine.rollouts.rollout import largest_gap
 
 
 def three() -> list[tuple[list[int], list[bool]]]:
@@ -77,10 +76,3 @@ def test_more_ranks_than_sequences_still_get_equal_parts() -> None:
 
     assert [p.num_sequences for p in parts] == [1, 1, 1, 1]
     assert [p.num_trained_tokens for p in parts] == [2, 1, 1, 0]
-
-
-def test_the_gap_is_the_largest_difference_of_a_counted_token() -> None:
-    rollout, trainer = torch.tensor([[0.0, -1.0, -9.0]]), torch.tensor([[5.0, -1.25, -1.0]])
-
-    assert largest_gap(rollout, trainer, torch.tensor([[False, True, False]])) == 0.25
-    assert largest_gap(rollout, trainer * torch.nan, torch.tensor([[False, True, False]])) != 0

@@ -9,7 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from jobs.engine.losses import aggregate, clipped_policy_loss, kl_estimate, token_entropies, token_logprobs
+from jobs.engine.losses import (
+    aggregate,
+    clipped_policy_loss,
+    kl_estimate,
+    kl_loss,
+    token_entropies,
+    token_logprobs,
+)
 
 TOKEN_MEAN, SEQUENCE_MEAN, CLIPPED_SHARE = -0.2367260630, -0.1261390583, 0.1250000000
 K1, K2, K3 = 0.0095427268, 0.1062904200, 0.1063877226
@@ -53,14 +60,14 @@ def slow_loss(low: float, high: float, how: str) -> tuple[float, float]:
 
 
 def loss_of(x: dict[str, Tensor], how: str, *, low: float = 0.2, high: float = 0.28) -> Tensor:
-    loss, _, _ = clipped_policy_loss(x["logprobs"], x["old"], x["advantages"], clip_low=low, clip_high=high)
+    loss = clipped_policy_loss(x["logprobs"], x["old"], x["advantages"], clip_low=low, clip_high=high).loss_BL
     return aggregate(loss, x["mask"], how=how, num_tokens=int(x["mask"].sum()), num_sequences=8)  # type: ignore[arg-type]
 
 
 def test_the_clipped_loss_is_the_formula() -> None:
     x = inputs()
 
-    _, cut, _ = clipped_policy_loss(x["logprobs"], x["old"], x["advantages"], clip_low=0.2, clip_high=0.28)
+    cut = clipped_policy_loss(x["logprobs"], x["old"], x["advantages"], clip_low=0.2, clip_high=0.28).is_cut_BL
 
     assert float(loss_of(x, "token_mean")) == pytest.approx(slow_loss(0.2, 0.28, "token_mean")[0], abs=1e-12)
     assert float(loss_of(x, "sequence_mean")) == pytest.approx(slow_loss(0.2, 0.28, "sequence_mean")[0], abs=1e-12)
@@ -69,7 +76,7 @@ def test_the_clipped_loss_is_the_formula() -> None:
 
 def test_the_kept_numbers() -> None:
     x = inputs()
-    _, cut, _ = clipped_policy_loss(x["logprobs"], x["old"], x["advantages"], clip_low=0.2, clip_high=0.28)
+    cut = clipped_policy_loss(x["logprobs"], x["old"], x["advantages"], clip_low=0.2, clip_high=0.28).is_cut_BL
     kls = {
         k: float(kl_estimate(x["logprobs"], x["reference"], estimator=k)[x["mask"]].sum())  # type: ignore[arg-type]
         for k in ("k1", "k2", "k3")
@@ -94,20 +101,19 @@ def test_the_kept_numbers() -> None:
 def test_which_side_the_clip_cuts(ratio: float, advantage: float, loss: float, is_cut: bool) -> None:
     logprobs = torch.tensor([[math.log(ratio)]], dtype=torch.float64)
 
-    found, cut, found_ratio = clipped_policy_loss(
-        logprobs, torch.zeros(1, 1), torch.tensor([[advantage]]), clip_low=0.2, clip_high=0.28
-    )
+    found = clipped_policy_loss(logprobs, torch.zeros(1, 1), torch.tensor([[advantage]]), clip_low=0.2, clip_high=0.28)
 
-    assert float(found) == pytest.approx(loss)
-    assert bool(cut) is is_cut
-    assert float(found_ratio) == pytest.approx(ratio)
+    assert float(found.loss_BL) == pytest.approx(loss)
+    assert bool(found.is_cut_BL) is is_cut
+    assert float(found.ratio_BL) == pytest.approx(ratio)
+    assert not bool(found.is_bounded_BL)
 
 
 def test_a_cut_token_has_no_gradient() -> None:
     logprobs = torch.tensor([[math.log(1.5), 0.0]], requires_grad=True)
 
-    loss, _, _ = clipped_policy_loss(logprobs, torch.zeros(1, 2), torch.ones(1, 2), clip_low=0.2, clip_high=0.2)
-    loss.sum().backward()
+    found = clipped_policy_loss(logprobs, torch.zeros(1, 2), torch.ones(1, 2), clip_low=0.2, clip_high=0.2)
+    found.loss_BL.sum().backward()
 
     assert logprobs.grad is not None
     assert logprobs.grad.tolist() == [[0.0, -1.0]]
@@ -123,6 +129,93 @@ def test_kl_estimates_by_hand() -> None:
         kl_estimate(policy, reference, estimator="k4")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "is_bounded"),
+    [
+        (5.0, -2.0, 6.0, True),  # without the bound 10
+        (2.0, -2.0, 4.0, False),
+        (5.0, 2.0, -2.56, False),  # a good token has the clip
+    ],
+)
+def test_the_dual_clip_bounds_what_a_bad_token_costs(
+    ratio: float, advantage: float, loss: float, is_bounded: bool
+) -> None:
+    logprobs = torch.tensor([[math.log(ratio)]], dtype=torch.float64, requires_grad=True)
+
+    found = clipped_policy_loss(
+        logprobs, torch.zeros(1, 1), torch.tensor([[advantage]]), clip_low=0.2, clip_high=0.28, dual_clip=3.0
+    )
+    found.loss_BL.sum().backward()
+
+    assert found.loss_BL.item() == pytest.approx(loss)
+    assert bool(found.is_bounded_BL) is is_bounded
+    assert logprobs.grad is not None
+    assert not (is_bounded and float(logprobs.grad))
+
+
+@pytest.mark.parametrize("difference", [-200.0, -60.0, -20.0, 0.0, 20.0, 60.0, 200.0])
+def test_nothing_is_infinite_however_far_apart_two_log_probabilities_are(difference: float) -> None:
+    logprobs, other = torch.tensor([[difference]], requires_grad=True), torch.zeros(1, 1)
+    losses = [
+        clipped_policy_loss(
+            logprobs, other, torch.full((1, 1), advantage), clip_low=0.2, clip_high=0.2, dual_clip=dual_clip
+        ).loss_BL
+        for advantage in (-1.0, 1.0)
+        for dual_clip in (None, 3.0)
+    ]
+    ratio = torch.full((1, 1), 2.0)
+    losses += [kl_loss(logprobs, other, estimator=e) for e in ("k1", "k2", "k3")]  # type: ignore[arg-type]
+    losses += [kl_loss(logprobs, other, estimator=e, ratio_BL=ratio) for e in ("k1", "k2", "k3")]  # type: ignore[arg-type]
+
+    for loss in losses:
+        (gradient,) = torch.autograd.grad(loss.sum(), logprobs, retain_graph=True)
+        assert torch.isfinite(loss).all()
+        assert torch.isfinite(gradient).all()
+
+
+def divergences(*, is_reversed: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The logits of a policy over seven tokens, the log-probabilities of a reference, and the gradient, exactly, of
+    KL(policy || reference) or of KL(reference || policy).
+    """
+    generator = torch.Generator().manual_seed(7)
+    logits = torch.randn(7, generator=generator, dtype=torch.float64).requires_grad_()
+    reference = torch.log_softmax(torch.randn(7, generator=generator, dtype=torch.float64), dim=-1)
+    policy = torch.log_softmax(logits, dim=-1)
+    terms = reference.exp() * (reference - policy) if is_reversed else policy.exp() * (policy - reference)
+    (gradient,) = torch.autograd.grad(terms.sum(), logits)
+    return logits, reference, gradient
+
+
+def mean_gradient(logits: Tensor, reference: Tensor, *, estimator: str, old: Tensor | None = None) -> Tensor:
+    """The gradient of a KL term of the loss, its mean over all tokens as `old` (or the policy itself) samples them."""
+    policy = torch.log_softmax(logits, dim=-1)
+    sampled = policy.detach() if old is None else old
+    ratio = None if old is None else (policy - old).exp().view(1, -1)
+    values = kl_loss(policy.view(1, -1), reference.view(1, -1), estimator=estimator, ratio_BL=ratio)  # type: ignore[arg-type]
+    (gradient,) = torch.autograd.grad((sampled.exp() * values.view(-1)).sum(), logits)
+    return gradient
+
+
+def test_only_k2_has_the_gradient_of_the_divergence() -> None:
+    logits, reference, exact = divergences(is_reversed=False)
+    _, _, of_the_reversed = divergences(is_reversed=True)
+
+    assert mean_gradient(logits, reference, estimator="k1").abs().max() < 1e-12
+    assert torch.allclose(mean_gradient(logits, reference, estimator="k2"), exact, atol=1e-12)
+    assert torch.allclose(mean_gradient(logits, reference, estimator="k3"), of_the_reversed, atol=1e-12)
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+@pytest.mark.parametrize("has_moved", [False, True])
+def test_the_true_kl_gradient_is_the_divergences_own_also_after_the_policy_has_moved(
+    estimator: str, has_moved: bool
+) -> None:
+    logits, reference, exact = divergences(is_reversed=False)
+    old = torch.log_softmax(logits.detach() + (torch.linspace(-0.5, 0.5, 7) if has_moved else 0.0), dim=-1)
+
+    assert torch.allclose(mean_gradient(logits, reference, estimator=estimator, old=old), exact, atol=1e-12)
+
+
 def test_k1_and_k3_estimate_the_true_divergence_without_bias() -> None:
     logits = torch.randn(2, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.3
     policy, reference = torch.log_softmax(logits, dim=-1)
@@ -136,7 +229,7 @@ def test_k1_and_k3_estimate_the_true_divergence_without_bias() -> None:
 
 def test_parts_of_a_batch_add_up_to_the_whole() -> None:
     x = inputs()
-    loss, _, _ = clipped_policy_loss(x["logprobs"], x["old"], x["advantages"], clip_low=0.2, clip_high=0.2)
+    loss = clipped_policy_loss(x["logprobs"], x["old"], x["advantages"], clip_low=0.2, clip_high=0.2).loss_BL
     counts = {"num_tokens": int(x["mask"].sum()), "num_sequences": 8}
 
     for how in ("token_mean", "sequence_mean"):

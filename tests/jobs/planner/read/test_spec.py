@@ -71,7 +71,7 @@ def test_native_grpo_by_hand() -> None:
 
     policy = job.policy
     assert (policy.family, policy.layout.num_devices, policy.layout.shards) == ("deepspeed", 4, 3)
-    assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 2.0, True)
+    assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 4.0, True)
     assert (policy.checkpointing, policy.head, policy.has_entropy) == ("full", "unfused", True)
     assert (policy.micro_batch, policy.sequence, policy.is_padded) == (4, 128, True)
     assert policy.num_micro_batches == 16 * 8 // 4 // 4  # samples of the update, over ranks, over the micro-batch
@@ -80,12 +80,13 @@ def test_native_grpo_by_hand() -> None:
     assert job.fleet.num_devices == 4 + 2 + 1
 
 
-def test_native_keeps_masters_and_sums_gradients_in_half_precision_without_zero_too() -> None:
+def test_native_sums_gradients_in_float32_in_half_precision_too_and_runs_zero_2_for_it() -> None:
     knobs = {"memory.precision": "bfloat16", "memory.zero_stage": "0"}
 
     policy = _read(parse_spec({"knobs": knobs})).policy
 
-    assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 2.0, True)
+    assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 4.0, True)
+    assert policy.layout.shards == 2
 
 
 def test_openrlhf_hybrid_ppo_by_hand() -> None:
