@@ -249,7 +249,7 @@ def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_pla
     }
     plan = page.request.get(f"{stack.url}/api/runs/{run}/plan").json()
     peaks = {(row["role"], row["phase"]): row["measured"] for row in plan["rows"] if row["quantity"] == "bytes"}
-    for who in (("policy", "update"), ("policy", "old_logprobs"), ("reference", "reference"), ("vllm", "rollout")):
+    for who in (("policy", "update"), ("reference", "reference"), ("vllm", "rollout")):
         assert peaks[who], who
     assert not any("tokens long in the mean" in note for note in plan["notes"]), plan["notes"]
 

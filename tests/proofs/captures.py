@@ -46,7 +46,7 @@ GRPO: dict[str, Any] = {
 }
 OF_ROLES: dict[str, Any] = {"roles": ["policy", "vllm"], "ranks": [0]}
 LEARNING = {"update", "update/forward", "update/backward", "update/optimizer"}
-PHASES = {"policy-0": {"old_logprobs", "weight_sync"} | LEARNING, "vllm-0": {"rollout", "weight_sync"}}
+PHASES = {"policy-0": {"weight_sync"} | LEARNING, "vllm-0": {"rollout", "weight_sync"}}
 ASK_SECONDS = 120
 TORCH_SHARE = 5
 """One in so many captures is recorded with torch at once where such an end takes its trace away, to see it said."""

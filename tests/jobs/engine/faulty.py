@@ -1,14 +1,18 @@
 """Roles with one fault each, to see that the engine notices."""
 
+import math
 import os
 import time
 from typing import Any
 
 import jobs.engine.roles.gloo_transfer as gloo_transfer
 import jobs.engine.roles.policy as policy
+from jobs.engine.algorithm import Counts, Loss
+from jobs.engine.batch import Batch
 from jobs.engine.roles.generator import Generator
 from jobs.engine.roles.parts import PartFile
 from jobs.engine.roles.policy import Policy
+from jobs.engine.roles.trained_model import Update
 
 
 class DeafGenerator(Generator):
@@ -74,6 +78,21 @@ class FarPolicy(Policy):
     def load_parts(self, folder: str, states: list[str], limit_bytes: int) -> None:
         """Read from this rank's own disk."""
         super().load_parts(self._root + folder, states, limit_bytes)
+
+
+class DivergingPolicy(Policy):
+    """The loss is not a number from the fourth step on."""
+
+    _num_updates = 0
+
+    def update(self, *arguments: Any) -> list[Update]:
+        """Count the steps."""
+        self._num_updates += 1
+        return super().update(*arguments)
+
+    def _loss(self, micro: Batch, counts: Counts) -> Loss:
+        loss, shares = super()._loss(micro, counts)
+        return (loss * math.nan if self._num_updates >= 4 else loss), shares
 
 
 class LatePolicy(Policy):

@@ -112,15 +112,15 @@ def _learn(workers: WorkerGroup, batch: Batch, *, step: int, num_tokens: float |
 
 def _broken_step(workers: WorkerGroup, batch: Batch) -> dict[str, Any]:
     """A step whose loss is not a number, and the two around it: what was told, and whether weights are finite."""
-    before = workers.gather([workers.policies[0].call("logprobs", batch)])[0]
+    before = workers.gather([p.call("evaluate", batch) for p in workers.policies])
     told = _learn(workers, batch, step=5, num_tokens=math.nan)
-    after = workers.gather([workers.policies[0].call("logprobs", batch)])[0]
+    after = workers.gather([p.call("evaluate", batch) for p in workers.policies])
     is_finite = workers.gather([p.call("has_finite_weights") for p in workers.policies])
     again = _learn(workers, batch, step=6)
     return {
         "is_skipped": [t.is_skipped for t in told],
         "norm": told[0].grad_norm,
-        "is_unchanged": bool(torch.equal(before, after)),
+        "is_unchanged": before == after,
         "is_finite": is_finite,
         "is_skipped_again": [t.is_skipped for t in again],
         "norm_again": again[0].grad_norm,
@@ -191,6 +191,10 @@ def _gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
         found[fault] = bench.gap()
     bench.weights.sync(step=3)
     found["end"] = bench.gap()
+    found["healthy"] = []
+    for step in range(4, 14):
+        found["healthy"].append(bench.gap(learns=True))
+        bench.weights.sync(step=step)
     bench.workers.close()
     return found
 

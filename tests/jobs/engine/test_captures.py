@@ -45,7 +45,7 @@ NSYS: dict[str, Any] = {
     "knobs": {"train.num_steps": 4000, "eval.num_prompts": 0},
 }
 LEARNING = {"update", "update/forward", "update/backward", "update/optimizer"}
-POLICY_PHASES = {"old_logprobs", "weight_sync"} | LEARNING
+POLICY_PHASES = {"weight_sync"} | LEARNING
 
 
 def command(running: Running, verb: str, payload: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ def test_spans_and_trace_agree_on_when_a_phase_was(run: EndedRun) -> None:
         trace = json.load(file)
     base = trace["baseTimeNanoseconds"]
     traced = [e for e in trace["traceEvents"] if e.get("cat") == "user_annotation"]
-    phases = ("old_logprobs", "update", "weight_sync")
+    phases = ("update", "weight_sync")
 
     def told(phase: str) -> list[dict[str, Any]]:
         ours = ("policy", 0, phase, 0)

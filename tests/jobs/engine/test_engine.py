@@ -30,23 +30,30 @@ def test_a_grpo_run_finishes(grpo: EndedRun) -> None:
 
 
 def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: EndedRun) -> None:
-    apart = ("eval/", "loss/sft", "sync/max_logprob_diff", "time/eval", "time/checkpoint", "time/export", "time/load")
+    apart = ("eval/", "loss/sft", "time/eval", "time/checkpoint", "time/export", "time/load")
+    synced = ("sync/max_logprob_diff", "sync/mean_probability_diff", "sync/far_token_fraction", "kl/rollout")
+    off_policy = ("policy/ratio_mean", "time/old_logprobs_seconds")  # with several updates a rollout
     here = [name for name, info in metrics().items() if info.told_here]
     peaks = {peak_name(kind, phase) for kind in PEAKS for phase in BY_KEY}
-    wanted = {name for name in here if "/" in name and not name.startswith(apart)} - peaks  # other readings have no "/"
+    # Other readings have no "/".
+    wanted = {name for name in here if "/" in name and not name.startswith(apart)} - peaks - {*synced, *off_policy}
 
     for name in wanted:
         assert sorted(grpo.series(name)) == [1, 2, 3, 4, 5, 6], name
+    for name in synced:
+        assert sorted(grpo.series(name)) == [0, 1, 2, 3, 4, 5, 6], name
+    assert not [name for name in off_policy if grpo.series(name)]
     assert sorted(grpo.series("eval/accuracy")) == [0, 3, 6]
 
 
 def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo: EndedRun) -> None:
-    for phase in STEP_PHASES:
+    phases = set(STEP_PHASES) - {"old_logprobs"}
+    for phase in phases:
         assert all(s > 0 for s in grpo.series(f"time/{phase}_seconds").values()), phase
     lanes = {(e["role"], e["rank"], e["phase"]) for e in grpo.of("span") if e["depth"] == 0}
-    assert {("driver", 0, phase) for phase in STEP_PHASES} <= lanes
+    assert {("driver", 0, phase) for phase in phases} <= lanes
     assert {("vllm", 0, p) for p in ("load", "rollout", "weight_sync", "eval")} <= lanes
-    assert {("policy", rank, p) for rank in (0, 1) for p in ("load", "old_logprobs", "update", "checkpoint")} <= lanes
+    assert {("policy", rank, p) for rank in (0, 1) for p in ("load", "update", "checkpoint")} <= lanes
     assert ("reference", 0, "reference") in lanes
     assert {e["phase"] for e in grpo.of("span")} <= set(BY_KEY)
     assert {e["name"] for e in grpo.of("span") if e["depth"] == 1} >= {"forward", "backward", "optimizer"}
@@ -59,7 +66,7 @@ def test_every_role_tells_the_peak_of_its_phases_and_what_it_held_before_its_mod
         for name, value in event["values"].items():
             told.setdefault((event["role"], name), []).append(value)
 
-    works = {"policy": ("load", "old_logprobs", "update"), "reference": ("reference",), "vllm": ("rollout",)}
+    works = {"policy": ("load", "update"), "reference": ("reference",), "vllm": ("rollout",)}
     for role, phases in works.items():
         for phase in phases:
             peaks = told[role, peak_name("resident_peak", phase)]
@@ -217,13 +224,43 @@ def test_zero_3_shards_show_in_measured_bytes(grpo: EndedRun, stopped: EndedRun)
 
 
 def test_a_rollout_that_missed_a_sync_ends_the_run_with_its_cause(start_engine: Any, tmp_path: Path) -> None:
-    spec = GRPO | {"knobs": GRPO["knobs"] | {"optimizer.learning_rate": 0.01, "eval.num_prompts": 0}}
+    """In bfloat16, where single tokens are off by nats anyway; float32 in test_ranks."""
+    knobs = {"memory.precision": "bfloat16", "optimizer.learning_rate": 0.01, "eval.num_prompts": 0}
+    spec = GRPO | {"knobs": GRPO["knobs"] | knobs}
 
-    ended = start_engine(tmp_path, spec, program=("tests.jobs.engine.deaf_run",)).wait()
+    ended = start_engine(tmp_path, spec, program=("tests.jobs.engine.broken_run", "deaf")).wait()
 
     assert ended.code == 1
-    assert (ended.cause["side"], ended.cause["role"], ended.cause["step"]) == ("trainer", "vllm", 2)
-    assert "weight sync of step 1" in ended.cause["text"]
+    assert (ended.cause["side"], ended.cause["role"]) == ("trainer", "vllm")
+    assert ended.cause["step"] in (2, 3)  # at once, or twice in a row
+    assert "The rollout did not get the policy's weights" in ended.cause["text"]
+
+
+def test_gradients_that_stay_not_finite_end_a_run_with_its_last_checkpoint_kept(
+    start_engine: Any, tmp_path: Path
+) -> None:
+    """In ZeRO-0, where torch's own optimizer would put NaN into every weight. The loss is none from step 4 on."""
+    knobs = {
+        "memory.zero_stage": "0",
+        "train.num_steps": 40,
+        "train.batch_size": 8,
+        "eval.num_prompts": 0,
+        "checkpoint.every_steps": 2,
+        "checkpoint.keep": 1,
+        "optimizer.max_skipped_steps": 2,
+    }
+    spec = {"algorithm": "sft", "hardware": {"policy_ranks": 1}, "profile": {"nsys_ready": "off"}, "knobs": knobs}
+
+    ended = start_engine(tmp_path, spec, program=("tests.jobs.engine.broken_run", "diverging")).wait()
+
+    assert ended.code == 1
+    assert (ended.cause["side"], ended.cause["role"], ended.cause["step"]) == ("trainer", "policy", 6)
+    assert "not finite 3 times in a row" in ended.cause["text"]
+    assert ended.series("policy/skipped_steps") == {1: 0, 2: 0, 3: 0, 4: 1, 5: 1}
+    assert [e["text"] for e in ended.of("note") if "was skipped" in e["text"]] == [
+        f"Step {step} was skipped: its gradient is not finite." for step in (4, 5)
+    ]
+    assert read_state(tmp_path / "checkpoints" / "step-4").step == 4  # with the weights of step 3
 
 
 @pytest.mark.slow("a run of its own")
@@ -252,6 +289,7 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
     assert ended.code == 0, ended.output
     assert max(ended.series("sync/max_logprob_diff").values()) <= 1e-3
     assert ended.series("policy/clip_fraction")[2] > 0  # the later updates are off-policy
+    assert sorted(ended.series("policy/ratio_mean")) == sorted(ended.series("time/old_logprobs_seconds")) == [1, 2]
     assert max(ended.series("response/length_p95").values()) <= 16
     assert min(ended.series("response/truncated_fraction").values()) > 0.5
     assert ended.series("policy/learning_rate") == pytest.approx({1: 3e-3, 2: 1.5e-3})
