@@ -23,7 +23,8 @@ class Role:
     weights. What neither trains nor generates scores.
 
     `worker` is the class of the built-in trainer, as `module:Class`, "" where only other trainers have the role;
-    `num_workers` is how many of it a spec asks for there, and `devices` on how many devices each of them is spread.
+    `num_workers` is how many of it a spec asks for there, and `devices` on how many devices each of them is spread. A
+    role that is needed and has no workers is held by the ranks of the policy.
     """
 
     id: str
@@ -65,6 +66,7 @@ ROLES: Mapping[str, Role] = {
             label="reference",
             is_needed=lambda spec: _samples(spec) and spec.float_knob("algorithm.kl_coefficient") > 0,
             worker="jobs.engine.roles.reference:Reference",
+            num_workers=lambda spec: 1 if spec.hardware.layout == "split" else 0,
         ),
         Role(
             id="critic",

@@ -146,15 +146,19 @@ class Loop:
             reference = workers.reference.call("logprobs", batch, step=step, phase="reference")
         if self.algorithm.needs_old_logprobs(spec):
             with mark("old_logprobs", step=step):
-                old_logprobs_BL = self._old_logprobs(batch, shares, step)
+                old_logprobs_BL = self._score_shares("logprobs", batch, shares, phase="old_logprobs")
             assert batch.rollout_logprobs_BL is not None
             self._check_sync(gap_sums(batch.rollout_logprobs_BL, old_logprobs_BL, batch.mask_BL), synced_at=step - 1)
             batch = replace(batch, old_logprobs_BL=old_logprobs_BL)
         with mark("reference", step=step):
-            reference_logprobs_BL = workers.gather([reference])[0] if reference is not None else None
+            if reference is not None:
+                batch = replace(batch, reference_logprobs_BL=workers.gather([reference])[0])
+            elif spec.needs("reference"):
+                scored_BL = self._score_shares("reference_logprobs", batch, shares, phase="reference")
+                batch = replace(batch, reference_logprobs_BL=scored_BL)
 
         with mark("advantages", step=step):
-            batch = replace(batch, rewards_B=rewards_B, reference_logprobs_BL=reference_logprobs_BL)
+            batch = replace(batch, rewards_B=rewards_B)
             assert self.algorithm.advantages is not None
             estimate = self.algorithm.advantages(batch, spec)
             batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
@@ -211,19 +215,19 @@ class Loop:
         )
         return scored.scores
 
-    def _old_logprobs(self, batch: Batch, shares: list[list[Tensor]], step: int) -> Tensor:
-        """Return the policy's log-probabilities before the update, each rank scoring its own share: [B, L]."""
+    def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
+        """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""
         row_indices = [torch.cat(updates) for updates in shares]
         parts = self.workers.gather(
             [
-                policy.call("logprobs", batch.rows(index), step=step, phase="old_logprobs")
+                policy.call(method, batch.rows(index), step=self.step, phase=phase)
                 for policy, index in zip(self.workers.policies, row_indices, strict=True)
             ]
         )
         width = batch.tokens_BL.shape[1]
-        old_logprobs_BL = torch.empty((batch.num_sequences, width))
-        old_logprobs_BL[torch.cat(row_indices)] = join_padded(parts, width)
-        return old_logprobs_BL
+        logprobs_BL = torch.empty((batch.num_sequences, width))
+        logprobs_BL[torch.cat(row_indices)] = join_padded(parts, width)
+        return logprobs_BL
 
     def _update(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
         """Take the step's optimizer steps on all ranks; return their metrics, averaged over the optimizer steps."""
@@ -302,7 +306,7 @@ class Loop:
         if self.workers.reference is not None:
             # It works beside the policy ranks; the driver's own span is only the rest it had to wait for.
             phases["time/reference_seconds"] = self.report.phase_seconds["reference", "reference"]
-        else:
+        elif not self.spec.needs("reference"):
             phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
         self.report.readings(step=self.step)
         metrics |= phases | {

@@ -275,11 +275,31 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
     if chosen.trainer == "native":  # of others, the knobs of the group placement say it
         fields = [number("policy_ranks", _("Policy ranks"), ranks_text), cpus]
         if is_in(chosen.algorithm, "rl"):
-            fields[1:1] = [
+            fields[:0] = [_layout(values)]
+            fields[2:2] = [
                 number("rollout_engines", _("Rollout engines"), engines_text),
                 number("tensor_parallel_size", _("Tensor parallel"), tensor_text),
             ]
     return FieldGroup(id="resources", title=_("Resources"), note="", fields=tuple(fields))
+
+
+def _layout(values: Mapping[str, str]) -> Field:
+    return Field(
+        name="hardware.layout",
+        label=_("Layout"),
+        value=values.get("hardware.layout", "split"),
+        kind="choice",
+        choices=(
+            ("split", _("Split: a worker for each role")),
+            ("shared", _("Shared: the reference in the policy ranks")),
+        ),
+        flag="hardware.layout",
+        help=_(
+            "Where the reference sits. Split gives it a CPU set or GPU of its own, which waits most of the time. "
+            "Shared puts a copy into each policy rank: one worker less, and the ranks score their parts side by side, "
+            "for the memory of its weights in each."
+        ),
+    )
 
 
 def _policy(values: Mapping[str, str]) -> FieldGroup:

@@ -1,4 +1,4 @@
-"""The built-in trainer's layouts: every role on devices of its own."""
+"""The built-in trainer's layouts: every role on devices of its own, or the reference in the policy's ranks."""
 
 from collections.abc import Iterator
 
@@ -15,9 +15,17 @@ from jobs.planner.shapes.model_shape import ModelShape
 def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> Iterator[Space]:
     """Yield the placements of a run on `size` devices, with every way to train and to generate."""
     is_rl = is_in(spec.algorithm, "rl")
+    layouts = ("split", "shared") if spec.needs("reference") else ("split",)
+    for layout in layouts:
+        yield from _spaces(spec, shape, fleet, size, layout=layout if is_rl else "")
+
+
+def _spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int, *, layout: str) -> Iterator[Space]:
     samples = samples_per_update(spec)
+    is_rl = bool(layout)
     roles = tuple(roles_of(spec))
-    rest = size - sum(not role.is_trained and not role.generates for role in roles)
+    apart = sum(not role.is_trained and not role.generates for role in roles) if layout != "shared" else 0
+    rest = size - apart
     groups = sum(role.is_trained for role in roles)
     ranks = [r for r in range(1, rest // groups + (not is_rl)) if samples % r == 0 and (r <= 16 or r % 8 == 0)]
     for count in ranks:
@@ -35,6 +43,7 @@ def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> 
             engines = (rest - groups * count) // tensor
             yield Space(
                 placement={
+                    "hardware.layout": layout,
                     "hardware.policy_ranks": count,
                     "hardware.rollout_engines": engines,
                     "hardware.tensor_parallel_size": tensor,

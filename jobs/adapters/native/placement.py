@@ -1,4 +1,4 @@
-"""Every worker of the built-in trainer has a device of its own (jobs/engine/workers)."""
+"""Every worker of the built-in trainer has a device of its own (jobs/engine/workers); some hold several roles."""
 
 from jobs.catalog.role import roles_of
 from jobs.catalog.spec.placement import Placement
@@ -9,12 +9,15 @@ class NativePlacement:
     """Workers as the table of roles and the section `hardware` have them."""
 
     def pools(self, spec: RunSpec) -> dict[str, int]:
-        """See Placement: no two roles share one."""
-        return {role.id: role.num_workers(spec) * role.devices(spec) for role in roles_of(spec)}
+        """See Placement: roles without workers of their own are held by the policy's."""
+        roles = tuple(roles_of(spec))
+        held = "+".join(role.id for role in roles if role.id == "policy" or not role.num_workers(spec))
+        sizes = {role.id: role.num_workers(spec) * role.devices(spec) for role in roles if role.num_workers(spec)}
+        return {held if role == "policy" else role: size for role, size in sizes.items()}
 
     def workers(self, spec: RunSpec) -> dict[str, int]:
         """See Placement."""
-        return {role.id: role.num_workers(spec) for role in roles_of(spec)}
+        return {role.id: role.num_workers(spec) for role in roles_of(spec) if role.num_workers(spec)}
 
     def group(self, spec: RunSpec, role: str) -> int:  # noqa: ARG002
         """See Placement: rules compare with the ranks of the policy."""

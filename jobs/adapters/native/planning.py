@@ -23,6 +23,7 @@ def _job(source: RunContext) -> Job:
     """Return the job of a run of the built-in trainer."""
     spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
     is_half = knobs.text("memory.precision") == "bfloat16"
+    is_shared = hardware.layout == "shared"
     stage = int(DERIVED["memory.used_zero_stage"](spec))
     element = 2.0 if is_half else 4.0
     rows = source.rows(knobs.whole("train.micro_batch_size", 1), ranks=hardware.policy_ranks)
@@ -61,11 +62,11 @@ def _job(source: RunContext) -> Job:
     reference = FrozenModel(
         role="reference",
         model=source.models.reference or source.models.policy,
-        layout=Layout(),
+        layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
         weight_bytes=element,
         micro_batch=knobs.whole("train.micro_batch_size", 1),
         sequence=rows.sequence,
-        pool="reference",
+        pool="policy" if is_shared else "reference",
     )
     return Job(
         algorithm=spec.algorithm,

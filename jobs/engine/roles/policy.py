@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jobs.catalog.role import ROLES
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
@@ -31,20 +32,35 @@ class Policy(TrainedModel):
         self._sender: Sender | None = None
         self._gaps: list[GapSums] = []
         super().__init__(spec=spec, **place)
+        self._reference: torch.nn.Module | None = None
+        if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
+            model = load_model(self._folder, precision=self._precision)
+            self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
 
     def _load(self) -> torch.nn.Module:
-        return load_model(self._folder, precision=str(self._spec.knob("memory.precision")))
+        return load_model(self._folder, precision=self._precision)
+
+    @property
+    def _precision(self) -> str:
+        return str(self._spec.knob("memory.precision"))
 
     # -- learning --
 
     def logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities of the batch's tokens with the weights of now: [B, L]."""
-        temperature = self._spec.float_knob("rollout.temperature")
+        return self._score(self._engine.module if self._stage < 3 else self._engine, batch)
+
+    def reference_logprobs(self, batch: Batch) -> Tensor:
+        """Return the log-probabilities by the frozen model that this rank holds beside its own: [B, L]."""
+        assert self._reference is not None
+        return self._score(self._reference, batch)
+
+    def _score(self, model: Any, batch: Batch) -> Tensor:
         return score(
-            self._engine.module if self._stage < 3 else self._engine,
+            model,
             batch,
             micro_batch_size=self._spec.int_knob("train.micro_batch_size"),
-            temperature=temperature,
+            temperature=self._spec.float_knob("rollout.temperature"),
             device=self._device.torch_device(),
         )
 

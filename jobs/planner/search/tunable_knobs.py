@@ -11,6 +11,7 @@ from jobs.catalog.spec.runspec import RunSpec, default_of
 
 PERFORMANCE: frozenset[str] = frozenset(
     {
+        "hardware.layout",
         "hardware.policy_ranks",
         "hardware.rollout_engines",
         "hardware.tensor_parallel_size",

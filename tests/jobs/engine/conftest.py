@@ -194,10 +194,11 @@ def grpo(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRu
 
 @pytest.fixture(scope="session")
 def stopped(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
-    """The same spec with ZeRO-3, told to stop after its second step."""
+    """The same spec with ZeRO-3 and the reference in the policy's ranks, told to stop after its second step."""
 
     def make(run_dir: Path) -> EndedRun:
-        spec = GRPO | {"knobs": GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}}
+        knobs = GRPO["knobs"] | {"memory.zero_stage": "3", "train.num_steps": 400}
+        spec = GRPO | {"hardware": {"layout": "shared"}, "knobs": knobs}
         running = start_engine(run_dir, spec, program=("tests.jobs.engine.holding_run", "3"))
         running.wait_for_step(2)
         (running.run_dir / "commands.jsonl").write_text('{"number": 1, "verb": "stop", "payload": {}}\n')

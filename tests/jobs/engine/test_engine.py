@@ -202,7 +202,9 @@ def test_stop_saves_and_exits_with_ten(stopped: EndedRun) -> None:
     assert [e["state"] for e in stopped.of("state")][-1] == "done"
 
 
-def test_the_same_spec_gives_the_same_rewards_whatever_the_zero_stage(grpo: EndedRun, stopped: EndedRun) -> None:
+def test_the_same_spec_gives_the_same_rewards_whatever_the_zero_stage_and_the_layout(
+    grpo: EndedRun, stopped: EndedRun
+) -> None:
     for step in (1, 2):
         kept = [
             [
@@ -212,6 +214,16 @@ def test_the_same_spec_gives_the_same_rewards_whatever_the_zero_stage(grpo: Ende
             for run in (grpo, stopped)
         ]
         assert kept[0] == kept[1]
+
+
+def test_the_reference_in_the_policy_ranks_says_what_one_of_its_own_says(grpo: EndedRun, stopped: EndedRun) -> None:
+    for name in ("kl/reference", "loss/policy"):
+        apart, shared = grpo.series(name), stopped.series(name)
+        assert [shared[step] for step in (1, 2)] == pytest.approx([apart[step] for step in (1, 2)], abs=1e-5), name
+    lanes = {(e["role"], e["rank"]) for e in stopped.of("span") if e["phase"] == "reference" and e["role"] != "driver"}
+    assert lanes == {("policy", 0), ("policy", 1)}
+    assert set(readings_of(stopped)) == {("policy", 0), ("policy", 1), ("vllm", 0)}
+    assert all(seconds > 0 for seconds in stopped.series("time/reference_seconds").values())
 
 
 def test_zero_3_shards_show_in_measured_bytes(grpo: EndedRun, stopped: EndedRun) -> None:
