@@ -25,6 +25,8 @@ from jobs.engine.data.model_files import model_folder, num_layers
 from jobs.engine.data.text import TextModel
 from jobs.engine.failures.failure_cause import NonFinite
 from jobs.engine.failures.hang_watch import HangWatch
+from jobs.engine.failures.sync_guard import SyncGuard
+from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
@@ -33,7 +35,6 @@ from jobs.engine.rollouts import evaluation
 from jobs.engine.rollouts.reward import Reward, Score
 from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
-from jobs.engine.rollouts.sync_gap import GapSums, SyncGuard, gap_sums, total
 from jobs.engine.schedule import learning_rate
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile

@@ -14,10 +14,10 @@ from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.device import Sender
+from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.losses import aggregate, token_entropies, token_logprobs
 from jobs.engine.roles.language_model import buckets, load_model, logits_of, score
 from jobs.engine.roles.trained_model import TrainedModel, num_elements
-from jobs.engine.rollouts.sync_gap import GapSums, gap_sums, total
 
 _EXPORT_BYTES = 1 << 30
 

@@ -19,12 +19,12 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device
+from jobs.engine.logprob_gap import GapSums
 from jobs.engine.roles import deepspeed_start
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
 from jobs.engine.roles.parts import FlatSlice, PartFile, Parts, batches, part_bytes, part_name, write_part
 from jobs.engine.roles.shard import Shard
-from jobs.engine.rollouts.sync_gap import GapSums
 from profiling.profile import mark
 
 GATHER_BYTES = 256 << 20

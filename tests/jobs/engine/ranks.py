@@ -22,10 +22,10 @@ from jobs.engine.data.examples import Example, render, usable
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
+from jobs.engine.logprob_gap import gap_sums
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import WeightSync
 from jobs.engine.rollouts.rollout import roll_out
-from jobs.engine.rollouts.sync_gap import gap_sums
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.rollouts.sync_gap import LARGEST_GAP, largest_mean_difference
+from jobs.engine.failures.sync_guard import LARGEST_GAP, largest_mean_difference
 from tests.jobs.engine.conftest import EndedRun
 
 pytestmark = pytest.mark.engine

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from jobs.engine.failures.failure_cause import SyncGap
-from jobs.engine.rollouts.sync_gap import GapSums, SyncGuard, gap_sums, largest_mean_difference, total
+from jobs.engine.failures.sync_guard import SyncGuard, largest_mean_difference
+from jobs.engine.logprob_gap import GapSums, gap_sums, total
 
 LAYERS = 2
 LIMIT = largest_mean_difference(precision="bfloat16", num_layers=LAYERS)
