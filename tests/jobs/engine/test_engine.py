@@ -300,7 +300,7 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
 
     assert ended.code == 0, ended.output
     assert max(ended.series("sync/max_logprob_diff").values()) <= 1e-3
-    assert ended.series("policy/clip_fraction")[2] > 0  # the later updates are off-policy
+    assert ended.series("policy/clip_fraction")[1] > 0  # the second update is off-policy
     assert sorted(ended.series("policy/ratio_mean")) == sorted(ended.series("time/old_logprobs_seconds")) == [1, 2]
     assert max(ended.series("response/length_p95").values()) <= 16
     assert min(ended.series("response/truncated_fraction").values()) > 0.5

@@ -310,7 +310,7 @@ def test_a_run_on_cpu_has_a_plan_of_its_bytes_alone() -> None:
         (
             dict.fromkeys(PACES.values(), 0.5),
             {},
-            ["rollout", "old_logprobs", "reference", "update", "weight_sync", "step"],
+            ["rollout", "reference", "update", "weight_sync", "step"],
         ),
     ],
 )
