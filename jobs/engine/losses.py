@@ -34,25 +34,29 @@ class ClippedLoss:
     ratio_BL: Tensor
 
 
-def token_logprobs(logits_BLV: Tensor, tokens_BL: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Return the log-probability of each token under softmax(logits / temperature): [B, L], position 0 is 0.
+def chosen_scores(logits_NV: Tensor, tokens_N: Tensor, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return of each token its log-probability under softmax(logits / temperature), and that distribution's entropy.
 
-    logits_BLV[:, l] predicts token l + 1. Computed in float32.
+    In nats, float32 [N] each; gradients flow through the log-probabilities alone. H = logsumexp(z) - sum(softmax(z) z).
     """
-    logits_BLV = logits_BLV[:, :-1].float() / temperature
-    chosen_BL = logits_BLV.gather(-1, tokens_BL[:, 1:].unsqueeze(-1)).squeeze(-1)
-    return torch.nn.functional.pad(chosen_BL - logits_BLV.logsumexp(dim=-1), (1, 0))
+    logits_NV = logits_NV.float() if temperature == 1.0 else logits_NV.float() / temperature
+    log_total_N = logits_NV.logsumexp(dim=-1)
+    logprobs_N = logits_NV.gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1) - log_total_N
+    with torch.no_grad():
+        shares_NV = (logits_NV - log_total_N.unsqueeze(-1)).exp()
+        entropies_N = log_total_N - (shares_NV * logits_NV).sum(dim=-1)
+    return logprobs_N, entropies_N
 
 
-def token_entropies(logits_BLV: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Return the entropy in nats of the distribution that each token was sampled from: [B, L], position 0 is 0.
+def token_scores(logits_BLV: Tensor, tokens_BL: Tensor, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities and entropies as `chosen_scores` does: [B, L] each, position 0 is 0.
 
-    H = logsumexp(z) - sum(softmax(z) z).
+    logits_BLV[:, l] predicts token l + 1.
     """
-    logits_BLV = logits_BLV[:, :-1].float() / temperature
-    log_total_BL = logits_BLV.logsumexp(dim=-1)
-    mean_BL = (torch.softmax(logits_BLV, dim=-1) * logits_BLV).sum(dim=-1)
-    return torch.nn.functional.pad(log_total_BL - mean_BL, (1, 0))
+    found = chosen_scores(logits_BLV[:, :-1].flatten(0, 1), tokens_BL[:, 1:].flatten(), temperature=temperature)
+    shape = (tokens_BL.shape[0], tokens_BL.shape[1] - 1)
+    logprobs_BL, entropies_BL = (torch.nn.functional.pad(score.view(shape), (1, 0)) for score in found)
+    return logprobs_BL, entropies_BL
 
 
 def importance_ratio(logprobs_BL: Tensor, old_logprobs_BL: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ def test_the_shares_of_micro_batches_add_up_to_the_whole(name: str, average: str
     whole, metrics = plugin.policy_loss(batch, outputs_of(logits_BLV, batch), spec, counts)
     parts = [
         plugin.policy_loss(micro, outputs_of(logits_BLV[i : i + 1, : micro.tokens_BL.shape[1]], micro), spec, counts)
-        for i, micro in enumerate(batch.micro_batches(1))
+        for i, micro in enumerate(batch.rows(slice(i, i + 1)) for i in range(batch.num_sequences))
     ]
 
     assert float(sum(loss for loss, _ in parts)) == pytest.approx(float(whole), abs=1e-6)

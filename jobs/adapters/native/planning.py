@@ -2,7 +2,7 @@
 
 What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps float32 masters in
 bfloat16 and in every ZeRO stage above 0, and adds gradients up in float32; torch's own fused AdamW; attention by sdpa;
-logits as the model gives them, then in float32 for the log-probabilities, and once more for the entropy.
+logits of counted tokens alone, in pieces (jobs/engine/roles/head.py).
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,9 @@ from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.trainer import TrainerPlanning
+
+HEAD_CHUNK_ELEMENTS = 1 << 26
+"""Logits that the output layer computes at once."""
 
 
 def _job(source: RunContext) -> Job:
@@ -37,8 +40,8 @@ def _job(source: RunContext) -> Job:
         compute="bf16" if is_half else "fp32",
         attention="sdpa",
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
-        head="unfused",
-        has_entropy=source.is_rl,
+        head="chunked",
+        head_chunk=max(HEAD_CHUNK_ELEMENTS // source.models.policy.vocab, 1),
         micro_batch=rows.size,
         sequence=rows.sequence,
         is_padded=True,

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from jobs.engine.batch import Batch
-from jobs.engine.losses import token_logprobs
 from jobs.engine.problem import RunProblem
+from jobs.engine.roles.head import score_counted_tokens
 from profiling.process_memory import resident_bytes, return_freed_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -26,7 +26,7 @@ def memory_before_model() -> dict[str, float]:
 
 
 def load_model(folder: Path, *, precision: str) -> torch.nn.Module:
-    """Return the model of a Hugging Face folder in `precision`, dropout off.
+    """Return the model of a Hugging Face folder in `precision`, dropout off, ready to score counted tokens.
 
     Dropout would make the ratio of new to old policy noisy even where the weights are the same.
     Raises: RunProblem naming `model.id`.
@@ -49,27 +49,24 @@ def load_model(folder: Path, *, precision: str) -> torch.nn.Module:
             module.p = 0.0
         if hasattr(module, "attention_dropout"):
             module.attention_dropout = 0.0
+    score_counted_tokens(model)
     return model
-
-
-def logits_of(model: Any, batch: Batch) -> Tensor:
-    """Return the logits: [B, L, V].
-
-    No mask: sequences are padded on the right, and a causal model's tokens do not see what comes after them.
-    """
-    return model(input_ids=batch.tokens_BL, use_cache=False).logits
 
 
 @torch.no_grad()
 def score(model: Any, batch: Batch, *, micro_batch_size: int, temperature: float, device: str) -> Tensor:
-    """Return the log-probability of each token of the batch, on the CPU: [B, L]."""
-    width = batch.tokens_BL.shape[1]
-    parts = []
-    for micro in batch.micro_batches(micro_batch_size):
-        here = micro.to(device)
-        logprobs_BL = token_logprobs(logits_of(model, here), here.tokens_BL, temperature=temperature)
-        parts.append(torch.nn.functional.pad(logprobs_BL, (0, width - logprobs_BL.shape[1])).cpu())
-    return torch.cat(parts)
+    """Return the log-probability of each counted token of the batch, 0 elsewhere, on the CPU: [B, L].
+
+    Of a model that `score_counted_tokens` has prepared. Sequences are padded on the right and have no mask of
+    attention: a causal model's tokens do not see what comes after them. Micro-batches hold sequences of like length, so
+    that little of them is padding.
+    """
+    logprobs_BL = torch.zeros(batch.tokens_BL.shape)
+    for rows in batch.by_length(micro_batch_size):
+        here = batch.rows(rows).to(device)
+        found_bL, _ = model(here.tokens_BL, here.mask_BL, temperature)
+        logprobs_BL[rows, : found_bL.shape[1]] = found_bL.cpu()
+    return logprobs_BL
 
 
 def buckets(sizes: list[int], limit_bytes: int) -> Iterator[list[int]]:

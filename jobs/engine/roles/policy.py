@@ -15,8 +15,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.device import Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
-from jobs.engine.losses import aggregate, token_entropies, token_logprobs
-from jobs.engine.roles.language_model import buckets, load_model, logits_of, score
+from jobs.engine.roles.language_model import buckets, load_model, score
 from jobs.engine.roles.trained_model import TrainedModel, num_elements
 
 _EXPORT_BYTES = 1 << 30
@@ -78,21 +77,18 @@ class Policy(TrainedModel):
     def _outputs(self, batch: Batch) -> PolicyOutputs:
         """Return the forward pass of a micro-batch, under the temperature at which its tokens were sampled."""
         temperature = self._spec.float_knob("rollout.temperature") if self._spec.needs("vllm") else 1.0
-        logits_BLV = logits_of(self._engine, batch)
-        logprobs_BL = token_logprobs(logits_BLV, batch.tokens_BL, temperature=temperature)
-        with torch.no_grad():
-            entropies_BL = token_entropies(logits_BLV, temperature=temperature)
+        logprobs_BL, entropies_BL = self._engine(batch.tokens_BL, batch.mask_BL, temperature)
         return PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=entropies_BL)
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> tuple[float, int]:
         """Return the summed cross-entropy of the counted tokens, and their number."""
-        total = 0.0
+        summed = 0.0
         for micro in batch.micro_batches(self._spec.int_knob("train.micro_batch_size")):
             here = micro.to(self._device.torch_device())
-            loss_BL = -token_logprobs(logits_of(self._engine, here), here.tokens_BL)
-            total += float(aggregate(loss_BL, here.mask_BL, how="token_mean", num_tokens=1, num_sequences=1))
-        return total, batch.num_trained_tokens
+            logprobs_BL, _ = self._engine(here.tokens_BL, here.mask_BL, 1.0)
+            summed -= float(logprobs_BL.sum())
+        return summed, batch.num_trained_tokens
 
     # -- weights --
 

@@ -11,7 +11,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import Counts, PolicyOutputs
 from jobs.engine.batch import Batch, make_batch
-from jobs.engine.losses import token_entropies, token_logprobs
+from jobs.engine.losses import token_scores
 
 VOCABULARY = 11
 
@@ -28,7 +28,7 @@ def four() -> tuple[Batch, Tensor]:
     sequences = [([1, 2, 3, 4, 5][: 3 + i % 3], [False] + [True] * (2 + i % 3)) for i in range(4)]
     batch = make_batch([(t, m[: len(t)]) for t, m in sequences], pad_id=0)
     logits_BLV = torch.randn((*batch.tokens_BL.shape, VOCABULARY), generator=random)
-    now_BL = token_logprobs(logits_BLV, batch.tokens_BL)
+    now_BL, _ = token_scores(logits_BLV, batch.tokens_BL)
     noise_BL = torch.randn(now_BL.shape, generator=random) / 4
     scored = replace(
         batch,
@@ -42,9 +42,8 @@ def four() -> tuple[Batch, Tensor]:
 
 def outputs_of(logits_BLV: Tensor, batch: Batch) -> PolicyOutputs:
     """Return what the policy's forward pass hands an algorithm, at temperature 1."""
-    with torch.no_grad():
-        entropies_BL = token_entropies(logits_BLV, temperature=1.0)
-    return PolicyOutputs(logprobs_BL=token_logprobs(logits_BLV, batch.tokens_BL), entropies_BL=entropies_BL)
+    logprobs_BL, entropies_BL = token_scores(logits_BLV, batch.tokens_BL)
+    return PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=entropies_BL)
 
 
 def counts_of(batch: Batch) -> Counts:

@@ -10,7 +10,7 @@ from torch import Tensor
 from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import load_algorithm
 from jobs.engine.batch import Batch
-from jobs.engine.losses import token_logprobs
+from jobs.engine.losses import token_scores
 from jobs.engine.policy_gradient import clipped_loss, rewards_less_kl
 from tests.jobs.engine.policy_batches import counts_of, four, outputs_of, spec_of
 
@@ -108,7 +108,7 @@ def test_without_old_log_probabilities_the_updates_own_are_the_old_ones() -> Non
     """One update per rollout: the same loss and gradient as with a pass that found the same numbers before."""
     plugin, spec = load_algorithm("grpo"), spec_of("grpo")
     batch, logits_BLV = four()
-    with_pass = replace(batch, old_logprobs_BL=token_logprobs(logits_BLV, batch.tokens_BL))
+    with_pass = replace(batch, old_logprobs_BL=token_scores(logits_BLV, batch.tokens_BL)[0])
     without = replace(batch, old_logprobs_BL=None)
     found = []
     for each in (with_pass, without):
@@ -145,7 +145,7 @@ def test_a_token_outside_the_clip_range_has_no_gradient() -> None:
     spec = spec_of("grpo", algorithm__kl_coefficient=0.0, algorithm__clip_ratio_low=0.0, algorithm__clip_ratio_high=0.0)
     batch, logits_BLV = four()
     logits_BLV.requires_grad_()
-    now_BL = token_logprobs(logits_BLV, batch.tokens_BL).detach()
+    now_BL = token_scores(logits_BLV, batch.tokens_BL)[0].detach()
     # A ratio of e with a positive advantage: beyond the upper bound everywhere.
     far = replace(batch, advantages_BL=torch.ones_like(now_BL), old_logprobs_BL=now_BL - 1, reference_logprobs_BL=None)
 

@@ -14,8 +14,7 @@ from jobs.engine.losses import (
     clipped_policy_loss,
     kl_estimate,
     kl_loss,
-    token_entropies,
-    token_logprobs,
+    token_scores,
 )
 
 TOKEN_MEAN, SEQUENCE_MEAN, CLIPPED_SHARE = -0.2367260630, -0.1261390583, 0.1250000000
@@ -261,7 +260,7 @@ def test_token_logprobs_are_those_of_the_next_token_at_the_temperature() -> None
     logits = torch.randn(2, 5, 11, generator=torch.Generator().manual_seed(2))
     tokens = torch.randint(0, 11, (2, 5), generator=torch.Generator().manual_seed(3))
 
-    found = token_logprobs(logits, tokens, temperature=0.7)
+    found, _ = token_scores(logits, tokens, temperature=0.7)
 
     wanted = torch.log_softmax(logits / 0.7, dim=-1)
     assert found[:, 0].tolist() == [0.0, 0.0]
@@ -276,5 +275,7 @@ def test_entropy_of_known_distributions() -> None:
     even = torch.zeros(1, 2, 8)
     sure = torch.tensor([[[50.0] + [0.0] * 7] * 2])
 
-    assert token_entropies(even)[0].tolist() == pytest.approx([0.0, math.log(8)], abs=1e-6)
-    assert float(token_entropies(sure)[0, 1]) == pytest.approx(0.0, abs=1e-6)
+    tokens = torch.zeros(1, 2, dtype=torch.long)
+
+    assert token_scores(even, tokens)[1][0].tolist() == pytest.approx([0.0, math.log(8)], abs=1e-6)
+    assert float(token_scores(sure, tokens)[1][0, 1]) == pytest.approx(0.0, abs=1e-6)

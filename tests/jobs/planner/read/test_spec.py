@@ -72,7 +72,7 @@ def test_native_grpo_by_hand() -> None:
     policy = job.policy
     assert (policy.family, policy.layout.num_devices, policy.layout.shards) == ("deepspeed", 4, 3)
     assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 4.0, True)
-    assert (policy.checkpointing, policy.head, policy.has_entropy) == ("full", "unfused", True)
+    assert (policy.checkpointing, policy.head) == ("full", "chunked")
     assert (policy.micro_batch, policy.sequence, policy.is_padded) == (4, 128, True)
     assert policy.num_micro_batches == 16 * 8 // 4 // 4  # samples of the update, over ranks, over the micro-batch
     assert (job.placement, job.engine_devices, job.engine.tensor) == ("split", 2, 2)
