@@ -16,7 +16,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-planner bench-profiling measure proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-planner bench-profiling gpu-bench measure proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -102,6 +102,9 @@ proof-captures: install-dev ## captures that survive every end, cycle and full d
 
 proof-trainers: install-dev ## OpenRLHF, verl and TRL train on CPU through the console, into docs/proofs/trainers.md
 	@exec $(BIN)/python -m tests.proofs.trainers
+
+gpu-bench: ## the policy side on one NVIDIA GPU, as JSON: speed, memory, bfloat16 (needs torch and transformers alone)
+	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m tests.bench.gpu_policy; else exec $(PYTHON) -m tests.bench.gpu_policy; fi
 
 gpu-check: ## say what an NVIDIA machine can do, as JSON (uses $(VENV) if there is one, else $(PYTHON))
 	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m jobs.engine.gpu_check.check; else exec $(PYTHON) -m jobs.engine.gpu_check.check; fi
