@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.stack
+@pytest.mark.slow("a console with its processes, and a load that outlasts the death of one")
 def test_nothing_is_lost_when_ingest_is_killed_under_load() -> None:
     (port,) = free_block(1, seed="live under load")
     load = ["--rates", "2000", "--viewers", "12", "--flapping", "4", "--seconds", "3"]
