@@ -58,7 +58,7 @@ ROLES: Mapping[str, Role] = {
             is_needed=_samples,
             generates=True,
             worker="jobs.engine.roles.generator:Generator",
-            num_workers=lambda spec: spec.hardware.rollout_engines,
+            num_workers=lambda spec: 0 if spec.hardware.layout == "colocated" else spec.hardware.rollout_engines,
             devices=lambda spec: spec.hardware.tensor_parallel_size,
         ),
         Role(

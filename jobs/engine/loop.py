@@ -167,9 +167,10 @@ class Loop:
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
 
-        with mark("weight_sync", step=step):
-            assert self.weights is not None
-            self.weights.sync(step=step)
+        if self.weights is not None:
+            with mark("weight_sync", step=step):
+                self.weights.sync(step=step)
+            updated["sync/bytes"] = float(self.weights.num_bytes)
 
         lengths_B = rollout.lengths
         return updated | {
@@ -180,7 +181,6 @@ class Loop:
             "response/length_mean": float(lengths_B.mean()),
             "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
             "response/truncated_fraction": rollout.truncated_share,
-            "sync/bytes": float(self.weights.num_bytes),
             "throughput/rollout_tokens_per_second": rollout.num_new_tokens / rollout_mark.seconds,
             "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
         }

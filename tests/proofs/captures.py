@@ -348,7 +348,7 @@ def full_disk(head: RayHead, folder: Path, count: int) -> tuple[list[str], int]:
         running = Running(run_dir, SPEC, head, ENGINE)
         running.wait_for_step(2)
         tools = ["torch"] + ([] if problem_of_install() else ["nsys"])
-        expected = {"torch": r"The trace was not written: .*0 MiB are free", "nsys": r"nsys needs \d+ MiB of room"}
+        expected = {"torch": r"The trace was not written: .*0 MiB are free", "nsys": r"nsys needs \d+ MiB of free disk"}
         for number in range(count):
             for tool in tools:
                 text = _record(running, f"f{number}{tool}", tool)

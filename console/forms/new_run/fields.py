@@ -292,12 +292,15 @@ def _layout(values: Mapping[str, str]) -> Field:
         choices=(
             ("split", _("Split: a worker for each role")),
             ("shared", _("Shared: the reference in the policy ranks")),
+            ("colocated", _("Colocated: the policy ranks do everything")),
         ),
         flag="hardware.layout",
         help=_(
-            "Where the reference sits. Split gives it a CPU set or GPU of its own, which waits most of the time. "
-            "Shared puts a copy into each policy rank: one worker less, and the ranks score their parts side by side, "
-            "for the memory of its weights in each."
+            "Who sits where. Split gives each role CPUs or GPUs of its own, which wait while others work. Shared puts "
+            "a copy of the reference into each policy rank: one worker less, and the ranks score their parts side by "
+            "side. Colocated lets the ranks draw the responses, too, without vLLM: no second copy of the weights and "
+            "nothing to sync. It is the fastest on CPU with small models, and one GPU is enough for it; vLLM is faster "
+            "on GPUs with long responses."
         ),
     )
 

@@ -13,31 +13,38 @@ from jobs.planner.shapes.model_shape import ModelShape
 
 
 def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> Iterator[Space]:
-    """Yield the placements of a run on `size` devices, with every way to train and to generate."""
+    """Yield the placements of a run on `size` devices, with every way to train and to generate.
+
+    Colocated only where no device is left for an engine: how fast ranks draw on a GPU has not been measured.
+    """
     is_rl = is_in(spec.algorithm, "rl")
-    layouts = ("split", "shared") if spec.needs("reference") else ("split",)
-    for layout in layouts:
-        yield from _spaces(spec, shape, fleet, size, layout=layout if is_rl else "")
+    layouts = ("colocated",) if size == 1 else ("split", "shared") if spec.needs("reference") else ("split",)
+    for layout in layouts if is_rl else ("",):
+        yield from _spaces(spec, shape, fleet, size, layout=layout)
 
 
 def _spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int, *, layout: str) -> Iterator[Space]:
     samples = samples_per_update(spec)
     is_rl = bool(layout)
     roles = tuple(roles_of(spec))
-    apart = sum(not role.is_trained and not role.generates for role in roles) if layout != "shared" else 0
+    is_colocated = layout == "colocated"
+    apart = sum(not role.is_trained and not role.generates for role in roles) if layout == "split" else 0
     rest = size - apart
     groups = sum(role.is_trained for role in roles)
-    ranks = [r for r in range(1, rest // groups + (not is_rl)) if samples % r == 0 and (r <= 16 or r % 8 == 0)]
+    most = rest // groups - (is_rl and not is_colocated)  # an engine has a device of its own
+    ranks = [r for r in range(1, most + 1) if samples % r == 0 and (r <= 16 or r % 8 == 0)]
     for count in ranks:
         train = tuple(
             across(
-                axis("memory.zero_stage", ("0", "1", "2", "3") if count > 1 else ("0",)),
+                axis("memory.zero_stage", ("0", "1", "2", "3")[: 4 - is_colocated] if count > 1 else ("0",)),
                 axis("memory.gradient_checkpointing", (False, True)),
                 axis("train.micro_batch_size", micro_batches(samples, count)),
             )
         )
-        if not is_rl:
-            yield Space(placement={"hardware.policy_ranks": count}, ways_to_train=train, ways_to_generate=({},))
+        if not is_rl or is_colocated:
+            where = {"hardware.layout": layout} if is_rl else {}
+            placement = {**where, "hardware.policy_ranks": count}
+            yield Space(placement=placement, ways_to_train=train, ways_to_generate=({},))
             continue
         for tensor in engine_sizes(shape, min(rest - groups * count, fleet.devices_per_node)):
             engines = (rest - groups * count) // tensor

@@ -8,6 +8,7 @@ logits of counted tokens alone, in pieces (jobs/engine/roles/head.py).
 from collections.abc import Iterator
 
 from jobs.adapters.native.layouts import native_spaces
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Training
@@ -26,7 +27,7 @@ def _job(source: RunContext) -> Job:
     """Return the job of a run of the built-in trainer."""
     spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
     is_half = knobs.text("memory.precision") == "bfloat16"
-    is_shared = hardware.layout == "shared"
+    is_shared, is_colocated = hardware.layout != "split", hardware.layout == "colocated"
     stage = int(DERIVED["memory.used_zero_stage"](spec))
     element = 2.0 if is_half else 4.0
     rows = source.rows(knobs.whole("train.micro_batch_size", 1), ranks=hardware.policy_ranks)
@@ -51,16 +52,17 @@ def _job(source: RunContext) -> Job:
         return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy)
     engine = Engine(
         model=source.models.policy,
-        num_engines=hardware.rollout_engines,
-        tensor=hardware.tensor_parallel_size,
+        num_engines=hardware.policy_ranks if is_colocated else hardware.rollout_engines,
+        tensor=1 if is_colocated else hardware.tensor_parallel_size,
         utilization=knobs.number("rollout.gpu_memory_fraction", 0.6),
         weight_bytes=element,
         kv_bytes=element,
         max_num_seqs=knobs.whole("rollout.max_num_seqs"),
         max_model_len=source.longest,
-        is_eager=knobs.flag("rollout.enforce_eager"),
+        is_eager=is_colocated or knobs.flag("rollout.enforce_eager"),
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
-        kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" else 0,
+        kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" or is_colocated else 0,
+        sleep_level=1 if is_colocated else 0,  # between rollouts a sampler in the ranks holds nothing
     )
     reference = FrozenModel(
         role="reference",
@@ -78,10 +80,17 @@ def _job(source: RunContext) -> Job:
         frozen=(reference,) if spec.needs("reference") else (),
         engine=engine,
         rollouts=source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
-        placement="split",
-        engine_devices=hardware.rollout_engines * hardware.tensor_parallel_size,
+        placement="colocated" if is_colocated else "split",
+        engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
+        notes=(_COLOCATED,) if is_colocated else (),
     )
+
+
+_COLOCATED = Sentence(
+    "Rollouts of the colocated layout are planned as if by vLLM on the ranks' devices: with a copy of the weights that "
+    "a rank does not need, and faster than a rank draws."
+)
 
 
 class NativePlanning:

@@ -50,6 +50,7 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
             model=diffusion.label,
         )
         refuse("model.id", text)
+    _check_layout(spec, refuse)
     if (
         spec.is_native
         and spec.data.kind == "path"
@@ -242,6 +243,17 @@ def _check_rollout_batches(spec: RunSpec, refuse: Refuse) -> None:
         )
     else:
         _check_divides(spec, "rollout.prompts_per_step", samples // updates, refuse)
+
+
+def _check_layout(spec: RunSpec, refuse: Refuse) -> None:
+    if spec.is_native and spec.hardware.layout == "colocated" and spec.knobs["memory.zero_stage"].value == "3":
+        refuse(
+            "hardware.layout",
+            Sentence(
+                "The layout colocated draws with the whole weights of each rank, which ZeRO-3 spreads over them. Use "
+                "ZeRO-0, 1 or 2, or the layout shared."
+            ),
+        )
 
 
 def _check_divides(spec: RunSpec, knob_id: str, samples: int, refuse: Refuse) -> None:

@@ -144,12 +144,12 @@ class Hardware(SpecPart):
     """What the run asks of the cluster. On CPU a worker takes `cpus_per_worker` logical CPUs; on CUDA also one GPU.
 
     Layout, ranks, engines and tensor parallelism are the built-in trainer's; of others the knobs of the group placement
-    say it. `layout` says where the reference sits: on devices of its own (split), or with a copy in each of the
-    policy's ranks, which score their own part of a batch (shared).
+    say it. `layout`: every role on devices of its own (split); the reference with a copy in each of the policy's ranks,
+    which score their own part of a batch (shared); and these ranks draw the completions, too (colocated).
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    layout: Literal["split", "shared"] = "split"
+    layout: Literal["split", "shared", "colocated"] = "split"
     policy_ranks: Annotated[int, Field(ge=1, le=4096), Whole] = 2
     rollout_engines: Annotated[int, Field(ge=1, le=1024), Whole] = 1
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64), Whole] = 1

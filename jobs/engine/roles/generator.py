@@ -4,7 +4,6 @@ import gc
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,9 @@ from jobs.engine.device import load_device
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.engine_trace import EngineTrace
 from jobs.engine.roles.vllm_meter import VllmMeter
+from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
 from profiling.launch_nsys import problem_of_process
 from profiling.process_memory import resident_bytes, return_freed_memory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationRequest:
-    """One completion to draw: prompt tokens and the seed of its random numbers."""
-
-    tokens: tuple[int, ...]
-    seed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledResponse:
-    """One completion: its tokens, end token included, their log-probabilities, and whether it was cut at the longest
-    answer.
-    """
-
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    is_truncated: bool
 
 
 class Generator:

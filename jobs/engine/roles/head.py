@@ -28,9 +28,11 @@ def score_counted_tokens(model: Any) -> None:
     [B, L] each, 0 elsewhere. Gradients flow through the log-probabilities alone. The forward methods of this one model
     and of its output layer are replaced, so that DeepSpeed's hooks around them stay: in ZeRO-3 they gather the output
     layer once a call, whatever number of pieces a rank needs. A model whose logits are not just its output layer
-    applied to its last hidden states (some families scale or cap them) computes all of them.
+    applied to its last hidden states (some families scale or cap them) computes all of them; `model.has_plain_head`
+    says which.
     """
-    if not has_plain_head(model):
+    model.has_plain_head = has_plain_head(model)
+    if not model.has_plain_head:
         model.forward = types.MethodType(_score_all, model)
         return
     head = model.get_output_embeddings()

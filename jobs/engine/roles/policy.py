@@ -3,6 +3,7 @@
 Runs inside an actor (actor.py), which imports it by name.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,10 +14,13 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.text import TextModel
 from jobs.engine.device import Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.roles.language_model import buckets, load_model, score
+from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.trained_model import TrainedModel, num_elements
+from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
 
 _EXPORT_BYTES = 1 << 30
 
@@ -35,6 +39,8 @@ class Policy(TrainedModel):
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
             model = load_model(self._folder, precision=self._precision)
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
+        self._sampler: Sampler | None = None
+        self._eos_ids: list[int] = []
 
     def _load(self) -> torch.nn.Module:
         return load_model(self._folder, precision=self._precision)
@@ -48,6 +54,21 @@ class Policy(TrainedModel):
     def logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities of the batch's tokens with the weights of now: [B, L]."""
         return self._score(self._engine.module if self._stage < 3 else self._engine, batch)
+
+    def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
+        """Return one completion per request, in order, by this rank's own weights, whole up to ZeRO-2."""
+        spec = self._spec
+        if self._sampler is None:
+            text = TextModel(self._folder)
+            self._eos_ids = [] if spec.knob("rollout.ignore_eos") else text.eos_ids
+            self._sampler = Sampler(self._engine.module, pad_id=text.pad_id, device=self._device.torch_device())
+        limits = SamplingLimits(
+            temperature=0.0 if greedy else spec.float_knob("rollout.temperature"),
+            max_new_tokens=spec.int_knob("rollout.max_new_tokens"),
+            eos_ids=self._eos_ids,
+            batch_size=spec.int_knob("rollout.max_num_seqs"),
+        )
+        return self._sampler.generate(requests, limits)
 
     def reference_logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities by the frozen model that this rank holds beside its own: [B, L]."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from jobs.engine.batch import Batch, make_batch, stable_seed
 from jobs.engine.data.examples import Example
-from jobs.engine.roles.generator import GenerationRequest, SampledResponse
+from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
 from jobs.engine.workers.worker_group import WorkerGroup
 
 
@@ -60,19 +60,21 @@ def roll_out(
     phase: str = "rollout",
     greedy: bool = False,
 ) -> Rollout:
-    """Draw `samples_per_prompt` completions of each example, prompts spread over the engines.
+    """Draw `samples_per_prompt` completions of each example, prompts spread over the engines; without engines over the
+    policy's ranks, which then draw themselves.
 
     Each sample has its own seed made of (seed, step, its place in the step), so that it does not depend on the number
     of engines, and a row that comes twice in a step is not answered twice the same.
     """
     repeated = [e for e in examples for _ in range(samples_per_prompt)]
     requests = [GenerationRequest(tokens=e.tokens, seed=stable_seed(seed, step, i)) for i, e in enumerate(repeated)]
-    num_engines = len(workers.generators)
+    engines = workers.generators or workers.policies
+    num_engines = len(engines)
     per_engine = -(-len(examples) // num_engines) * samples_per_prompt
     calls = [
         generator.call("generate", part, greedy=greedy, step=step, phase=phase)
-        for k, generator in enumerate(workers.generators)
-        if (part := requests[k * per_engine : (k + 1) * per_engine])
+        for k, generator in enumerate(engines)
+        if (part := requests[k * per_engine : (k + 1) * per_engine]) or generator.role == "policy"
     ]
     responses: list[SampledResponse] = [r for part in workers.gather(calls) for r in part]
     return Rollout(examples=repeated, responses=responses)

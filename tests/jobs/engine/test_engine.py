@@ -318,6 +318,23 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-2"]
 
 
+def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engine: Any, tmp_path: Path) -> None:
+    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"}
+
+    ended = start_engine(tmp_path, GRPO | {"hardware": {"layout": "colocated"}, "knobs": knobs}).wait()
+
+    assert ended.code == 0, ended.output
+    assert {(e["role"], e["rank"]) for e in ended.of("span")} == {("driver", 0), ("policy", 0), ("policy", 1)}
+    lanes = {(e["role"], e["phase"]) for e in ended.of("span") if e["role"] == "policy"}
+    assert {("policy", phase) for phase in ("rollout", "reference", "update", "eval")} <= lanes
+    assert sorted(ended.series("sync/mean_probability_diff")) == [0, 1, 2, 3]  # it drew with the weights it learns from
+    assert max(ended.series("sync/mean_probability_diff").values()) < 0.005
+    assert not ended.series("time/weight_sync_seconds")
+    assert not ended.series("sync/bytes")
+    assert sorted(ended.series("eval/accuracy")) == [0, 3, 4]
+    assert all(0 < reward < 1 for reward in ended.series("reward/mean").values())
+
+
 def test_sft_learns(start_engine: Any, tmp_path: Path) -> None:
     ended = start_engine(tmp_path, SFT).wait()
 

@@ -166,7 +166,7 @@ TARGETS: tuple[Target, ...] = (
         hit=lambda scene: _fill(scene.disk),
         state="failed",
         side="cluster",
-        cause="disk (is )?full|does not take files|No space",
+        cause="disk .*full|does not take files|No space",
         has_disk=True,
     ),
 )
