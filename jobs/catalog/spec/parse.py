@@ -31,7 +31,7 @@ from jobs.catalog.spec.runspec import (
     Trainer,
     choices_of,
 )
-from jobs.catalog.spec.template_variables import MAX_BYTES, MAX_DEPTH, SET_BY_TRAINER
+from jobs.catalog.spec.template_variables import MAX_BYTES, MAX_DEPTH, TAKEN
 from jobs.catalog.trainer import trainers
 from profiling.recorders.recorder import shown_by
 
@@ -275,9 +275,10 @@ def _not_variables(error: ErrorDetails) -> Sentence:
 
 def _not_a_variable(error: ErrorDetails) -> Sentence:
     return Sentence(
-        "{name} cannot be set for a chat template. Use names of letters, digits and _, but not {taken}.",
+        "{name} cannot be a variable of a chat template. Use names of letters, digits and _, but no argument of "
+        "apply_chat_template: {taken}.",
         name=error["ctx"]["name"],
-        taken=", ".join(SET_BY_TRAINER),
+        taken=", ".join(TAKEN),
     )
 
 

@@ -10,7 +10,24 @@ from jobs.catalog.value import is_storable
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 16
-SET_BY_TRAINER = ("messages", "add_generation_prompt")
+TAKEN = (
+    "messages",
+    "add_generation_prompt",
+    "continue_final_message",
+    "chat_template",
+    "conversation",
+    "conversations",
+    "tokenize",
+    "tokenizer_kwargs",
+    "padding",
+    "truncation",
+    "max_length",
+    "return_tensors",
+    "return_dict",
+    "return_assistant_tokens_mask",
+    "self",
+)
+"""Arguments of Transformers' `apply_chat_template`, which no template can get as variables of that name."""
 LISTS = ("tools", "documents")
 """Variables whose values templates go through one object after the other."""
 _MAX_NUMBER = 2**53
@@ -36,7 +53,7 @@ def check_template_variables(raw: object) -> dict[str, Any]:
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name.isascii() and name.isidentifier() and name not in SET_BY_TRAINER
+    return isinstance(name, str) and name.isascii() and name.isidentifier() and name not in TAKEN
 
 
 def _is_json(value: object, depth: int) -> bool:

@@ -101,9 +101,9 @@ def test_origins_are_kept_and_bare_values_are_yours() -> None:
         (
             {"data": {"chat_template_kwargs": {"messages": []}}},
             TEMPLATE,
-            "'messages' cannot be set for a chat template.",
+            "'messages' cannot be a variable of a chat template.",
         ),
-        ({"data": {"chat_template_kwargs": {"a b": 1}}}, TEMPLATE, "'a b' cannot be set"),
+        ({"data": {"chat_template_kwargs": {"a b": 1}}}, TEMPLATE, "'a b' cannot be a variable"),
         ({"data": {"chat_template_kwargs": {"a": float("nan")}}}, TEMPLATE, "value of a cannot be kept as JSON"),
         ({"data": {"chat_template_kwargs": {"a": [2**60]}}}, TEMPLATE, "value of a cannot be kept as JSON"),
         ({"data": {"chat_template_kwargs": {"a": {"b": "\0"}}}}, TEMPLATE, "value of a cannot be kept as JSON"),
