@@ -24,7 +24,7 @@ from jobs.engine.checkpoints.resume import (
     check_data,
     checkpoint_to_resume,
     fingerprint,
-    first_laid_out,
+    first_rendered,
 )
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
@@ -142,7 +142,7 @@ class Session:
                 report.note(who_runs_where, step=0, nodes=nodes)
             report.follow(workers.log_queue)
             report.state("loading", f"Starting {len(workers.all())} workers")
-            text = TextModel(model_folder(spec.model, with_weights=False), now=first_laid_out(checkpoint))
+            text = TextModel(model_folder(spec.model, with_weights=False), now=first_rendered(checkpoint))
             starting = self._start_roles(spec, workers, device.name, text)
             report.state("loading", "Reading the data")
             material = self._read_material(spec, text)
@@ -246,7 +246,7 @@ class Session:
         from jobs.engine.algorithm import load_algorithm
         from jobs.engine.loop import Loop
 
-        data: DataFingerprint = {**fingerprint(material.train), "laid_out_at": material.text.now.isoformat()}
+        data: DataFingerprint = {**fingerprint(material.train), "rendered_at": material.text.now.isoformat()}
         saver = Saver(spec=spec, run_dir=self._run_dir, workers=workers, report=self._report, data=data)
         if checkpoint is not None:
             self._restore(checkpoint, workers, saver)

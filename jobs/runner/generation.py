@@ -33,7 +33,7 @@ def generate(
         trust_remote_code=False,
     )
     model.to("cuda" if is_cuda else "cpu").eval()
-    text = laid_out(tokenizer, prompt, system_prompt=system_prompt, template_variables=template_variables)
+    text = prompt_text(tokenizer, prompt, system_prompt=system_prompt, template_variables=template_variables)
     inputs = tokenizer(text, return_tensors="pt", add_special_tokens=not tokenizer.chat_template).to(model.device)
     with torch.inference_mode():
         output = model.generate(
@@ -47,7 +47,7 @@ def generate(
     return tokenizer.decode(token_ids, skip_special_tokens=True), token_ids
 
 
-def laid_out(tokenizer: Any, prompt: str, *, system_prompt: str, template_variables: Mapping[str, Any]) -> str:
+def prompt_text(tokenizer: Any, prompt: str, *, system_prompt: str, template_variables: Mapping[str, Any]) -> str:
     """Return what the model is to continue, as the built-in trainer lays it out (jobs/engine/data/text.py)."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     messages = [*system, {"role": "user", "content": prompt}]

@@ -136,7 +136,7 @@ def _check_told(spec: RunSpec, refuse: Refuse) -> None:
         )
     usual = DataSource().tools_column
     if spec.data.tools_column.strip() not in ("", usual):
-        text = Sentence("{trainer} is not told which column holds tools. Use {usual}.", trainer=label, usual=usual)
+        text = Sentence("{trainer} takes no name for the column of tools. Use {usual}.", trainer=label, usual=usual)
         refuse("data.tools_column", text)
     knob = info.messages_through
     if knob and is_in(spec.algorithm, "answers") and spec.data.messages_column.strip() and not spec.knob(knob):

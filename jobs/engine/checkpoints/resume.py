@@ -79,24 +79,24 @@ def check_data(checkpoint: CheckpointSource, examples: Sequence[Example]) -> Non
     )
 
 
-def first_laid_out(checkpoint: CheckpointSource | None) -> datetime | None:
+def first_rendered(checkpoint: CheckpointSource | None) -> datetime | None:
     """Return when the run's first attempt laid out its prompts, None if that is now or was not kept.
 
     Templates may write the date into a prompt: on another day the data would be others.
     """
-    then = checkpoint.index["data"].get("laid_out_at") if checkpoint is not None else None
+    then = checkpoint.index["data"].get("rendered_at") if checkpoint is not None else None
     return datetime.fromisoformat(then) if then else None
 
 
 class DataFingerprint(TypedDict):
     """What tells training data from others: the number of examples, and a digest of some of them.
 
-    `laid_out_at` is the local time that templates were told, in ISO 8601; checkpoints of before do not have it.
+    `rendered_at` is the local time that templates were told, in ISO 8601; checkpoints of before do not have it.
     """
 
     num_examples: int
     sha256: str
-    laid_out_at: NotRequired[str]
+    rendered_at: NotRequired[str]
 
 
 def fingerprint(examples: Sequence[Example]) -> DataFingerprint:

@@ -50,15 +50,15 @@ class ChatTemplate:
         """
         if self._marking is None:
             return None
-        found: list[tuple[str, bool]] = []
+        stretches: list[tuple[str, bool]] = []
         depth = 0
         for piece in _MARKS.split(_rendered(self._marking, variables)):
             if piece in (_OPENING, _CLOSING):
                 depth += 1 if piece == _OPENING else -1
             elif piece:
-                found.append((piece, depth > 0))
-        is_whole = "".join(piece for piece, _ in found) == self.render(variables)
-        return found if is_whole else None
+                stretches.append((piece, depth > 0))
+        is_whole = "".join(piece for piece, _ in stretches) == self.render(variables)
+        return stretches if is_whole else None
 
 
 class _Generation(jinja2.ext.Extension):

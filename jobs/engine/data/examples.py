@@ -66,9 +66,9 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
     Raises: RunProblem naming the column and row whose value is missing or of the wrong type.
     """
     shown = [_messages(spec, row, number) for number, row in enumerate(rows)]
-    lay_out = text.conversation if is_in(spec.algorithm, "answers") else text.prompt
+    segments_of = text.conversation if is_in(spec.algorithm, "answers") else text.prompt
     segments = [
-        tuple(lay_out(messages, _variables(spec.data, row, number)))
+        tuple(segments_of(messages, _variables(spec.data, row, number)))
         for number, (row, messages) in enumerate(zip(rows, shown, strict=True))
     ]
     return [

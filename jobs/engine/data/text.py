@@ -59,8 +59,9 @@ class TextModel:
         config = _tokenizer_config(folder)
         named = {name: _content(config.get(name)) for name in _NAMED_TOKENS}
         self._specials = {name: text for name, text in named.items() if text}
-        self._opening = _opening_ids(self._tokenizer)
-        _recognize(self._tokenizer, [*self._specials.values(), *map(self._tokenizer.id_to_token, self._opening)])
+        opening = _opening_tokens(self._tokenizer)
+        self._opening = "".join(opening)
+        _recognize(self._tokenizer, [*self._specials.values(), *opening])
         eos, pad = self._specials.get("eos_token", ""), self._specials.get("pad_token", "")
         self.eos_ids = _eos_ids(folder, self._tokenizer, eos)
         pad_id = self._tokenizer.token_to_id(pad) if pad else None
@@ -159,21 +160,21 @@ class TextModel:
     def _without_template(self, messages: Sequence[Message]) -> list[TextSegment]:
         """Return what is asked and what is answered in turn, begun as the tokenizer itself begins a text."""
         segments: list[TextSegment] = []
-        asked: list[str] = []
+        pending: list[str] = []
         for message in messages:
             content = message.get("content") or ""
             if message["role"] != "assistant":
-                asked.append(content)
+                pending.append(content)
                 continue
-            segments.append(TextSegment(text=_BETWEEN.join(asked), is_trained=False))
+            if pending:
+                segments.append(TextSegment(text=_BETWEEN.join(pending), is_trained=False))
             segments.append(TextSegment(text=content + self._specials.get("eos_token", ""), is_trained=True))
-            asked = []
-        if asked:
-            segments.append(TextSegment(text=_BETWEEN.join(asked), is_trained=False))
-        opening = "".join(map(self._tokenizer.id_to_token, self._opening))
-        if not opening or "".join(s.text for s in segments).startswith(opening):
+            pending = []
+        if pending:
+            segments.append(TextSegment(text=_BETWEEN.join(pending), is_trained=False))
+        if not self._opening or "".join(s.text for s in segments).startswith(self._opening):
             return segments
-        return [TextSegment(text=opening, is_trained=False), *segments]
+        return [TextSegment(text=self._opening, is_trained=False), *segments]
 
     def _template(self, variables: Variables) -> ChatTemplate | None:
         """Return the template for these variables, None if the model has none: some have another one for tools."""
@@ -228,18 +229,18 @@ def _tokenizer_config(folder: Path) -> dict[str, object]:
     return config
 
 
-def _opening_ids(tokenizer: Tokenizer) -> list[int]:
+def _opening_tokens(tokenizer: Tokenizer) -> list[str]:
     """Return the tokens that the tokenizer puts before a text, such as the token of its beginning; not those behind."""
     encoding = tokenizer.encode("a")
     where = list(encoding.sequence_ids)  # None: not of the text
-    return list(encoding.ids[: where.index(0)]) if 0 in where else []
+    return list(encoding.tokens[: where.index(0)]) if 0 in where else []
 
 
 def _recognize(tokenizer: Tokenizer, tokens: Iterable[str]) -> None:
     """Have tokens of the vocabulary recognized in a text, as Transformers has those that a configuration names."""
-    known = {added.content for added in tokenizer.get_added_tokens_decoder().values()}
+    own = {added.content for added in tokenizer.get_added_tokens_decoder().values()}
     tokenizer.add_special_tokens(
-        [token for token in tokens if token not in known and tokenizer.token_to_id(token) is not None]
+        [token for token in tokens if token not in own and tokenizer.token_to_id(token) is not None]
     )
 
 

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from jobs.catalog.spec.parse import parse_spec
 from jobs.engine.data.examples import render
 from jobs.engine.data.text import TextModel
-from jobs.runner.generation import laid_out
+from jobs.runner.generation import prompt_text
 from tests.jobs.engine.data.text_models import byte_level, model_folder
 
 TEMPLATE = (
@@ -25,7 +25,7 @@ def test_a_prompt_is_that_of_training(tmp_path: Path, template: str, variables: 
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     spec = parse_spec({"data": {"system_prompt": system, "chat_template_kwargs": variables}})
 
-    asked = laid_out(tokenizer, "1+1?", system_prompt=system, template_variables=variables)
+    asked = prompt_text(tokenizer, "1+1?", system_prompt=system, template_variables=variables)
 
     (trained,) = render(spec, [{"prompt": "1+1?", "answer": "2"}], TextModel(folder))
     assert tokenizer(asked, add_special_tokens=not template)["input_ids"] == list(trained.tokens)

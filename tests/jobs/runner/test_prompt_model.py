@@ -52,7 +52,7 @@ def test_the_model_answers_the_same_from_the_console_and_from_the_run_directory(
     assert from_console["text"]
 
 
-def test_the_data_section_of_the_first_spec_that_is_there_says_how_prompts_were_laid_out(tmp_path: Path) -> None:
+def test_the_data_section_of_the_first_spec_that_is_there_says_how_prompts_were_made(tmp_path: Path) -> None:
     broken, whole = tmp_path / "a.json", tmp_path / "b.json"
     broken.write_text('{"data": 3}')
     whole.write_text('{"data": {"system_prompt": "Be brief.", "chat_template_kwargs": {"enable_thinking": false}}}')

@@ -116,7 +116,11 @@ def test_origins_are_kept_and_bare_values_are_yours() -> None:
         ),
         ({"data": {"chat_template_kwargs": {"a": "x" * 70_000}}}, TEMPLATE, "larger than 64 KiB"),
         (OTHER | {"data": {"chat_template_kwargs": {"a": 1}}}, TEMPLATE, "verl gets no variables of the chat template"),
-        (OTHER | {"data": {"tools_column": "calls"}}, "data.tools_column", "verl is not told which column holds tools"),
+        (
+            OTHER | {"data": {"tools_column": "calls"}},
+            "data.tools_column",
+            "verl takes no name for the column of tools",
+        ),
         ({"reward": {"kind": "custom"}}, "reward.source", "needs its Python file"),
         ({"reward": {"kind": "custom", "source": "x" * 70_000}}, "reward.source", "larger than 64 KiB"),
         ({"hardware": {"policy_ranks": 0}}, "hardware.policy_ranks", "from 1 to 4,096"),

@@ -263,7 +263,7 @@ def any_sides(
 
 @settings(max_examples=25, deadline=None)
 @given(messages=CONVERSATION, tools=st.none() | st.lists(CALLS, max_size=2), thinks=st.booleans())
-def test_random_conversations_are_laid_out_as_by_transformers(
+def test_random_conversations_are_rendered_as_by_transformers(
     any_sides: Sides, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, thinks: bool
 ) -> None:
     variables = {"tools": tools, "enable_thinking": thinks}
