@@ -40,8 +40,8 @@ EXCEPTIONS = {
         "tests/jobs/telemetry/test_renamed_metrics.py",
         "tests/profiling/diagnosis/",
     ),
-    # A file of Perfetto; what a machine calls its CPU.
-    "processor": ("tests/console/captures/test_captures_api.py", "docs/proofs/"),
+    # A file of Perfetto; what a machine calls its CPU; what a tokenizer does after it has tokenized.
+    "processor": ("tests/console/captures/test_captures_api.py", "docs/proofs/", "tests/jobs/engine/data/"),
 }
 NAMES = {  # what a variable, parameter, field or function is not called
     "asked": "query, body, request, message",

@@ -18,7 +18,14 @@ from jobs.catalog.role import ROLES, roles_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.checkpoints.checkpoint import CheckpointSource, LoopState
-from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
+from jobs.engine.checkpoints.resume import (
+    DataFingerprint,
+    carry_best,
+    check_data,
+    checkpoint_to_resume,
+    fingerprint,
+    first_rendered,
+)
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.dataset import load_table
@@ -135,7 +142,7 @@ class Session:
                 report.note(who_runs_where, step=0, nodes=nodes)
             report.follow(workers.log_queue)
             report.state("loading", f"Starting {len(workers.all())} workers")
-            text = TextModel(model_folder(spec.model, with_weights=False))
+            text = TextModel(model_folder(spec.model, with_weights=False), now=first_rendered(checkpoint))
             starting = self._start_roles(spec, workers, device.name, text)
             report.state("loading", "Reading the data")
             material = self._read_material(spec, text)
@@ -239,7 +246,7 @@ class Session:
         from jobs.engine.algorithm import load_algorithm
         from jobs.engine.loop import Loop
 
-        data = fingerprint(material.train)
+        data: DataFingerprint = {**fingerprint(material.train), "rendered_at": material.text.now.isoformat()}
         saver = Saver(spec=spec, run_dir=self._run_dir, workers=workers, report=self._report, data=data)
         if checkpoint is not None:
             self._restore(checkpoint, workers, saver)

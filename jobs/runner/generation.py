@@ -1,17 +1,26 @@
 """Greedy generation with plain transformers, to show what an exported model says. Imported by its own job only."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 def generate(
-    *, folder: Path, prompt: str, system_prompt: str, device: str, max_new_tokens: int
+    *,
+    folder: Path,
+    prompt: str,
+    system_prompt: str,
+    template_variables: Mapping[str, Any],
+    device: str,
+    max_new_tokens: int,
 ) -> tuple[str, list[int]]:
     """Return what the model in `folder` says to `prompt` as a user, and the ids of the tokens it said.
 
-    On CPU in float32, as vLLM does for the same weights; on CUDA in the number type of the files.
+    `template_variables` are those that its chat template was given in training. On CPU in float32, as vLLM does for the
+    same weights; on CUDA in the number type of the files.
     """
     is_cuda = device == "cuda" and torch.cuda.is_available()
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -24,11 +33,7 @@ def generate(
         trust_remote_code=False,
     )
     model.to("cuda" if is_cuda else "cpu").eval()
-    text = prompt
-    if tokenizer.chat_template:
-        system = [{"role": "system", "content": system_prompt}] if system_prompt else []
-        messages = [*system, {"role": "user", "content": prompt}]
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    text = prompt_text(tokenizer, prompt, system_prompt=system_prompt, template_variables=template_variables)
     inputs = tokenizer(text, return_tensors="pt", add_special_tokens=not tokenizer.chat_template).to(model.device)
     with torch.inference_mode():
         output = model.generate(
@@ -40,3 +45,13 @@ def generate(
         )
     token_ids = output[0, inputs["input_ids"].shape[1] :].tolist()
     return tokenizer.decode(token_ids, skip_special_tokens=True), token_ids
+
+
+def prompt_text(tokenizer: Any, prompt: str, *, system_prompt: str, template_variables: Mapping[str, Any]) -> str:
+    """Return what the model is to continue, as the built-in trainer lays it out (jobs/engine/data/text.py)."""
+    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    messages = [*system, {"role": "user", "content": prompt}]
+    if not tokenizer.chat_template:
+        return "\n\n".join(message["content"] for message in messages)
+    text = tokenizer.apply_chat_template(messages, **template_variables, tokenize=False, add_generation_prompt=True)
+    return str(text)

@@ -12,7 +12,7 @@ import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from jobs.runner.console_client.backoff import Backoff
 from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, RequestRejected
@@ -74,19 +74,24 @@ def _answer(job: RunnerJob, console: Console, artifact: str, prompt: str, folder
         raise NotAnswered(f"{artifact} holds no config.json, so it is no model that transformers can load.")
     from jobs.runner.generation import generate  # torch and transformers: only here, so that their lack is a sentence
 
-    system_prompt = _system_prompt(model / SPEC_NAME, job.run_dir / "spec.json")
+    data = data_of(model / SPEC_NAME, job.run_dir / "spec.json")
     text, token_ids = generate(
-        folder=model, prompt=prompt, system_prompt=system_prompt, device=job.device, max_new_tokens=MAX_NEW_TOKENS
+        folder=model,
+        prompt=prompt,
+        system_prompt=str(data.get("system_prompt") or ""),
+        template_variables=data.get("chat_template_kwargs") or {},
+        device=job.device,
+        max_new_tokens=MAX_NEW_TOKENS,
     )
     return {"text": text, "token_ids": token_ids}
 
 
-def _system_prompt(*specs: Path) -> str:
-    """Return what the model was told before each prompt in training."""
+def data_of(*specs: Path) -> Mapping[str, Any]:
+    """Return the section `data` of the first spec that can be read: how prompts were laid out in training."""
     for path in specs:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            return str(json.loads(path.read_text(encoding="utf-8"))["data"]["system_prompt"])
-    return ""
+            return dict(json.loads(path.read_text(encoding="utf-8"))["data"])
+    return {}
 
 
 def local_folder(job: RunnerJob, artifact: str) -> Path | None:

@@ -49,7 +49,7 @@ def _yaml(tree: Mapping[str, Any], depth: int) -> list[str]:
     lines = []
     for key, value in tree.items():
         head = f"{'  ' * depth}{_scalar(key)}:"
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             lines += [head, *_yaml(value, depth + 1)]
         else:
             lines.append(f"{head} {_scalar(value)}")

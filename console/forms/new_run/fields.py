@@ -173,7 +173,8 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             help=text,
             flag=full,
             datalist="data-columns",
-            placeholder=_("not used") if name == "messages_column" else "",
+            placeholder=_("not used") if name in ("messages_column", "tools_column") else "",
+            is_essential=name != "tools_column",
         )
 
     columns = [column("prompt_column", _("Prompt column"), _("Holds what the model is asked."))]
@@ -193,6 +194,11 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             column("response_column", _("Response column"), _("Holds what the model shall learn to say.")),
             column("messages_column", _("Messages column"), text),
         ]
+    text = _(
+        "Holds the tools that a row offers the model: a list of JSON schemas, or such a list as JSON text. A column "
+        "named tools is read where there is one. Read by the built-in trainer."
+    )
+    columns.append(column("tools_column", _("Tools column"), text))
     fields = (
         *columns,
         Field(
@@ -231,6 +237,19 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             flag="data.system_prompt",
             placeholder=_("none"),
             help=_("Put before every prompt as the system message of the model's chat template."),
+        ),
+        Field(
+            name="data.chat_template_kwargs",
+            label=_("Chat template variables"),
+            value=values.get("data.chat_template_kwargs", ""),
+            kind="area",
+            flag="data.chat_template_kwargs",
+            is_essential=False,
+            placeholder='{"enable_thinking": false}',
+            help=_(
+                "A JSON object of variables that the model's chat template reads, the same for every row: "
+                "enable_thinking, tools, documents, or whatever the template names. Read by the built-in trainer."
+            ),
         ),
     )
     return FieldGroup(id="columns", title=_("Columns and prompt"), note="", fields=fields)

@@ -9,6 +9,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import get_origin
+
+from pydantic.fields import FieldInfo
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
@@ -113,7 +116,7 @@ def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, object]:
         for name, field in cls.model_fields.items():
             text = form.get(f"{section}.{name}")
             if text is not None:
-                values[name] = _number(text) if field.annotation in (int, float) else _lines(text)
+                values[name] = _from_text(text, field)
         if section in BY_KIND:
             values["id"] = form.get(f"{section}.id.{values['kind']}", values["id"])
         if section == "trainer":
@@ -184,7 +187,7 @@ def minimal(spec: RunSpec) -> dict[str, object]:
     return short
 
 
-def show(value: Value) -> str:
+def show(value: Value | Mapping[str, object]) -> str:
     """Return a value as people type it; reading it back gives the same value."""
     return value_text(value)
 
@@ -227,6 +230,20 @@ def _same(text: str, other: str) -> bool:
         return text == other or float(text) == float(other)
     except ValueError:
         return False
+
+
+def _from_text(text: str, field: FieldInfo) -> object:
+    """Return what an input of a section means; text that means nothing stays text, for the validator to refuse."""
+    if field.annotation in (int, float):
+        return _number(text)
+    return _object(text) if get_origin(field.annotation) is Mapping else _lines(text)
+
+
+def _object(text: str) -> object:
+    try:
+        return json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        return text
 
 
 def _number(text: str) -> float | int | str:

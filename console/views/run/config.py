@@ -88,8 +88,8 @@ def show(value: Any) -> str:
         return _("on") if value else _("off")
     if isinstance(value, int):
         return f"{value:,}"
+    text = value_text(value)
     if isinstance(value, float):
-        return value_text(value)
-    text = str(value)
+        return text
     lines = text.count("\n")
     return _("%(n)s lines") % {"n": lines + 1} if lines else text or "—"

@@ -7,7 +7,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.own_profile import profile_problem
-from jobs.catalog.spec.runspec import RunSpec
+from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.catalog.trainer import trainers
 from profiling.config import names_of, ranks_of
 from profiling.recorders.recorder import shown_by
@@ -130,6 +130,15 @@ def _check_told(spec: RunSpec, refuse: Refuse) -> None:
             "data.system_prompt",
             Sentence("{trainer} adds no system prompt to this data. Put it into the prompts.", trainer=label),
         )
+    if spec.data.chat_template_kwargs:
+        refuse(
+            "data.chat_template_kwargs",
+            Sentence("{trainer} gets no variables of the chat template from here. Leave them out.", trainer=label),
+        )
+    usual = DataSource().tools_column
+    if spec.data.tools_column.strip() not in ("", usual):
+        text = Sentence("{trainer} takes no name for the column of tools. Use {usual}.", trainer=label, usual=usual)
+        refuse("data.tools_column", text)
     knob = info.messages_through
     if knob and is_in(spec.algorithm, "answers") and spec.data.messages_column.strip() and not spec.knob(knob):
         text = Sentence(

@@ -31,6 +31,7 @@ from jobs.catalog.spec.runspec import (
     Trainer,
     choices_of,
 )
+from jobs.catalog.spec.template_variables import MAX_BYTES, MAX_DEPTH, TAKEN
 from jobs.catalog.trainer import trainers
 from profiling.recorders.recorder import shown_by
 
@@ -267,6 +268,40 @@ def _not_rule_ids(error: ErrorDetails) -> Sentence:
     return Sentence("{value} is not a list of rules' ids.", value=repr(error["input"]))
 
 
+def _not_variables(error: ErrorDetails) -> Sentence:
+    value = repr(error["input"])
+    return Sentence("{value} is not a JSON object. Use one such as {example}.", value=value, example=_VARIABLES)
+
+
+def _not_a_variable(error: ErrorDetails) -> Sentence:
+    return Sentence(
+        "{name} cannot be a variable of a chat template. Use names of letters, digits and _, but no argument of "
+        "apply_chat_template: {taken}.",
+        name=error["ctx"]["name"],
+        taken=", ".join(TAKEN),
+    )
+
+
+def _not_json(error: ErrorDetails) -> Sentence:
+    return Sentence(
+        "The value of {name} cannot be kept as JSON. Use text, true, false, null, numbers up to 2^53, and lists and "
+        "objects of these, at most {depth} in each other.",
+        name=error["ctx"]["name"],
+        depth=MAX_DEPTH,
+    )
+
+
+def _not_objects(error: ErrorDetails) -> Sentence:
+    return Sentence("{name} is a list of objects, not {value}.", **error["ctx"])
+
+
+def _variables_too_large(error: ErrorDetails) -> Sentence:
+    name = error["loc"][-1]
+    return Sentence("{name} is larger than {most} KiB. Put what belongs to rows into the data.", name=name, most=_MOST)
+
+
+_VARIABLES = '{"enable_thinking": false}'
+_MOST = MAX_BYTES // 1024
 _SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
     "model_type": _not_an_object,
     "literal_error": _not_a_choice,
@@ -280,5 +315,10 @@ _SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
     "not_a_name": _not_a_name,
     "not_rule_ids": _not_rule_ids,
     "unknown_version": _unknown_version,
+    "not_variables": _not_variables,
+    "not_a_variable": _not_a_variable,
+    "not_json": _not_json,
+    "not_objects": _not_objects,
+    "variables_too_large": _variables_too_large,
 }
 """Type of pydantic's or our own error -> what people read of it."""

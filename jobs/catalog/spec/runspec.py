@@ -16,6 +16,7 @@ from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.role import ROLES
 from jobs.catalog.spec.placement import placement_of
+from jobs.catalog.spec.template_variables import check_template_variables
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value, is_storable
 from profiling.config import MAX_FIRST_STEP, MAX_STEPS, Marks, NsysReady, Tool, What
@@ -78,6 +79,7 @@ AlgorithmId = Annotated[str, CatalogName(algorithms)]
 TrainerName = Annotated[str, CatalogName(trainers)]
 Text = Annotated[str, AfterValidator(_check_storable)]
 Whole = BeforeValidator(_as_integer)
+TemplateVariables = Annotated[Mapping[str, Any], BeforeValidator(check_template_variables)]
 
 
 class SpecPart(BaseModel):
@@ -122,7 +124,9 @@ class DataSource(SpecPart):
     messages_column: Text = ""
     chosen_column: Text = "chosen"
     rejected_column: Text = "rejected"
+    tools_column: Text = "tools"
     system_prompt: Text = ""
+    chat_template_kwargs: TemplateVariables = {}
     eval_id: Text = ""
 
 

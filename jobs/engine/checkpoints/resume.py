@@ -9,8 +9,9 @@ import os
 import shutil
 from array import array
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.atomic_folder import atomic_folder
@@ -68,7 +69,7 @@ def _check_spec(checkpoint: CheckpointSource, spec: RunSpec) -> None:
 def check_data(checkpoint: CheckpointSource, examples: Sequence[Example]) -> None:
     """Raise RunProblem if the training data are not those of the checkpoint, whose position counts in them."""
     then, now = checkpoint.index["data"], fingerprint(examples)
-    if then == now:
+    if all(then[key] == value for key, value in now.items()):
         return
     num_then, num_now = then["num_examples"], now["num_examples"]
     what = f"{num_now:,} usable rows, then {num_then:,}" if num_then != num_now else "other content in as many rows"
@@ -78,11 +79,24 @@ def check_data(checkpoint: CheckpointSource, examples: Sequence[Example]) -> Non
     )
 
 
+def first_rendered(checkpoint: CheckpointSource | None) -> datetime | None:
+    """Return when the run's first attempt laid out its prompts, None if that is now or was not kept.
+
+    Templates may write the date into a prompt: on another day the data would be others.
+    """
+    then = checkpoint.index["data"].get("rendered_at") if checkpoint is not None else None
+    return datetime.fromisoformat(then) if then else None
+
+
 class DataFingerprint(TypedDict):
-    """What tells training data from others: the number of examples, and a digest of some of them."""
+    """What tells training data from others: the number of examples, and a digest of some of them.
+
+    `rendered_at` is the local time that templates were told, in ISO 8601; checkpoints of before do not have it.
+    """
 
     num_examples: int
     sha256: str
+    rendered_at: NotRequired[str]
 
 
 def fingerprint(examples: Sequence[Example]) -> DataFingerprint:

@@ -1,8 +1,10 @@
 """Rows to examples: the column mapping, the chat template, the loss mask, the length limits. Imports no torch."""
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import DataSource, RunSpec
@@ -33,7 +35,7 @@ def mapping_problem(spec: RunSpec, columns: Sequence[str]) -> RunProblem | None:
     """Return which mapped column the data does not have, or None. A dot looks inside a column:
     `reward_model.ground_truth`.
     """
-    for field in mapped_fields(spec):
+    for field in (*mapped_fields(spec), *_named_beside(spec.data)):
         column = str(getattr(spec.data, field))
         if column and column.split(".")[0] not in columns and column not in columns:
             there = ", ".join(columns) or "none"
@@ -53,37 +55,35 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
     return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
 
 
+def _named_beside(data: DataSource) -> tuple[str, ...]:
+    """Return the fields of columns that need not be there, unless somebody names another one than the usual."""
+    return ("tools_column",) if data.tools_column != DataSource().tools_column else ()
+
+
 def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]:
     """Return every row as an example, in order, uncut.
 
     Raises: RunProblem naming the column and row whose value is missing or of the wrong type.
     """
     shown = [_messages(spec, row, number) for number, row in enumerate(rows)]
-    if is_in(spec.algorithm, "answers"):
-        segments = [tuple(text.conversation(messages)) for messages in shown]
-    else:
-        segments = [(TextSegment(text=text.prompt(messages), is_trained=False),) for messages in shown]
-    flat = text.encode_batch([s.text for parts in segments for s in parts])
-    ids = iter(flat)
-    examples = []
-    for number, (row, messages, parts) in enumerate(zip(rows, shown, segments, strict=True)):
-        tokens: list[int] = []
-        trained: list[bool] = []
-        for part in parts:
-            part_ids = next(ids)
-            tokens += part_ids
-            trained += [part.is_trained] * len(part_ids)
-        examples.append(
-            Example(
-                row=number,
-                prompt=next((m["content"] for m in reversed(messages) if m["role"] == "user"), ""),
-                answer=_answer(spec, row),
-                segments=parts,
-                tokens=tuple(tokens),
-                is_trained=tuple(trained),
-            )
+    segments_of = text.conversation if is_in(spec.algorithm, "answers") else text.prompt
+    segments = [
+        tuple(segments_of(messages, _variables(spec.data, row, number)))
+        for number, (row, messages) in enumerate(zip(rows, shown, strict=True))
+    ]
+    return [
+        Example(
+            row=number,
+            prompt=next((m["content"] for m in reversed(messages) if m["role"] == "user"), ""),
+            answer=_answer(spec, row),
+            segments=parts,
+            tokens=tokenized.tokens,
+            is_trained=tokenized.is_trained,
         )
-    return examples
+        for number, (row, messages, parts, tokenized) in enumerate(
+            zip(rows, shown, segments, text.tokenize(segments), strict=True)
+        )
+    ]
 
 
 def usable(spec: RunSpec, examples: Sequence[Example]) -> list[Example]:
@@ -138,7 +138,7 @@ def column_value(row: Row, column: str) -> object:
     return None if value is _MISSING else value
 
 
-def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, str]]:
+def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, Any]]:
     data = spec.data
     if is_in(spec.algorithm, "answers") and data.messages_column:
         messages = _as_messages(
@@ -166,22 +166,65 @@ def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, str]]:
     return messages
 
 
-def _with_system(messages: list[dict[str, str]], data: DataSource) -> list[dict[str, str]]:
+def _with_system(messages: list[dict[str, Any]], data: DataSource) -> list[dict[str, Any]]:
     if data.system_prompt and not any(m["role"] == "system" for m in messages):
         return [{"role": "system", "content": data.system_prompt}, *messages]
     return messages
 
 
-def _as_messages(value: object, field: str, column: str, number: int) -> list[dict[str, str]]:
-    if not (isinstance(value, list) and value) or not all(
-        isinstance(m, dict) and m.get("role") in _ROLES and isinstance(m.get("content"), str) for m in value
-    ):
+def _as_messages(value: object, field: str, column: str, number: int) -> list[dict[str, Any]]:
+    if not (isinstance(value, list) and value and all(map(_is_message, value))):
         wanted = "text or a list of messages" if field == "prompt_column" else "a list of messages"
         raise RunProblem(
             f"data.{field}",
             f"Row {number + 1} holds {_kind(value)} in column {column!r}. It must be {wanted} with role and content.",
         )
-    return [{"role": m["role"], "content": m["content"]} for m in value]
+    return [_message(message) for message in value]
+
+
+def _is_message(value: object) -> bool:
+    """Return True for a role with a text; an assistant that calls tools need not say anything."""
+    if not isinstance(value, dict) or value.get("role") not in _ROLES:
+        return False
+    is_call = value["role"] == "assistant" and isinstance(value.get("tool_calls"), list) and value["tool_calls"]
+    content = value.get("content")
+    return isinstance(content, str) or (content is None and bool(is_call))
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with all that its template may read. Parquet gives every message the keys of all, as None."""
+    return {"content": None} | {k: v for k, v in message.items() if v is not None}
+
+
+def _variables(data: DataSource, row: Row, number: int) -> dict[str, Any]:
+    """Return the template's variables: the spec's, and what the row brings along."""
+    variables = dict(data.chat_template_kwargs)
+    if data.tools_column and (tools := column_value(row, data.tools_column)) not in (None, ""):
+        variables["tools"] = _as_tools(tools, data.tools_column, number)
+    documents = row.get("documents")
+    if _is_list_of_objects(documents):
+        variables["documents"] = documents
+    return variables
+
+
+def _as_tools(value: object, column: str, number: int) -> object:
+    tools = value
+    if isinstance(value, str):
+        try:
+            tools = json.loads(value)
+        except (ValueError, RecursionError):
+            tools = None
+    if not _is_list_of_objects(tools):
+        raise RunProblem(
+            "data.tools_column",
+            f"Row {number + 1} holds {_kind(value)} in column {column!r}. It must be a list of tools, each a JSON "
+            "schema, or such a list as JSON text. Leave the field empty if the column holds something else.",
+        )
+    return tools
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _kind(value: object) -> str:

@@ -1,23 +1,31 @@
 """Text to tokens: a model's tokenizer and its chat template, without torch or transformers.
 
-Preview, rollout and training all come through here, so that what the New run page shows is what is trained. Text is
-split into segments, each tokenized for itself: the boundary between prompt and answer is the same in SFT as in
-generation.
+Preview, rollout and training all come through here, so that what the New run page shows is what is trained. Text comes
+in segments, and the boundary between prompt and answer is the same in SFT as in generation: no token lies across it.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any
 
-import jinja2
-import jinja2.sandbox
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
+from jobs.engine.data.chat_template import ChatTemplate
 from jobs.engine.data.model_files import read_json
 from jobs.engine.problem import RunProblem
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
+"""`role` and `content`, and whatever else the template reads: `tool_calls`, `tool_call_id`, `name`, ..."""
+Variables = Mapping[str, Any]
+"""What else a template may read: `tools`, `documents`, and those of its own, such as `enable_thinking`."""
+_NONE: Variables = MappingProxyType({})
+_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_BETWEEN = "\n\n"
+"""What stands between messages where no template says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,69 +36,116 @@ class TextSegment:
     is_trained: bool
 
 
-class TextModel:
-    """The text side of a model folder: `encode`, `decode`, `prompt` and `conversation`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizedText:
+    """The tokens of some segments, and per token whether it carries loss; both of the same length."""
 
-    def __init__(self, folder: Path) -> None:
-        try:
-            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # tokenizers raises bare Exception
-            raise RunProblem("model.id", f"The tokenizer of {folder.name!r} cannot be loaded: {error}.") from error
-        config = (
-            read_json(folder / "tokenizer_config.json", field="model.id")
-            if (folder / "tokenizer_config.json").is_file()
-            else {}
-        )
-        self._specials = {
-            key: _content(config.get(key)) for key in ("bos_token", "eos_token", "pad_token", "unk_token")
-        }
-        self.eos_ids = _eos_ids(folder, self._tokenizer, self._specials["eos_token"])
-        pad = self._tokenizer.token_to_id(self._specials["pad_token"]) if self._specials["pad_token"] else None
-        self.pad_id = pad if pad is not None else (self.eos_ids[0] if self.eos_ids else 0)
-        self._template = _compile(_template_text(folder, config))
+    tokens: tuple[int, ...]
+    is_trained: tuple[bool, ...]
+
+
+class TextModel:
+    """The text side of a model folder: `prompt` and `conversation` lay out messages, `tokenize` and `decode` do the
+    rest.
+    """
+
+    def __init__(self, folder: Path, *, now: datetime | None = None) -> None:
+        """Load tokenizer and templates; `now` is the date that a template may write into a prompt, today's if None.
+
+        Raises: RunProblem naming `model.id`.
+        """
+        self.now = now or datetime.now().astimezone().replace(tzinfo=None)
+        self._tokenizer = _load_tokenizer(folder)
+        config = _tokenizer_config(folder)
+        named = {name: _content(config.get(name)) for name in _NAMED_TOKENS}
+        self._specials = {name: text for name, text in named.items() if text}
+        opening = _opening_tokens(self._tokenizer)
+        self._opening = "".join(opening)
+        _recognize(self._tokenizer, [*self._specials.values(), *opening])
+        eos, pad = self._specials.get("eos_token", ""), self._specials.get("pad_token", "")
+        self.eos_ids = _eos_ids(folder, self._tokenizer, eos)
+        pad_id = self._tokenizer.token_to_id(pad) if pad else None
+        self.pad_id = pad_id if pad_id is not None else (self.eos_ids[0] if self.eos_ids else 0)
+        self._template_texts = _template_texts(folder, config)
+        self._compiled: dict[str, ChatTemplate] = {}
+        if "default" in self._template_texts:
+            self._named_template("default")  # so that a broken one is told before there is a conversation
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`; special tokens written in it are recognized, none are added."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text, in parallel."""
-        return [list(e.ids) for e in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids` without special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    def prompt(self, messages: Sequence[Message]) -> str:
-        """Return the text that the model is to continue."""
-        if self._template is None:
-            return "\n\n".join(message["content"] for message in messages)
-        return self._render(messages, opens_answer=True)
+    def tokenize(self, rows: Sequence[Sequence[TextSegment]]) -> list[TokenizedText]:
+        """Return the tokens of each row of segments, in parallel.
 
-    def conversation(self, messages: Sequence[Message]) -> list[TextSegment]:
+        A row that a template rendered is tokenized whole, as Transformers does and as its model saw such text; but
+        where a token would then lie across a boundary, or the prompt would not have the tokens that generation starts
+        from, each of its segments is tokenized for itself, as all are without a template.
+        """
+        encodings = iter(self._encodings(segment.text for segments in rows for segment in segments))
+        apart = [[next(encodings) for _ in segments] for segments in rows]
+        tokenized = [_tokenized_apart(*row) for row in zip(apart, rows, strict=True)]
+        if not self._template_texts:
+            return tokenized
+        several = [number for number, segments in enumerate(rows) if len(segments) > 1]
+        wholes = self._encodings("".join(segment.text for segment in rows[number]) for number in several)
+        for number, whole in zip(several, wholes, strict=True):
+            as_whole = _tokenized_whole(whole, rows[number], begin=apart[number][0].ids)
+            tokenized[number] = as_whole or tokenized[number]
+        return tokenized
+
+    def _encodings(self, texts: Iterable[str]) -> list[Encoding]:
+        return list(self._tokenizer.encode_batch(list(texts), add_special_tokens=False))
+
+    def prompt(self, messages: Sequence[Message], variables: Variables = _NONE) -> list[TextSegment]:
+        """Return the text that the model is to continue; nothing of it is trained."""
+        template = self._template(variables)
+        if template is None:
+            return [TextSegment(text=s.text, is_trained=False) for s in self._without_template(messages)]
+        text = self._render(template, messages, variables, opens_answer=True)
+        return [TextSegment(text=text, is_trained=False)]
+
+    def conversation(self, messages: Sequence[Message], variables: Variables = _NONE) -> list[TextSegment]:
         """Return the conversation in segments; what the assistant says is trained, up to and with its end token.
 
-        Where the template rewrites earlier turns, so that they are no prefix of the whole, only the last answer is
-        trained.
+        A template with generation blocks says itself what is trained. Where one without them rewrites earlier turns, so
+        that they are no prefix of the whole, only the last answer is trained.
         """
+        template = self._template(variables)
+        if template is None:
+            return self._without_template(messages)
+        marked = template.stretches(self._context(messages, variables))
+        if marked is not None:
+            return [TextSegment(text=text, is_trained=is_trained) for text, is_trained in marked]
         turns = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
-        if self._template is None:
-            return self._plain(messages)
-        whole = self._render(messages)
+        whole = self._render(template, messages, variables)
         for trained in (turns, turns[-1:]):
-            segments = self._cut(messages, whole, trained)
+            segments = self._cut(template, messages, variables, whole, trained)
             if segments is not None:
                 return segments
         raise RunProblem(
             "data.response_column",
-            "The chat template does not show where the answer begins. Use a model with another template.",
+            "The chat template begins the answer of a conversation otherwise than it opens one. Set the variables with "
+            "which it does not (data.chat_template_kwargs), or use a model with another template.",
         )
 
-    def _cut(self, messages: Sequence[Message], whole: str, turns: Sequence[int]) -> list[TextSegment] | None:
+    def _cut(
+        self,
+        template: ChatTemplate,
+        messages: Sequence[Message],
+        variables: Variables,
+        whole: str,
+        turns: Sequence[int],
+    ) -> list[TextSegment] | None:
         segments: list[TextSegment] = []
         end = 0
         for turn in turns:
-            before, after = self._render(messages[:turn], opens_answer=True), self._render(messages[: turn + 1])
+            before = self._render(template, messages[:turn], variables, opens_answer=True)
+            after = self._render(template, messages[: turn + 1], variables)
             if not (whole.startswith(after) and after.startswith(before) and len(before) >= end):
                 return None
             segments += [
@@ -102,24 +157,115 @@ class TextModel:
             segments.append(TextSegment(text=whole[end:], is_trained=False))
         return segments
 
-    def _plain(self, messages: Sequence[Message]) -> list[TextSegment]:
-        segments = []
+    def _without_template(self, messages: Sequence[Message]) -> list[TextSegment]:
+        """Return what is asked and what is answered in turn, begun as the tokenizer itself begins a text."""
+        segments: list[TextSegment] = []
+        pending: list[str] = []
         for message in messages:
-            is_answer = message["role"] == "assistant"
-            text = message["content"] + (self._specials["eos_token"] if is_answer else "\n\n")
-            segments.append(TextSegment(text=text, is_trained=is_answer))
-        if len(segments) == 2:  # prompt and answer alone: the same boundary as `prompt`
-            segments[0] = TextSegment(text=messages[0]["content"], is_trained=False)
-        return segments
+            content = message.get("content") or ""
+            if message["role"] != "assistant":
+                pending.append(content)
+                continue
+            if pending:
+                segments.append(TextSegment(text=_BETWEEN.join(pending), is_trained=False))
+            segments.append(TextSegment(text=content + self._specials.get("eos_token", ""), is_trained=True))
+            pending = []
+        if pending:
+            segments.append(TextSegment(text=_BETWEEN.join(pending), is_trained=False))
+        if not self._opening or "".join(s.text for s in segments).startswith(self._opening):
+            return segments
+        return [TextSegment(text=self._opening, is_trained=False), *segments]
 
-    def _render(self, messages: Sequence[Message], *, opens_answer: bool = False) -> str:
-        assert self._template is not None
-        try:
-            return self._template.render(messages=list(messages), add_generation_prompt=opens_answer, **self._specials)
-        except (jinja2.TemplateError, TypeError) as error:
-            raise RunProblem(
-                "model.id", f"The model's chat template cannot render this conversation: {error}."
-            ) from error
+    def _template(self, variables: Variables) -> ChatTemplate | None:
+        """Return the template for these variables, None if the model has none: some have another one for tools."""
+        texts = self._template_texts
+        if not texts:
+            return None
+        if variables.get("tools") is not None and "tool_use" in texts:
+            return self._named_template("tool_use")
+        if "default" not in texts:
+            names = ", ".join(sorted(texts))
+            raise RunProblem("model.id", f"The model has chat templates, but none for all: {names}. Name one default.")
+        return self._named_template("default")
+
+    def _named_template(self, name: str) -> ChatTemplate:
+        if name not in self._compiled:
+            self._compiled[name] = ChatTemplate(self._template_texts[name], now=self.now)
+        return self._compiled[name]
+
+    def _render(
+        self,
+        template: ChatTemplate,
+        messages: Sequence[Message],
+        variables: Variables,
+        *,
+        opens_answer: bool = False,
+    ) -> str:
+        return template.render(self._context(messages, variables, opens_answer=opens_answer))
+
+    def _context(
+        self, messages: Sequence[Message], variables: Variables, *, opens_answer: bool = False
+    ) -> dict[str, Any]:
+        own = {"messages": list(messages), "add_generation_prompt": opens_answer}
+        return {"tools": None, "documents": None, **self._specials, **variables, **own}
+
+
+def _load_tokenizer(folder: Path) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise RunProblem("model.id", f"The tokenizer of {folder.name!r} cannot be loaded: {error}.") from error
+    tokenizer.no_padding()  # some files carry the settings of what their model was once used for
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _tokenizer_config(folder: Path) -> dict[str, object]:
+    """Return tokenizer_config.json; special tokens of models of some years ago stand in a file of their own."""
+    config: dict[str, object] = {}
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        if (folder / name).is_file() and "added_tokens_decoder" not in config:
+            config |= read_json(folder / name, field="model.id")
+    return config
+
+
+def _opening_tokens(tokenizer: Tokenizer) -> list[str]:
+    """Return the tokens that the tokenizer puts before a text, such as the token of its beginning; not those behind."""
+    encoding = tokenizer.encode("a")
+    where = list(encoding.sequence_ids)  # None: not of the text
+    return list(encoding.tokens[: where.index(0)]) if 0 in where else []
+
+
+def _recognize(tokenizer: Tokenizer, tokens: Iterable[str]) -> None:
+    """Have tokens of the vocabulary recognized in a text, as Transformers has those that a configuration names."""
+    own = {added.content for added in tokenizer.get_added_tokens_decoder().values()}
+    tokenizer.add_special_tokens(
+        [token for token in tokens if token not in own and tokenizer.token_to_id(token) is not None]
+    )
+
+
+def _tokenized_apart(encodings: Sequence[Encoding], segments: Sequence[TextSegment]) -> TokenizedText:
+    tokens = tuple(token for encoding in encodings for token in encoding.ids)
+    pairs = zip(encodings, segments, strict=True)
+    is_trained = tuple(segment.is_trained for encoding, segment in pairs for _ in encoding.ids)
+    return TokenizedText(tokens=tokens, is_trained=is_trained)
+
+
+def _tokenized_whole(whole: Encoding, segments: Sequence[TextSegment], *, begin: Sequence[int]) -> TokenizedText | None:
+    """Return the tokens of the whole text, None if one lies across a boundary or they do not begin with `begin`."""
+    if list(whole.ids[: len(begin)]) != list(begin):
+        return None
+    starts, ends = [start for start, _ in whole.offsets], [end for _, end in whole.offsets]
+    is_trained: list[bool] = []
+    boundary = 0
+    for segment in segments[:-1]:
+        boundary += len(segment.text)
+        first = bisect_left(starts, boundary)  # of the tokens behind it
+        if first and ends[first - 1] > boundary:
+            return None
+        is_trained += [segment.is_trained] * (first - len(is_trained))
+    is_trained += [segments[-1].is_trained] * (len(starts) - len(is_trained))
+    return TokenizedText(tokens=tuple(whole.ids), is_trained=tuple(is_trained))
 
 
 def _content(token: object) -> str:
@@ -142,28 +288,18 @@ def _eos_ids(folder: Path, tokenizer: Tokenizer, eos_token: str) -> list[int]:
     return list(dict.fromkeys(ids))
 
 
-def _template_text(folder: Path, config: Mapping[str, Any]) -> str:
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
-    template = config.get("chat_template") or ""
-    if isinstance(template, list):
-        named = {str(t.get("name")): str(t.get("template")) for t in template if isinstance(t, dict)}
-        return named.get("default", "")
-    return str(template)
+def _template_texts(folder: Path, config: Mapping[str, object]) -> dict[str, str]:
+    """Return the model's chat templates by name, none if it has none; files count for more than the configuration.
 
-
-def _refuse(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
-
-
-def _compile(text: str) -> jinja2.Template | None:
-    """Compile a chat template with the options Hugging Face compiles it with, in a sandbox: it came with the model."""
-    if not text:
-        return None
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.globals["raise_exception"] = _refuse
-    try:
-        return environment.from_string(text)
-    except jinja2.TemplateError as error:
-        raise RunProblem("model.id", f"The model's chat template is not valid: {error}.") from error
+    Source: transformers/tokenization_utils_base.py, `_from_pretrained`.
+    """
+    files = {path.stem: path for path in sorted((folder / "additional_chat_templates").glob("*.jinja"))}
+    if (folder / "chat_template.jinja").is_file():
+        files["default"] = folder / "chat_template.jinja"
+    if files:
+        texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    else:
+        template = config.get("chat_template") or ""
+        named = template if isinstance(template, list) else [{"name": "default", "template": template}]
+        texts = {str(t.get("name")): str(t.get("template")) for t in named if isinstance(t, dict)}
+    return {name: text for name, text in texts.items() if text}

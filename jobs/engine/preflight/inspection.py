@@ -120,7 +120,7 @@ def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
     for row in rows:
         prompt = column_value(row, spec.data.prompt_column)
         last = prompt[-1] if isinstance(prompt, list) and prompt else {}
-        shown = prompt if isinstance(prompt, str) else str(last.get("content", ""))
+        shown = prompt if isinstance(prompt, str) else str(last.get("content") or "")
         answer = str(column_value(row, spec.data.answer_column) or "") if spec.data.answer_column else ""
         response = column_value(row, spec.data.response_column) if spec.data.response_column else None
         good = response if isinstance(response, str) else answer

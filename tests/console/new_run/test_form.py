@@ -26,6 +26,15 @@ from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, RunSpec, SpecPart, Trainer, choices_of, to_json
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
+VARIABLES = st.dictionaries(
+    st.from_regex(r"[a-z_]{1,9}_", fullmatch=True),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT,
+        lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+        max_leaves=4,
+    ),
+    max_size=3,
+)
 NAME = TEXT.map(lambda text: "".join(c for c in text if ord(c) >= 32).strip())
 ORIGINS = st.sampled_from(["default", "recipe", "you", "tuner"])
 RULES = st.from_regex(r"[a-z_]{1,9}\.[a-z_]{1,9}", fullmatch=True)
@@ -47,7 +56,7 @@ def section_values(cls: type[SpecPart]) -> st.SearchStrategy[Any]:
             return st.integers(1, LIMITS.get(name, 8))
         if field.annotation is float:
             return st.floats(*RANGES["data.eval_share"])
-        return TEXT
+        return VARIABLES if name == "chat_template_kwargs" else TEXT
 
     return st.builds(cls, **{name: values(name, field) for name, field in cls.model_fields.items()})
 
@@ -102,6 +111,23 @@ def test_a_form_read_against_the_defaults_has_the_same_values(spec: RunSpec) -> 
     wanted = to_json(spec)
     assert values == {k: show(v["value"]) for k, v in wanted.pop("knobs").items()}
     assert raw == wanted
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("", {}),
+        (" \r\n ", {}),
+        ('{"enable_thinking": false,\r\n "n": 1.5}', {"enable_thinking": False, "n": 1.5}),
+        ("enable_thinking: false", "enable_thinking: false"),
+        ("[" * 100_000, "[" * 100_000),
+        ("[1]", [1]),
+    ],
+)
+def test_variables_of_the_template_are_typed_as_json(typed: str, read: object) -> None:
+    raw = form_to_raw(spec_to_form(default_spec()) | {"data.chat_template_kwargs": typed}, base=default_spec())
+
+    assert raw["data"]["chat_template_kwargs"] == read  # type: ignore[index]
 
 
 @given(value=st.floats(allow_nan=False, allow_infinity=False))

@@ -130,6 +130,31 @@ def test_a_form_of_another_trainer_is_checked_and_shows_the_command_that_will_ru
     assert json.loads(answer["commands"]["spec"])["trainer"] == {"name": "verl", "version": "0.9.1"}
 
 
+def test_variables_of_the_chat_template_are_typed_launched_cloned_and_told_as_commands(editor: Client) -> None:
+    variables = {"enable_thinking": False, "controls": {}, "documents": [{"text": "é: <b>\n"}], "tag": "no"}
+    form = spec_to_form(default_spec()) | {"data.chat_template_kwargs": json.dumps(variables)}
+
+    answer = editor.post(reverse("new-run-check"), form).json()
+    launch(editor, form, **JSON)
+
+    assert answer["problems"] == []
+    assert json.loads(answer["commands"]["spec"])["data"] == {"chat_template_kwargs": variables}
+    assert yaml.safe_load(answer["commands"]["yaml"]) == json.loads(answer["commands"]["spec"])
+    run = Run.objects.get()
+    assert run.spec["data"]["chat_template_kwargs"] == variables
+    page = editor.get(reverse("new-run"), {"from": run.pk}).content.decode()
+    assert "&quot;enable_thinking&quot;: false" in page
+
+
+def test_variables_that_are_no_json_are_refused_beside_their_input(editor: Client) -> None:
+    form = spec_to_form(default_spec()) | {"data.chat_template_kwargs": "enable_thinking: false"}
+
+    (problem,) = editor.post(reverse("new-run-check"), form).json()["problems"]
+
+    assert problem["field"] == "data.chat_template_kwargs"
+    assert problem["message"].startswith("'enable_thinking: false' is not a JSON object. Use one such as {")
+
+
 def test_a_trainer_s_command_as_shell_has_the_words_of_its_launch() -> None:
     spec = parse_spec(
         {"algorithm": "sft", "trainer": {"name": "openrlhf"}, "data": {"kind": "path", "id": "/a b.jsonl"}}

@@ -148,6 +148,14 @@ def test_the_configuration_tells_who_chose_what() -> None:
     assert set(spec.knobs) <= set(rows)
 
 
+def test_the_configuration_shows_variables_of_the_chat_template_as_they_are_typed() -> None:
+    spec = parse_spec({"data": {"chat_template_kwargs": {"enable_thinking": False, "tag": "é"}}})
+
+    row = next(row for row in config_rows(spec) if row.id == "data.chat_template_kwargs")
+
+    assert (row.value, row.default, row.is_changed) == ('{"enable_thinking": false, "tag": "é"}', "—", True)
+
+
 @pytest.mark.parametrize("algorithm", ["grpo", "sft"])
 def test_the_overview_shows_eight_charts_of_known_metrics(algorithm: str) -> None:
     spec = parse_spec({"algorithm": algorithm})

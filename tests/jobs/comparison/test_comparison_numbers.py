@@ -124,6 +124,17 @@ def test_only_settings_that_differ_are_different_and_tell_who_chose_them() -> No
     assert rows["data.eval_share"].settings[1].value == 0.2
 
 
+def test_variables_of_the_chat_template_are_a_setting() -> None:
+    thinks, plain = ({"data": {"chat_template_kwargs": {"enable_thinking": on}}} for on in (True, False))
+
+    rows = {row.id: row for row in setting_rows([{}, thinks, plain, thinks], base=1)}
+    row = rows["data.chat_template_kwargs"]
+
+    assert row.is_different
+    assert [setting.origin for setting in row.settings if setting] == ["default", "you", "you", "you"]
+    assert not {r.id: r for r in setting_rows([thinks, thinks], base=0)}[row.id].is_different
+
+
 def test_the_same_value_chosen_by_somebody_else_is_no_difference() -> None:
     default = parse_spec({}).knob("optimizer.learning_rate")
     rows = setting_rows([{}, {"knobs": {"optimizer.learning_rate": default}}], base=0)

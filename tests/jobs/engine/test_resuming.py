@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import to_json as spec_json
 from jobs.engine.checkpoints.checkpoint import Checkpoints, CheckpointSource, LoopState
-from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint
+from jobs.engine.checkpoints.resume import carry_best, check_data, checkpoint_to_resume, fingerprint, first_rendered
 from jobs.engine.data.examples import Example
 from jobs.engine.problem import RunProblem
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -94,6 +95,19 @@ def test_data_that_changed_are_refused(tmp_path: Path) -> None:
         check_data(found, EXAMPLES[1:])
     with pytest.raises(RunProblem, match="other content in as many rows"):
         check_data(found, EXAMPLES[::-1])
+
+
+def test_prompts_keep_the_date_on_which_the_run_first_laid_them_out(tmp_path: Path) -> None:
+    """A template may write it: on the next day the data would be others, and the resume refused."""
+    day = datetime(2026, 11, 26, 23, 59)  # noqa: DTZ001, local as in templates
+    at_first: dict[str, Any] = {"data": {**fingerprint(EXAMPLES), "rendered_at": day.isoformat()}}
+    found = resume(tmp_path, saved(tmp_path))
+    later = replace(found, index={**found.index, **at_first})
+
+    assert first_rendered(later) == day
+    check_data(later, EXAMPLES)
+    assert first_rendered(found) is None  # of before it was kept
+    assert first_rendered(None) is None
 
 
 def best_of_attempt_1(run: Path, step: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.runner.console_client.zip_image import zip_image
+from jobs.runner.prompt_model import data_of
 from profiling import events
 from tests.jobs.runner.conftest import REPOSITORY, House
 from tests.jobs.runner.fake_console import FakeConsole
@@ -49,6 +50,17 @@ def test_the_model_answers_the_same_from_the_console_and_from_the_run_directory(
     assert isinstance(token_ids, list)
     assert 0 < len(token_ids) <= 256
     assert from_console["text"]
+
+
+def test_the_data_section_of_the_first_spec_that_is_there_says_how_prompts_were_made(tmp_path: Path) -> None:
+    broken, whole = tmp_path / "a.json", tmp_path / "b.json"
+    broken.write_text('{"data": 3}')
+    whole.write_text('{"data": {"system_prompt": "Be brief.", "chat_template_kwargs": {"enable_thinking": false}}}')
+
+    found = data_of(tmp_path / "none.json", broken, whole)
+
+    assert found == {"system_prompt": "Be brief.", "chat_template_kwargs": {"enable_thinking": False}}
+    assert data_of(tmp_path / "none.json") == {}
 
 
 @pytest.mark.parametrize(

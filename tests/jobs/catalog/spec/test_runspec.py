@@ -10,6 +10,16 @@ from jobs.catalog.knob import applicable, knobs
 from jobs.catalog.spec.parse import MAX_STRANGERS, Problem, SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import KnobValue, RunSpec, differing, to_json, to_text
 
+TEMPLATE = "data.chat_template_kwargs"
+OTHER = {"trainer": {"name": "verl"}, "model": {"kind": "hub", "id": "Qwen/Qwen2.5-7B"}}
+
+
+def nested(depth: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
 
 def problems_of(raw: object) -> dict[str, str]:
     with pytest.raises(SpecInvalid) as caught:
@@ -30,6 +40,28 @@ def test_json_both_ways_gives_the_same_spec(algorithm: str) -> None:
     spec = parse_spec({"algorithm": algorithm, "name": "née — 数学", "knobs": {"train.num_steps": 7}})
     assert parse_spec(json.loads(json.dumps(to_json(spec)))) == spec
     assert parse_spec(json.loads(to_text(spec))) == spec
+
+
+def test_variables_of_the_chat_template_are_kept_as_they_are() -> None:
+    variables = {"enable_thinking": False, "tools": [{"name": "é <x>"}], "n": [1, 2.5, None, {"deep": "数"}]}
+
+    spec = parse_spec({"data": {"chat_template_kwargs": variables}})
+    variables["tools"].clear()  # type: ignore[attr-defined]
+
+    assert spec.data.chat_template_kwargs["tools"] == [{"name": "é <x>"}]
+    assert parse_spec(json.loads(json.dumps(to_json(spec)))) == spec
+    assert parse_spec(json.loads(to_text(spec))) == spec
+
+
+def test_a_spec_of_before_there_were_such_variables_is_read_as_it_was() -> None:
+    raw = to_json(parse_spec({}))
+    for field in ("chat_template_kwargs", "tools_column"):
+        del raw["data"][field]
+
+    spec = parse_spec(raw)
+
+    assert (dict(spec.data.chat_template_kwargs), spec.data.tools_column) == ({}, "tools")
+    assert spec == parse_spec({})
 
 
 def test_origins_are_kept_and_bare_values_are_yours() -> None:
@@ -64,6 +96,31 @@ def test_origins_are_kept_and_bare_values_are_yours() -> None:
         ({"data": {"kind": "upload", "id": "upload:abc"}}, "data.id", "Upload it again"),
         ({"data": {"answer_column": ""}}, "data.answer_column", "compares with an answer"),
         ({"data": {"eval_share": 0.9}}, "data.eval_share", "from 0 to 0.5"),
+        ({"data": {"chat_template_kwargs": "no"}}, TEMPLATE, "'no' is not a JSON object. Use one such as {"),
+        ({"data": {"chat_template_kwargs": None}}, TEMPLATE, "None is not a JSON object."),
+        (
+            {"data": {"chat_template_kwargs": {"messages": []}}},
+            TEMPLATE,
+            "'messages' cannot be a variable of a chat template.",
+        ),
+        ({"data": {"chat_template_kwargs": {"a b": 1}}}, TEMPLATE, "'a b' cannot be a variable"),
+        ({"data": {"chat_template_kwargs": {"a": float("nan")}}}, TEMPLATE, "value of a cannot be kept as JSON"),
+        ({"data": {"chat_template_kwargs": {"a": [2**60]}}}, TEMPLATE, "value of a cannot be kept as JSON"),
+        ({"data": {"chat_template_kwargs": {"a": {"b": "\0"}}}}, TEMPLATE, "value of a cannot be kept as JSON"),
+        ({"data": {"chat_template_kwargs": {"a": nested(50_000)}}}, TEMPLATE, "at most 16 in each other"),
+        ({"data": {"chat_template_kwargs": {"tools": "all"}}}, TEMPLATE, "tools is a list of objects, not 'all'."),
+        (
+            {"data": {"chat_template_kwargs": {"documents": ["x"]}}},
+            TEMPLATE,
+            "documents is a list of objects, not ['x'].",
+        ),
+        ({"data": {"chat_template_kwargs": {"a": "x" * 70_000}}}, TEMPLATE, "larger than 64 KiB"),
+        (OTHER | {"data": {"chat_template_kwargs": {"a": 1}}}, TEMPLATE, "verl gets no variables of the chat template"),
+        (
+            OTHER | {"data": {"tools_column": "calls"}},
+            "data.tools_column",
+            "verl takes no name for the column of tools",
+        ),
         ({"reward": {"kind": "custom"}}, "reward.source", "needs its Python file"),
         ({"reward": {"kind": "custom", "source": "x" * 70_000}}, "reward.source", "larger than 64 KiB"),
         ({"hardware": {"policy_ranks": 0}}, "hardware.policy_ranks", "from 1 to 4,096"),

@@ -1,6 +1,9 @@
 """From rows to examples: mapping, mask, limits, order."""
 
 import itertools
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +14,12 @@ from jobs.engine.data.examples import column_value, in_order, mapping_problem, r
 from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.data.text import TextModel
 from jobs.engine.problem import RunProblem
+from tests.jobs.engine.data.text_models import BOS, EOS, byte_level, model_folder
 
 TEXT = TextModel(BUNDLED / "tiny-word-problems")
 
 
-def spec(algorithm: str = "grpo", knobs: dict[str, Any] | None = None, **data: str) -> RunSpec:
+def spec(algorithm: str = "grpo", knobs: dict[str, Any] | None = None, **data: Any) -> RunSpec:
     return parse_spec({"algorithm": algorithm, "data": data, "knobs": knobs or {}})
 
 
@@ -59,6 +63,108 @@ def test_a_messages_column_replaces_prompt_and_response() -> None:
     assert [s.text for s in example.segments] == ["<|user|>a<|assistant|>", "b<|eos|>"]
 
 
+SEEN = """\
+{% for m in messages %}[{{ m | tojson }}]{% endfor %} {{ tools | tojson }} {{ documents | tojson }} {{ mode }}"""
+CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+TOOL = {"type": "function", "function": {"name": "add"}}
+
+
+@pytest.fixture
+def seeing(tmp_path: Path) -> TextModel:
+    """A model whose template shows all that it is given."""
+    folder = tmp_path / "model"
+    shutil.copytree(BUNDLED / "tiny-word-problems", folder)
+    (folder / "chat_template.jinja").write_text(SEEN)
+    return TextModel(folder)
+
+
+def prompt_text(made: RunSpec, row: dict[str, Any], text: TextModel) -> str:
+    (example,) = render(made, [row], text)
+    return "".join(segment.text for segment in example.segments)
+
+
+def test_a_template_sees_all_of_a_message_but_what_parquet_fills_in(seeing: TextModel) -> None:
+    chat = [
+        {"role": "user", "content": "é<1>", "name": None, "tool_calls": None},
+        {"role": "assistant", "content": None, "name": None, "tool_calls": [CALL]},
+        {"role": "assistant", "tool_calls": [CALL]},
+        {"role": "tool", "content": "2", "name": "add", "tool_call_id": "c1"},
+    ]
+    wanted = [
+        {"content": "é<1>", "role": "user"},
+        {"content": None, "role": "assistant", "tool_calls": [CALL]},
+        {"content": None, "role": "assistant", "tool_calls": [CALL]},
+        {"content": "2", "role": "tool", "name": "add", "tool_call_id": "c1"},
+    ]
+
+    text = prompt_text(spec(), {"prompt": chat}, seeing)
+
+    assert text == "".join(f"[{json.dumps(m, ensure_ascii=False)}]" for m in wanted) + " null null "
+
+
+def test_a_template_sees_the_tools_and_documents_of_its_row_and_the_spec_s_variables(seeing: TextModel) -> None:
+    made = spec(chat_template_kwargs={"mode": "<quick>", "tools": [], "documents": [{"text": "all"}]})
+
+    def tail(**row: Any) -> str:
+        return prompt_text(made, {"prompt": "x", **row}, seeing).partition("] ")[2]
+
+    assert tail() == '[] [{"text": "all"}] <quick>'
+    assert tail(tools=None, documents=["text alone"]) == '[] [{"text": "all"}] <quick>'
+    assert tail(tools=[TOOL], documents=[{"text": "own"}]) == f'[{json.dumps(TOOL)}] [{{"text": "own"}}] <quick>'
+    assert tail(tools=json.dumps([TOOL])) == f'[{json.dumps(TOOL)}] [{{"text": "all"}}] <quick>'
+
+
+def test_tools_may_stand_in_another_column_or_in_none(seeing: TextModel) -> None:
+    row = {"prompt": "x", "tools": "a hammer", "functions": {"known": [TOOL]}}
+
+    assert json.dumps([TOOL]) in prompt_text(spec(tools_column="functions.known"), row, seeing)
+    assert "null null" in prompt_text(spec(tools_column=""), row, seeing)
+    assert mapping_problem(spec(tools_column="functions.known"), ["prompt", "answer", "functions"]) is None
+    missing = mapping_problem(spec(tools_column="functions"), ["prompt", "answer"])
+    assert missing is not None
+    assert missing.field == "data.tools_column"
+
+
+@pytest.mark.parametrize("value", ["a hammer", "[1]", {"name": "add"}, [1], 3, "[" * 100_000])
+def test_tools_that_are_none_name_their_row(value: object) -> None:
+    field, message = refusal(spec(), [{"prompt": "x", "tools": value}])
+
+    assert field == "data.tools_column"
+    assert message.startswith("Row 1 holds ")
+    assert "in column 'tools'. It must be a list of tools" in message
+
+
+def test_sft_trains_what_the_template_marks(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(BUNDLED / "tiny-word-problems", folder)
+    (folder / "chat_template.jinja").write_text(
+        "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|eos|>"
+        "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}{{ ' ' * 3 }}"
+    )
+    text = TextModel(folder)
+    chat = [
+        {"role": r, "content": c} for r, c in [("user", "1"), ("assistant", "2"), ("user", "3"), ("assistant", "4")]
+    ]
+
+    (example,) = render(spec("sft", messages_column="chat"), [{"chat": chat}], text)
+
+    trained = [token for token, is_trained in zip(example.tokens, example.is_trained, strict=True) if is_trained]
+    assert trained == text.encode("2<|eos|>4<|eos|>")
+
+
+def test_grpo_and_sft_begin_a_text_alike_where_there_is_no_template(tmp_path: Path) -> None:
+    text = TextModel(model_folder(tmp_path, byte_level()))
+
+    (prompt,) = render(spec(), [{"prompt": "1+1?", "answer": "2"}], text)
+    (pair,) = render(spec("sft"), [{"prompt": "1+1?", "response": "2"}], text)
+
+    assert [s.text for s in prompt.segments] == [BOS, "1+1?"]
+    assert [(s.text, s.is_trained) for s in pair.segments] == [(BOS, False), ("1+1?", False), (f"2{EOS}", True)]
+    assert pair.tokens[: len(prompt.tokens)] == prompt.tokens
+    assert not any(pair.is_trained[: len(prompt.tokens)])
+    assert all(pair.is_trained[len(prompt.tokens) :])
+
+
 def test_a_dot_reaches_into_a_column() -> None:
     row = {"reward_model": {"ground_truth": "42"}, "a.b": 1}
 
@@ -89,6 +195,9 @@ def test_only_columns_that_the_run_reads_must_be_there() -> None:
         ("grpo", {"prompt": 3}, "data.prompt_column", "Row 1 holds int '3'"),
         ("grpo", {"prompt": None}, "data.prompt_column", "Row 1 holds nothing"),
         ("grpo", {"prompt": [{"role": "robot", "content": "x"}]}, "data.prompt_column", "role and content"),
+        ("grpo", {"prompt": [{"role": "user"}]}, "data.prompt_column", "role and content"),
+        ("grpo", {"prompt": [{"role": "user", "tool_calls": [CALL]}]}, "data.prompt_column", "role and content"),
+        ("grpo", {"prompt": [{"role": "assistant", "tool_calls": []}]}, "data.prompt_column", "role and content"),
         ("sft", {"prompt": "x", "response": None}, "data.response_column", "has no text in column 'response'"),
     ],
 )

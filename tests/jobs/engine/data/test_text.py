@@ -2,13 +2,16 @@
 
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from jobs.engine.data.model_files import BUNDLED
-from jobs.engine.data.text import TextModel
+from jobs.engine.data.text import TextModel, TextSegment
 from jobs.engine.problem import RunProblem
+from tests.jobs.engine.data.text_models import BOS, EOS, byte_level, model_folder, sentence_pieces
 
 TURNS = [
     {"role": "user", "content": "1+1?"},
@@ -22,6 +25,10 @@ FORGETFUL = (  # shows what an earlier assistant turn said only in short, as tem
 )
 
 
+def texts(segments: list[TextSegment]) -> list[tuple[str, bool]]:
+    return [(segment.text, segment.is_trained) for segment in segments]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     copy = tmp_path / "model"
@@ -32,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_prompt_ends_where_the_answer_begins() -> None:
     text = TextModel(BUNDLED / "tiny-word-problems")
 
-    assert text.prompt(TURNS[:1]) == "<|user|>1+1?<|assistant|>"
+    assert texts(text.prompt(TURNS[:1])) == [("<|user|>1+1?<|assistant|>", False)]
     assert text.decode(text.encode("<|user|>1+1?<|assistant|>")) == "1+1?"
 
 
@@ -54,7 +61,7 @@ def test_prompt_and_answer_are_cut_where_generation_starts() -> None:
 
     before, answer = text.conversation(TURNS[:2])
 
-    assert before.text == text.prompt(TURNS[:1])
+    assert [before] == text.prompt(TURNS[:1])
     assert answer.is_trained
 
 
@@ -71,8 +78,133 @@ def test_a_model_without_a_template_gets_plain_text(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
     text = TextModel(folder)
 
-    assert text.prompt(TURNS[:1]) == "1+1?"
-    assert [(s.text, s.is_trained) for s in text.conversation(TURNS[:2])] == [("1+1?", False), ("#### 2<|eos|>", True)]
+    assert texts(text.prompt(TURNS[:1])) == [("1+1?", False)]
+    assert texts(text.conversation(TURNS[:2])) == [("1+1?", False), ("#### 2<|eos|>", True)]
+
+
+def test_without_a_template_the_prompt_of_generation_is_that_of_training(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+    text = TextModel(folder)
+    chat = [{"role": "system", "content": "Be brief."}, *TURNS]
+
+    prompt, conversation = text.prompt(chat[:-1]), text.conversation(chat)
+
+    assert [s.text for s in prompt] == ["Be brief.\n\n1+1?", "#### 2<|eos|>", "2+2?"]
+    assert not any(s.is_trained for s in prompt)
+    assert texts(conversation)[1:] == [("#### 2<|eos|>", True), ("2+2?", False), ("#### 4<|eos|>", True)]
+    (asked, whole) = text.tokenize([prompt, conversation])
+    assert whole.tokens[: len(asked.tokens)] == asked.tokens
+
+
+@pytest.mark.parametrize("tokenizer", [byte_level(), sentence_pieces()], ids=["bytes", "pieces"])
+def test_without_a_template_a_text_begins_as_the_tokenizer_begins_it(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    text = TextModel(model_folder(tmp_path, tokenizer))
+    begin = tokenizer.token_to_id(BOS)
+
+    prompt, conversation = text.prompt(TURNS[:1]), text.conversation(TURNS)
+    (asked, whole) = text.tokenize([prompt, conversation])
+
+    assert texts(prompt) == [(BOS, False), ("1+1?", False)]
+    assert list(asked.tokens) == tokenizer.encode("1+1?").ids
+    assert asked.tokens[0] == begin
+    assert whole.tokens[: len(asked.tokens)] == asked.tokens
+    assert whole.tokens.count(begin) == 1
+    assert not whole.is_trained[0]
+
+
+def test_a_beginning_that_the_row_brings_along_is_not_doubled(tmp_path: Path) -> None:
+    tokenizer = byte_level()
+    text = TextModel(model_folder(tmp_path, tokenizer))
+
+    segments = text.prompt([{"role": "user", "content": f"{BOS}1+1?"}])
+
+    assert list(text.tokenize([segments])[0].tokens) == tokenizer.encode("1+1?").ids
+
+
+def test_a_template_says_itself_how_a_text_begins(tmp_path: Path) -> None:
+    tokenizer = byte_level()
+    text = TextModel(model_folder(tmp_path, tokenizer, "{{ messages[0].content }}"))
+
+    (tokenized,) = text.tokenize([text.prompt(TURNS[:1])])
+
+    assert list(tokenized.tokens) == tokenizer.encode("1+1?", add_special_tokens=False).ids
+
+
+def test_only_the_token_before_a_text_is_added_not_the_one_behind_it(tmp_path: Path) -> None:
+    tokenizer = byte_level()
+    ends = [(token, tokenizer.token_to_id(token)) for token in (BOS, EOS)]
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A {EOS}", special_tokens=ends)
+
+    text = TextModel(model_folder(tmp_path, tokenizer))
+
+    assert texts(text.prompt(TURNS[:1])) == [(BOS, False), ("1+1?", False)]
+
+
+def test_a_beginning_that_is_no_special_token_of_the_file_is_recognized(folder: Path) -> None:
+    """Transformers recognizes every token that a configuration names, too."""
+    (folder / "chat_template.jinja").unlink()
+    tokenizer = Tokenizer(models.WordLevel({"[B]": 0, "a": 1, "[": 2, "?": 3}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(single="[B] $A", special_tokens=[("[B]", 0)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    text = TextModel(folder)
+
+    (tokenized,) = text.tokenize([text.prompt([{"role": "user", "content": "a a"}])])
+
+    assert tokenized.tokens == (0, 1, 1)
+
+
+def test_padding_and_truncation_that_a_file_asks_for_are_not_done(tmp_path: Path) -> None:
+    tokenizer = byte_level()
+    wanted = tokenizer.encode("1+1? " * 9, add_special_tokens=False).ids
+    tokenizer.enable_padding(length=300)
+    tokenizer.enable_truncation(max_length=4)
+
+    text = TextModel(model_folder(tmp_path, tokenizer))
+
+    assert text.encode("1+1? " * 9) == wanted
+
+
+def test_a_token_across_the_boundary_is_cut_where_generation_starts(tmp_path: Path) -> None:
+    tokenizer = byte_level()
+    assert len(tokenizer.encode("\n\n", add_special_tokens=False).ids) == 1
+    chat = "{% for m in messages %}{{ '\\n' if m.role == 'assistant' }}{{ m.content }}{% endfor %}"
+    text = TextModel(model_folder(tmp_path, tokenizer, chat + "{% if add_generation_prompt %}{{ '\\n' }}{% endif %}"))
+    messages = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "\n2"}]
+
+    prompt, whole = text.tokenize([text.prompt(messages[:1]), text.conversation(messages)])
+
+    assert whole.tokens == (*prompt.tokens, *text.encode("\n2"))
+    assert whole.is_trained == (False,) * len(prompt.tokens) + (True,) * len(text.encode("\n2"))
+
+
+def test_a_named_template_for_tools_is_used_where_there_are_tools(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path, byte_level(), "plain")
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("{{ tools | length }} tools")
+    text = TextModel(folder)
+
+    assert text.prompt(TURNS[:1])[0].text == "plain"
+    assert text.prompt(TURNS[:1], {"tools": [{}, {}]})[0].text == "2 tools"
+
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(RunProblem, match="none for all: tool_use"):
+        TextModel(folder).prompt(TURNS[:1])
+
+
+def test_special_tokens_of_older_models_stand_in_a_file_of_their_own(folder: Path) -> None:
+    (folder / "special_tokens_map.json").write_text(json.dumps({"sep_token": {"content": "<sep>"}}))
+    (folder / "chat_template.jinja").write_text("{{ sep_token }}{{ mask_token is defined }}")
+
+    assert TextModel(folder).prompt(TURNS[:1])[0].text == "<sep>False"
+
+
+def test_the_date_of_a_prompt_is_the_one_that_is_given(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{{ strftime_now('%d %b %Y') }}")
+
+    prompt = TextModel(folder, now=datetime(2025, 1, 2)).prompt(TURNS[:1])  # noqa: DTZ001
+
+    assert prompt[0].text == "02 Jan 2025"
 
 
 def test_a_template_inside_the_tokenizer_config_is_used(folder: Path) -> None:
@@ -85,7 +217,7 @@ def test_a_template_inside_the_tokenizer_config_is_used(folder: Path) -> None:
     config["eos_token"] = {"content": "<|eos|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
-    assert TextModel(folder).prompt(TURNS[:1]) == "yes <|eos|>"
+    assert texts(TextModel(folder).prompt(TURNS[:1])) == [("yes <|eos|>", False)]
 
 
 def test_all_end_tokens_of_the_generation_config_are_known(folder: Path) -> None:
