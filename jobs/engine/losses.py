@@ -53,9 +53,9 @@ def token_scores(logits_BLV: Tensor, tokens_BL: Tensor, *, temperature: float = 
 
     logits_BLV[:, l] predicts token l + 1.
     """
-    found = chosen_scores(logits_BLV[:, :-1].flatten(0, 1), tokens_BL[:, 1:].flatten(), temperature=temperature)
+    scores = chosen_scores(logits_BLV[:, :-1].flatten(0, 1), tokens_BL[:, 1:].flatten(), temperature=temperature)
     shape = (tokens_BL.shape[0], tokens_BL.shape[1] - 1)
-    logprobs_BL, entropies_BL = (torch.nn.functional.pad(score.view(shape), (1, 0)) for score in found)
+    logprobs_BL, entropies_BL = (torch.nn.functional.pad(score.view(shape), (1, 0)) for score in scores)
     return logprobs_BL, entropies_BL
 
 

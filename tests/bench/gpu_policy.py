@@ -363,7 +363,7 @@ def main() -> None:
     options = parser.parse_args()
     has_gpu = torch.cuda.is_available() and not options.small
     device = "cuda" if has_gpu else "cpu"
-    name = torch.cuda.get_device_name() if has_gpu else platform.processor() or "CPU"
+    name = torch.cuda.get_device_name() if has_gpu else platform.machine()
     peak = next((flops for key, flops in PEAK_FLOPS.items() if key in name), 1e12)
     found: dict[str, Any] = {"device": name, "torch": torch.__version__, "peak_flops": peak, "cases": []}
     for case in CASES if has_gpu else SMALL:

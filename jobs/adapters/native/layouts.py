@@ -7,7 +7,7 @@ from jobs.catalog.role import roles_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import samples_per_update
-from jobs.planner.search.axes import OWN_FRACTIONS, across, axis, engine_sizes, micro_batches
+from jobs.planner.search.axes import OWN_FRACTIONS, Changes, across, axis, engine_sizes, micro_batches
 from jobs.planner.search.layout_space import Space
 from jobs.planner.shapes.model_shape import ModelShape
 
@@ -42,8 +42,7 @@ def _spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int, *, layout
             )
         )
         if not is_rl or is_colocated:
-            where = {"hardware.layout": layout} if is_rl else {}
-            placement = {**where, "hardware.policy_ranks": count}
+            placement: Changes = {"hardware.policy_ranks": count} | ({"hardware.layout": layout} if is_rl else {})
             yield Space(placement=placement, ways_to_train=train, ways_to_generate=({},))
             continue
         for tensor in engine_sizes(shape, min(rest - groups * count, fleet.devices_per_node)):

@@ -71,11 +71,11 @@ def _score_chunks(head: Any, hidden_ND: Tensor, targets_N: Tensor, temperature: 
     size = max(CHUNK_ELEMENTS // head.out_features, 1)
     if len(targets_N) <= size:
         return score(hidden_ND, targets_N)
-    found = [
+    parts = [
         checkpoint(score, hidden_nD, targets_n, use_reentrant=False)
         for hidden_nD, targets_n in zip(hidden_ND.split(size), targets_N.split(size), strict=True)
     ]
-    logprobs, entropies = zip(*found, strict=True)
+    logprobs, entropies = zip(*parts, strict=True)
     return torch.cat(logprobs), torch.cat(entropies)
 
 

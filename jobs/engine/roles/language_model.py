@@ -64,8 +64,8 @@ def score(model: Any, batch: Batch, *, micro_batch_size: int, temperature: float
     logprobs_BL = torch.zeros(batch.tokens_BL.shape)
     for rows in batch.by_length(micro_batch_size):
         here = batch.rows(rows).to(device)
-        found_bL, _ = model(here.tokens_BL, here.mask_BL, temperature)
-        logprobs_BL[rows, : found_bL.shape[1]] = found_bL.cpu()
+        part_bL, _ = model(here.tokens_BL, here.mask_BL, temperature)
+        logprobs_BL[rows, : part_bL.shape[1]] = part_bL.cpu()
     return logprobs_BL
 
 

@@ -44,13 +44,13 @@ class Sampler:
         was_training = self._model.training
         self._model.eval()  # gradient checkpointing of a model in training keeps no cache
         try:
-            found: dict[int, SampledResponse] = {}
+            responses: dict[int, SampledResponse] = {}
             order = sorted(range(len(requests)), key=lambda i: (len(requests[i].tokens), requests[i].tokens))
             for begin in range(0, len(order), limits.batch_size):
                 chosen = order[begin : begin + limits.batch_size]
                 drawn = self._draw([requests[i] for i in chosen], limits)
-                found.update(zip(chosen, drawn, strict=True))
-            return [found[i] for i in range(len(requests))]
+                responses.update(zip(chosen, drawn, strict=True))
+            return [responses[i] for i in range(len(requests))]
         finally:
             self._model.train(was_training)
 
@@ -110,7 +110,7 @@ class Sampler:
 
     def _logits(self, tokens_NT: Tensor, mask_NT: Tensor, places_NT: Tensor, cache: Any) -> Tensor:
         """Return the logits behind the last token, float32 [N, V], on the CPU."""
-        given = {
+        inputs = {
             "input_ids": tokens_NT.to(self._device),
             "attention_mask": None if bool(mask_NT.all()) else mask_NT.to(self._device),
             "position_ids": places_NT.to(self._device),
@@ -119,9 +119,9 @@ class Sampler:
         }
         if self._is_plain:
             head = self._model.get_output_embeddings()
-            hidden_ND = self._model.base_model(**given).last_hidden_state[:, -1]
+            hidden_ND = self._model.base_model(**inputs).last_hidden_state[:, -1]
             return torch.nn.functional.linear(hidden_ND, head.weight, head.bias).float().cpu()
-        logits: Tensor = type(self._model).forward(self._model, **given, logits_to_keep=1).logits[:, -1]
+        logits: Tensor = type(self._model).forward(self._model, **inputs, logits_to_keep=1).logits[:, -1]
         return logits.float().cpu()
 
 
