@@ -93,7 +93,7 @@ class Bench:
                 p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
                 for p, share in zip(workers.policies, shares, strict=True)
             ]
-            found.append(sum(t[0]["loss/sft"] for t in workers.gather(calls)))
+            found.append(sum(t[0].shares["loss/sft"] for t in workers.gather(calls)))
         return found
 
     def whole(self, layout: Layout) -> dict[str, Any]:
