@@ -133,7 +133,8 @@ class SyncBench:
     def __init__(self, run_dir: Path, spec: RunSpec) -> None:
         self.text = TextModel(model_folder(spec.model))
         question = "Ana has 12 pens and gets 5 more. How many pens now? " * 12
-        ids = tuple(self.text.encode(self.text.prompt([{"role": "user", "content": question}])))
+        (tokenized,) = self.text.tokenize([self.text.prompt([{"role": "user", "content": question}])])
+        ids = tuple(tokenized.tokens)
         self.example = Example(
             row=0, prompt=question, answer="17", segments=(), tokens=ids, is_trained=(False,) * len(ids)
         )
