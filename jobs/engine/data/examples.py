@@ -193,7 +193,8 @@ def _is_message(value: object) -> bool:
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message with all that its template may read. Parquet gives every message the keys of all, as None."""
-    return {"content": None} | {k: v for k, v in message.items() if v is not None}
+    filled = {key: value for key, value in message.items() if value is not None or key == "content"}
+    return filled if "content" in filled else {**filled, "content": None}
 
 
 def _variables(data: DataSource, row: Row, number: int) -> dict[str, Any]:

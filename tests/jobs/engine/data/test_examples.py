@@ -91,10 +91,10 @@ def test_a_template_sees_all_of_a_message_but_what_parquet_fills_in(seeing: Text
         {"role": "tool", "content": "2", "name": "add", "tool_call_id": "c1"},
     ]
     wanted = [
-        {"content": "é<1>", "role": "user"},
-        {"content": None, "role": "assistant", "tool_calls": [CALL]},
-        {"content": None, "role": "assistant", "tool_calls": [CALL]},
-        {"content": "2", "role": "tool", "name": "add", "tool_call_id": "c1"},
+        {"role": "user", "content": "é<1>"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "assistant", "tool_calls": [CALL], "content": None},
+        {"role": "tool", "content": "2", "name": "add", "tool_call_id": "c1"},
     ]
 
     text = prompt_text(spec(), {"prompt": chat}, seeing)

@@ -1,6 +1,7 @@
 """The trial process: what the New run page asks before launch."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.preflight.inspection import histogram
 from jobs.engine.preflight.process import answer
+from tests.jobs.engine.data.text_models import BOS, EOS, byte_level, model_folder
 
 HOUSE = Path(__file__).parents[4]
 
@@ -57,6 +60,32 @@ def test_sft_shows_the_loss_mask_and_what_is_cut(tmp_path: Path) -> None:
     assert [s["is_trained"] for s in found["samples"][0]["segments"]] == [False, True]
     assert 0 < found["share_truncated"] < 1
     assert found["num_too_long"] == round(found["share_truncated"] * 3686)
+
+
+def test_a_model_without_a_template_shows_the_token_of_the_beginning(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(BUNDLED / "tiny-word-problems", folder)
+    (folder / "chat_template.jinja").unlink()
+    model = {"kind": "path", "id": str(model_folder(folder, byte_level()))}
+
+    prompts, pairs = (preview(tmp_path, algorithm=name, model=model)["samples"] for name in ("grpo", "sft"))
+
+    begin = {"text": BOS, "is_trained": False}
+    assert prompts[0]["segments"] == [begin, {"text": prompts[0]["prompt"], "is_trained": False}]
+    assert [sample["segments"][:1] for sample in pairs] == [[begin]] * 5
+    assert all(sample["segments"][2]["text"].endswith(EOS) for sample in pairs)
+
+
+def test_a_column_of_tools_that_holds_something_else_is_a_problem_of_the_mapping(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"prompt": "x", "answer": "1", "tools": "a hammer"}\n' * 20)
+
+    data = preview(tmp_path, data={"kind": "path", "id": str(file)})
+    ignored = preview(tmp_path, data={"kind": "path", "id": str(file), "tools_column": ""})
+
+    assert data["mapping_field"] == "data.tools_column"
+    assert data["mapping_problem"].startswith("Row 1 holds str 'a hammer' in column 'tools'.")
+    assert ignored["mapping_problem"] == ""
 
 
 def test_a_missing_column_still_shows_the_columns_there_are(tmp_path: Path) -> None:
