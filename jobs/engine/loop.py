@@ -22,7 +22,7 @@ from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.examples import Example, in_order
 from jobs.engine.data.text import TextModel
-from jobs.engine.failures.failure_cause import SyncGap
+from jobs.engine.failures.failure_cause import RunStopped, SyncGap
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
@@ -74,6 +74,7 @@ class Loop:
         self.weights = WeightSync(workers) if workers.generators else None
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
+        self._num_abandoned = 0
         self._bfloat16_gap_noted = False
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
@@ -94,7 +95,12 @@ class Loop:
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
             self.captures.before_step(self.step)
-            seconds = self._timed(self._supervise if self.algorithm.advantages is None else self._reinforce)
+            before = self.state
+            try:
+                seconds = self._timed(self._supervise if self.algorithm.advantages is None else self._reinforce)
+            except RunStopped:
+                self._drop_step(before)
+                break
             self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
@@ -170,6 +176,7 @@ class Loop:
             "reward/mean": float(rewards_B.mean()),
             "reward/std": float(rewards_B.std()),
             **_mean_parts(scores),
+            **self._abandoned_fraction(scores),
             "groups/zero_variance_fraction": zero_variance_fraction(rewards_B, group_size=group_size),
             "response/length_mean": float(lengths_B.mean()),
             "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
@@ -209,6 +216,24 @@ class Loop:
             scored.samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
         )
         return scored.scores
+
+    def _abandoned_fraction(self, scores: Sequence[Score]) -> dict[str, float]:
+        """Return the fraction of responses whose check took too long, from the first step with one on; tell of that."""
+        num_abandoned = sum(score.is_abandoned for score in scores)
+        if num_abandoned and not self._num_abandoned:
+            text = (
+                f"The checks of {num_abandoned} of {len(scores)} responses took too long and were ended; they count as "
+                "wrong. The metric reward/abandoned_fraction has how many do."
+            )
+            self.report.note(text, step=self.step)
+        self._num_abandoned += num_abandoned
+        return {"reward/abandoned_fraction": num_abandoned / len(scores)} if self._num_abandoned else {}
+
+    def _drop_step(self, before: LoopState) -> None:
+        """Take back the step under way, whose responses will not be scored: nothing was learned from them yet."""
+        self.report.note(f"Step {self.step} was dropped: the run was stopped while responses were scored.")
+        self.step -= 1
+        self.state = before
 
     def _old_logprobs(self, batch: Batch, shares: list[list[Tensor]], step: int) -> Tensor:
         """Return the policy's log-probabilities before the update, each rank scoring its own share: [B, L]."""
@@ -331,18 +356,11 @@ class Loop:
             return
         self.report.state("evaluating", step=self.step)
         with mark("eval", step=self.step) as eval_mark:
-            if self.material.reward is not None:
-                evaluated = evaluation.evaluate_answers(
-                    self.workers,
-                    self.material.held_out,
-                    reward=self.material.reward,
-                    text=self.material.text,
-                    step=self.step,
-                )
-            else:
-                evaluated = evaluation.evaluate_loss(
-                    self.workers, self.material.held_out, pad_id=self.material.text.pad_id, step=self.step
-                )
+            try:
+                evaluated = self._evaluated()
+            except RunStopped:
+                self.report.note("The evaluation was dropped: the run was stopped while responses were scored.")
+                return
         self.report.metrics(evaluated.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
         self.report.say(eval_line(evaluated.metrics, step=self.step, seconds=eval_mark.seconds))
         self.report.samples(
@@ -357,6 +375,16 @@ class Loop:
             self.state = replace(self.state, best_score=evaluated.score, best_step=self.step)
             self.saver.model("best", step=self.step, metrics=evaluated.metrics)
         self.report.state("training", step=self.step)
+
+    def _evaluated(self) -> evaluation.Evaluation:
+        material = self.material
+        if material.reward is None:
+            return evaluation.evaluate_loss(
+                self.workers, material.held_out, pad_id=material.text.pad_id, step=self.step
+            )
+        return evaluation.evaluate_answers(
+            self.workers, material.held_out, reward=material.reward, text=material.text, step=self.step
+        )
 
     def _finish(self, *, is_finished: bool) -> None:
         """Evaluate the last policy, save it, and hand it over."""
