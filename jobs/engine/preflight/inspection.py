@@ -18,6 +18,10 @@ from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits,
 MAX_MEASURED = 20_000
 NUM_BINS = 20
 REWARD_SECONDS = 8.0
+TRIAL_LIMITS = ScoringLimits(
+    timeout_seconds=REWARD_SECONDS, timeout_name="the limit of a trial", load_seconds=REWARD_SECONDS
+)
+"""Of one completion after the other, in one process: a person waits."""
 
 
 def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, object]:
@@ -115,16 +119,13 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
 
 
 def _trial_limits(spec: RunSpec) -> ScoringLimits:
-    """Return the limits of one completion after the other, in one process: a person waits."""
-    limits = ScoringLimits(
-        timeout_seconds=REWARD_SECONDS, timeout_name="the limit of a trial", load_seconds=REWARD_SECONDS
-    )
+    """Return the limits of a trial, with the run's own time for a completion where that is shorter."""
     if "reward.timeout_seconds" not in spec.knobs:  # another trainer's
-        return limits
+        return TRIAL_LIMITS
     own = limits_of(spec)
-    if own.timeout_seconds >= REWARD_SECONDS:
-        return limits
-    return replace(limits, timeout_seconds=own.timeout_seconds, timeout_name=own.timeout_name)
+    if own.timeout_seconds >= TRIAL_LIMITS.timeout_seconds:
+        return TRIAL_LIMITS
+    return replace(TRIAL_LIMITS, timeout_seconds=own.timeout_seconds, timeout_name=own.timeout_name)
 
 
 def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
