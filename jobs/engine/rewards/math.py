@@ -25,11 +25,11 @@ class _Pair:
     """Two answers that only algebra can compare."""
 
     expected: str
-    given: str
+    actual: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _ReadResponse:
     """What a response gives: a marked answer or not, and whether it is right, or the pair that has to be checked."""
 
     is_marked: bool
@@ -65,7 +65,7 @@ class MathReward:
         """Return which pairs are equal, None where the check was ended."""
         if not pairs:
             return []
-        calls = [Completion(prompt="", completion=pair.given, answer=pair.expected) for pair in pairs]
+        calls = [Completion(prompt="", completion=pair.actual, answer=pair.expected) for pair in pairs]
         try:
             if self._pool is None:
                 self._pool = RewardPool(_SOURCE, file_name="math-verify", limits=self._limits)
@@ -75,17 +75,17 @@ class MathReward:
         return [None if reward is None else reward > 0 for reward in rewards]
 
 
-def _read(completion: Completion) -> _Reading:
+def _read(completion: Completion) -> _ReadResponse:
     expected_number = number(completion.answer)
     given_number = marked_number(completion.completion)
     if expected_number is not None and given_number is not None:
-        return _Reading(is_marked=True, verdict=given_number == expected_number)
-    given = given_answer(completion.completion, is_number=expected_number is not None)
-    if given is None:
-        return _Reading(is_marked=False, verdict=False)
-    pair = _Pair(expected=expected_answer(completion.answer), given=given.text)
-    is_equal = quick_equal(pair.expected, pair.given)
-    return _Reading(is_marked=given.is_marked, verdict=pair if is_equal is None else is_equal)
+        return _ReadResponse(is_marked=True, verdict=given_number == expected_number)
+    actual = given_answer(completion.completion, is_number=expected_number is not None)
+    if actual is None:
+        return _ReadResponse(is_marked=False, verdict=False)
+    pair = _Pair(expected=expected_answer(completion.answer), actual=actual.text)
+    is_equal = quick_equal(pair.expected, pair.actual)
+    return _ReadResponse(is_marked=actual.is_marked, verdict=pair if is_equal is None else is_equal)
 
 
 def _score(is_marked: bool, is_right: bool | None) -> Score:

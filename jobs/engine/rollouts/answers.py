@@ -156,25 +156,25 @@ def exact(text: str) -> tuple[Fraction, bool] | None:
     return Fraction(int(above), int(below)) * (-1 if sign == "-" else 1), False
 
 
-def quick_equal(expected: str, given: str) -> bool | None:
+def quick_equal(expected: str, actual: str) -> bool | None:
     """Return whether two answers are the same, None if only algebra can say.
 
     Decided are equal texts, numbers (a decimal agrees to six places), and words. A percentage is equal to its number
     and to its hundredth: tasks ask for either.
     """
-    if max(len(expected), len(given)) > MOST_CHARS:
+    if max(len(expected), len(actual)) > MOST_CHARS:
         return False
-    expected, given = tidy(expected), tidy(given)
-    if not expected or not given:
+    expected, actual = tidy(expected), tidy(actual)
+    if not expected or not actual:
         return False
-    if _LOOSE_SPACE.sub("", expected) == _LOOSE_SPACE.sub("", given):
+    if _LOOSE_SPACE.sub("", expected) == _LOOSE_SPACE.sub("", actual):
         return True
-    if is_wordy(expected) and is_wordy(given):
-        return _letters(expected) == _letters(given)
-    (expected, is_percent), (given, is_given_percent) = without_percent(expected), without_percent(given)
-    left, right = exact(expected), exact(given)
+    if is_wordy(expected) and is_wordy(actual):
+        return _letters(expected) == _letters(actual)
+    (expected, is_percent), (actual, is_given_percent) = without_percent(expected), without_percent(actual)
+    left, right = exact(expected), exact(actual)
     if left is None or right is None:
-        is_number_and_words = (left or right) and (is_wordy(expected) or is_wordy(given))
+        is_number_and_words = (left or right) and (is_wordy(expected) or is_wordy(actual))
         return False if is_number_and_words else None
     is_decimal = left[1] or right[1]
     if is_percent != is_given_percent:

@@ -32,17 +32,17 @@ def reward(prompt: str, completion: str, answer: str) -> float:  # noqa: ARG001
     return float(is_equal(answer, completion))
 
 
-def is_equal(expected: str, given: str) -> bool:
+def is_equal(expected: str, actual: str) -> bool:
     """Return whether two answers, as plain text or LaTeX without dollar signs, mean the same.
 
     What math-verify cannot read, or fails at, is not equal. A percentage is equal to its number and to its hundredth.
     """
-    (expected, is_percent), (given, is_given_percent) = map(without_percent, (tidy(expected), tidy(given)))
-    pairs = [(expected, given)]
+    (expected, is_percent), (actual, is_given_percent) = map(without_percent, (tidy(expected), tidy(actual)))
+    pairs = [(expected, actual)]
     if is_percent and not is_given_percent:
-        pairs.append((_hundredth(expected), given))
+        pairs.append((_hundredth(expected), actual))
     if is_given_percent and not is_percent:
-        pairs.append((expected, _hundredth(given)))
+        pairs.append((expected, _hundredth(actual)))
     return any(_verified(*pair) for pair in pairs)
 
 
@@ -50,9 +50,9 @@ def _hundredth(text: str) -> str:
     return rf"\frac{{{text}}}{{100}}"
 
 
-def _verified(expected: str, given: str) -> bool:
+def _verified(expected: str, actual: str) -> bool:
     try:
-        gold, target = (parse(rf"\boxed{{{text}}}", _FORMULA, parsing_timeout=None) for text in (expected, given))
+        gold, target = (parse(rf"\boxed{{{text}}}", _FORMULA, parsing_timeout=None) for text in (expected, actual))
         return bool(verify(gold, target, timeout_seconds=None))
     except Exception:  # of any kind: the text may be anything at all
         return False
