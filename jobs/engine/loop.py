@@ -218,8 +218,9 @@ class Loop:
         return scored.scores
 
     def _abandoned_fraction(self, scores: Sequence[Score]) -> dict[str, float]:
-        """Return the fraction of responses whose check took too long, from the first step with one on; tell of that."""
-        num_abandoned = sum(score.is_abandoned for score in scores)
+        """Return the fraction of responses whose check took too long, where there are such checks; note the first."""
+        checked = [score.is_abandoned for score in scores if score.is_abandoned is not None]
+        num_abandoned = sum(checked)
         if num_abandoned and not self._num_abandoned:
             text = (
                 f"The checks of {num_abandoned} of {len(scores)} responses took too long and were ended; they count as "
@@ -227,7 +228,7 @@ class Loop:
             )
             self.report.note(text, step=self.step)
         self._num_abandoned += num_abandoned
-        return {"reward/abandoned_fraction": num_abandoned / len(scores)} if self._num_abandoned else {}
+        return {"reward/abandoned_fraction": num_abandoned / len(scores)} if checked else {}
 
     def _drop_step(self, before: LoopState) -> None:
         """Take back the step under way, whose responses will not be scored: nothing was learned from them yet."""

@@ -17,13 +17,13 @@ class Score:
     """What one completion earned: `total` is what training uses, `parts` what it is made of.
 
     `is_right` says whether the answer itself is right, for held-out accuracy; None where a reward has no such notion.
-    `is_abandoned`: the check took too long, was ended, and counts as failed.
+    `is_abandoned`: the check took too long, was ended, and counts as failed; None where nothing is checked like that.
     """
 
     total: float
     parts: Mapping[str, float]
     is_right: bool | None
-    is_abandoned: bool = False
+    is_abandoned: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

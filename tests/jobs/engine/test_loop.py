@@ -88,12 +88,13 @@ def test_a_stop_while_an_evaluation_is_scored_keeps_the_step(loop: Any) -> None:
     assert notes(loop) == ["The evaluation was dropped: the run was stopped while responses were scored."]
 
 
-def test_abandoned_checks_are_counted_from_the_first_on_and_noted_once(loop: Any) -> None:
+def test_abandoned_checks_are_counted_and_noted_once(loop: Any) -> None:
     checked, abandoned = (
         Score(total=0.0, parts={}, is_right=False, is_abandoned=is_abandoned) for is_abandoned in (False, True)
     )
 
-    assert loop._abandoned_fraction([checked, checked]) == {}
+    assert loop._abandoned_fraction([Score(total=0.0, parts={}, is_right=False)]) == {}
+    assert loop._abandoned_fraction([checked, checked]) == {"reward/abandoned_fraction": 0.0}
     assert loop._abandoned_fraction([abandoned, checked]) == {"reward/abandoned_fraction": 0.5}
     assert loop._abandoned_fraction([checked, checked]) == {"reward/abandoned_fraction": 0.0}
     assert loop._abandoned_fraction([abandoned, abandoned]) == {"reward/abandoned_fraction": 1.0}
