@@ -267,7 +267,7 @@ class RewardPool:
         if not any(other.is_loaded for other in self._workers):
             raise failure
         self._most = len(self._workers)
-        print(f"Scoring goes on with {self._most} processes: {failure}", flush=True)
+        print(f"Scoring goes on in fewer processes, {self._most}: {failure}", flush=True)
 
     def _remove(self, worker: RewardWorker) -> None:
         self._workers.remove(worker)
