@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 TORCH = "torch"
 CUDA = re.compile(r"(nvidia|cuda)-")
 # Published as source alone; pure Python, so building them needs no compiler. DeepSpeed's setup.py imports torch; antlr4
-# comes with Hydra.
+# comes with Hydra and math-verify.
 SOURCE_ONLY = frozenset({"deepspeed", "antlr4-python3-runtime"})
 
 Lock = dict[str, str]  # package name -> its lines

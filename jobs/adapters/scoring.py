@@ -1,7 +1,8 @@
 """The built-in rewards as Python source that any trainer can carry: `reward(prompt, completion, answer) -> float`.
 
 They score as the plugins of `jobs.engine.rewards` do (a test holds them against each other), and need nothing of
-Pitwall, which another trainer's environment does not have. A custom reward already comes as source.
+Pitwall, which another trainer's environment does not have: boxes and formulas are read by the built-in trainer alone. A
+custom reward already comes as source.
 """
 
 from jobs.catalog.spec.runspec import RewardSource

@@ -23,7 +23,7 @@ from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.examples import Example, in_order
 from jobs.engine.data.model_files import model_folder, num_layers
 from jobs.engine.data.text import TextModel
-from jobs.engine.failures.failure_cause import NonFinite
+from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
@@ -82,6 +82,7 @@ class Loop:
             precision=str(spec.knob("memory.precision")),
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
+        self._num_abandoned = 0
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
 
@@ -101,7 +102,12 @@ class Loop:
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
             self.captures.before_step(self.step)
-            seconds = self._timed(self._supervise if self.algorithm.advantages is None else self._reinforce)
+            before = self.state
+            try:
+                seconds = self._timed(self._supervise if self.algorithm.advantages is None else self._reinforce)
+            except RunStopped:
+                self._drop_step(before)
+                break
             self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
@@ -177,6 +183,7 @@ class Loop:
             "reward/mean": float(rewards_B.mean()),
             "reward/std": float(rewards_B.std()),
             **_mean_parts(scores),
+            **self._abandoned_fraction(scores),
             "groups/zero_variance_fraction": zero_variance_fraction(rewards_B, group_size=group_size),
             "response/length_mean": float(lengths_B.mean()),
             "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
@@ -215,6 +222,25 @@ class Loop:
             scored.samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
         )
         return scored.scores
+
+    def _abandoned_fraction(self, scores: Sequence[Score]) -> dict[str, float]:
+        """Return the fraction of responses whose check took too long, where there are such checks; note the first."""
+        checked = [score.is_abandoned for score in scores if score.is_abandoned is not None]
+        num_abandoned = sum(checked)
+        if num_abandoned and not self._num_abandoned:
+            text = (
+                f"The checks of {num_abandoned} of {len(scores)} responses took too long and were ended; they count as "
+                "wrong. The metric reward/abandoned_fraction has how many do."
+            )
+            self.report.note(text, step=self.step)
+        self._num_abandoned += num_abandoned
+        return {"reward/abandoned_fraction": num_abandoned / len(scores)} if checked else {}
+
+    def _drop_step(self, before: LoopState) -> None:
+        """Take back the step under way, whose responses will not be scored: nothing was learned from them yet."""
+        self.report.note(f"Step {self.step} was dropped: the run was stopped while responses were scored.")
+        self.step -= 1
+        self.state = before
 
     def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
         """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""
@@ -336,18 +362,11 @@ class Loop:
             return
         self.report.state("evaluating", step=self.step)
         with mark("eval", step=self.step) as eval_mark:
-            if self.material.reward is not None:
-                evaluated = evaluation.evaluate_answers(
-                    self.workers,
-                    self.material.held_out,
-                    reward=self.material.reward,
-                    text=self.material.text,
-                    step=self.step,
-                )
-            else:
-                evaluated = evaluation.evaluate_loss(
-                    self.workers, self.material.held_out, pad_id=self.material.text.pad_id, step=self.step
-                )
+            try:
+                evaluated = self._evaluated()
+            except RunStopped:
+                self.report.note("The evaluation was dropped: the run was stopped while responses were scored.")
+                return
         self.report.metrics(evaluated.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
         self.report.say(eval_line(evaluated.metrics, step=self.step, seconds=eval_mark.seconds))
         self.report.samples(
@@ -362,6 +381,16 @@ class Loop:
             self.state = replace(self.state, best_score=evaluated.score, best_step=self.step)
             self.saver.model("best", step=self.step, metrics=evaluated.metrics)
         self.report.state("training", step=self.step)
+
+    def _evaluated(self) -> evaluation.Evaluation:
+        material = self.material
+        if material.reward is None:
+            return evaluation.evaluate_loss(
+                self.workers, material.held_out, pad_id=material.text.pad_id, step=self.step
+            )
+        return evaluation.evaluate_answers(
+            self.workers, material.held_out, reward=material.reward, text=material.text, step=self.step
+        )
 
     def _finish(self, *, is_finished: bool) -> None:
         """Evaluate the last policy, save it, and hand it over."""

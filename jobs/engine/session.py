@@ -36,7 +36,7 @@ from jobs.engine.device import load_device
 from jobs.engine.failures.failure_cause import NAMED, RunStopped, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.run_report import RunReport
-from jobs.engine.rollouts.reward import open_reward
+from jobs.engine.rollouts.reward import limits_of, open_reward
 from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -237,7 +237,7 @@ class Session:
             )
         reward = None
         if is_in(spec.algorithm, "rl"):
-            reward = open_reward(spec.reward)
+            reward = open_reward(spec.reward, limits_of(spec, check=self._check_stop))
         return Material(text=text, train=train, held_out=held_out, reward=reward)
 
     def _make_loop(

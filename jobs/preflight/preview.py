@@ -171,7 +171,8 @@ def try_reward(spec: RunSpec, *, project: Project) -> tuple[RewardResult, ...]:
     """
     _require_upload(spec, project)
     raw = to_json(spec)
-    depends_on = [raw["reward"], raw["data"], raw["model"], _stamps(spec.data.id)]
+    limit = raw["knobs"].get("reward.timeout_seconds")
+    depends_on = [raw["reward"], limit, raw["data"], raw["model"], _stamps(spec.data.id)]
     op = {"op": "reward", "spec": raw, "inputs_dir": str(uploads_dir()), "samples": REWARD_SAMPLES}
     answer = _cached_answer("reward", depends_on, op, REWARD_SECONDS)
     return tuple(

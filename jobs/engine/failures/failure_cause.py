@@ -31,7 +31,7 @@ class NonFinite(RuntimeError):
 
 
 class RunStopped(Exception):
-    """The run was asked to stop before its first step."""
+    """The run was asked to stop before its first step, or while responses are scored: that step is dropped."""
 
 
 Side = Literal["user", "trainer", "cluster"]

@@ -4,7 +4,7 @@ torch.
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from jobs.catalog.spec.runspec import RunSpec
@@ -13,11 +13,15 @@ from jobs.engine.data.examples import Example, column_value, mapping_problem, re
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
 from jobs.engine.data.text import TextModel
 from jobs.engine.problem import RunProblem
-from jobs.engine.rollouts.reward import Completion, RewardFailed, open_reward
+from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits, limits_of, open_reward
 
 MAX_MEASURED = 20_000
 NUM_BINS = 20
 REWARD_SECONDS = 8.0
+TRIAL_LIMITS = ScoringLimits(
+    timeout_seconds=REWARD_SECONDS, timeout_name="the limit of a trial", load_seconds=REWARD_SECONDS
+)
+"""Of one completion after the other, in one process: a person waits."""
 
 
 def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, object]:
@@ -100,7 +104,7 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     completions = _tries(spec, table, num_samples)
     results = []
     try:
-        reward = open_reward(spec.reward, timeout_seconds=REWARD_SECONDS)
+        reward = open_reward(spec.reward, _trial_limits(spec))
         try:
             for completion in completions:
                 begin = time.perf_counter()
@@ -112,6 +116,16 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     except RewardFailed as error:
         raise RunProblem("reward.source", str(error)) from error
     return {"results": results}
+
+
+def _trial_limits(spec: RunSpec) -> ScoringLimits:
+    """Return the limits of a trial, with the run's own time for a completion where that is shorter."""
+    if "reward.timeout_seconds" not in spec.knobs:  # another trainer's
+        return TRIAL_LIMITS
+    own = limits_of(spec)
+    if own.timeout_seconds >= TRIAL_LIMITS.timeout_seconds:
+        return TRIAL_LIMITS
+    return replace(TRIAL_LIMITS, timeout_seconds=own.timeout_seconds, timeout_name=own.timeout_name)
 
 
 def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:

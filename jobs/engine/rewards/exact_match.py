@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jobs.catalog.spec.runspec import RewardSource
-from jobs.engine.rollouts.reward import Completion, Score
+from jobs.engine.rollouts.reward import Completion, Score, ScoringLimits
 
 
 class ExactMatchReward:
@@ -25,7 +25,7 @@ class ExactMatchReward:
 class Plugin:
     """How the registry opens it."""
 
-    def open(self, source: RewardSource, *, timeout_seconds: float) -> ExactMatchReward:  # noqa: ARG002
+    def open(self, source: RewardSource, limits: ScoringLimits) -> ExactMatchReward:  # noqa: ARG002
         """Return the scorer; it takes no options."""
         return ExactMatchReward()
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from jobs.catalog.spec.runspec import RewardSource
-from jobs.engine.rollouts.reward import Completion, Score
+from jobs.engine.rollouts.reward import Completion, Score, ScoringLimits
 
 _ENDING = re.compile(r"####\s*-?[\d,]*\.?\d+\s*$")
 
@@ -30,7 +30,7 @@ class FormatReward:
 class Plugin:
     """How the registry opens it."""
 
-    def open(self, source: RewardSource, *, timeout_seconds: float) -> FormatReward:  # noqa: ARG002
+    def open(self, source: RewardSource, limits: ScoringLimits) -> FormatReward:  # noqa: ARG002
         """Return the scorer; it takes no options."""
         return FormatReward()
 

@@ -1,11 +1,15 @@
 """The contract of a reward, and the lookup of one in the folder `rewards/`. Imports no torch."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from jobs.catalog.spec.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardSource, RunSpec
 from profiling import plugins
+
+MOST_PROCESSES = 16
+_LOAD_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,11 +17,13 @@ class Score:
     """What one completion earned: `total` is what training uses, `parts` what it is made of.
 
     `is_right` says whether the answer itself is right, for held-out accuracy; None where a reward has no such notion.
+    `is_abandoned`: the check took too long, was ended, and counts as failed; None where nothing is checked like that.
     """
 
     total: float
     parts: Mapping[str, float]
     is_right: bool | None
+    is_abandoned: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +33,40 @@ class Completion:
     prompt: str
     completion: str
     answer: str
+
+
+def _go_on() -> None:
+    """Nobody asks to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringLimits:
+    """What scoring may take, where code runs whose time nobody knows.
+
+    `num_workers` processes at most; `timeout_seconds` for each completion, a limit that `timeout_name` names to people;
+    `load_seconds` until the code is loaded. `check` is called about twice a second while scoring waits; what it raises
+    ends the scoring.
+    """
+
+    num_workers: int = 1
+    timeout_seconds: float = 60.0
+    timeout_name: str = "reward.timeout_seconds"
+    load_seconds: float = _LOAD_SECONDS
+    check: Callable[[], None] = _go_on
+
+
+def limits_of(spec: RunSpec, *, check: Callable[[], None] = _go_on) -> ScoringLimits:
+    """Return the limits that a run's knobs set; 0 workers are one for each CPU, at most 16."""
+    return ScoringLimits(
+        num_workers=spec.int_knob("reward.num_workers") or min(MOST_PROCESSES, _num_cpus()),
+        timeout_seconds=spec.float_knob("reward.timeout_seconds"),
+        check=check,
+    )
+
+
+def _num_cpus() -> int:
+    """Return how many CPUs this process may use, on systems that say so; else how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Reward(Protocol):
@@ -42,8 +82,8 @@ class Reward(Protocol):
 class RewardPlugin(Protocol):
     """What a file in `rewards/` offers as PLUGIN."""
 
-    def open(self, source: RewardSource, *, timeout_seconds: float) -> Reward:
-        """Return the scorer for a spec's reward."""
+    def open(self, source: RewardSource, limits: ScoringLimits) -> Reward:
+        """Return the scorer for a spec's reward. Raises: RewardFailed if it cannot be started."""
 
 
 class RewardFailed(RuntimeError):
@@ -54,7 +94,7 @@ class RewardFailed(RuntimeError):
         super().__init__(message)
 
 
-def open_reward(source: RewardSource, *, timeout_seconds: float = 60.0) -> Reward:
-    """Return the scorer of `source.kind`; `timeout_seconds` bounds one batch where code of the user runs."""
+def open_reward(source: RewardSource, limits: ScoringLimits | None = None) -> Reward:
+    """Return the scorer of `source.kind`. Raises: RewardFailed if it cannot be started."""
     plugin = cast(RewardPlugin, plugins.load("jobs.engine.rewards", source.kind))
-    return plugin.open(source, timeout_seconds=timeout_seconds)
+    return plugin.open(source, limits or ScoringLimits())

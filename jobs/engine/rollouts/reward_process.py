@@ -1,8 +1,8 @@
-"""The process a custom reward runs in: JSON lines on stdin, answers on stdout. Started by rewards/custom.py.
+"""The process that a reward's code runs in: JSON lines on stdin, answers on stdout. Started by reward_pool.py.
 
-It says {} when it is up. First line {"source", "file_name"}; then {"batch": [[prompt, completion, answer], ...]} ->
-{"rewards": [...]}. What goes wrong is answered as {"problem", "kind", "log_line"}. The reward's own prints go to
-stderr.
+It writes {} when it is up. First line {"source", "file_name"} -> {}; then {"number", "call": [prompt, completion,
+answer]} -> {"reward": ...}, one at a time. What goes wrong is answered as {"problem", "kind", "log_line"}. The code's
+own prints go to stderr.
 """
 
 import faulthandler
@@ -13,17 +13,18 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
 Call = Callable[[str, str, str], object]
 UP = b"{}"
+SHOWN_CHARS = 60
 
 
 class RewardReply(TypedDict, total=False):
-    """Rewards of a batch, or a problem; nothing where the source was loaded."""
+    """The reward of a completion, or a problem; nothing where the source was loaded."""
 
-    rewards: list[float]
+    reward: float
     problem: str
     kind: Literal["raised", "wrong_type"]
     log_line: str
@@ -44,7 +45,7 @@ def main() -> None:
             reward, answer = load(request["source"], name)
         else:
             assert reward is not None
-            answer = score(reward, request["batch"], name)
+            answer = score(reward, request["call"], number=request["number"], name=name)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
@@ -66,23 +67,29 @@ def load(source: str, name: str) -> tuple[Call | None, RewardReply]:
     return reward, {}
 
 
-def score(reward: Call, batch: list[list[str]], name: str) -> RewardReply:
-    """Return the rewards of a batch, or the first problem."""
-    rewards = []
-    for number, (prompt, completion, answer) in enumerate(batch, start=1):
-        try:
-            value = reward(prompt, completion, answer)
-        except BaseException as error:
-            return raised(error, name, f"on completion {number} ({completion[:60]!r})")
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            returned = f"{type(value).__name__} {str(value)[:40]!r}"
-            text = f"The reward {name} returned {returned} on completion {number}. Return a float."
-            return {"problem": text, "kind": "wrong_type"}
-        if not math.isfinite(value):
-            text = f"The reward {name} returned {value} on completion {number}. Return a finite number."
-            return {"problem": text, "kind": "wrong_type"}
-        rewards.append(float(value))
-    return {"rewards": rewards}
+def score(reward: Call, call: Sequence[str], *, number: int, name: str) -> RewardReply:
+    """Return the reward of the batch's completion of this number, counted from 1, or a problem."""
+    try:
+        value = reward(*call)
+    except BaseException as error:
+        return raised(error, name, f"on completion {number} ({call[1][:SHOWN_CHARS]!r})")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        returned = f"{type(value).__name__} {str(value)[:40]!r}"
+        text = f"The reward {name} returned {returned} on completion {number}. Return a float."
+        return {"problem": text, "kind": "wrong_type"}
+    earned = as_float(value)
+    if not math.isfinite(earned):
+        text = f"The reward {name} returned {earned} on completion {number}. Return a finite number."
+        return {"problem": text, "kind": "wrong_type"}
+    return {"reward": earned}
+
+
+def as_float(value: float) -> float:
+    """Return a number as a float, infinity for a whole number that is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def raised(error: BaseException, name: str, when: str) -> RewardReply:

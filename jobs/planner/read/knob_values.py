@@ -27,7 +27,9 @@ _NEGLIGIBLE = {
     "optimizer.warmup_steps": "changes what is learned alone",
     "parallel.ring_head_stride": "how a ring is cut, not how much goes over it",
     "reward.manager": "the reward's own seconds are given",
+    "reward.num_workers": "the reward's own seconds are given",
     "reward.overlong_buffer_tokens": "changes what is learned alone",
+    "reward.timeout_seconds": "the reward's own seconds are given",
     "rollout.load_format": "only at the start",
 }
 """Knobs whose effect on memory and time is none of a step's, or too small to be estimated, and why."""

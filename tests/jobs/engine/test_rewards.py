@@ -1,15 +1,21 @@
-"""What single rewards promise; what all of them do is in tests/contracts/test_rewards.py."""
+"""What single rewards promise; what all of them do is in tests/contracts/test_rewards.py.
 
-import sys
-import time
+How answers are compared is in tests/jobs/engine/rollouts/test_answers.py, the processes of the custom reward and of
+checks in test_reward_pool.py beside it.
+"""
+
+import importlib.util
 from pathlib import Path
 
 import pytest
 
+from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.failures.failure_cause import cause_of
-from jobs.engine.rewards import custom
-from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, open_reward
+from jobs.engine.rewards import math
+from jobs.engine.rollouts import reward as rewards
+from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, ScoringLimits, limits_of, open_reward
+from tests.jobs.engine.pool_clock import Clock
 
 CUSTOM = "def reward(prompt, completion, answer):\n    return len(completion) / 10\n"
 
@@ -20,20 +26,6 @@ def score(kind: str, completion: str, answer: str = "54", source: str = CUSTOM) 
         return reward.score([Completion(prompt="47 + 7?", completion=completion, answer=answer)])[0]
     finally:
         reward.close()
-
-
-def custom_failure(source: str, *, timeout_seconds: float = 20) -> RewardFailed:
-    def run() -> None:
-        given = RewardSource(kind="custom", source=source, file_name="mine.py")
-        reward = open_reward(given, timeout_seconds=timeout_seconds)
-        try:
-            reward.score([Completion(prompt="p", completion="abc", answer="1")])
-        finally:
-            reward.close()
-
-    with pytest.raises(RewardFailed) as caught:
-        run()
-    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -54,6 +46,90 @@ def test_math_gives_nine_tenths_for_the_number_and_one_for_the_form(completion: 
     assert score("math", completion, answer).is_right is (total == 1.0)
 
 
+@pytest.mark.parametrize(
+    ("completion", "answer", "total"),
+    [
+        (r"So it is \boxed{\frac{1}{2}}.", "0.5", 1.0),
+        (r"So it is \boxed{\frac{1}{2}}.", r"\frac{1}{3}", 0.1),
+        (r"\boxed{5} or rather \boxed{54}", "54", 1.0),
+        (r"\boxed{54} #### 44", "54", 0.1),  # where a number is marked, that is the answer
+        (r"#### \frac{108}{2}", "54", 1.0),
+        ("#### apples", "54", 0.0),
+        ("#### Monday", "Monday", 1.0),
+        ("#### (1, 2)", r"\left(1,2\right)", 1.0),
+        ("The final answer is 54. I hope it is correct.", "54", 0.9),
+        ("Answer: 55", "54", 0.0),
+        (r"so $x = \sqrt{8}$.", r"2\sqrt{2}", 0.9),
+        ("54", r"\boxed{54}", 0.0),
+        (r"\boxed{54}", r"47 + 7 is \boxed{54}", 1.0),
+    ],
+)
+def test_math_reads_boxes_formulas_and_announced_answers(completion: str, answer: str, total: float) -> None:
+    got = score("math", completion, answer)
+
+    assert got.total == pytest.approx(total)
+    assert got.is_right is (total >= 0.9)
+    assert not got.is_abandoned
+
+
+def test_a_check_that_takes_too_long_is_not_equal_and_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its time is over once it has begun, on the pool's clock alone."""
+    begun, clock = tmp_path / "begun", Clock(monkeypatch)
+    slow = f"def reward(p, c, a):\n    while '1' in c: open({str(begun)!r}, 'w').close()\n    return 1.0"
+    monkeypatch.setattr(math, "_SOURCE", slow)
+    reward = open_reward(RewardSource(kind="math"), ScoringLimits(check=clock.pass_once(begun.exists)))
+
+    try:
+        texts = [rf"\boxed{{x+{n}}}" for n in (1, 2, 1, 2)]  # the same pair is checked once
+        scores = reward.score([Completion(prompt="", completion=text, answer="y") for text in texts])
+    finally:
+        reward.close()
+
+    assert [s.is_abandoned for s in scores] == [True, False] * 2
+    assert [s.total for s in scores] == [0.1, 1.0] * 2
+    assert [s.is_right for s in scores] == [False, True] * 2
+
+
+def test_an_expression_that_takes_for_ever_ends_its_check_and_not_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_begun: list[int] = []
+    limits = ScoringLimits(check=Clock(monkeypatch).pass_once(lambda: bool(is_begun)))
+    reward = open_reward(RewardSource(kind="math"), limits)
+    roots = Completion(prompt="", completion=r"\boxed{2\sqrt{2}}", answer=r"\sqrt{8}")
+    tower = Completion(prompt="", completion=r"\boxed{9^{9^{9^{9}}}}", answer="5")
+    try:
+        assert [s.is_right for s in reward.score([roots])] == [True]
+        is_begun.append(1)
+        assert [(s.is_right, s.is_abandoned) for s in reward.score([tower, roots])] == [(False, True), (True, False)]
+    finally:
+        reward.close()
+
+
+def test_plain_numbers_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(math, "RewardPool", None)
+
+    assert score("math", r"\boxed{1,054}", "1054").total == 1.0
+    assert score("math", r"\boxed{50\%}", r"\frac12").total == 1.0
+
+
+def test_without_the_package_for_formulas_the_run_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    with pytest.raises(RewardFailed, match="math-verify, which is not installed") as failed:
+        math.PLUGIN.open(RewardSource(), ScoringLimits())
+
+    assert cause_of(failed.value, step=0, log_tail={})["side"] == "cluster"
+
+
+def test_the_knobs_set_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewards, "_num_cpus", lambda: 192)
+    knobs = {"reward.num_workers": 3, "reward.timeout_seconds": 2.5}
+
+    own, default = limits_of(parse_spec({"knobs": knobs})), limits_of(parse_spec({}))
+
+    assert (own.num_workers, own.timeout_seconds) == (3, 2.5)
+    assert (default.num_workers, default.timeout_seconds) == (16, 60.0)
+
+
 def test_exact_match_forgives_case_and_space_at_the_ends() -> None:
     assert score("exact_match", " Paris\n", "paris").total == 1.0
     assert score("exact_match", "Paris, France", "Paris").total == 0.0
@@ -72,83 +148,3 @@ def test_a_custom_reward_runs_the_given_source() -> None:
 
 def test_a_custom_reward_may_print() -> None:
     assert score("custom", "abc", source="def reward(p, c, a):\n    print('hello')\n    return 1").total == 1.0
-
-
-def test_a_custom_reward_finds_no_token_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "JUDGE_KEY"):
-        monkeypatch.setenv(name, "x")
-    source = (
-        "import os\n"
-        "def reward(prompt, completion, answer):\n"
-        "    return 10 * ('JUDGE_KEY' in os.environ) + sum('TOKEN' in name for name in os.environ)\n"
-    )
-
-    assert score("custom", "abc", source=source).total == 10
-
-
-def test_a_reward_that_raises_names_file_line_and_completion() -> None:
-    failed = custom_failure("def reward(p, c, a):\n    x = 1\n    return x / 0")
-
-    assert failed.kind == "raised"
-    assert str(failed) == (
-        "The reward mine.py line 3 raised ZeroDivisionError: division by zero on completion 1 ('abc')."
-    )
-    assert failed.log_line == "mine.py line 3: return x / 0"
-
-
-def test_a_reward_that_hangs_is_ended_and_its_line_named() -> None:
-    begin = time.monotonic()
-
-    failed = custom_failure("def reward(p, c, a):\n    while True:\n        pass", timeout_seconds=5)
-
-    assert time.monotonic() - begin < 60
-    assert failed.kind == "hung"
-    assert "did not answer within 5 s while scoring 1 completions, at mine.py line" in str(failed)
-
-
-@pytest.mark.parametrize(
-    ("source", "kind", "said"),
-    [
-        ("def reward(p, c, a):\n    return '1'", "wrong_type", "returned str '1' on completion 1. Return a float."),
-        ("def reward(p, c, a):\n    return float('nan')", "wrong_type", "Return a finite number"),
-        ("x = 1", "wrong_type", "defines no function reward(prompt, completion, answer)"),
-        ("def reward(", "raised", "mine.py line 1 raised SyntaxError"),
-        ("import no_such_package", "raised", "mine.py line 1 raised ModuleNotFoundError"),
-        ("import os\ndef reward(p, c, a):\n    os._exit(3)", "died", "ended its process while scoring"),
-    ],
-)
-def test_what_else_goes_wrong_is_told_apart(source: str, kind: str, said: str) -> None:
-    failed = custom_failure(source)
-
-    assert failed.kind == kind
-    assert said in str(failed)
-
-
-def interpret(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Let the reward's process be started by a shell script."""
-    program = folder / "python"
-    program.write_text(f"#!/bin/sh\n{text}\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [("exec sleep 600", "did not start within 0.3 s"), ("echo no room >&2; exit 1", "ended while it started")],
-)
-def test_a_process_that_does_not_come_up_is_no_fault_of_the_reward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
-) -> None:
-    interpret(tmp_path, monkeypatch, text)
-    monkeypatch.setattr(custom, "_UP_SECONDS", 0.3 if "sleep" in text else 60.0)
-
-    failed = custom_failure(CUSTOM)
-
-    assert said in str(failed)
-    assert cause_of(failed, step=1, log_tail={})["side"] == "cluster"
-
-
-def test_an_interpreter_that_greets_disturbs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(tmp_path, monkeypatch, f'echo welcome; exec {sys.executable} "$@"')
-
-    assert score("custom", "abc").total == pytest.approx(0.3)

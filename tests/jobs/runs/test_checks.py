@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -240,13 +241,13 @@ def test_a_bad_reward_is_refused_with_its_own_sentence(project: Project, source:
 def test_a_hanging_reward_is_refused_in_time_and_names_its_line(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "REWARD_SECONDS", 1.0)
+    monkeypatch.setattr(inspection, "TRIAL_LIMITS", replace(inspection.TRIAL_LIMITS, timeout_seconds=1.0))
     source = "import time\ndef reward(p, c, a):\n    time.sleep(3600)\n    return 1.0"
 
     problems = check_launchable(custom(source), project)
 
     assert [p.field for p in problems] == ["reward.source"]
-    assert "did not answer within 1 s" in problems[0].message
+    assert "within 1 s" in problems[0].message
     assert "line 3" in problems[0].message
 
 

@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.engine.data.model_files import BUNDLED
+from jobs.engine.preflight import inspection
 from jobs.engine.preflight.inspection import histogram
 from jobs.engine.preflight.process import answer
 from tests.jobs.engine.data.text_models import BOS, EOS, byte_level, model_folder
@@ -127,6 +129,37 @@ def test_a_reward_that_raises_is_a_problem_beside_the_file(tmp_path: Path) -> No
 
     assert found["problem"]["field"] == "reward.source"
     assert "r.py line 2 raised KeyError" in found["problem"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (0.5, "within 0.5 s (reward.timeout_seconds), at r.py line 2"),
+        (60, "within 1 s (the limit of a trial), at r.py"),
+    ],
+)
+def test_a_reward_that_hangs_is_out_of_time_as_in_a_run_but_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float, said: str
+) -> None:
+    source = {"kind": "custom", "source": "def reward(p, c, a):\n    while True: pass", "file_name": "r.py"}
+    spec = {"reward": source, "knobs": {"reward.timeout_seconds": limit}}
+    limits = replace(inspection.TRIAL_LIMITS, timeout_seconds=1.0)
+    monkeypatch.setattr(inspection, "TRIAL_LIMITS", limits)
+
+    problem = answer({"op": "reward", "spec": spec, "inputs_dir": str(tmp_path), "samples": 2})["problem"]
+
+    assert "did not score completion 1 of 1" in problem["message"]
+    assert said in problem["message"]
+
+
+def test_a_trial_of_formulas_compares_them(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"prompt": "?", "answer": r"2\sqrt{2}", "response": r"\boxed{\sqrt{8}}"}) + "\n")
+    spec = {"data": {"kind": "path", "id": str(rows), "eval_share": 0.0}}
+
+    found = answer({"op": "reward", "spec": spec, "inputs_dir": str(tmp_path), "samples": 2})
+
+    assert [r["reward"] for r in found["results"]] == [1.0, 0.0]
 
 
 def test_a_model_is_described_without_loading_it(tmp_path: Path) -> None:
