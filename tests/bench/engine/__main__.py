@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.engine.builtin_side import BuiltIn, code_of, run_builtin
-from tests.bench.engine.comparison import SideRun, fastest
+from tests.bench.engine.comparison import SideRun, fastest, off_policy
 from tests.bench.engine.report import PartResult, notes_of, rows_of, to_json
 from tests.bench.engine.side import SideFailed
 from tests.bench.engine.trl_side import run_trl
@@ -156,7 +156,7 @@ def _try(python: str, workload: Workload, setting: TrlSetting, prepared: Prepare
         print(f"TRL, {setting.name}: does not run here: {failure.last_line}", flush=True)
         return failure.last_line
     _tell_run(run)
-    return run
+    return off_policy(run) or run
 
 
 def alternate(sides: Mapping[str, Callable[[Path], SideRun]], folder: Path, *, rounds: int) -> dict[str, list[SideRun]]:

@@ -91,9 +91,10 @@ def _start(head: RayHead, variant: BuiltIn, folder: Path) -> "subprocess.Popen[b
         return subprocess.Popen(command, cwd=variant.code, env=env, stdout=out, stderr=out)
 
 
-def steps_of(events: Iterable[Mapping[str, Any]], folder: Path, *, sequences: int) -> list[StepRecord]:
+def steps_of(events: Sequence[Mapping[str, Any]], folder: Path, *, sequences: int) -> list[StepRecord]:
     """Return the steps of a run directory. In fine-tuning, which keeps no samples, a step has `sequences`."""
     records = []
+    gaps = gaps_of(events)
     for event in step_metrics(events):
         step, values, end = event["step"], event["values"], event["t"] / 1e9
         samples = read_lines(folder / "samples" / f"step-{step:06d}.jsonl")
@@ -110,11 +111,18 @@ def steps_of(events: Iterable[Mapping[str, Any]], folder: Path, *, sequences: in
                 tokens=sum(lengths),
                 prompts=digest({sample["prompt"] for sample in samples}),
                 reward=float(values["reward/mean"]),
+                gap=gaps.get(step),
                 shortest=min(lengths),
                 longest=max(lengths),
             )
         )
     return records
+
+
+def gaps_of(events: Iterable[Mapping[str, Any]]) -> dict[int, float]:
+    """Return the largest difference between vLLM and trainer after the sync of each step, in nats."""
+    name = "sync/max_logprob_diff"
+    return {e["step"]: float(e["values"][name]) for e in events if e["kind"] == "metric" and name in e["values"]}
 
 
 def step_metrics(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -13,6 +13,8 @@ WARM_UP = 2
 LENGTH_TOLERANCE = 0.05
 REWARD_TOLERANCE = 0.05
 LOSS_TOLERANCE = 0.005
+LARGEST_GAP = 1e-3
+"""Nats between the log-probabilities of sampler and trainer in float32; above it they do not have the same weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,8 @@ class StepRecord:
     """One step of a trainer: when it ended (Unix seconds), and the work that was in it.
 
     `tokens` are those that were sampled, in fine-tuning all that were trained on; `prompts` is the digest of the step's
-    different prompts, "" in fine-tuning; `reward` is the mean of the step, `loss` that of fine-tuning.
+    different prompts, "" in fine-tuning; `reward` is the mean of the step, `loss` that of fine-tuning. `gap` is the
+    largest difference between the log-probabilities of sampler and trainer, in nats, where that is known.
     """
 
     step: int
@@ -30,6 +33,7 @@ class StepRecord:
     prompts: str = ""
     reward: float | None = None
     loss: float | None = None
+    gap: float | None = None
     shortest: int = 0
     longest: int = 0
 
@@ -93,6 +97,11 @@ class SideRun:
         return statistics.fmean(rewards) if rewards else None
 
     @property
+    def largest_gap(self) -> float | None:
+        """The largest difference between sampler and trainer, in nats; None where it is not known."""
+        return max((step.gap for step in self.steps if step.gap is not None), default=None)
+
+    @property
     def cpu_per_step(self) -> float:
         """CPU seconds of all processes per counted step."""
         return self.cpu_seconds / len(self.counted)
@@ -147,9 +156,16 @@ def fastest(runs: Mapping[str, SideRun]) -> str:
     return max(runs, key=lambda side: runs[side].samples_per_second)
 
 
+def off_policy(run: SideRun) -> str:
+    """Return a sentence if a run sampled with other weights than it trained, else ""."""
+    if run.largest_gap is None or run.largest_gap <= LARGEST_GAP:
+        return ""
+    return f"{run.side} samples with other weights: {run.largest_gap:.3g} nats off, {LARGEST_GAP:g} are allowed."
+
+
 def differences(baseline: SideRun, ours: SideRun) -> list[str]:
-    """Return a sentence for each way in which the two runs did not do the same work; [] if they did."""
-    wrong = []
+    """Return a sentence for each way in which the two runs did not do the same work on policy; [] if they did."""
+    wrong = [sentence for sentence in (off_policy(baseline), off_policy(ours)) if sentence]
     if len(ours.steps) != len(baseline.steps):
         wrong.append(f"{len(ours.steps)} steps against {len(baseline.steps)}.")
     for mine, theirs in zip(ours.steps, baseline.steps, strict=False):

@@ -92,6 +92,7 @@ def test_runs_that_did_the_same_work_do_not_differ() -> None:
         ({"loss": 6.1}, "The loss of step 1 is 6.1 against 6."),
         ({"loss": float("nan")}, "The loss of step 1 is nan against 6."),
         ({"steps": 5}, "5 steps against 6."),
+        ({"gap": 0.002}, "built-in samples with other weights: 0.002 nats off, 0.001 are allowed."),
     ],
 )
 def test_runs_that_did_other_work_are_named(change: dict[str, Any], sentence: str) -> None:
@@ -136,8 +137,10 @@ def test_steps_of_trl_are_those_of_all_its_processes() -> None:
         rollout = {"kind": "rollout", "prompts": ["p", "q"], "lengths": [3, 5], "rewards": [reward, reward]}
         return [{"kind": "begin", "end": 1.0}, rollout, {"kind": "step", "step": 1, "end": 2.0 + reward}]
 
-    (step,) = trl_side.steps_of([lines(0.0), lines(1.0)], sequences=0)
+    log = {"kind": "log", "step": 1, "values": {"loss": 0.1, trl_side.GAP: 0.5}}
+    (step,) = trl_side.steps_of([[*lines(0.0), log], lines(1.0)], sequences=0)
 
+    assert step.gap == 0.5
     assert (step.end, step.sequences, step.tokens, step.reward) == (2.0, 4, 16, 0.5)
     assert (step.shortest, step.longest, step.prompts) == (3, 5, trl_side.digest({"q", "p"}))
 
@@ -171,11 +174,13 @@ def test_steps_of_the_built_in_trainer_come_from_its_run_directory(tmp_path: Pat
         {**span, "role": "policy", "rank": 1, "depth": 1},
         {**span, "role": "driver", "rank": 0},
         {"kind": "metric", "step": 1, "values": values, "t": 3_000_000_000},
+        {"kind": "metric", "step": 1, "values": {"sync/max_logprob_diff": 1e-5}, "t": 4_000_000_000},
     ]
 
     (step,) = builtin_side.steps_of(events, tmp_path, sequences=0)
 
     assert (step.end, step.sequences, step.tokens, step.reward) == (3.0, 2, 8, 0.25)
+    assert step.gap == 1e-5
     assert step.prompts == trl_side.digest({"p"})
     assert builtin_side.phases_of(events, [1]) == {"rollout": [0.5]}
     assert builtin_side.waiting_of(events, [1]) == {"policy": 0.5}

@@ -17,6 +17,8 @@ from tests.bench.stage import ROOT
 
 PROGRAM = Path(__file__).with_name("trl_program.py")
 RUN_SECONDS = 3600.0
+GAP = "sampling/sampling_logp_difference/max"
+"""What TRL logs of it where it samples with vLLM."""
 
 
 def run_trl(
@@ -103,14 +105,14 @@ def steps_of(lines: Sequence[Sequence[Mapping[str, Any]]], *, sequences: int) ->
     for number, line in enumerate(ends):
         step, end = line["step"], line["end"]
         if rollouts:
-            records.append(_reinforced(line, rollouts[number]))
+            records.append(_reinforced(line, rollouts[number], gap=logs.get(step, {}).get(GAP)))
         else:
             tokens = round(logs[step]["num_tokens"] - logs.get(step - 1, {"num_tokens": 0.0})["num_tokens"])
             records.append(StepRecord(step=step, end=end, sequences=sequences, tokens=tokens, loss=logs[step]["loss"]))
     return records
 
 
-def _reinforced(line: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> StepRecord:
+def _reinforced(line: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], *, gap: float | None) -> StepRecord:
     lengths = [length for part in parts for length in part["lengths"]]
     rewards = [reward for part in parts for reward in part["rewards"]]
     prompts = {prompt for part in parts for prompt in part["prompts"]}
@@ -121,6 +123,7 @@ def _reinforced(line: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> 
         tokens=sum(lengths),
         prompts=digest(prompts),
         reward=sum(rewards) / len(rewards),
+        gap=gap,
         shortest=min(lengths),
         longest=max(lengths),
     )

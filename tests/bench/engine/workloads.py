@@ -211,13 +211,15 @@ def _save_in_float32(source: Path, target: Path) -> None:
     AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).save_pretrained(target)
 
 
-VLLM_ENV: Mapping[str, str] = {
+_VLLM_ENV: Mapping[str, str] = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",
+    # Without compiling, as the built-in trainer runs it on CPU: it takes longer than it saves.
     "TORCHDYNAMO_DISABLE": "1",
+    "VLLM_USE_AOT_COMPILE": "0",
 }
 
 
@@ -228,6 +230,7 @@ def _grpo(**config: Any) -> dict[str, Any]:
 
 def _grpo_settings(sequences: int, context: int) -> tuple[TrlSetting, ...]:
     whole = {"per_device_train_batch_size": sequences, "gradient_accumulation_steps": 1}
+    vllm = {"use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": context}
     return (
         TrlSetting(name="generate", config=whole),
         TrlSetting(
@@ -237,18 +240,7 @@ def _grpo_settings(sequences: int, context: int) -> tuple[TrlSetting, ...]:
         TrlSetting(
             name="generate, two processes", config=whole | {"per_device_train_batch_size": sequences // 2}, processes=2
         ),
-        TrlSetting(name="continuous batching", config=whole | {"use_transformers_continuous_batching": True}),
-        TrlSetting(
-            name="vLLM",
-            config=whole
-            | {
-                "use_vllm": True,
-                "vllm_mode": "colocate",
-                "vllm_max_model_length": context,
-                "vllm_gpu_memory_utilization": 0.3,
-            },
-            env=VLLM_ENV,
-        ),
+        TrlSetting(name="vLLM", config=whole | vllm, env=_VLLM_ENV),
     )
 
 
@@ -261,8 +253,7 @@ _SFT_SETTINGS = (
     TrlSetting(name="micro-batches by length", config=_MICRO | _BY_LENGTH),
     TrlSetting(
         name="micro-batches by length, two processes",
-        config=_MICRO
-        | {"gradient_accumulation_steps": SFT_BATCH // MICRO_BATCH // 2, "train_sampling_strategy": "batch_rebalance"},
+        config=_MICRO | _BY_LENGTH | {"gradient_accumulation_steps": SFT_BATCH // MICRO_BATCH // 2},
         processes=2,
     ),
     TrlSetting(name="without padding", config=_MICRO | {"padding_free": True, "max_length": None}),
@@ -304,7 +295,7 @@ WORKLOADS: Mapping[str, Workload] = {
             prepare=prepare_fine_tuning,
             config={
                 **COMMON,
-                "learning_rate": 3e-4,
+                "learning_rate": SFT_LEARNING_RATE,
                 "max_length": SFT_LONGEST,
                 "train_sampling_strategy": "sequential",
             },
