@@ -26,11 +26,14 @@ NUM_CPUS = 8  # logical ones, more than the machine has
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayHead:
-    """A running head: where its Job API and its cluster answer, the token for both, its environment, and its path."""
+    """A running head: where its Job API and its cluster answer, the token for both, its first process, its environment,
+    and its path.
+    """
 
     api: str
     cluster: str
     token: str
+    pid: int = 0
     path: str = str(HOUSE)
     environ: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,16 +54,18 @@ class RayHead:
 
 
 @contextlib.contextmanager
-def running_head(*, first_on_path: Path | None = None) -> Iterator[RayHead]:
+def running_head(*, first_on_path: Path | None = None, is_warm: bool = True) -> Iterator[RayHead]:
     """Start the head on the loopback address, behind a token; end it with all it started.
 
-    `first_on_path` stands before the code on the path of its workers, and of drivers on this head.
+    `first_on_path` stands before the code on the path of its workers, and of drivers on this head. Workers that are not
+    warm import what they need themselves, as those of a console do.
     """
     path = os.pathsep.join(str(one) for one in (first_on_path, HOUSE) if one)
     token = secrets.token_hex(16)
     # Workers of tests without a package find the code on this path; Ray reads its variables when it is imported.
     needed = ray_environment({**os.environ, "PYTHONPATH": path}, token=token)
-    with warm_workers(needed, own_server=first_on_path is not None) as environ:
+    warm = warm_workers(needed, own_server=first_on_path is not None)
+    with warm if is_warm else contextlib.nullcontext(needed) as environ:
         for starts_left in reversed(range(STARTS)):
             folder = Path(tempfile.mkdtemp(prefix="pw-ray-", dir="/tmp"))  # short: Ray puts sockets below it
             process, head = _start(folder, path, environ, token)
@@ -79,7 +84,8 @@ def _start(folder: Path, path: str, environ: Mapping[str, str], token: str) -> t
     (port,) = (value for option, value in zip(service.argv, service.argv[1:], strict=False) if option == "--port")
     with (folder / "head.log").open("wb") as log:
         process = subprocess.Popen(service.argv, env=service.env, stdout=log, stderr=log)
-    return process, RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, path=path, environ=environ)
+    head = RayHead(api=api, cluster=f"127.0.0.1:{port}", token=token, pid=process.pid, path=path, environ=environ)
+    return process, head
 
 
 def _is_up(process: subprocess.Popen[bytes], head: RayHead, folder: Path, *, may_fail: bool) -> bool:
