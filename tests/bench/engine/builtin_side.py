@@ -50,13 +50,20 @@ def code_of(revision: str, folder: Path) -> Path:
     return target
 
 
+def changed(spec: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec with other knobs, or fields of its hardware where a name begins with `hardware.`."""
+    hardware = {name.removeprefix("hardware."): value for name, value in values.items() if name.startswith("hardware.")}
+    knobs = {name: value for name, value in values.items() if not name.startswith("hardware.")}
+    return {**spec, "knobs": {**spec["knobs"], **knobs}, "hardware": {**spec.get("hardware", {}), **hardware}}
+
+
 def run_builtin(variant: BuiltIn, workload: Workload, spec: Mapping[str, Any], folder: Path) -> SideRun:
     """Train the spec in `folder`, and return what was measured.
 
     Raises: SideFailed, with the last lines of its output.
     """
     folder.mkdir(parents=True)
-    (folder / "spec.json").write_text(json.dumps({**spec, "knobs": {**spec["knobs"], **variant.knobs}}))
+    (folder / "spec.json").write_text(json.dumps(changed(spec, variant.knobs)))
     with running_head(first_on_path=variant.code, is_warm=False) as head:
         begin = time.time()
         process = _start(head, variant, folder)

@@ -32,9 +32,9 @@ def scorer_of(source: str) -> Callable[[str, str, str], float]:
         exec(source, names)
         return names["reward"]  # type: ignore[no-any-return]
     from jobs.engine.rewards.math import MathReward
-    from jobs.engine.rollouts.reward import Completion
+    from jobs.engine.rollouts.reward import Completion, ScoringLimits
 
-    reward = MathReward()
+    reward = MathReward(ScoringLimits())
 
     def score(prompt: str, completion: str, answer: str) -> float:
         return reward.score([Completion(prompt=prompt, completion=completion, answer=answer)])[0].total
