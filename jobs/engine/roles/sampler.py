@@ -59,7 +59,7 @@ class Sampler:
 
         cache = DynamicCache()
         logits_NV, mask_NT = self._read_prompts(requests, cache)
-        uniforms_NL = _uniforms(requests, limits.max_new_tokens)
+        uniforms_NL = _uniforms(requests, limits.max_new_tokens).to(self._device)
         ends = torch.tensor(sorted(limits.eos_ids), dtype=torch.long)
         number_N = torch.arange(len(requests))  # which request each row of the batch continues
         tokens_NL = torch.zeros((len(requests), limits.max_new_tokens), dtype=torch.long)
@@ -67,7 +67,9 @@ class Sampler:
         lengths_N = torch.full((len(requests),), limits.max_new_tokens)
         has_ended_N = torch.zeros(len(requests), dtype=torch.bool)
         for position in range(limits.max_new_tokens):
-            token_N, logprob_N = _pick(logits_NV, uniforms_NL[number_N, position], limits.temperature)
+            uniform_N = uniforms_NL[number_N.to(self._device), position]
+            picked = _pick(logits_NV, uniform_N, limits.temperature)  # where the logits are: they are large
+            token_N, logprob_N = (each.cpu() for each in picked)
             tokens_NL[number_N, position], logprobs_NL[number_N, position] = token_N, logprob_N
             ended_N = number_N[torch.isin(token_N, ends) & ~has_ended_N[number_N]]
             has_ended_N[ended_N], lengths_N[ended_N] = True, position + 1
@@ -106,10 +108,10 @@ class Sampler:
         logits_PV = self._logits(tokens_PT, mask_PT, (mask_PT.cumsum(dim=1) - 1).clamp(min=0), cache)
         of_N = torch.tensor([row[request.tokens] for request in requests])
         cache.batch_select_indices(of_N.to(self._device))
-        return logits_PV[of_N], mask_PT[of_N]
+        return logits_PV[of_N.to(self._device)], mask_PT[of_N]
 
     def _logits(self, tokens_NT: Tensor, mask_NT: Tensor, places_NT: Tensor, cache: Any) -> Tensor:
-        """Return the logits behind the last token, float32 [N, V], on the CPU."""
+        """Return the logits behind the last token: float32 [N, V]."""
         inputs = {
             "input_ids": tokens_NT.to(self._device),
             "attention_mask": None if bool(mask_NT.all()) else mask_NT.to(self._device),
@@ -120,9 +122,9 @@ class Sampler:
         if self._is_plain:
             head = self._model.get_output_embeddings()
             hidden_ND = self._model.base_model(**inputs).last_hidden_state[:, -1]
-            return torch.nn.functional.linear(hidden_ND, head.weight, head.bias).float().cpu()
+            return torch.nn.functional.linear(hidden_ND, head.weight, head.bias).float()
         logits: Tensor = type(self._model).forward(self._model, **inputs, logits_to_keep=1).logits[:, -1]
-        return logits.float().cpu()
+        return logits.float()
 
 
 def _uniforms(requests: Sequence[GenerationRequest], count: int) -> Tensor:
