@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from django.utils.text import slugify
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext
 
 from console.forms.new_run.form import Combination, baseline, default_spec, show, spec_to_form
 from console.forms.new_run.recipes import recipe_of
@@ -309,9 +309,9 @@ def _layout(values: Mapping[str, str]) -> Field:
         value=values.get("hardware.layout", "split"),
         kind="choice",
         choices=(
-            ("split", _("Split: a worker for each role")),
-            ("shared", _("Shared: the reference in the policy ranks")),
-            ("colocated", _("Colocated: the policy ranks do everything")),
+            ("split", pgettext("layout of roles", "Split")),
+            ("shared", _("Shared")),
+            ("colocated", _("Colocated")),
         ),
         flag="hardware.layout",
         help=_(
