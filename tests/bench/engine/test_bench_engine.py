@@ -200,12 +200,13 @@ def test_steps_of_the_built_in_trainer_come_from_its_run_directory(tmp_path: Pat
     text = "".join(json.dumps(sample) + "\n" for sample in samples)
     (tmp_path / "samples" / "step-000001.jsonl").write_text(text)
     values = {"time/step_seconds": 2.0, "time/rollout_seconds": 0.5, "time/event_seconds": 0.1, "reward/mean": 0.25}
-    span = {"kind": "span", "depth": 0, "duration": 500_000_000, "step": 1}
+    span = {"kind": "span", "depth": 0, "start": 1_000_000_000, "duration": 500_000_000, "step": 1}
     events = [
         {"kind": "metric", "step": 0, "values": {"sync/max_logprob_diff": 0.0}, "t": 1},
         {**span, "role": "policy", "rank": 0},
         {**span, "role": "policy", "rank": 1, "duration": 1_500_000_000},
         {**span, "role": "policy", "rank": 1, "depth": 1},
+        {**span, "role": "policy", "rank": 0, "start": 3_000_000_000},
         {**span, "role": "driver", "rank": 0},
         {"kind": "metric", "step": 1, "values": values, "t": 3_000_000_000},
         {"kind": "metric", "step": 1, "values": {"sync/max_logprob_diff": 1e-5}, "t": 4_000_000_000},
@@ -216,8 +217,9 @@ def test_steps_of_the_built_in_trainer_come_from_its_run_directory(tmp_path: Pat
     assert (step.end, step.sequences, step.tokens, step.reward) == (3.0, 2, 8, 0.25)
     assert step.gap == 1e-5
     assert step.prompts == trl_side.digest({"p"})
-    assert builtin_side.phases_of(events, [1]) == {"rollout": [0.5]}
-    assert builtin_side.waiting_of(events, [1]) == {"policy": 0.5}
+    assert builtin_side.waiting_of(events, 1_000_000_000, 3_000_000_000) == {"policy": 0.5}
+    later = [{**events[-2], "step": step} for step in (2, 3)]
+    assert builtin_side.phases_of([*events, *later]) == {"rollout": [0.5]}
 
 
 def test_every_spec_is_one_that_the_built_in_trainer_takes(tmp_path: Path) -> None:
