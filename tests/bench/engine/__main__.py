@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.engine.builtin_side import BuiltIn, code_of, run_builtin
-from tests.bench.engine.comparison import SideRun, fastest, off_policy
+from tests.bench.engine.comparison import SideRun, fastest, not_quiet, off_policy
 from tests.bench.engine.report import PartResult, notes_of, rows_of, to_json
 from tests.bench.engine.side import SideFailed
 from tests.bench.engine.trl_side import run_trl
@@ -29,6 +29,8 @@ from tests.journeys.environments import make_environment
 FOLDER = ROOT / "build" / "bench" / "engine"
 RESULT = ROOT / "build" / "bench" / "engine.json"
 TRIED_STEPS = 4
+Side = Callable[[Path, int], SideRun]
+"""Runs in a folder of its own, in the round of that number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class Options:
 
     rounds: int
     num_steps: int
+    patience: int
     setting: str
     variants: Sequence[BuiltIn]
 
@@ -47,7 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = chosen_workloads(given.only)
     revisions = [BuiltIn(name=f"built-in of {name}", code=code_of(name, FOLDER / "code")) for name in given.revision]
     variants = [*revisions, *(variant_of(text) for text in given.variant)]
-    options = Options(rounds=given.rounds, num_steps=given.steps, setting=given.setting, variants=variants)
+    options = Options(
+        rounds=given.rounds,
+        num_steps=given.steps,
+        patience=given.patience,
+        setting=given.setting,
+        variants=variants,
+    )
     FOLDER.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(FOLDER / "runs", ignore_errors=True)
     python = make_environment("trl")
@@ -68,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help=f"parts, separated by commas: {', '.join(WORKLOADS)}")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side")
     parser.add_argument("--steps", type=int, default=0, help="steps of each run; 0 for those of the part")
+    parser.add_argument("--patience", type=int, default=2, help="how often a run that met other work is made again")
     parser.add_argument("--setting", default="", help="the setting of TRL, instead of the fastest")
     parser.add_argument(
         "--revision", action="append", default=[], help="also the built-in trainer of a revision (may be repeated)"
@@ -112,66 +122,81 @@ def run_part(python: str, workload: Workload, options: Options) -> PartResult:
     print(f"=== {workload.title}", flush=True)
     num_steps = options.num_steps or workload.num_steps
     folder = FOLDER / "runs" / workload.id
-    prepared = workload.prepare(FOLDER, max(num_steps, TRIED_STEPS))
-    tried = try_settings(python, workload, prepared, folder, options.setting)
+    rounds = [workload.prepare(FOLDER, max(num_steps, TRIED_STEPS), seed) for seed in range(options.rounds)]
+    tried = try_settings(python, workload, rounds[0], folder, options)
     names = {name: run for name, run in tried.items() if isinstance(run, SideRun)}
     if not names and not options.setting:
         raise SystemExit(f"TRL runs in none of its settings here: {tried}")
     best = options.setting or fastest(names)
     setting = next(each for each in workload.settings if each.name == best)
-    spec = {**prepared.spec, "knobs": {**prepared.spec["knobs"], "train.num_steps": num_steps}}
 
-    def run_ours(variant: BuiltIn) -> Callable[[Path], SideRun]:
-        return lambda target: run_builtin(variant, workload, spec, target)
+    def run_ours(variant: BuiltIn) -> Side:
+        def run(target: Path, number: int) -> SideRun:
+            knobs = {**rounds[number].spec["knobs"], "train.num_steps": num_steps}
+            return run_builtin(variant, workload, {**rounds[number].spec, "knobs": knobs}, target)
 
-    def run_theirs(target: Path) -> SideRun:
-        return run_trl(python, workload, setting, prepared, target, num_steps=num_steps)
+        return run
+
+    def run_theirs(target: Path, number: int) -> SideRun:
+        return run_trl(python, workload, setting, rounds[number], target, num_steps=num_steps)
 
     ours, baseline = BuiltIn(), f"TRL, {setting.name}"
     sides = {variant.name: run_ours(variant) for variant in (ours, *options.variants)} | {baseline: run_theirs}
-    runs = alternate(sides, folder, rounds=options.rounds)
+    runs = alternate(sides, folder, rounds=options.rounds, patience=options.patience)
     return PartResult(workload=workload, baseline=baseline, ours=ours.name, runs=runs, tried=tried)
 
 
 def try_settings(
-    python: str, workload: Workload, prepared: Prepared, folder: Path, wanted: str
+    python: str, workload: Workload, prepared: Prepared, folder: Path, options: Options
 ) -> dict[str, SideRun | str]:
     """Return one short run of each of TRL's settings, or why it does not run; none if the setting is given.
 
     Raises: SystemExit naming the settings there are.
     """
-    names = [each.name for each in workload.settings]
+    wanted, names = options.setting, [each.name for each in workload.settings]
     if wanted and wanted not in names:
         sys.exit(f"{workload.id} has no setting {wanted!r} of TRL. There are: {', '.join(names)}.")
     tried: dict[str, SideRun | str] = {}
     for setting in () if wanted else workload.settings:
-        tried[setting.name] = _try(python, workload, setting, prepared, folder / f"try {setting.name}")
+
+        def run(target: Path, number: int, setting: TrlSetting = setting) -> SideRun:
+            return run_trl(python, workload, setting, prepared, target, num_steps=TRIED_STEPS)
+
+        try:
+            found = quietest(run, folder / f"try {setting.name}", 0, patience=options.patience)
+            tried[setting.name] = off_policy(found) or found
+        except SideFailed as failure:
+            print(f"TRL, {setting.name}: does not run here: {failure.last_line}", flush=True)
+            tried[setting.name] = failure.last_line
     return tried
 
 
-def _try(python: str, workload: Workload, setting: TrlSetting, prepared: Prepared, folder: Path) -> SideRun | str:
-    try:
-        run = run_trl(python, workload, setting, prepared, folder, num_steps=TRIED_STEPS)
-    except SideFailed as failure:
-        print(f"TRL, {setting.name}: does not run here: {failure.last_line}", flush=True)
-        return failure.last_line
-    _tell_run(run)
-    return off_policy(run) or run
-
-
-def alternate(sides: Mapping[str, Callable[[Path], SideRun]], folder: Path, *, rounds: int) -> dict[str, list[SideRun]]:
+def alternate(sides: Mapping[str, Side], folder: Path, *, rounds: int, patience: int) -> dict[str, list[SideRun]]:
     """Run all sides in each round, in every other round in the reverse order. Raises: SystemExit if one fails."""
     runs: dict[str, list[SideRun]] = {name: [] for name in sides}
     for number in range(rounds):
         names = list(sides) if number % 2 == 0 else list(reversed(sides))
         for name in names:
+            target = folder / f"{number + 1} {name.replace('/', '_')}"
             try:
-                run = sides[name](folder / f"{number + 1} {name.replace('/', '_')}")
+                runs[name].append(quietest(sides[name], target, number, patience=patience))
             except SideFailed as failure:
                 raise SystemExit(f"{name} did not get to the end:\n{failure}") from failure
-            _tell_run(run)
-            runs[name].append(run)
     return runs
+
+
+def quietest(side: Side, folder: Path, number: int, *, patience: int) -> SideRun:
+    """Return a run that other work did not disturb; after `patience` more tries the one that it disturbed least.
+
+    Raises: SideFailed.
+    """
+    runs: list[SideRun] = []
+    for again in range(1 + patience):
+        runs.append(side(folder / str(again + 1), number))
+        _tell_run(runs[-1])
+        if not not_quiet(runs[-1]):
+            break
+    return min(runs, key=lambda run: run.others_fraction)
 
 
 def _tell_run(run: SideRun) -> None:
@@ -183,16 +208,19 @@ def _tell_run(run: SideRun) -> None:
 
 
 def tell(parts: Sequence[PartResult]) -> bool:
-    """Print notes and gates; return whether all gates hold and both sides did the same work."""
+    """Print notes and gates; return whether all gates hold, on the same work, on a quiet machine."""
     print()
     for note in (note for part in parts for note in notes_of(part)):
         print(note, flush=True)
     wrong = [sentence for part in parts for sentence in part.differences]
     for sentence in wrong:
         print(f"Not the same work: {sentence}", flush=True)
+    disturbed = [sentence for part in parts for sentence in part.disturbances]
+    for sentence in disturbed:
+        print(f"Not a quiet machine: {sentence}", flush=True)
     for part in parts:
         print(part.gate, flush=True)
-    return not wrong and all(part.gate.holds for part in parts)
+    return not wrong and not disturbed and all(part.gate.holds for part in parts)
 
 
 def _machine() -> dict[str, str]:

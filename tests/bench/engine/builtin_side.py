@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.bench.engine.comparison import WARM_UP, SideRun, StepRecord
 from tests.bench.engine.meter import ProcessMeter
-from tests.bench.engine.side import SideFailed, side_run
+from tests.bench.engine.side import SideFailed, check_steps, side_run
 from tests.bench.engine.trl_side import digest, read_lines
 from tests.bench.engine.workloads import Workload
 from tests.bench.stage import ROOT
@@ -77,16 +77,17 @@ def run_builtin(variant: BuiltIn, workload: Workload, spec: Mapping[str, Any], f
         raise SideFailed((folder / "driver.log").read_text(errors="replace"))
     events = read_lines(folder / "events.jsonl")
     steps = steps_of(events, folder, sequences=workload.sequences)
+    check_steps(steps)
     began = next(e["t"] / 1e9 for e in events if e["kind"] == "state" and e["state"] == "training")
-    counted = [step.step for step in steps[WARM_UP:]]
+    ends = [event["t"] for event in step_metrics(events)]
     return side_run(
         variant.name,
         steps,
         meter,
         cores=os.cpu_count() or 1,
         ready_seconds=began - begin,
-        phases=phases_of(events, counted),
-        waiting=waiting_of(events, counted),
+        phases=phases_of(events),
+        waiting=waiting_of(events, ends[WARM_UP - 1], ends[-1]),
     )
 
 
@@ -137,28 +138,26 @@ def step_metrics(events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return [event for event in events if event["kind"] == "metric" and "time/step_seconds" in event["values"]]
 
 
-def phases_of(events: Iterable[Mapping[str, Any]], steps: Sequence[int]) -> dict[str, list[float]]:
-    """Return the seconds of each phase in each of the steps, by the phase's name."""
+def phases_of(events: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return the seconds of each phase in each of the steps that count, by the phase's name."""
     phases: dict[str, list[float]] = {}
-    for event in step_metrics(events):
-        if event["step"] in steps:
-            for name, seconds in event["values"].items():
-                if name.startswith("time/") and name not in ("time/step_seconds", "time/event_seconds"):
-                    phases.setdefault(name[len("time/") : -len("_seconds")], []).append(seconds)
+    for event in step_metrics(events)[WARM_UP:]:
+        for name, seconds in event["values"].items():
+            if name.startswith("time/") and name not in ("time/step_seconds", "time/event_seconds"):
+                phases.setdefault(name[len("time/") : -len("_seconds")], []).append(seconds)
     return phases
 
 
-def waiting_of(events: Sequence[Mapping[str, Any]], steps: Sequence[int]) -> dict[str, float]:
-    """Return for each role the fraction of the steps' time in which none of its phases ran, its ranks averaged."""
-    seconds = sum(e["values"]["time/step_seconds"] for e in step_metrics(events) if e["step"] in steps)
-    busy: dict[tuple[str, int], float] = {}
+def waiting_of(events: Iterable[Mapping[str, Any]], begin: int, end: int) -> dict[str, float]:
+    """Return for each role the fraction of the time from `begin` to `end` in which none of its phases ran.
+
+    Times are Unix nanoseconds; the ranks of a role are averaged.
+    """
+    busy: dict[tuple[str, int], int] = {}
     for event in events:
-        is_phase = event["kind"] == "span" and not event.get("depth") and event["step"] in steps
-        if is_phase and event["role"] != "driver":
+        if event["kind"] == "span" and not event.get("depth") and event["role"] != "driver":
+            inside = min(event["start"] + event["duration"], end) - max(event["start"], begin)
             key = (event["role"], event["rank"])
-            busy[key] = busy.get(key, 0.0) + event["duration"] / 1e9
-    roles = sorted({role for role, _ in busy})
-    return {
-        role: 1 - sum(s for (r, _), s in busy.items() if r == role) / sum(r == role for r, _ in busy) / seconds
-        for role in roles
-    }
+            busy[key] = busy.get(key, 0) + max(0, inside)
+    roles = {role: [spent for (other, _), spent in busy.items() if other == role] for role, _ in sorted(busy)}
+    return {role: 1 - sum(spent) / len(spent) / (end - begin) for role, spent in roles.items()}

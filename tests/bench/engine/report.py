@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.bench.engine.comparison import Gate, SideRun, differences, ratios
+from tests.bench.engine.comparison import Gate, SideRun, differences, not_quiet, ratios, reward_difference
 from tests.bench.engine.workloads import Workload
 from tests.bench.stage import Result
 
@@ -34,12 +34,26 @@ class PartResult:
 
     @property
     def differences(self) -> list[str]:
-        """In which ways the two sides did not do the same work, for each round."""
-        pairs = zip(self.runs[self.baseline], self.runs[self.ours], strict=True)
+        """In which ways the two sides did not do the same work."""
+        theirs, mine = self.runs[self.baseline], self.runs[self.ours]
+        wrong = [
+            f"round {number}: {sentence}"
+            for number, pair in enumerate(zip(theirs, mine, strict=True), start=1)
+            for sentence in differences(*pair)
+        ]
+        apart = reward_difference(theirs, mine)
+        return [
+            f"{self.workload.id}, {sentence}" for sentence in (*wrong, *([f"all rounds: {apart}"] if apart else ()))
+        ]
+
+    @property
+    def disturbances(self) -> list[str]:
+        """The runs that met too much other work."""
         return [
             f"{self.workload.id}, round {number}: {sentence}"
-            for number, pair in enumerate(pairs, start=1)
-            for sentence in differences(*pair)
+            for runs in self.runs.values()
+            for number, run in enumerate(runs, start=1)
+            if (sentence := not_quiet(run))
         ]
 
     @property
@@ -59,7 +73,14 @@ def row(what: str, values: Iterable[float], unit: str) -> Result:
 def rows_of(part: PartResult) -> list[Result]:
     """Return the rows of a part: the ratio, each side, the settings of TRL that were slower."""
     name = part.workload.id
-    rows = [row(f"{name}: samples/s, times TRL's", part.ratios, "×")]
+    cpu = [
+        theirs.cpu_per_step / mine.cpu_per_step
+        for theirs, mine in zip(part.runs[part.baseline], part.runs[part.ours], strict=True)
+    ]
+    rows = [
+        row(f"{name}: samples/s, times TRL's", part.ratios, "×"),
+        row(f"{name}: samples per CPU second, times TRL's", cpu, "×"),
+    ]
     for side, runs in part.runs.items():
         if side not in (part.baseline, part.ours):
             values = ratios(part.runs[part.baseline], runs)
@@ -133,6 +154,7 @@ def to_json(part: PartResult) -> dict[str, Any]:
         "ratios": part.ratios,
         "gate": {**asdict(part.gate), "holds": part.gate.holds},
         "differences": part.differences,
+        "disturbances": part.disturbances,
         "runs": {side: [_run_json(run) for run in runs] for side, runs in part.runs.items()},
         "tried": {name: _run_json(each) if isinstance(each, SideRun) else each for name, each in part.tried.items()},
     }

@@ -21,6 +21,12 @@ class SideFailed(Exception):
         return str(self).splitlines()[-1]
 
 
+def check_steps(steps: Sequence[StepRecord]) -> None:
+    """Raises: SideFailed if none of the steps counts."""
+    if len(steps) <= WARM_UP:
+        raise SideFailed(f"It made {len(steps)} steps; the first {WARM_UP} do not count.")
+
+
 def side_run(
     side: str,
     steps: Sequence[StepRecord],
@@ -32,8 +38,7 @@ def side_run(
     waiting: Mapping[str, float] | None = None,
 ) -> SideRun:
     """Return the run of a side. Raises: SideFailed if it has no steps that count."""
-    if len(steps) <= WARM_UP:
-        raise SideFailed(f"It made {len(steps)} steps; the first {WARM_UP} do not count.")
+    check_steps(steps)
     begin, end = steps[WARM_UP - 1].end, steps[-1].end
     own = meter.own_between(begin, end)
     return SideRun(

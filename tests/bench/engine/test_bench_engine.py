@@ -11,7 +11,17 @@ import pytest
 from jobs.catalog.spec.parse import parse_spec
 from tests.bench.engine import __main__ as command
 from tests.bench.engine import builtin_side, trl_program, trl_side, workloads
-from tests.bench.engine.comparison import Gate, SideRun, StepRecord, differences, fastest, ratios, step_seconds
+from tests.bench.engine.comparison import (
+    Gate,
+    SideRun,
+    StepRecord,
+    differences,
+    fastest,
+    not_quiet,
+    ratios,
+    reward_difference,
+    step_seconds,
+)
 from tests.bench.engine.meter import below, busy_seconds, read_stats, value_at
 from tests.bench.engine.random_model import expected_tokens, make_ending, ticks_for
 from tests.bench.engine.report import PartResult, curve_of, rows_of, to_json
@@ -28,7 +38,7 @@ def made(side: str, step: float, *, steps: int = 6, sequences: int = 10, tokens:
         side=side,
         steps=records,
         cpu_seconds=4 * step,
-        others_cpu_seconds=2 * step,
+        others_cpu_seconds=0.4 * step,
         cores=2,
         memory_bytes=1 << 30,
         shared_once_bytes=1 << 29,
@@ -59,7 +69,8 @@ def test_speed_memory_and_waiting_are_of_the_counted_steps() -> None:
     run = made("built-in", 2.0)
 
     assert (run.step_median, run.samples_per_second, run.tokens_per_second) == (2.0, 5.0, 100.0)
-    assert (run.cpu_per_step, run.idle_fraction, run.others_fraction) == (2.0, 0.5, 0.25)
+    assert (run.cpu_per_step, run.idle_fraction) == (2.0, 0.5)
+    assert run.others_fraction == pytest.approx(0.05)
     assert (run.mean_length, run.mean_reward) == (20.0, 0.5)
 
 
@@ -88,7 +99,6 @@ def test_runs_that_did_the_same_work_do_not_differ() -> None:
         ({"sequences": 9, "tokens": 180}, "Step 1 has 9 sequences against 10."),
         ({"tokens": 220}, "Step 1 has 220 tokens against 200."),
         ({"tokens": 220, "loss": None}, "Sequences have 22.0 tokens against 20.0: 10.0% apart, 5% are allowed."),
-        ({"reward": 0.6}, "The mean reward is 0.600 against 0.500; 0.05 are allowed."),
         ({"loss": 6.1}, "The loss of step 1 is 6.1 against 6."),
         ({"loss": float("nan")}, "The loss of step 1 is nan against 6."),
         ({"steps": 5}, "5 steps against 6."),
@@ -97,6 +107,30 @@ def test_runs_that_did_the_same_work_do_not_differ() -> None:
 )
 def test_runs_that_did_other_work_are_named(change: dict[str, Any], sentence: str) -> None:
     assert differences(made("TRL", 1.0, loss=6.0), made("built-in", 1.0, **{"loss": 6.0, **change}))[0] == sentence
+
+
+def test_rewards_are_compared_over_all_rounds() -> None:
+    theirs = [made("TRL", 1.0, reward=0.5), made("TRL", 1.0, reward=0.5)]
+    above_and_below = [made("built-in", 1.0, reward=0.6), made("built-in", 1.0, reward=0.42)]
+
+    assert reward_difference(theirs, above_and_below) == ""
+    apart = reward_difference(theirs, [above_and_below[0]] * 2)
+    assert apart == "The mean reward is 0.600 against 0.500; 0.05 are allowed."
+    assert reward_difference([made("TRL", 1.0, reward=None)], [made("built-in", 1.0, reward=None)]) == ""
+
+
+def test_a_run_that_met_other_work_is_made_again(tmp_path: Path) -> None:
+    shares = iter([0.5, 0.2, 0.3, 0.05])
+
+    def side(folder: Path, number: int) -> SideRun:
+        return replace(made("built-in", 1.0), others_cpu_seconds=8 * next(shares))
+
+    disturbed = command.quietest(side, tmp_path, 0, patience=2)
+    quiet = command.quietest(side, tmp_path, 0, patience=2)
+
+    assert disturbed.others_fraction == pytest.approx(0.2)
+    assert not_quiet(disturbed) == "built-in ran while other work took 20% of the machine; 10% are allowed."
+    assert not_quiet(quiet) == ""
 
 
 def test_the_table_and_the_json_have_every_side() -> None:
@@ -166,12 +200,13 @@ def test_steps_of_the_built_in_trainer_come_from_its_run_directory(tmp_path: Pat
     text = "".join(json.dumps(sample) + "\n" for sample in samples)
     (tmp_path / "samples" / "step-000001.jsonl").write_text(text)
     values = {"time/step_seconds": 2.0, "time/rollout_seconds": 0.5, "time/event_seconds": 0.1, "reward/mean": 0.25}
-    span = {"kind": "span", "depth": 0, "duration": 500_000_000, "step": 1}
+    span = {"kind": "span", "depth": 0, "start": 1_000_000_000, "duration": 500_000_000, "step": 1}
     events = [
         {"kind": "metric", "step": 0, "values": {"sync/max_logprob_diff": 0.0}, "t": 1},
         {**span, "role": "policy", "rank": 0},
         {**span, "role": "policy", "rank": 1, "duration": 1_500_000_000},
         {**span, "role": "policy", "rank": 1, "depth": 1},
+        {**span, "role": "policy", "rank": 0, "start": 3_000_000_000},
         {**span, "role": "driver", "rank": 0},
         {"kind": "metric", "step": 1, "values": values, "t": 3_000_000_000},
         {"kind": "metric", "step": 1, "values": {"sync/max_logprob_diff": 1e-5}, "t": 4_000_000_000},
@@ -182,15 +217,16 @@ def test_steps_of_the_built_in_trainer_come_from_its_run_directory(tmp_path: Pat
     assert (step.end, step.sequences, step.tokens, step.reward) == (3.0, 2, 8, 0.25)
     assert step.gap == 1e-5
     assert step.prompts == trl_side.digest({"p"})
-    assert builtin_side.phases_of(events, [1]) == {"rollout": [0.5]}
-    assert builtin_side.waiting_of(events, [1]) == {"policy": 0.5}
+    assert builtin_side.waiting_of(events, 1_000_000_000, 3_000_000_000) == {"policy": 0.5}
+    later = [{**events[-2], "step": step} for step in (2, 3)]
+    assert builtin_side.phases_of([*events, *later]) == {"rollout": [0.5]}
 
 
 def test_every_spec_is_one_that_the_built_in_trainer_takes(tmp_path: Path) -> None:
     specs = [
-        workloads.demo_spec(4),
-        workloads.long_responses_spec(tmp_path, tmp_path / "rows.jsonl", 4),
-        workloads.fine_tuning_spec(tmp_path, tmp_path / "rows.jsonl", 4),
+        workloads.demo_spec(4, 0),
+        workloads.long_responses_spec(tmp_path, tmp_path / "rows.jsonl", 4, 0),
+        workloads.fine_tuning_spec(tmp_path, tmp_path / "rows.jsonl", 4, 0),
     ]
 
     for spec, workload in zip(specs, workloads.WORKLOADS.values(), strict=True):
@@ -216,7 +252,7 @@ def test_every_spec_is_one_that_the_built_in_trainer_takes(tmp_path: Path) -> No
 
 
 def test_the_rows_are_those_that_the_built_in_trainer_takes_first() -> None:
-    spec = parse_spec(workloads.demo_spec(4))
+    spec = parse_spec(workloads.demo_spec(4, 0))
 
     rows = workloads.rows_in_order(spec, 3)
 
@@ -279,9 +315,9 @@ def test_sides_take_turns_and_every_other_round_runs_backwards(tmp_path: Path) -
     order: list[str] = []
 
     def side(name: str) -> Any:
-        return lambda folder: order.append(name) or made(name, 1.0)
+        return lambda folder, number: order.append(f"{number} {name}") or made(name, 1.0)
 
-    runs = command.alternate({name: side(name) for name in ("built-in", "TRL")}, tmp_path, rounds=3)
+    runs = command.alternate({name: side(name) for name in ("ours", "TRL")}, tmp_path, rounds=3, patience=0)
 
-    assert order == ["built-in", "TRL", "TRL", "built-in", "built-in", "TRL"]
-    assert {name: len(each) for name, each in runs.items()} == {"built-in": 3, "TRL": 3}
+    assert order == ["0 ours", "0 TRL", "1 TRL", "1 ours", "2 ours", "2 TRL"]
+    assert {name: len(each) for name, each in runs.items()} == {"ours": 3, "TRL": 3}

@@ -60,7 +60,7 @@ def _command(
         "folder": str(folder),
         "threads": _threads(setting),
         "reward": workload.reward,
-        "config": {**workload.config, **setting.config, "max_steps": num_steps},
+        "config": {**workload.config, **setting.config, "max_steps": num_steps, "seed": prepared.seed},
     }
     (folder / "settings.json").write_text(json.dumps(settings, indent=1))
     launcher = [python, str(PROGRAM)]

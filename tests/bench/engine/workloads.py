@@ -52,7 +52,6 @@ COMMON: Mapping[str, Any] = {
     "gradient_checkpointing": False,
     "dataloader_num_workers": 0,
     "disable_tqdm": True,
-    "seed": 0,
 }
 """What TRL is told besides: the built-in trainer's optimizer, precision float32, and nothing that costs time."""
 
@@ -69,11 +68,12 @@ class TrlSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A workload whose files are there: the spec of the built-in trainer, and TRL's model, rows and reward."""
+    """A workload whose files are there: the spec of the built-in trainer, and TRL's model, rows and seed."""
 
     spec: Mapping[str, Any]
     model: Path
     rows: Sequence[Row]
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Workload:
     num_steps: int
     sequences: int
     asked: float
-    prepare: Callable[[Path, int], Prepared]
+    prepare: Callable[[Path, int, int], Prepared]
     config: Mapping[str, Any]
     settings: Sequence[TrlSetting]
     reward: str = ""
@@ -107,12 +107,13 @@ COLOCATED = {"layout": "colocated"}
 """The layout in which the built-in trainer is fastest on CPU; TRL, too, draws in the process that trains."""
 
 
-def demo_spec(num_steps: int) -> dict[str, Any]:
+def demo_spec(num_steps: int, seed: int) -> dict[str, Any]:
     """Return the demo's spec, without what lies between its steps."""
-    return {"hardware": COLOCATED, "knobs": {"train.num_steps": num_steps, **BETWEEN_STEPS}}
+    knobs = {"train.num_steps": num_steps, "train.seed": seed, **BETWEEN_STEPS}
+    return {"hardware": COLOCATED, "knobs": knobs}
 
 
-def long_responses_spec(model: Path, data: Path, num_steps: int) -> dict[str, Any]:
+def long_responses_spec(model: Path, data: Path, num_steps: int, seed: int) -> dict[str, Any]:
     """Return the spec of reinforcement learning with responses of many lengths."""
     return {
         "model": {"kind": "path", "id": str(model)},
@@ -121,6 +122,7 @@ def long_responses_spec(model: Path, data: Path, num_steps: int) -> dict[str, An
         "hardware": COLOCATED,
         "knobs": {
             "train.num_steps": num_steps,
+            "train.seed": seed,
             "train.micro_batch_size": MICRO_BATCH,
             "optimizer.learning_rate": LEARNING_RATE,
             "rollout.prompts_per_step": len(LENGTHS),
@@ -132,7 +134,7 @@ def long_responses_spec(model: Path, data: Path, num_steps: int) -> dict[str, An
     }
 
 
-def fine_tuning_spec(model: Path, data: Path, num_steps: int) -> dict[str, Any]:
+def fine_tuning_spec(model: Path, data: Path, num_steps: int, seed: int) -> dict[str, Any]:
     """Return the spec of fine-tuning on answers of many lengths."""
     return {
         "algorithm": "sft",
@@ -140,6 +142,7 @@ def fine_tuning_spec(model: Path, data: Path, num_steps: int) -> dict[str, Any]:
         "data": {"kind": "path", "id": str(data), "eval_share": 0.0},
         "knobs": {
             "train.num_steps": num_steps,
+            "train.seed": seed,
             "train.batch_size": SFT_BATCH,
             "train.micro_batch_size": MICRO_BATCH,
             "train.max_sequence_tokens": SFT_LONGEST,
@@ -151,32 +154,35 @@ def fine_tuning_spec(model: Path, data: Path, num_steps: int) -> dict[str, Any]:
     }
 
 
-def prepare_demo(folder: Path, num_steps: int) -> Prepared:
+def prepare_demo(folder: Path, num_steps: int, seed: int) -> Prepared:
     """The bundled model and rows; the model also in float32, which TRL's vLLM takes from its files."""
     model = folder / "tiny-float32"
     if not (model / "config.json").exists():
         _save_in_float32(bundled_model(), model)
-    spec = demo_spec(num_steps)
+    spec = demo_spec(num_steps, seed)
     prompts = num_steps * parse_spec(spec).int_knob("rollout.prompts_per_step")
-    return Prepared(spec=spec, model=model, rows=rows_in_order(parse_spec(spec), prompts))
+    rows = rows_in_order(parse_spec(spec), prompts)
+    return Prepared(spec=spec, model=model, rows=rows, seed=seed)
 
 
-def prepare_long_responses(folder: Path, num_steps: int) -> Prepared:
+def prepare_long_responses(folder: Path, num_steps: int, seed: int) -> Prepared:
     """Eight prompts, all of them in each step, so that the responses of every step have the same lengths."""
     model = make_models(folder / "random-34m", text_from=bundled_model())["ending"]
     data = folder / "long-responses.jsonl"
     _write_rows(data, prompts_with_ticks(TextModel(model)))
-    spec = long_responses_spec(model, data, num_steps)
-    return Prepared(spec=spec, model=model, rows=rows_in_order(parse_spec(spec), num_steps * len(LENGTHS)))
+    spec = long_responses_spec(model, data, num_steps, seed)
+    rows = rows_in_order(parse_spec(spec), num_steps * len(LENGTHS))
+    return Prepared(spec=spec, model=model, rows=rows, seed=seed)
 
 
-def prepare_fine_tuning(folder: Path, num_steps: int) -> Prepared:
+def prepare_fine_tuning(folder: Path, num_steps: int, seed: int) -> Prepared:
     """Conversations whose answers have 16 to 256 tokens, the logarithm of the length drawn evenly."""
     model = make_models(folder / "random-34m", text_from=bundled_model())["plain"]
     data = folder / "answers.jsonl"
     _write_rows(data, answers_of_many_lengths(TextModel(model), num_steps * SFT_BATCH))
-    spec = fine_tuning_spec(model, data, num_steps)
-    return Prepared(spec=spec, model=model, rows=rows_in_order(parse_spec(spec), num_steps * SFT_BATCH))
+    spec = fine_tuning_spec(model, data, num_steps, seed)
+    rows = rows_in_order(parse_spec(spec), num_steps * SFT_BATCH)
+    return Prepared(spec=spec, model=model, rows=rows, seed=seed)
 
 
 def prompts_with_ticks(text: TextModel) -> list[dict[str, str]]:
@@ -271,7 +277,7 @@ WORKLOADS: Mapping[str, Workload] = {
             id="grpo-demo",
             title="GRPO, the demo's work: 657,024 parameters, 128 responses of at most 32 tokens a step",
             algorithm="grpo",
-            num_steps=12,
+            num_steps=20,
             sequences=128,
             asked=1.2,
             prepare=prepare_demo,
@@ -282,7 +288,7 @@ WORKLOADS: Mapping[str, Workload] = {
             id="grpo-30m",
             title="GRPO, 34 million parameters, 32 responses of 16 to 256 tokens a step",
             algorithm="grpo",
-            num_steps=8,
+            num_steps=5,
             sequences=len(LENGTHS) * SAMPLES,
             asked=1.5,
             prepare=prepare_long_responses,
@@ -294,7 +300,7 @@ WORKLOADS: Mapping[str, Workload] = {
             id="sft-30m",
             title="SFT, 34 million parameters, 32 conversations with answers of 16 to 256 tokens a step",
             algorithm="sft",
-            num_steps=8,
+            num_steps=6,
             sequences=SFT_BATCH,
             asked=1.2,
             prepare=prepare_fine_tuning,
