@@ -298,7 +298,7 @@ class Loop:
     def _check_sync(self, gap: GapSums, *, synced_at: int) -> None:
         """Tell how far vLLM's log-probabilities are from the trainer's since the sync of step `synced_at`.
 
-        Raises: SyncGap if they are further apart than rounding can explain.
+        Raises: SyncGap if they are further apart than rounding can explain; NonFinite if they are no numbers.
         """
         self.report.metrics(gap.metrics(), step=synced_at)
         self._sync_guard.check(gap, synced_at=synced_at)

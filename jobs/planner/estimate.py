@@ -33,7 +33,7 @@ from jobs.planner.result import (
     Verdict,
     cost_of,
 )
-from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, starts_beside
+from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, reserves_memory, starts_beside
 from jobs.planner.time.steps import batch_of, step_time
 from jobs.planner.validation import validate
 
@@ -102,7 +102,7 @@ class Estimator:
         accelerator = job.fleet.accelerator
         if engine.shortage is not None:
             return not _is_near(engine, accelerator)
-        if job.engine.name != "vllm" or job.placement == "split":
+        if not reserves_memory(job.engine) or job.placement == "split":
             return False
         return not starts_beside(engine, accelerator, sum(idle_bytes(job, self._constants, self._memo).values()))
 
@@ -282,7 +282,7 @@ def _start_problem(job: Job, engine: EngineMemory, pools: tuple[PoolEstimate, ..
     pool = next(each for each in pools if "vllm" in each.binding.by_role)
     rollout = next(each for each in pool.phases if each.phase == "rollout")
     others = sum(held.total for role, held in rollout.by_role.items() if role != "vllm")
-    if job.engine is None or job.engine.name != "vllm" or starts_beside(engine, job.fleet.accelerator, others):
+    if job.engine is None or not reserves_memory(job.engine) or starts_beside(engine, job.fleet.accelerator, others):
         return None
     free = pool.limit - others
     return Sentence(

@@ -190,6 +190,7 @@ class Engine:
     `weight_bytes` per element of matrices (None: as the checkpoint holds them), `kv_bytes` per element. `version` is
     "" for the newest known. `sleep_level`: 0 none, 1 weights to the host, 2 weights dropped. 0 for a size that the
     engine chooses itself (`max_num_seqs`, `max_batched_tokens`, `max_model_len`, `block_tokens` of its cache).
+    `shares_weights`: it generates by the trainer's own weights, so it has none, and nothing is synced.
     """
 
     model: ModelShape
@@ -210,6 +211,7 @@ class Engine:
     sleep_level: int = 0
     kv_cache_bytes: int = 0
     block_tokens: int = 0
+    shares_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ has its own. In each phase one role works and all others of the pool hold what s
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from jobs.planner.constant import Constants
@@ -41,7 +41,9 @@ class Member:
 def pools_of(job: Job, engine: EngineMemory | None, constants: Constants, memo: Memo) -> tuple[PoolEstimate, ...]:
     """Return every pool with its phases; `engine` is what the job's engine holds, None without one."""
     limit = job.fleet.accelerator.usable_bytes
-    members: dict[str, list[Member]] = {"policy": [_trainer("policy", job, job.policy, constants, memo)]}
+    policy = _trainer("policy", job, job.policy, constants, memo)
+    has_own_weights = job.engine is None or not job.engine.shares_weights
+    members: dict[str, list[Member]] = {"policy": [policy if has_own_weights else without_sync(policy)]}
     sizes = {"policy": job.policy.layout.num_devices}
     if job.critic is not None:
         members.setdefault(job.critic_pool, []).append(_trainer("critic", job, job.critic, constants, memo))
@@ -55,12 +57,18 @@ def pools_of(job: Job, engine: EngineMemory | None, constants: Constants, memo: 
         bucket = 0 if not is_split else _bucket(job)
         sleeps = bool(job.engine.sleep_level)
         at_once = wakes_at_once(job.engine)
-        members.setdefault(name, []).append(_engine(engine, sleeps=sleeps, wakes_at_once=at_once, bucket=bucket))
+        member = _engine(engine, sleeps=sleeps, wakes_at_once=at_once, bucket=bucket)
+        members.setdefault(name, []).append(without_sync(member) if job.engine.shares_weights else member)
         sizes.setdefault(name, job.engine_devices or job.engine.num_engines * job.engine.tensor * job.engine.pipeline)
     return tuple(
         PoolEstimate(name=name, num_devices=sizes[name], limit=limit, phases=tuple(_phases(held)))
         for name, held in members.items()
     )
+
+
+def without_sync(member: Member) -> Member:
+    """Return a role to which, or from which, no weights are sent."""
+    return replace(member, busy={phase: held for phase, held in member.busy.items() if phase != "weight_sync"})
 
 
 def idle_bytes(job: Job, constants: Constants, memo: Memo) -> Mapping[str, int]:

@@ -273,7 +273,7 @@ def _range(name: str) -> dict[str, str]:
 
 
 def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
-    def number(name: str, label: str, text: str) -> Field:
+    def number(name: str, label: str, text: str, *, layouts: tuple[str, ...] = ()) -> Field:
         full = f"hardware.{name}"
         return Field(
             name=full,
@@ -284,6 +284,7 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             help=text,
             allowed=_("a whole number from %(low)s to %(high)s") % _range(full),
             is_essential=chosen.trainer == "native",
+            needs=(("hardware.layout", layouts, None),) if layouts else (),
         )
 
     cpus = number("cpus_per_worker", _("CPUs per worker"), _("Logical CPUs that each worker takes from the cluster."))
@@ -296,8 +297,8 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
         if is_in(chosen.algorithm, "rl"):
             fields[:0] = [_layout(values)]
             fields[2:2] = [
-                number("rollout_engines", _("Rollout engines"), engines_text),
-                number("tensor_parallel_size", _("Tensor parallel"), tensor_text),
+                number("rollout_engines", _("Rollout engines"), engines_text, layouts=("split", "shared")),
+                number("tensor_parallel_size", _("Tensor parallel"), tensor_text, layouts=("split", "shared")),
             ]
     return FieldGroup(id="resources", title=_("Resources"), note="", fields=tuple(fields))
 

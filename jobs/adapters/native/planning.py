@@ -63,6 +63,7 @@ def _job(source: RunContext) -> Job:
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
         kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" or is_colocated else 0,
         sleep_level=1 if is_colocated else 0,  # between rollouts a sampler in the ranks holds nothing
+        shares_weights=is_colocated,
     )
     reference = FrozenModel(
         role="reference",
@@ -88,8 +89,7 @@ def _job(source: RunContext) -> Job:
 
 
 _COLOCATED = Sentence(
-    "Rollouts of the colocated layout are planned as if by vLLM on the ranks' devices: with a copy of the weights that "
-    "a rank does not need, and faster than a rank draws."
+    "Rollouts of the colocated layout are timed as those of vLLM without CUDA graphs; on a GPU the ranks draw slower."
 )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.catalog.spec.runspec import ModelSource
+from jobs.catalog.spec.runspec import ModelSource, RunSpec
 from jobs.engine.problem import RunProblem, first_sentence
 
 BUNDLED = Path(__file__).resolve().parents[1] / "bundled"
@@ -69,6 +69,21 @@ def context_tokens(config: Mapping[str, object]) -> int:
     """Return the longest sequence that a config.json allows, 0 where it does not say."""
     most = config.get("max_position_embeddings")
     return int(most) if isinstance(most, int | float) else 0
+
+
+def longest_sequence(spec: RunSpec, folder: Path) -> int:
+    """Return the tokens of the longest prompt and answer of a run.
+
+    Raises: RunProblem naming `knobs.rollout.max_new_tokens` if the model of the folder does not take so many.
+    """
+    longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
+    context = context_tokens(read_json(folder / "config.json", field="model.id")) or longest
+    if longest > context:
+        raise RunProblem(
+            "knobs.rollout.max_new_tokens",
+            f"Longest prompt and answer make {longest} tokens; the model takes {context}. Lower one of the two.",
+        )
+    return longest
 
 
 def num_layers(folder: Path) -> int:

@@ -2,7 +2,7 @@
 
 import math
 
-from jobs.engine.failures.failure_cause import SyncGap
+from jobs.engine.failures.failure_cause import NonFinite, SyncGap
 from jobs.engine.logprob_gap import GapSums
 
 LARGEST_GAP = 1e-3
@@ -41,9 +41,12 @@ class SyncGuard:
         self._was_above = False
 
     def check(self, gap: GapSums, *, synced_at: int) -> None:
-        """Look at what was measured with the weights of the sync of step `synced_at`. Raises: SyncGap."""
+        """Look at what was measured with the weights of the sync of step `synced_at`.
+
+        Raises: SyncGap; NonFinite where log-probabilities are no numbers.
+        """
         if math.isnan(gap.largest):
-            raise SyncGap(
+            raise NonFinite(
                 f"Log-probabilities are not numbers after step {synced_at}: training has diverged. Lower "
                 "optimizer.learning_rate."
             )

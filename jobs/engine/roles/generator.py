@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.engine.data.model_files import architectures, context_tokens, model_folder, read_json
+from jobs.engine.data.model_files import architectures, longest_sequence, model_folder, read_json
 from jobs.engine.device import load_device
-from jobs.engine.problem import RunProblem
 from jobs.engine.roles.engine_trace import EngineTrace
 from jobs.engine.roles.vllm_meter import VllmMeter
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
@@ -25,14 +24,8 @@ class Generator:
         self._spec, self._device, self._eos_ids = spec, load_device(device), list(eos_ids)
         self._endless = bool(spec.knob("rollout.ignore_eos"))
         folder = model_folder(spec.model)
-        longest = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
+        longest = longest_sequence(spec, folder)
         config = read_json(folder / "config.json", field="model.id")
-        context = context_tokens(config) or longest
-        if longest > context:
-            raise RunProblem(
-                "knobs.rollout.max_new_tokens",
-                f"Longest prompt and answer make {longest} tokens; the model takes {context}. Lower one of the two.",
-            )
         self._device.prepare_rollout(spec)
         os.environ.update({"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"})
         if not problem_of_process():

@@ -13,7 +13,7 @@ from jobs.catalog.role import ROLES
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
-from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.model_files import longest_sequence, model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
@@ -34,6 +34,8 @@ class Policy(TrainedModel):
         self._folder = model_folder(spec.model)
         self._sender: Sender | None = None
         self._gaps: list[GapSums] = []
+        if spec.needs("vllm"):
+            longest_sequence(spec, self._folder)  # refused here where the ranks draw themselves
         super().__init__(spec=spec, **place)
         self._reference: torch.nn.Module | None = None
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):

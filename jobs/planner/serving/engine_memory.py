@@ -116,6 +116,11 @@ def is_first_engine(engine: Engine) -> bool:
     return engine.name == "vllm" and _version(engine) < (0, 8)
 
 
+def reserves_memory(engine: Engine) -> bool:
+    """Return whether an engine takes its whole budget when it starts, as vLLM does in a process of its own."""
+    return engine.name == "vllm" and not engine.shares_weights
+
+
 def starts_beside(memory: EngineMemory, accelerator: Accelerator, resident_bytes: int) -> bool:
     """Return whether an engine finds its budget free beside what others hold of the device, as vLLM demands it."""
     return accelerator.usable_bytes - resident_bytes >= memory.budget

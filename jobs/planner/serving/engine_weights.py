@@ -17,6 +17,8 @@ _MXFP4_HIDDEN, _MXFP4_WIDTH = 256, 128  # what kernels for mxfp4 pad an expert's
 
 def weight_bytes(engine: Engine, stage: int) -> int:
     """Return bytes of the weights on one device of a pipeline stage."""
+    if engine.shares_weights:
+        return 0
     model = engine.model
     held = [model.layers[i] for i in stages(engine)[stage]]
     kinds = {id(layer): layer for layer in held}  # layers alike are one object: far cheaper than to compare them

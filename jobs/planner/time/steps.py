@@ -158,6 +158,8 @@ def _rl_phases(
     if job.critic is not None:
         critic = _updates(job, job.critic, rollouts, batch, constants, memo)
         phases["update"] = _both(phases["update"], critic, beside=job.critic_pool != "policy")
+    if engine.shares_weights:
+        return phases
     sync = memo.of(
         "sync",
         (training, job.fleet.accelerator),
@@ -297,7 +299,7 @@ def _paced(phases: dict[str, Interval], constants: Constants) -> dict[str, Inter
 def _overlapped(job: Job, phases: dict[str, Interval], constants: Constants) -> Interval:
     """Return seconds of the whole step."""
     generated = phases["rollout"] + phases.get("reward", NOTHING)
-    sync = phases["weight_sync"]
+    sync = phases.get("weight_sync", NOTHING)
     trained = sum((seconds for key, seconds in phases.items() if key not in _GENERATING), start=NOTHING)
     if job.schedule == "sync" or job.placement != "split":
         step = generated + trained + sync

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from jobs.engine.failures.failure_cause import SyncGap
+from jobs.engine.failures.failure_cause import NonFinite, SyncGap
 from jobs.engine.failures.sync_guard import SyncGuard, largest_mean_difference
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 
@@ -51,7 +51,7 @@ def test_log_probabilities_that_are_no_numbers_end_a_run_in_any_precision() -> N
     broken = gap_sums(torch.zeros(1, 1), torch.full((1, 1), math.nan), torch.ones(1, 1, dtype=torch.bool))
 
     for precision in ("float32", "bfloat16"):
-        with pytest.raises(SyncGap, match="not numbers after step 3"):
+        with pytest.raises(NonFinite, match="not numbers after step 3"):
             guard(precision).check(total([measured(), broken]), synced_at=3)
 
 

@@ -10,6 +10,7 @@ from jobs.catalog.recipe import recipes
 from jobs.catalog.rules.rule import changed
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.planner.estimate import estimate
 from jobs.planner.read.context import Workload
 from jobs.planner.read.spec import read_job
 from jobs.planner.shapes.known import shape_of
@@ -222,3 +223,25 @@ def test_verl_takes_the_cross_entropy_of_flash_attention_unless_the_head_is_fuse
     assert _read(spec).policy.head == "inplace"
     assert _read(changed(spec, {"kernels.attention": "sdpa"})).policy.head == "unfused"
     assert _read(changed(spec, {"kernels.fused_head": True})).policy.head == "chunked"
+
+
+@pytest.mark.parametrize("layout", ["split", "shared", "colocated"])
+def test_native_layouts_say_who_holds_which_weights(layout: str) -> None:
+    spec = parse_spec(
+        {
+            "hardware": {"policy_ranks": 1, "layout": layout, "device": "cuda"},
+            "knobs": {"memory.precision": "bfloat16"},
+        }
+    )
+    held = {"split": ["policy", "reference", "vllm"], "shared": ["policy", "vllm"], "colocated": ["policy"]}[layout]
+
+    job = _read(spec)
+    found = estimate(job)
+
+    assert job.fleet.num_devices == spec.num_workers == len(held)
+    assert sorted(pool.name for pool in found.pools) == held
+    by_phase = {phase.phase: phase for pool in found.pools for phase in pool.phases}
+    is_colocated = layout == "colocated"
+    assert ("weight_sync" in by_phase) is ("weight_sync" in found.time.phases) is (not is_colocated)
+    assert (by_phase["rollout"].by_role["vllm"].terms["weights"] > 0) is (not is_colocated)
+    assert found.verdict == "fits"
