@@ -198,7 +198,7 @@ class Session:
         """Start all roles at once, the slowest import first: they overlap on the cores there are."""
         starting = []
         for role in sorted(roles_of(spec), key=lambda role: not role.generates):
-            members = workers.by_role[role.id]
+            members = workers.by_role.get(role.id, ())
             wants: dict[str, object] = {"spec": spec, "device": device}
             if role.generates:
                 wants["eos_ids"] = text.eos_ids

@@ -39,7 +39,8 @@ class WorkerGroup:
     ) -> None:
         self._on_answer, self._check = on_answer, check
         self.device = device
-        sizes = {role.id: [role.devices(spec)] * role.num_workers(spec) for role in roles_of(spec)}
+        counts = {role: role.num_workers(spec) for role in roles_of(spec)}
+        sizes = {role.id: [role.devices(spec)] * count for role, count in counts.items() if count}
         bundles = [self._bundle(spec, device, size) for members in sizes.values() for size in members]
         self.group: PlacementGroup = placement_group(bundles, strategy="PACK")
         self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
@@ -99,12 +100,12 @@ class WorkerGroup:
 
     @property
     def generators(self) -> list[Worker]:
-        """The rollout engines; none in SFT."""
+        """The rollout engines; none in SFT, and where the policy's ranks draw."""
         return self.by_role.get("vllm", [])
 
     @property
     def reference(self) -> Worker | None:
-        """The reference, where the run has one."""
+        """The reference, where the run has one with a worker of its own."""
         return next(iter(self.by_role.get("reference", ())), None)
 
     def all(self) -> list[Worker]:

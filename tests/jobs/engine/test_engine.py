@@ -320,6 +320,9 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
 
 def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engine: Any, tmp_path: Path) -> None:
     knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"}
+    asked = {"capture": "novllm", "tool": "torch", "first_step": 2, "num_steps": 1, "roles": ["vllm"], "ranks": []}
+    line = json.dumps({"number": 1, "verb": "profile", "payload": asked})
+    (tmp_path / "commands.jsonl").write_text(f"{line}\n")
 
     ended = start_engine(tmp_path, GRPO | {"hardware": {"layout": "colocated"}, "knobs": knobs}).wait()
 
@@ -329,6 +332,8 @@ def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engi
     assert {("policy", phase) for phase in ("rollout", "reference", "update", "eval")} <= lanes
     assert sorted(ended.series("sync/mean_probability_diff")) == [0, 1, 2, 3]  # it drew with the weights it learns from
     assert max(ended.series("sync/mean_probability_diff").values()) < 0.005
+    refused = [e["text"] for e in ended.of("capture") if e["state"] == "failed"]
+    assert refused == ["This run has no role 'vllm'. Use policy."]
     assert not ended.series("time/weight_sync_seconds")
     assert not ended.series("sync/bytes")
     assert sorted(ended.series("eval/accuracy")) == [0, 3, 4]
