@@ -87,7 +87,17 @@ def test_native_sums_gradients_in_float32_in_half_precision_too_and_runs_zero_2_
     policy = _read(parse_spec({"knobs": knobs})).policy
 
     assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 4.0, True)
+    assert policy.reduced_bytes == 2.0  # DeepSpeed's communication_data_type: that of the weights
     assert policy.layout.shards == 2
+
+
+def test_native_takes_all_logits_of_a_model_that_caps_or_scales_them() -> None:
+    plain, capped = shape_of("google/gemma-2b"), shape_of("google/gemma-2-2b")
+    spec = parse_spec({"knobs": {"memory.precision": "bfloat16"}})
+
+    heads = [_read(spec, policy=shape).policy.head for shape in (plain, capped)]
+
+    assert heads == ["chunked", "unfused"]
 
 
 def test_openrlhf_hybrid_ppo_by_hand() -> None:
