@@ -189,7 +189,8 @@ def prompts_with_ticks(text: TextModel) -> list[dict[str, str]]:
     """Return a prompt for each of the lengths; its ticks say how long its responses will be."""
     rows = []
     for problem, tokens in zip(word_problems.rows(len(LENGTHS), seed=ROW_SEED), LENGTHS, strict=True):
-        others = len(text.encode(text.prompt([{"role": "user", "content": problem["prompt"]}])))
+        (asked,) = text.tokenize([text.prompt([{"role": "user", "content": problem["prompt"]}])])
+        others = len(asked.tokens)
         ticks = ticks_for(tokens, other_prompt_tokens=others, most=MOST_NEW_TOKENS)
         rows.append({"prompt": problem["prompt"] + TICK * ticks, "answer": problem["answer"]})
     return rows
