@@ -279,7 +279,7 @@ def differing(spec: RunSpec) -> dict[str, KnobValue]:
 
 def default_of(spec: RunSpec, knob: Knob) -> Value:
     """Return what the knob would be in this run if nobody had chosen it."""
-    return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version)
+    return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version, spec.hardware.device)
 
 
 def choices_of(field: FieldInfo) -> tuple[str, ...]:
