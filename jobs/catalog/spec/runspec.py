@@ -153,7 +153,7 @@ class Hardware(SpecPart):
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    layout: Literal["split", "shared", "colocated"] = "split"
+    layout: Literal["split", "shared", "colocated"] = "colocated"
     policy_ranks: Annotated[int, Field(ge=1, le=4096), Whole] = 2
     rollout_engines: Annotated[int, Field(ge=1, le=1024), Whole] = 1
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64), Whole] = 1

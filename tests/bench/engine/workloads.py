@@ -26,7 +26,7 @@ LENGTHS = (16, 32, 48, 72, 104, 144, 192, 240)
 MOST_NEW_TOKENS, MOST_PROMPT_TOKENS = 256, 96
 SAMPLES = 4
 SFT_BATCH, SFT_LONGEST = 32, 384
-DEMO_LEARNING_RATE, LEARNING_RATE, SFT_LEARNING_RATE = 3e-4, 1e-6, 3e-4
+DEMO_LEARNING_RATE, LEARNING_RATE, SFT_LEARNING_RATE = 3e-4, 1e-9, 3e-4
 """The demo's own; one that leaves the lengths of the responses as they are; one at which losses fall."""
 MICRO_BATCH = 8
 BETWEEN_STEPS = {"eval.num_prompts": 0, "checkpoint.every_steps": 0}
