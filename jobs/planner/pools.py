@@ -193,7 +193,14 @@ def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> 
         role = "reference" if frozen.role == "teacher" else frozen.role  # both give log-probabilities to compare with
         return Member(role=role, idle=idle, busy={phase: greatest(idle, working)})
 
-    return memo.of("frozen_member", (frozen, job.fleet.accelerator), make, job.policy.head, job.policy.head_chunk, job.policy.scored_logit_bytes)
+    return memo.of(
+        "frozen_member",
+        (frozen, job.fleet.accelerator),
+        make,
+        job.policy.head,
+        job.policy.head_chunk,
+        job.policy.scored_logit_bytes,
+    )
 
 
 def _engine(engine: EngineMemory, *, sleeps: bool, wakes_at_once: bool, bucket: int) -> Member:
