@@ -25,7 +25,7 @@ class NativePlacement:
 
     def num_engines(self, spec: RunSpec) -> int:
         """See Placement."""
-        return spec.hardware.rollout_engines
+        return self.workers(spec).get("vllm", 0)
 
 
 PLUGIN: Placement = NativePlacement()

@@ -78,7 +78,9 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for variant, changes in VARIANTS.items():
         num_ranks = 1 if variant.endswith("one rank") else 2
-        of_variant = parse_spec(base | {"hardware": {"policy_ranks": num_ranks}, "knobs": base["knobs"] | changes})
+        of_variant = parse_spec(
+            base | {"hardware": {"layout": "split", "policy_ranks": num_ranks}, "knobs": base["knobs"] | changes}
+        )
         if num_ranks not in groups:
             groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
         workers = groups[num_ranks]

@@ -300,7 +300,7 @@ def test_a_console_without_the_engine_s_packages_says_that_it_cannot_look(
 
 
 def test_a_run_that_the_cluster_can_never_hold_is_refused() -> None:
-    (too_big,) = check_cluster(parse_spec({"hardware": {"cpus_per_worker": 4}}), cluster(cpus=8))
+    (too_big,) = check_cluster(parse_spec({"hardware": {"cpus_per_worker": 8}}), cluster(cpus=8))
     (no_gpu,) = check_cluster(parse_spec({"hardware": {"device": "cuda"}}), cluster())
 
     assert (too_big.state, too_big.field) == ("failed", "hardware.policy_ranks")

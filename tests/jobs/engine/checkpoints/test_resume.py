@@ -42,7 +42,10 @@ def go_on(start_engine: Any, run_dir: Path, spec: dict[str, Any], *, step: int) 
 @pytest.fixture(scope="module")
 def after_stop(start_engine: Any, stopped: EndedRun) -> EndedRun:
     """The run that was stopped on two ranks that held the reference, gone on with on one, the reference apart."""
-    spec = GRPO | {"hardware": {"policy_ranks": 1}, "knobs": GRPO["knobs"] | {"memory.zero_stage": "3"}}
+    spec = GRPO | {
+        "hardware": {"layout": "split", "policy_ranks": 1},
+        "knobs": GRPO["knobs"] | {"memory.zero_stage": "3"},
+    }
     return go_on(start_engine, stopped.run_dir, spec, step=last_step(stopped))
 
 

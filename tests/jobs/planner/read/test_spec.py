@@ -54,7 +54,13 @@ def test_answers_whose_end_is_passed_over_are_as_long_as_the_longest(trainer: di
 def test_native_grpo_by_hand() -> None:
     spec = parse_spec(
         {
-            "hardware": {"policy_ranks": 4, "rollout_engines": 1, "tensor_parallel_size": 2, "device": "cuda"},
+            "hardware": {
+                "layout": "split",
+                "policy_ranks": 4,
+                "rollout_engines": 1,
+                "tensor_parallel_size": 2,
+                "device": "cuda",
+            },
             "knobs": {
                 "memory.precision": "bfloat16",
                 "memory.zero_stage": "3",
