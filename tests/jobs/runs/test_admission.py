@@ -11,7 +11,6 @@ from jobs.runs import admission
 from jobs.runs.admission import Ask, ResourceHolder, decide
 from tests.rows import NOW, make_run
 
-
 SPLIT = {"layout": "split"}
 
 
