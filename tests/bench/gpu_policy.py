@@ -27,6 +27,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from jobs.engine.batch import Batch, make_batch
 from jobs.engine.losses import clipped_policy_loss, token_scores
+from jobs.engine.micro_batches import Cut
 from jobs.engine.roles import head
 
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
@@ -333,7 +334,7 @@ def equality(device: str, shape: str) -> dict[str, float]:
         if is_chunked:
             head.score_counted_tokens(model)
         sums = [torch.zeros(p.shape, device=device) for p in model.parameters()]
-        for micro in batch.micro_batches(size):
+        for micro in Cut(size=size).split(batch):
             if is_chunked:
                 logprobs_BL, _ = model(micro.tokens_BL, micro.mask_BL, 1.0)
             else:
