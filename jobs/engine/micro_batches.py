@@ -88,7 +88,8 @@ def even_out(shares: list[list[Tensor]], lengths_B: Tensor) -> list[list[Tensor]
 
     The longest come first, each to the rank that has the fewest tokens of those that still lack sequences.
     """
-    return [list(updates) for updates in zip(*(_dealt(ranks, lengths_B) for ranks in zip(*shares, strict=True)))]
+    by_update = [_dealt(ranks, lengths_B) for ranks in zip(*shares, strict=True)]
+    return [list(updates) for updates in zip(*by_update, strict=True)]
 
 
 def _dealt(ranks: Sequence[Tensor], lengths_B: Tensor) -> list[Tensor]:

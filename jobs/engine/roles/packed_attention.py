@@ -123,7 +123,9 @@ def _one_by_one(
 ) -> Tensor:
     del longest
     lengths = bounds.diff().tolist()
-    parts = zip(*(whole.transpose(0, 1).split(lengths, dim=1) for whole in (query_THD, key_TKD, value_TKD)), strict=True)
+    parts = zip(
+        *(whole.transpose(0, 1).split(lengths, dim=1) for whole in (query_THD, key_TKD, value_TKD)), strict=True
+    )
     attended = [
         scaled_dot_product_attention(*part, is_causal=True, scale=scaling, enable_gqa=True).transpose(0, 1)
         for part in parts

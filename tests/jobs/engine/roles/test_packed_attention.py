@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
-    BloomConfig,
+    FalconConfig,
     FalconH1Config,
     Gemma2Config,
     LlamaConfig,
@@ -24,7 +24,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.head import score_counted_tokens
 from jobs.engine.roles.language_model import load_model
-from jobs.engine.roles.packed_attention import attend, packed_row, why_not
+from jobs.engine.roles.packed_attention import packed_row, why_not
 from tests.jobs.engine.policy_batches import spec_of
 from tests.jobs.engine.roles.test_head import SIZES, batch_of
 from tests.jobs.engine.roles.test_sampler import PROMPTS, limits, requests_of, sampler_of
@@ -58,9 +58,7 @@ def loss_of(algorithm: str, batch: Batch, outputs: PolicyOutputs) -> Loss:
         moved = [torch.randn(batch.tokens_BL.shape, generator=random) / 8 for _ in range(2)]
         old_BL, reference_BL = ((outputs.logprobs_BL.detach().float() + by_BL) * batch.mask_BL for by_BL in moved)
         advantages_BL = over_tokens(torch.linspace(-1, 1, batch.num_sequences), batch.mask_BL)
-        batch = replace(
-            batch, old_logprobs_BL=old_BL, reference_logprobs_BL=reference_BL, advantages_BL=advantages_BL
-        )
+        batch = replace(batch, old_logprobs_BL=old_BL, reference_logprobs_BL=reference_BL, advantages_BL=advantages_BL)
     return load_algorithm(algorithm).policy_loss(batch, outputs, spec_of(algorithm), counts)
 
 
@@ -153,15 +151,42 @@ def test_rows_without_bounds_are_attended_to_as_before() -> None:
         (Gemma2Config(**SIZES), "it has layers of sliding_attention"),
         (MistralConfig(**SIZES, sliding_window=4), "it has layers of sliding_attention"),
         (Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=4, max_window_layers=1), "layers of sliding"),
-        (BloomConfig(vocab_size=61, hidden_size=32, n_layer=2, n_head=2), "its attention cannot be replaced"),
-        (FalconH1Config(**SIZES, mamba_d_ssm=32, mamba_n_heads=2, mamba_d_head=16), "change each other"),
+        (
+            FalconConfig(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=2),
+            "its attention cannot be replaced",
+        ),
+        (FalconH1Config(**SIZES, mamba_d_ssm=32, mamba_n_heads=2, mamba_d_head=16), "it has layers of hybrid"),
     ],
 )
 def test_models_whose_layers_would_mix_sequences_up_are_told(config: Any, reason: str) -> None:
     model = model_of(config)
 
     assert reason in why_not(model)
-    assert model.config._attn_implementation != attend
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_layer_that_is_not_told_of_the_bounds_is_seen() -> None:
+    model = model_of(CONFIGS["llama"])
+    attention = model.model.layers[1].self_attn
+    whole = attention.forward
+    attention.forward = lambda *args, cu_seq_lens_q=None, **others: whole(*args, **others)
+
+    assert why_not(model) == "1 of its 2 layers do not ask where a sequence begins"
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_model_that_does_not_take_positions_is_seen() -> None:
+    model = model_of(CONFIGS["llama"])
+    model.model.rotary_emb.forward = _positions_of_the_row(model.model.rotary_emb.forward)
+
+    assert why_not(model) == "two sequences in one row change each other"
+
+
+def _positions_of_the_row(rotary: Any) -> Any:
+    def forward(hidden_BLD: Tensor, position_ids: Tensor) -> Any:
+        return rotary(hidden_BLD, torch.arange(position_ids.shape[1]).square()[None])  # no longer relative
+
+    return forward
 
 
 def test_such_a_model_is_refused_with_the_knob(tmp_path: Path) -> None:
