@@ -27,6 +27,7 @@ from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
+from jobs.engine.micro_batches import even_out
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
@@ -141,12 +142,7 @@ class Loop:
 
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         num_updates = spec.int_knob("train.updates_per_rollout")
-        shares = share_out(
-            batch.num_sequences,
-            num_updates=num_updates,
-            num_ranks=len(workers.policies),
-            seed=f"{self.seed}/{step}/shares",
-        )
+        shares = self._shares(batch, num_updates=num_updates)
 
         reference = None
         if workers.reference is not None:
@@ -197,9 +193,7 @@ class Loop:
         with mark("data_wait", step=step):
             examples = self._take(self.spec.int_knob("train.batch_size"))
             batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
-        shares = share_out(
-            batch.num_sequences, num_updates=1, num_ranks=len(self.workers.policies), seed=f"{self.seed}/{step}/shares"
-        )
+        shares = self._shares(batch, num_updates=1)
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
         return updated | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
@@ -241,6 +235,16 @@ class Loop:
         self.report.note(f"Step {self.step} was dropped: the run was stopped while responses were scored.")
         self.step -= 1
         self.state = before
+
+    def _shares(self, batch: Batch, *, num_updates: int) -> list[list[Tensor]]:
+        """Return which sequences of the step each rank takes in each update."""
+        shares = share_out(
+            batch.num_sequences,
+            num_updates=num_updates,
+            num_ranks=len(self.workers.policies),
+            seed=f"{self.seed}/{self.step}/shares",
+        )
+        return even_out(shares, batch.lengths_B)
 
     def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
         """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""

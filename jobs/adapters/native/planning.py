@@ -12,7 +12,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Training
-from jobs.planner.read.context import RunContext
+from jobs.planner.read.context import MicroBatches, RunContext
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
@@ -30,7 +30,7 @@ def _job(source: RunContext) -> Job:
     is_shared, is_colocated = hardware.layout != "split", hardware.layout == "colocated"
     stage = int(DERIVED["memory.used_zero_stage"](spec))
     element = 2.0 if is_half else 4.0
-    rows = source.rows(knobs.whole("train.micro_batch_size", 1), ranks=hardware.policy_ranks)
+    rows, has_padding = _rows(source), not (knobs.flag("train.packing") or knobs.flag("train.dynamic_batch"))
     policy = Training(
         model=source.models.policy,
         layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
@@ -45,7 +45,8 @@ def _job(source: RunContext) -> Job:
         head_chunk=max(HEAD_CHUNK_ELEMENTS // source.models.policy.vocab, 1),
         micro_batch=rows.size,
         sequence=rows.sequence,
-        is_padded=True,
+        document=rows.document or (0 if has_padding else round(source.usual)),
+        is_padded=has_padding,
         num_micro_batches=rows.count,
     )
     if not source.is_rl:
@@ -70,7 +71,7 @@ def _job(source: RunContext) -> Job:
         model=source.models.reference or source.models.policy,
         layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
         weight_bytes=element,
-        micro_batch=knobs.whole("train.micro_batch_size", 1),
+        micro_batch=knobs.whole("train.micro_batch_size", 1) if has_padding else rows.size,
         sequence=rows.sequence,
         pool="policy" if is_shared else "reference",
     )
@@ -86,6 +87,15 @@ def _job(source: RunContext) -> Job:
         sync_bucket_bytes=256 << 20,
         notes=(_COLOCATED,) if is_colocated else (),
     )
+
+
+def _rows(source: RunContext) -> MicroBatches:
+    """Return a rank's micro-batches. By a budget of tokens samples of like length come together, packed or not: what is
+    padded then is left out."""
+    knobs, ranks = source.knobs, source.spec.hardware.policy_ranks
+    if knobs.flag("train.dynamic_batch"):
+        return source.packed(knobs.whole("train.max_tokens_per_gpu", 16384), ranks=ranks)
+    return source.rows(knobs.whole("train.micro_batch_size", 1), ranks=ranks, is_packed=knobs.flag("train.packing"))
 
 
 _COLOCATED = Sentence(

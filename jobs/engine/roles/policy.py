@@ -39,23 +39,22 @@ class Policy(TrainedModel):
         super().__init__(spec=spec, **place)
         self._reference: torch.nn.Module | None = None
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
-            model = load_model(self._folder, precision=self._precision)
+            model = self._load()
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
 
     def _load(self) -> torch.nn.Module:
-        return load_model(self._folder, precision=self._precision)
-
-    @property
-    def _precision(self) -> str:
-        return str(self._spec.knob("memory.precision"))
+        is_packed = bool(self._spec.knob("train.packing"))
+        return load_model(self._folder, precision=str(self._spec.knob("memory.precision")), is_packed=is_packed)
 
     # -- learning --
 
     def logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities of the batch's tokens with the weights of now: [B, L]."""
-        return self._score(self._engine.module if self._stage < 3 else self._engine, batch)
+        if self._stage < 3:
+            return self._score(self._engine.module, batch, self._cut.rows(batch.lengths_B))
+        return self._score(self._engine, batch, self._micro_batches(batch))
 
     def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
         """Return one completion per request, in order, by this rank's own weights, whole up to ZeRO-2."""
@@ -75,13 +74,13 @@ class Policy(TrainedModel):
     def reference_logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities by the frozen model that this rank holds beside its own: [B, L]."""
         assert self._reference is not None
-        return self._score(self._reference, batch)
+        return self._score(self._reference, batch, self._cut.rows(batch.lengths_B))
 
-    def _score(self, model: Any, batch: Batch) -> Tensor:
+    def _score(self, model: Any, batch: Batch, micros: Sequence[Tensor]) -> Tensor:
         return score(
             model,
             batch,
-            micro_batch_size=self._spec.int_knob("train.micro_batch_size"),
+            micros=micros,
             temperature=self._spec.float_knob("rollout.temperature"),
             device=self._device.torch_device(),
         )
@@ -100,16 +99,16 @@ class Policy(TrainedModel):
     def _outputs(self, batch: Batch) -> PolicyOutputs:
         """Return the forward pass of a micro-batch, under the temperature at which its tokens were sampled."""
         temperature = self._spec.float_knob("rollout.temperature") if self._spec.needs("vllm") else 1.0
-        logprobs_BL, entropies_BL = self._engine(batch.tokens_BL, batch.mask_BL, temperature)
+        logprobs_BL, entropies_BL = self._engine(batch.tokens_BL, batch.mask_BL, temperature, batch.lengths_B)
         return PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=entropies_BL)
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> tuple[float, int]:
         """Return the summed cross-entropy of the counted tokens, and their number."""
         summed = 0.0
-        for micro in batch.micro_batches(self._spec.int_knob("train.micro_batch_size")):
-            here = micro.to(self._device.torch_device())
-            logprobs_BL, _ = self._engine(here.tokens_BL, here.mask_BL, 1.0)
+        for rows in self._micro_batches(batch):
+            here = batch.rows(rows).to(self._device.torch_device())
+            logprobs_BL, _ = self._engine(here.tokens_BL, here.mask_BL, 1.0, here.lengths_B)
             summed -= float(logprobs_BL.sum())
         return summed, batch.num_trained_tokens
 

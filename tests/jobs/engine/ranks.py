@@ -11,6 +11,7 @@ from typing import Any
 
 import ray
 import torch
+from torch import Tensor
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
@@ -23,12 +24,14 @@ from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
 from jobs.engine.logprob_gap import gap_sums
+from jobs.engine.micro_batches import Cut
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import WeightSync
 from jobs.engine.rollouts.rollout import roll_out
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
 
+BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 250}
 VARIANTS: dict[str, dict[str, Any]] = {
     "0": {"memory.zero_stage": "0"},
     "1": {"memory.zero_stage": "1"},
@@ -37,6 +40,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "3": {"memory.zero_stage": "3"},
     "one rank": {"memory.zero_stage": "2"},
+    "tokens": {"memory.zero_stage": "3", **BY_TOKENS},
+    "packed": {"memory.zero_stage": "2", "memory.gradient_checkpointing": True, "train.packing": True, **BY_TOKENS},
+    "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
@@ -45,6 +51,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "3": {"memory.zero_stage": "3"},
             "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
             "one rank": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
+            "packed": {"memory.zero_stage": "3", "train.packing": True, **BY_TOKENS},
         }.items()
     },
 }
@@ -85,15 +92,16 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
             groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
         workers = groups[num_ranks]
         workers.gather(start_policies(workers, of_variant))
-        losses, norms = [], []
+        losses, norms, micros = [], [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]
             batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=text.pad_id)
             told = _learn(workers, batch, step=step)
+            micros.append([len(Cut.of(of_variant).rows(batch.lengths_B[share])) for share in _shares(workers, step)])
             losses.append(sum(t.shares["loss/sft"] for t in told))
             norms.append(told[0].grad_norm)
         readings = workers.gather([p.call("readings") for p in workers.policies])
-        found[variant] = {"losses": losses, "norms": norms, "readings": readings}
+        found[variant] = {"losses": losses, "norms": norms, "readings": readings, "micros": micros}
         if variant in ("0", "2", "3", "bfloat16 2", "bfloat16 3"):
             found[variant]["broken"] = _broken_step(workers, batch)
     for workers in groups.values():
@@ -101,13 +109,18 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _shares(workers: WorkerGroup, step: int) -> list[Tensor]:
+    """Each rank's share of the step."""
+    shares = share_out(32, num_updates=1, num_ranks=len(workers.policies), seed=str(step))
+    return [share for (share,) in shares]
+
+
 def _learn(workers: WorkerGroup, batch: Batch, *, step: int, num_tokens: float | None = None) -> list[Update]:
     """One optimizer step on the batch; `num_tokens` stands in for how many tokens count."""
-    shares = share_out(32, num_updates=1, num_ranks=len(workers.policies), seed=str(step))
     counts = [Counts(num_tokens=num_tokens or batch.num_trained_tokens, num_sequences=32)]  # type: ignore[arg-type]
     calls = [
-        p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
-        for p, share in zip(workers.policies, shares, strict=True)
+        p.call("update", [batch.rows(share)], counts, 1e-3, step=step)
+        for p, share in zip(workers.policies, _shares(workers, step), strict=True)
     ]
     return [updates[0] for updates in workers.gather(calls)]
 

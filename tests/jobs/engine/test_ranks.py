@@ -2,7 +2,7 @@
 
 import json
 import math
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
@@ -46,14 +46,23 @@ def gaps(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 @pytest.mark.slow("the first test waits for the ranks that all of them read")
-@pytest.mark.parametrize("variant", ["1", "2", "3", "micro", "recompute", "one rank"])
+@pytest.mark.parametrize(
+    "variant", ["1", "2", "3", "micro", "recompute", "one rank", "tokens", "packed", "packed, one rank"]
+)
 def test_losses_and_gradients_are_those_of_one_plain_replica(stages: dict[str, Any], variant: str) -> None:
     assert len(stages["0"]["losses"]) == 5
     assert stages[variant]["losses"] == pytest.approx(stages["0"]["losses"], abs=1e-5)
     assert stages[variant]["norms"] == pytest.approx(stages["0"]["norms"], rel=1e-3)
 
 
-@pytest.mark.parametrize("variant", ["0", "2", "3", "micro", "one rank"])
+def test_ranks_whose_tokens_make_other_numbers_of_micro_batches_agree_on_one(stages: dict[str, Any]) -> None:
+    """Else they would wait for each other for ever."""
+    for variant in ("tokens", "packed"):
+        assert any(first != second for first, second in stages[variant]["micros"])
+    assert min(chain.from_iterable(stages["tokens"]["micros"])) > 1
+
+
+@pytest.mark.parametrize("variant", ["0", "2", "3", "micro", "one rank", "packed"])
 def test_in_bfloat16_every_layout_stays_close_to_float32_and_to_each_other(
     stages: dict[str, Any], variant: str
 ) -> None:

@@ -87,6 +87,30 @@ def test_native_grpo_by_hand() -> None:
     assert job.fleet.num_devices == 4 + 2 + 1
 
 
+def test_native_micro_batches_by_tokens_are_rows_of_the_budget_without_padding() -> None:
+    knobs = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 1024, "train.micro_batch_size": 2}
+    known = Workload(mean_prompt=40, mean_response=24)
+
+    job = _read(parse_spec({"hardware": {"policy_ranks": 2}, "knobs": knobs}), known)
+
+    policy = job.policy
+    assert (policy.micro_batch, policy.sequence, policy.document, policy.is_padded) == (1, 1024, 64, False)
+    assert policy.num_micro_batches == 128 * 64 // 2 // 1024  # samples, tokens of each; ranks, budget
+    assert [(f.micro_batch, f.sequence) for f in job.frozen] == [(1, 1024)]
+
+
+def test_native_packing_leaves_padding_out_and_holds_no_more_than_so_many_samples() -> None:
+    raw: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.micro_batch_size": 8, "train.max_sequence_tokens": 512}}
+    known = Workload(mean_prompt=40, mean_response=24)
+
+    padded = _read(parse_spec(raw), known).policy
+    packed = _read(parse_spec(raw | {"knobs": raw["knobs"] | {"train.packing": True}}), known).policy
+
+    assert (padded.micro_batch * padded.sequence, padded.is_padded) == (8 * 512, True)
+    assert 8 * 64 < packed.micro_batch * packed.sequence < 8 * 512
+    assert (packed.document, packed.is_padded) == (64, False)
+
+
 def test_native_sums_gradients_in_float32_in_half_precision_too_and_runs_zero_2_for_it() -> None:
     knobs = {"memory.precision": "bfloat16", "memory.zero_stage": "0"}
 
