@@ -100,8 +100,12 @@ class TrainedModel(ABC):
         if bool(self._spec.knob("memory.gradient_checkpointing")):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.train()
+        if bool(self._spec.knob("memory.adam_offload")):
+            self._device.prepare_host_optimizer(world_size)
         engine, *_ = deepspeed.initialize(
-            model=model, optimizer=adamw(model, self._spec), config=deepspeed_config(self._spec, world_size)
+            model=model,
+            optimizer=adamw(model, self._spec),
+            config=deepspeed_config(self._spec, world_size, pins_memory=self._device.pins_memory),
         )
         return engine
 
@@ -287,8 +291,8 @@ def adamw(model: torch.nn.Module, spec: RunSpec) -> torch.optim.AdamW:
     )
 
 
-def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, object]:
-    """Return DeepSpeed's configuration of a spec."""
+def deepspeed_config(spec: RunSpec, world_size: int, *, pins_memory: bool = False) -> dict[str, object]:
+    """Return DeepSpeed's configuration of a spec; `pins_memory`: page-lock what is kept in host memory."""
     per_update = int(DERIVED["batch.samples_per_update"](spec))
     micro = min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
     num_micros = -(-(per_update // world_size) // micro)
@@ -296,8 +300,8 @@ def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, object]:
     return {
         "train_micro_batch_size_per_gpu": micro,
         "gradient_accumulation_steps": num_micros,
-        "zero_optimization": {"stage": int(DERIVED["memory.used_zero_stage"](spec))},
-        "bf16": {"enabled": is_half},
+        "zero_optimization": _zero_config(spec, pins_memory=pins_memory),
+        "bf16": _bf16_config(spec),
         # Micro-batches are added up in float32: in bfloat16 the sum of many loses what each one adds.
         **({"data_types": {"grad_accum_dtype": "fp32"}} if is_half else {}),
         "gradient_clipping": spec.float_knob("optimizer.max_grad_norm"),
@@ -306,3 +310,26 @@ def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, object]:
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 1 << 31,
     }
+
+
+def _zero_config(spec: RunSpec, *, pins_memory: bool) -> dict[str, object]:
+    """Return what ZeRO divides, and what of it lies in host memory: https://www.deepspeed.ai/docs/config-json/."""
+    config: dict[str, object] = {"stage": int(DERIVED["memory.used_zero_stage"](spec))}
+    host = {"device": "cpu", "pin_memory": pins_memory}
+    if bool(spec.knob("memory.adam_offload")):
+        config["offload_optimizer"] = host
+    if DERIVED["memory.offloads_params"](spec):
+        config["offload_param"] = host
+    return config
+
+
+def _bf16_config(spec: RunSpec) -> dict[str, object]:
+    """Return in which types weights, masters and moments are kept.
+
+    Masters of bfloat16 alone would need DeepSpeed's own CPU Adam, which is compiled on the spot; with the moments in
+    bfloat16 too, any optimizer does.
+    """
+    config: dict[str, object] = {"enabled": spec.knob("memory.precision") == "bfloat16"}
+    if DERIVED["memory.used_master_precision"](spec) == "bfloat16":
+        config |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    return config

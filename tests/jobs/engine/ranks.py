@@ -37,6 +37,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "3": {"memory.zero_stage": "3"},
     "one rank": {"memory.zero_stage": "2"},
+    "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
+    "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
@@ -45,9 +47,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "3": {"memory.zero_stage": "3"},
             "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
             "one rank": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
+            "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 1},
+            "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "train.micro_batch_size": 1},
+            "half masters 2": {"memory.zero_stage": "2", "memory.master_precision": "bfloat16"},
+            "half masters 3": {"memory.zero_stage": "3", "memory.master_precision": "bfloat16"},
         }.items()
     },
 }
+BROKEN = ("0", "2", "3", "host", "host 3", *(f"bfloat16 {name}" for name in ("2", "3", "host", "half masters 2")))
 
 
 def make_workers(
@@ -92,7 +99,7 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
             norms.append(told[0].grad_norm)
         readings = workers.gather([p.call("readings") for p in workers.policies])
         found[variant] = {"losses": losses, "norms": norms, "readings": readings}
-        if variant in ("0", "2", "3", "bfloat16 2", "bfloat16 3"):
+        if variant in BROKEN:
             found[variant]["broken"] = _broken_step(workers, batch)
     for workers in groups.values():
         workers.close()
