@@ -52,6 +52,15 @@ class Shard:
             for state in (WEIGHTS, *self._state_keys(f))
         ]
 
+    def num_bytes(self) -> int:
+        """Return the bytes of all `pieces`."""
+        return sum(piece.numel * self._whole(piece).element_size() for piece in self.pieces())
+
+    def _whole(self, piece: FlatSlice) -> Tensor:
+        """Return the tensor that the elements of a piece of `pieces` lie in."""
+        trained = self._fragments[piece.name].trained
+        return trained if piece.state == WEIGHTS else self._optimizer.state[trained][piece.state]  # type: ignore[no-any-return]
+
     def _state_keys(self, fragment: Fragment) -> list[str]:
         held = self._optimizer.state.get(fragment.trained, {})
         return [
@@ -60,9 +69,8 @@ class Shard:
 
     def read(self, piece: FlatSlice) -> Tensor:
         """Return a copy of the elements of a piece of `pieces`, on the CPU, in the type they are kept in: [numel]."""
-        f = self._fragments[piece.name]
-        whole = f.trained if piece.state == WEIGHTS else self._optimizer.state[f.trained][piece.state]
-        return f.within(whole, piece.start, piece.start + piece.numel).to("cpu", copy=True)
+        fragment = self._fragments[piece.name]
+        return fragment.within(self._whole(piece), piece.start, piece.start + piece.numel).to("cpu", copy=True)
 
     def has_finite_weights(self) -> bool:
         """Return whether all elements of the weights that this rank trains are finite."""

@@ -23,6 +23,7 @@ from jobs.engine.logprob_gap import GapSums
 from jobs.engine.roles import deepspeed_start
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
+from jobs.engine.roles.part_writer import PartWriter
 from jobs.engine.roles.parts import FlatSlice, PartFile, Parts, batches, part_bytes, part_name, write_part
 from jobs.engine.roles.shard import Shard
 from profiling.profile import mark
@@ -61,6 +62,7 @@ class TrainedModel(ABC):
         self._gradient_bytes = 0
         self._engine = self._make_engine(world_size, host, port)
         self._shard = Shard(self._engine, stage=self._stage, rank=rank)
+        self._writer = PartWriter(rank)
 
     @abstractmethod
     def _load(self) -> torch.nn.Module:
@@ -209,6 +211,19 @@ class TrainedModel(ABC):
         while (data := self.state_part(len(written), limit_bytes)) is not None:
             written.append(write_part(Path(folder) / part_name(self._rank, len(written)), data))
         return written
+
+    def begin_save(self, folder: str, limit_bytes: int) -> None:
+        """Copy this rank's training state into host memory, and begin to write it as `save_parts` would."""
+        groups = batches(self._shard.pieces(), limit_bytes=limit_bytes)
+        self._writer.start(Path(folder), [{p.key: self._shard.read(p) for p in pieces} for pieces in groups])
+
+    def saved_parts(self, *, waits: bool) -> list[PartFile] | None:
+        """Return the files of `begin_save`; None while they are being written, unless it `waits`. Raises: OSError."""
+        return self._writer.files(waits=waits)
+
+    def state_bytes(self) -> int:
+        """Return how large this rank's part of a checkpoint is, but for the files' headers."""
+        return self._shard.num_bytes()
 
     def state_part(self, index: int, limit_bytes: int) -> bytes | None:
         """Return the content of part file `index`; None past the last."""

@@ -54,7 +54,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         }.items()
     },
 }
-BROKEN = ("0", "2", "3", "host", "host 3", *(f"bfloat16 {name}" for name in ("2", "3", "host", "half masters 2")))
+BREAKS = ("0", "2", "3", "host", "host 3", *(f"bfloat16 {name}" for name in ("2", "3", "host", "half masters 2")))
 
 
 def make_workers(
@@ -99,7 +99,7 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
             norms.append(told[0].grad_norm)
         readings = workers.gather([p.call("readings") for p in workers.policies])
         found[variant] = {"losses": losses, "norms": norms, "readings": readings}
-        if variant in BROKEN:
+        if variant in BREAKS:
             found[variant]["broken"] = _broken_step(workers, batch)
     for workers in groups.values():
         workers.close()

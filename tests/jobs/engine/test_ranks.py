@@ -9,7 +9,6 @@ import pytest
 
 from jobs.engine.failures.sync_guard import LARGEST_GAP, largest_mean_difference
 from tests.jobs.engine.conftest import EndedRun
-from tests.jobs.engine.ranks import BROKEN
 
 pytestmark = pytest.mark.engine
 WHOLE_BYTES = 657_024 * 4
@@ -90,7 +89,10 @@ def test_bfloat16_halves_the_weights(stages: dict[str, Any]) -> None:
     assert held["bfloat16 2"] <= 0.51 * held["2"]
 
 
-@pytest.mark.parametrize("variant", BROKEN)
+@pytest.mark.parametrize(
+    "variant",
+    ["0", "2", "3", "host", "host 3", "bfloat16 2", "bfloat16 3", "bfloat16 host", "bfloat16 half masters 2"],
+)
 def test_a_step_whose_gradient_is_not_finite_is_skipped_in_every_stage(stages: dict[str, Any], variant: str) -> None:
     broken = stages[variant]["broken"]
 
