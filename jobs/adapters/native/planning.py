@@ -52,6 +52,7 @@ def _job(source: RunContext) -> Job:
         sequence=rows.sequence,
         is_padded=True,
         num_micro_batches=rows.count,
+        is_saved_beside=bool(spec.knob("checkpoint.async_save")),
         offload=_offload(source),
     )
     if not source.is_rl:
@@ -105,11 +106,14 @@ def _offload(source: RunContext) -> Offload:
 
 
 def _step_buffer_bytes(source: RunContext, element: float) -> float:
-    """Return what an offloaded optimizer keeps besides, per parameter, where that is the device's own memory: gradients
-    of float32, and the weights that it makes of its masters.
+    """Return what is kept beside the states, per parameter, where the host's memory is the device's own: of an offloaded
+    optimizer gradients of float32 and the weights that it makes of its masters; the copy of a checkpoint on its way.
     """
-    is_on_host = source.knobs.flag("memory.adam_offload") and source.spec.hardware.device == "cpu"
-    return 4.0 + element if is_on_host else 0.0
+    if source.spec.hardware.device != "cpu":
+        return 0.0
+    step = 4.0 + element if source.knobs.flag("memory.adam_offload") else 0.0
+    half = element == 2.0 and source.knobs.text("memory.master_precision") == "bfloat16"
+    return step + (0.0 if not source.spec.knob("checkpoint.async_save") else 6.0 if half else 12.0)
 
 
 _COLOCATED = Sentence(

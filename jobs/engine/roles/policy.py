@@ -45,7 +45,7 @@ class Policy(TrainedModel):
         self._eos_ids: list[int] = []
 
     def _load(self) -> torch.nn.Module:
-        return load_model(self._folder, precision=self._precision)
+        return load_model(self._folder, precision=self._precision, sharding=self._sharding())
 
     @property
     def _precision(self) -> str:

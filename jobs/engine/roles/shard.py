@@ -59,7 +59,8 @@ class Shard:
     def _whole(self, piece: FlatSlice) -> Tensor:
         """Return the tensor that the elements of a piece of `pieces` lie in."""
         trained = self._fragments[piece.name].trained
-        return trained if piece.state == WEIGHTS else self._optimizer.state[trained][piece.state]  # type: ignore[no-any-return]
+        whole: Tensor = trained if piece.state == WEIGHTS else self._optimizer.state[trained][piece.state]
+        return whole
 
     def _state_keys(self, fragment: Fragment) -> list[str]:
         held = self._optimizer.state.get(fragment.trained, {})

@@ -3,6 +3,7 @@
 Runs inside an actor, which imports the role by name.
 """
 
+import contextlib
 import math
 import os
 from abc import ABC, abstractmethod
@@ -26,6 +27,7 @@ from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimiz
 from jobs.engine.roles.part_writer import PartWriter
 from jobs.engine.roles.parts import FlatSlice, PartFile, Parts, batches, part_bytes, part_name, write_part
 from jobs.engine.roles.shard import Shard
+from jobs.engine.roles.sharded_load import divided
 from profiling.profile import mark
 
 GATHER_BYTES = 256 << 20
@@ -66,7 +68,7 @@ class TrainedModel(ABC):
 
     @abstractmethod
     def _load(self) -> torch.nn.Module:
-        """Return the model to train, in the run's precision on the CPU.
+        """Return the model to train, in the run's precision on the CPU, made inside `_sharding`.
 
         In bfloat16 DeepSpeed makes the float32 master weights of what it is given, so that more would only be read.
         """
@@ -97,7 +99,6 @@ class TrainedModel(ABC):
             verbose=False,
         )
         self._baseline = memory_before_model()
-        # In ZeRO-3 every rank reads the whole model into host memory, and `initialize` splits it.
         model: Any = self._load()
         if bool(self._spec.knob("memory.gradient_checkpointing")):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -105,11 +106,20 @@ class TrainedModel(ABC):
         if bool(self._spec.knob("memory.adam_offload")):
             self._device.prepare_host_optimizer(world_size)
         engine, *_ = deepspeed.initialize(
-            model=model,
-            optimizer=adamw(model, self._spec),
-            config=deepspeed_config(self._spec, world_size, pins_memory=self._device.pins_memory),
+            model=model, optimizer=adamw(model, self._spec), config=self._config(world_size)
         )
         return engine
+
+    def _config(self, world_size: int) -> dict[str, object]:
+        return deepspeed_config(self._spec, world_size, pins_memory=self._device.pins_memory)
+
+    def _sharding(self) -> contextlib.AbstractContextManager[None]:
+        """Return what `_load` makes the model in: from ZeRO-3 on it is divided as it is read."""
+        import torch.distributed as dist
+
+        if self._stage < 3:
+            return contextlib.nullcontext()
+        return divided(self._config(dist.get_world_size()), rank=self._rank)
 
     # -- learning --
 

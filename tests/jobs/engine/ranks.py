@@ -64,12 +64,12 @@ def make_workers(
     return WorkerGroup(spec, load_device("cpu"), log_dir=str(run_dir / "log"), on_answer=on_answer, check=lambda: None)
 
 
-def start_policies(workers: WorkerGroup, spec: RunSpec) -> list[Any]:
+def start_policies(workers: WorkerGroup, spec: RunSpec, role: str = ROLE_CLASSES["policy"]) -> list[Any]:
     """Start building every policy rank."""
     host, port = workers.address_of(workers.policies[0])
     size = len(workers.policies)
     return [
-        p.start(ROLE_CLASSES["policy"], spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
+        p.start(role, spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
         for p in workers.policies
     ]
 
@@ -89,7 +89,7 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
         if num_ranks not in groups:
             groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
         workers = groups[num_ranks]
-        workers.gather(start_policies(workers, of_variant))
+        workers.gather(start_policies(workers, of_variant, "tests.jobs.engine.faulty:WatchedPolicy"))
         losses, norms = [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]

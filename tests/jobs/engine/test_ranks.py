@@ -104,6 +104,14 @@ def test_a_step_whose_gradient_is_not_finite_is_skipped_in_every_stage(stages: d
     assert 0 < broken["norm_again"] < 1
 
 
+@pytest.mark.parametrize("variant", ["3", "bfloat16 3", "host 3"])
+def test_with_zero_3_rank_0_alone_reads_the_weights(stages: dict[str, Any], variant: str) -> None:
+    first, second = (readings["read_bytes"] for readings in stages[variant]["readings"])
+
+    assert math.isnan(first)
+    assert second < 0.02 * WHOLE_BYTES
+
+
 def test_five_steps_lower_the_loss(stages: dict[str, Any]) -> None:
     assert stages["0"]["losses"][4] < stages["0"]["losses"][0]
 
