@@ -112,6 +112,7 @@ class Loop:
             self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
+            self.saver.poll()
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
                 self._evaluate()
             if (
@@ -406,6 +407,7 @@ class Loop:
                 self._evaluate()
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)
+                self.saver.finish()
             best = {"best_step": self.state.best_step, "best_score": self.state.best_score}
             self.saver.model("final", step=self.step, metrics=best)
         self.report.artifact(

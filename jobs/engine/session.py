@@ -33,10 +33,10 @@ from jobs.engine.data.examples import mapping_problem, render, token_limit, usab
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
-from jobs.engine.failures.failure_cause import NAMED, RunStopped, cause_of, is_full
+from jobs.engine.failures.failure_cause import NAMED, NonFinite, RunStopped, SyncGap, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.run_report import RunReport
-from jobs.engine.rollouts.reward import limits_of, open_reward
+from jobs.engine.rollouts.reward import RewardFailed, limits_of, open_reward
 from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -155,7 +155,12 @@ class Session:
         report.driver_spans(profile.drain())
         report.state("ready", "All workers have the model")
         self._loop = loop_of
-        is_finished = self._loop.run()
+        try:
+            is_finished = self._loop.run()
+        except (NonFinite, SyncGap, RewardFailed):  # the ranks are well, so a checkpoint on its way arrives
+            with contextlib.suppress(Exception):
+                self._loop.saver.finish()
+            raise
         self._leave(workers)
         how = "Trained to the last step" if is_finished else f"Stopped after step {self.step}"
         report.state("done", f"{how}; handing over the files", step=self.step)
@@ -298,4 +303,6 @@ class Session:
         if self._workers is not None:
             with contextlib.suppress(Exception):  # the cluster may be gone, and its actors with it
                 self._workers.close()
+        if self._loop is not None:
+            self._loop.saver.give_up()
         ray.shutdown()

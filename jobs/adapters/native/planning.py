@@ -1,7 +1,8 @@
 """The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own (jobs/engine).
 
-What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps float32 masters in
-bfloat16 and in every ZeRO stage above 0, and adds gradients up in float32; torch's own fused AdamW; attention by sdpa;
+What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps masters in bfloat16
+and in every ZeRO stage above 0, of float32 unless the knob says bfloat16, and adds gradients up in float32; torch's own
+fused AdamW, on the host's cores where it is offloaded; attention by sdpa;
 logits of counted tokens alone, in pieces (jobs/engine/roles/head.py).
 """
 
@@ -11,7 +12,7 @@ from jobs.adapters.native.layouts import native_spaces
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Training
+from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Offload, Training
 from jobs.planner.read.context import MicroBatches, RunContext
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
@@ -30,6 +31,7 @@ def _job(source: RunContext) -> Job:
     is_shared, is_colocated = hardware.layout != "split", hardware.layout == "colocated"
     stage = int(DERIVED["memory.used_zero_stage"](spec))
     element = 2.0 if is_half else 4.0
+    has_half_masters = is_half and knobs.text("memory.master_precision") == "bfloat16"
     rows, has_padding = _rows(source), not (knobs.flag("train.packing") or knobs.flag("train.dynamic_batch"))
     policy = Training(
         model=source.models.policy,
@@ -37,7 +39,10 @@ def _job(source: RunContext) -> Job:
         family="deepspeed",
         weight_bytes=element,
         gradient_bytes=4.0,
+        optimizer="adam_bf16" if has_half_masters else "adam",
         has_master=is_half or stage > 0,
+        master_bytes=2.0 if has_half_masters else 4.0,
+        step_buffer_bytes=_step_buffer_bytes(source, element),
         compute="bf16" if is_half else "fp32",
         attention="sdpa",
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
@@ -48,6 +53,8 @@ def _job(source: RunContext) -> Job:
         document=rows.document or (0 if has_padding else round(source.usual)),
         is_padded=has_padding,
         num_micro_batches=rows.count,
+        is_saved_beside=bool(spec.knob("checkpoint.async_save")),
+        offload=_offload(source),
     )
     if not source.is_rl:
         return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy)
@@ -96,6 +103,27 @@ def _rows(source: RunContext) -> MicroBatches:
     if knobs.flag("train.dynamic_batch"):
         return source.packed(knobs.whole("train.max_tokens_per_gpu", 16384), ranks=ranks)
     return source.rows(knobs.whole("train.micro_batch_size", 1), ranks=ranks, is_packed=knobs.flag("train.packing"))
+
+
+def _offload(source: RunContext) -> Offload:
+    """Return what is kept in host memory; on CPU everything is there anyway, and nothing goes away."""
+    if source.spec.hardware.device == "cpu":
+        return Offload()
+    is_on_host, has_weights = (
+        source.knobs.flag(name) for name in ("memory.adam_offload", "memory.zero_param_offload")
+    )
+    return Offload(optimizer=float(is_on_host), params=is_on_host and has_weights)
+
+
+def _step_buffer_bytes(source: RunContext, element: float) -> float:
+    """Return what is kept beside the states, per parameter, where the host's memory is the device's own: of an offloaded
+    optimizer gradients of float32 and the weights that it makes of its masters; the copy of a checkpoint on its way.
+    """
+    if source.spec.hardware.device != "cpu":
+        return 0.0
+    step = 4.0 + element if source.knobs.flag("memory.adam_offload") else 0.0
+    half = element == 2.0 and source.knobs.text("memory.master_precision") == "bfloat16"
+    return step + (0.0 if not source.spec.knob("checkpoint.async_save") else 6.0 if half else 12.0)
 
 
 _COLOCATED = Sentence(

@@ -14,6 +14,8 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from jobs.engine.roles import packed_attention
+
 _NAME = "grouped_sdpa"
 _ROOM = 64
 """Tokens for which a cache gets room at a time: it is copied once in so many, and what is never used is at most that."""
@@ -61,9 +63,12 @@ def growing_cache() -> Cache:
 
 @contextlib.contextmanager
 def decoding(model: Any) -> Iterator[None]:
-    """Let a model with the attention `sdpa` compute that of single tokens without copies of its keys and values."""
+    """Let a model with the attention `sdpa` compute that of single tokens without copies of its keys and values.
+
+    That of packed sequences is the same where nothing is packed.
+    """
     before = model.config._attn_implementation  # noqa: SLF001  # its setter would go through all modules
-    if before != "sdpa":
+    if before not in ("sdpa", packed_attention.NAME):
         yield
         return
     model.config._attn_implementation = _NAME  # noqa: SLF001

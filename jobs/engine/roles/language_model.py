@@ -26,8 +26,15 @@ def memory_before_model() -> dict[str, float]:
     return {"memory_baseline_bytes": float(resident)} if resident >= 0 else {}
 
 
-def load_model(folder: Path, *, precision: str, is_packed: bool = False) -> torch.nn.Module:
-    """Return the model of a Hugging Face folder in `precision`, dropout off, ready to score counted tokens.
+def load_model(
+    folder: Path,
+    *,
+    precision: str,
+    is_packed: bool = False,
+    sharding: contextlib.AbstractContextManager[None] | None = None,
+) -> torch.nn.Module:
+    """Return the model of a Hugging Face folder in `precision`, dropout off, ready to score counted tokens; made inside
+    `sharding` (`sharded_load.divided`), if that is given.
 
     Dropout would make the ratio of new to old policy noisy even where the weights are the same. With `is_packed` it
     computes nothing for padding. Raises: RunProblem naming `model.id`, or `knobs.train.packing` for a model whose
@@ -36,13 +43,14 @@ def load_model(folder: Path, *, precision: str, is_packed: bool = False) -> torc
     from transformers import AutoModelForCausalLM
 
     try:
-        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=DTYPES[precision],
-            attn_implementation="sdpa",
-            use_safetensors=True,  # never a pickle, nor code that comes with the model
-            trust_remote_code=False,
-        )
+        with sharding or contextlib.nullcontext():
+            model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=DTYPES[precision],
+                attn_implementation="sdpa",
+                use_safetensors=True,  # never a pickle, nor code that comes with the model
+                trust_remote_code=False,
+            )
     except Exception as error:  # transformers raises whatever its model files raise; all mean that it cannot be loaded
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunProblem("model.id", f"The model {folder.name!r} cannot be loaded: {reason}") from error

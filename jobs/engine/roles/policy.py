@@ -3,6 +3,7 @@
 Runs inside an actor (actor.py), which imports it by name.
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,14 +40,17 @@ class Policy(TrainedModel):
         super().__init__(spec=spec, **place)
         self._reference: torch.nn.Module | None = None
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
-            model = self._load()
+            model = self._load_in(contextlib.nullcontext())  # whole, also where ZeRO-3 divides what is trained
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
 
     def _load(self) -> torch.nn.Module:
-        is_packed = bool(self._spec.knob("train.packing"))
-        return load_model(self._folder, precision=str(self._spec.knob("memory.precision")), is_packed=is_packed)
+        return self._load_in(self._sharding())
+
+    def _load_in(self, sharding: contextlib.AbstractContextManager[None]) -> torch.nn.Module:
+        precision = str(self._spec.knob("memory.precision"))
+        return load_model(self._folder, precision=precision, is_packed=self._cut.is_packed, sharding=sharding)
 
     # -- learning --
 

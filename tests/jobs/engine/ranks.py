@@ -43,6 +43,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tokens": {"memory.zero_stage": "3", **BY_TOKENS},
     "packed": {"memory.zero_stage": "2", "memory.gradient_checkpointing": True, "train.packing": True, **BY_TOKENS},
     "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
+    "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
+    "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
@@ -52,9 +54,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
             "one rank": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
             "packed": {"memory.zero_stage": "3", "train.packing": True, **BY_TOKENS},
+            "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 1},
+            "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "train.micro_batch_size": 1},
+            "half masters 2": {"memory.zero_stage": "2", "memory.master_precision": "bfloat16"},
+            "half masters 3": {"memory.zero_stage": "3", "memory.master_precision": "bfloat16"},
         }.items()
     },
 }
+BREAKS = ("0", "2", "3", "host", "host 3", *(f"bfloat16 {name}" for name in ("2", "3", "host", "half masters 2")))
 
 
 def make_workers(
@@ -64,12 +71,12 @@ def make_workers(
     return WorkerGroup(spec, load_device("cpu"), log_dir=str(run_dir / "log"), on_answer=on_answer, check=lambda: None)
 
 
-def start_policies(workers: WorkerGroup, spec: RunSpec) -> list[Any]:
+def start_policies(workers: WorkerGroup, spec: RunSpec, role: str = ROLE_CLASSES["policy"]) -> list[Any]:
     """Start building every policy rank."""
     host, port = workers.address_of(workers.policies[0])
     size = len(workers.policies)
     return [
-        p.start(ROLE_CLASSES["policy"], spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
+        p.start(role, spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
         for p in workers.policies
     ]
 
@@ -91,7 +98,7 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
         if num_ranks not in groups:
             groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
         workers = groups[num_ranks]
-        workers.gather(start_policies(workers, of_variant))
+        workers.gather(start_policies(workers, of_variant, "tests.jobs.engine.faulty:WatchedPolicy"))
         losses, norms, micros = [], [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]
@@ -102,7 +109,7 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
             norms.append(told[0].grad_norm)
         readings = workers.gather([p.call("readings") for p in workers.policies])
         found[variant] = {"losses": losses, "norms": norms, "readings": readings, "micros": micros}
-        if variant in ("0", "2", "3", "bfloat16 2", "bfloat16 3"):
+        if variant in BREAKS:
             found[variant]["broken"] = _broken_step(workers, batch)
     for workers in groups.values():
         workers.close()

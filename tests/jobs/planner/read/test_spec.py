@@ -11,6 +11,8 @@ from jobs.catalog.rules.rule import changed
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.estimate import estimate
+from jobs.planner.job import Offload
+from jobs.planner.memory.states import optimizer_bytes
 from jobs.planner.read.context import Workload
 from jobs.planner.read.spec import read_job
 from jobs.planner.shapes.known import shape_of
@@ -118,6 +120,26 @@ def test_native_sums_gradients_in_float32_in_half_precision_too_and_runs_zero_2_
 
     assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 4.0, True)
     assert policy.layout.shards == 2
+
+
+def test_native_keeps_states_in_bfloat16_or_in_host_memory() -> None:
+    knobs: dict[str, object] = {"memory.precision": "bfloat16", "memory.zero_stage": "3"}
+    plain, half, host, both, on_cpu = (
+        _read(parse_spec({"hardware": {"device": device}, "knobs": knobs | changes})).policy
+        for device, changes in (
+            ("cuda", {}),
+            ("cuda", {"memory.master_precision": "bfloat16"}),
+            ("cuda", {"memory.adam_offload": True}),
+            ("cuda", {"memory.adam_offload": True, "memory.zero_param_offload": True}),
+            ("cpu", {"memory.adam_offload": True, "memory.zero_param_offload": True}),
+        )
+    )
+
+    assert (optimizer_bytes(plain), optimizer_bytes(half)) == (12, 6)
+    assert [p.offload for p in (plain, host, both)] == [Offload(), Offload(optimizer=1.0), Offload(optimizer=1.0, params=True)]
+    assert (on_cpu.offload, on_cpu.step_buffer_bytes) == (Offload(), 6)  # its gradients, and weights from the masters
+    early = _read(parse_spec({"knobs": {"memory.zero_stage": "0", "memory.adam_offload": True}})).policy
+    assert early.layout.shards == 2
 
 
 def test_openrlhf_hybrid_ppo_by_hand() -> None:
