@@ -37,6 +37,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "3": {"memory.zero_stage": "3"},
     "one rank": {"memory.zero_stage": "2"},
+    **{f"moved {stage}": {"memory.zero_stage": stage} for stage in "023"},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
@@ -57,12 +58,12 @@ def make_workers(
     return WorkerGroup(spec, load_device("cpu"), log_dir=str(run_dir / "log"), on_answer=on_answer, check=lambda: None)
 
 
-def start_policies(workers: WorkerGroup, spec: RunSpec) -> list[Any]:
+def start_policies(workers: WorkerGroup, spec: RunSpec, role: str = ROLE_CLASSES["policy"]) -> list[Any]:
     """Start building every policy rank."""
     host, port = workers.address_of(workers.policies[0])
     size = len(workers.policies)
     return [
-        p.start(ROLE_CLASSES["policy"], spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
+        p.start(role, spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
         for p in workers.policies
     ]
 
@@ -82,11 +83,16 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
         if num_ranks not in groups:
             groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
         workers = groups[num_ranks]
-        workers.gather(start_policies(workers, of_variant))
+        is_moved = variant.startswith("moved")
+        role = "tests.jobs.engine.faulty:MovedPolicy" if is_moved else ROLE_CLASSES["policy"]
+        workers.gather(start_policies(workers, of_variant, role))
         losses, norms = [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]
             batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=text.pad_id)
+            if is_moved:
+                for method in ("states_off", "weights_off", "back"):
+                    workers.gather([p.call(method) for p in workers.policies])
             told = _learn(workers, batch, step=step)
             losses.append(sum(t.shares["loss/sft"] for t in told))
             norms.append(told[0].grad_norm)

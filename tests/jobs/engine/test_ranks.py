@@ -65,6 +65,13 @@ def test_in_bfloat16_every_layout_stays_close_to_float32_and_to_each_other(
     assert found["losses"] != exact["losses"]
 
 
+@pytest.mark.parametrize("stage", ["0", "2", "3"])
+def test_states_that_left_the_device_and_came_back_learn_as_if_they_had_stayed(
+    stages: dict[str, Any], stage: str
+) -> None:
+    assert stages[f"moved {stage}"]["losses"] == stages[stage]["losses"]
+
+
 def test_in_bfloat16_all_zero_stages_are_the_same(stages: dict[str, Any]) -> None:
     assert stages["bfloat16 0"]["losses"] == stages["bfloat16 2"]["losses"]
     assert stages["bfloat16 3"]["losses"] == pytest.approx(stages["bfloat16 2"]["losses"], abs=1e-5)
