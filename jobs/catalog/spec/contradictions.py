@@ -264,8 +264,8 @@ def _check_layout(spec: RunSpec, refuse: Refuse) -> None:
             refuse(
                 "hardware.tensor_parallel_size",
                 Sentence(
-                    "Engines on the devices of {ranks} policy ranks cannot take {tensor} of them each. Use a divisor of "
-                    "{ranks}.",
+                    "Engines on the devices of {ranks} policy ranks cannot take {tensor} of them each. Use a divisor "
+                    "of {ranks}.",
                     ranks=ranks,
                     tensor=tensor,
                 ),

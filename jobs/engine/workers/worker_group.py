@@ -43,9 +43,8 @@ class WorkerGroup:
         sizes = {role.id: [role.devices(spec)] * count for role, count in counts.items() if count}
         guests = {role.id for role in counts if role.share_devices(spec)}
         self.share_devices = bool(guests)
-        bundles = [
-            self._bundle(spec, device, size) for role, members in sizes.items() if role not in guests for size in members
-        ]
+        apart = [size for role, members in sizes.items() if role not in guests for size in members]
+        bundles = [self._bundle(spec, device, size) for size in apart]
         self.group: PlacementGroup = placement_group(bundles, strategy="PACK")
         self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
         self._wait_for_place(bundles)
