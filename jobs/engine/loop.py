@@ -31,7 +31,7 @@ from jobs.engine.micro_batches import even_out
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
-from jobs.engine.roles.weights import WeightSync
+from jobs.engine.roles.weights import weight_sync
 from jobs.engine.rollouts import evaluation
 from jobs.engine.rollouts.reward import Reward, Score
 from jobs.engine.rollouts.rollout import Rollout, roll_out
@@ -75,7 +75,7 @@ class Loop:
         self.seed = spec.int_knob("train.seed")
         self.state = state
         self.start = self.step = state.step
-        self.weights = WeightSync(workers) if workers.generators else None
+        self.weights = weight_sync(workers)
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
         self._num_skipped = 0  # optimizer steps in a row
@@ -118,6 +118,7 @@ class Loop:
             if (
                 self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
             ) and self.step < self.spec.num_steps:
+                self._policies_turn()
                 self.saver.checkpoint(self.state, self._scores)
             self.hang_watch.progress(self.step)  # after evaluating and saving, which may take longer than steps
         self.hang_watch.end()
@@ -134,8 +135,10 @@ class Loop:
         with mark("data_wait", step=step):
             examples = self._take(spec.int_knob("rollout.prompts_per_step"))
 
+        self._engines_turn()
         with mark("rollout", step=step) as rollout_mark:
             rollout = roll_out(workers, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
+        self._policies_turn(is_renewed=True)
 
         with mark("reward", step=step):
             scores = self._score(rollout)
@@ -217,6 +220,18 @@ class Loop:
             scored.samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
         )
         return scored.scores
+
+    def _engines_turn(self) -> None:
+        """Let the rollout engines draw, where they take turns with the policy."""
+        if self.weights is not None and not self.weights.is_turn("vllm"):
+            with mark("weight_sync", step=self.step):
+                self.weights.engines_turn(step=self.step)
+
+    def _policies_turn(self, *, is_renewed: bool = False) -> None:
+        """Let the policy work, where it takes turns; `is_renewed` if it will learn before the engines draw again."""
+        if self.weights is not None and not self.weights.is_turn("policy"):
+            with mark("weight_sync", step=self.step):
+                self.weights.policies_turn(step=self.step, is_renewed=is_renewed)
 
     def _abandoned_fraction(self, scores: Sequence[Score]) -> dict[str, float]:
         """Return the fraction of responses whose check took too long, where there are such checks; note the first."""
@@ -311,9 +326,11 @@ class Loop:
     def _probe_sync(self) -> None:
         """Measure the gap of the last sync, after which no rollout comes."""
         examples = self.material.train[:_NUM_PROBES]
+        self._engines_turn()
         rollout = roll_out(
             self.workers, examples, samples_per_prompt=1, seed=self.seed, step=self.step + 1, phase="eval"
         )
+        self._policies_turn()
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.workers.policies]
         logprobs_BL: Tensor = self.workers.gather(calls)[0]
@@ -366,6 +383,7 @@ class Loop:
         if not self.material.held_out:
             return
         self.report.state("evaluating", step=self.step)
+        self._engines_turn()
         with mark("eval", step=self.step) as eval_mark:
             try:
                 evaluated = self._evaluated()
@@ -384,6 +402,7 @@ class Loop:
         best = self.state.best_score
         if self.step > 0 and (best is None or evaluated.score > best):
             self.state = replace(self.state, best_score=evaluated.score, best_step=self.step)
+            self._policies_turn()
             self.saver.model("best", step=self.step, metrics=evaluated.metrics)
         self.report.state("training", step=self.step)
 
@@ -405,6 +424,7 @@ class Loop:
                 self._probe_sync()
             if is_finished and self.state.evaluated_step != self.step:
                 self._evaluate()
+            self._policies_turn(is_renewed=True)  # nothing is drawn any more
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)
                 self.saver.finish()

@@ -1,4 +1,5 @@
-"""The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own (jobs/engine).
+"""The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own or with the policy's ranks
+(jobs/engine).
 
 What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps masters in bfloat16
 and in every ZeRO stage above 0, of float32 unless the knob says bfloat16, and adds gradients up in float32; torch's own
@@ -7,8 +8,10 @@ logits of counted tokens alone, in pieces (jobs/engine/roles/head.py).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from jobs.adapters.native.layouts import native_spaces
+from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
@@ -29,6 +32,10 @@ def _job(source: RunContext) -> Job:
     spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
     is_half = knobs.text("memory.precision") == "bfloat16"
     is_shared, is_colocated = hardware.layout != "split", hardware.layout == "colocated"
+    # vLLM beside the ranks has weights of its own while it is awake, and the policy's states are on the host then.
+    takes_turns = source.is_rl and ROLES["vllm"].share_devices(spec)
+    gives_way = takes_turns and not source.fleet.accelerator.is_host
+    ranks_draw = is_colocated and not takes_turns
     stage = int(DERIVED["memory.used_zero_stage"](spec))
     element = 2.0 if is_half else 4.0
     has_half_masters = is_half and knobs.text("memory.master_precision") == "bfloat16"
@@ -54,24 +61,28 @@ def _job(source: RunContext) -> Job:
         is_padded=has_padding,
         num_micro_batches=rows.count,
         is_saved_beside=bool(spec.knob("checkpoint.async_save")),
-        offload=_offload(source),
+        offload=replace(
+            _offload(source),
+            params_between_phases=gives_way and stage < 3,
+            optimizer_between_phases=gives_way,
+        ),
     )
     if not source.is_rl:
         return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy)
     engine = Engine(
         model=source.models.policy,
-        num_engines=hardware.policy_ranks if is_colocated else hardware.rollout_engines,
-        tensor=1 if is_colocated else hardware.tensor_parallel_size,
+        num_engines=hardware.policy_ranks if ranks_draw else ROLES["vllm"].num_workers(spec),
+        tensor=1 if ranks_draw else hardware.tensor_parallel_size,
         utilization=knobs.number("rollout.gpu_memory_fraction", 0.6),
         weight_bytes=element,
         kv_bytes=element,
         max_num_seqs=knobs.whole("rollout.max_num_seqs"),
         max_model_len=source.longest,
-        is_eager=is_colocated or knobs.flag("rollout.enforce_eager"),
+        is_eager=ranks_draw or knobs.flag("rollout.enforce_eager"),
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
-        kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" or is_colocated else 0,
-        sleep_level=1 if is_colocated else 0,  # between rollouts a sampler in the ranks holds nothing
-        shares_weights=is_colocated,
+        kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" or ranks_draw else 0,
+        sleep_level=2 if gives_way else 1 if ranks_draw else 0,  # between rollouts a sampler in the ranks holds nothing
+        shares_weights=ranks_draw,
     )
     reference = FrozenModel(
         role="reference",
@@ -92,7 +103,7 @@ def _job(source: RunContext) -> Job:
         placement="colocated" if is_colocated else "split",
         engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
-        notes=(_COLOCATED,) if is_colocated else (),
+        notes=(_COLOCATED,) if ranks_draw else (),
     )
 
 
@@ -109,9 +120,7 @@ def _offload(source: RunContext) -> Offload:
     """Return what is kept in host memory; on CPU everything is there anyway, and nothing goes away."""
     if source.spec.hardware.device == "cpu":
         return Offload()
-    is_on_host, has_weights = (
-        source.knobs.flag(name) for name in ("memory.adam_offload", "memory.zero_param_offload")
-    )
+    is_on_host, has_weights = (source.knobs.flag(name) for name in ("memory.adam_offload", "memory.zero_param_offload"))
     return Offload(optimizer=float(is_on_host), params=is_on_host and has_weights)
 
 

@@ -18,7 +18,7 @@ from jobs.engine.roles import packed_attention
 
 _NAME = "grouped_sdpa"
 _ROOM = 64
-"""Tokens for which a cache gets room at a time: it is copied once in so many, and what is never used is at most that."""
+"""Tokens for which a cache gets room at a time: it is copied once in so many, and at most that many are never used."""
 
 
 class _RoomyLayer(DynamicLayer):
@@ -67,15 +67,15 @@ def decoding(model: Any) -> Iterator[None]:
 
     That of packed sequences is the same where nothing is packed.
     """
-    before = model.config._attn_implementation  # noqa: SLF001  # its setter would go through all modules
+    before = model.config._attn_implementation  # its setter would go through all modules
     if before not in ("sdpa", packed_attention.NAME):
         yield
         return
-    model.config._attn_implementation = _NAME  # noqa: SLF001
+    model.config._attn_implementation = _NAME
     try:
         yield
     finally:
-        model.config._attn_implementation = before  # noqa: SLF001
+        model.config._attn_implementation = before
 
 
 def grouped_sdpa(

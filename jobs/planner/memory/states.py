@@ -98,9 +98,7 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
     """
     trained = trained_elements(training, stage)
     share = training.offload.optimizer if is_offloaded else 0.0
-    optimizer = (
-        _sharded(trained, training, 1) * (optimizer_bytes(training) + training.step_buffer_bytes) * (1 - share)
-    )
+    optimizer = _sharded(trained, training, 1) * (optimizer_bytes(training) + training.step_buffer_bytes) * (1 - share)
     if (
         training.optimizer == "muon" and training.method == "full"
     ):  # what is no matrix of a layer has Adam's two moments

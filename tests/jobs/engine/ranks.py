@@ -45,6 +45,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
     "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
     "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
+    **{f"moved {stage}": {"memory.zero_stage": stage} for stage in "023"},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
@@ -98,11 +99,16 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
         if num_ranks not in groups:
             groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
         workers = groups[num_ranks]
-        workers.gather(start_policies(workers, of_variant, "tests.jobs.engine.faulty:WatchedPolicy"))
+        is_moved = variant.startswith("moved")
+        role = "MovedPolicy" if is_moved else "WatchedPolicy"
+        workers.gather(start_policies(workers, of_variant, f"tests.jobs.engine.faulty:{role}"))
         losses, norms, micros = [], [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]
             batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=text.pad_id)
+            if is_moved:
+                for method in ("states_off", "weights_off", "back"):
+                    workers.gather([p.call(method) for p in workers.policies])
             told = _learn(workers, batch, step=step)
             micros.append([len(Cut.of(of_variant).rows(batch.lengths_B[share])) for share in _shares(workers, step)])
             losses.append(sum(t.shares["loss/sft"] for t in told))

@@ -75,6 +75,13 @@ def test_in_bfloat16_every_layout_stays_close_to_float32_and_to_each_other(
     assert found["losses"] != exact["losses"]
 
 
+@pytest.mark.parametrize("stage", ["0", "2", "3"])
+def test_states_that_left_the_device_and_came_back_learn_as_if_they_had_stayed(
+    stages: dict[str, Any], stage: str
+) -> None:
+    assert stages[f"moved {stage}"]["losses"] == stages[stage]["losses"]
+
+
 def test_in_bfloat16_all_zero_stages_are_the_same(stages: dict[str, Any]) -> None:
     assert stages["bfloat16 0"]["losses"] == stages["bfloat16 2"]["losses"]
     assert stages["bfloat16 3"]["losses"] == pytest.approx(stages["bfloat16 2"]["losses"], abs=1e-5)
@@ -87,7 +94,9 @@ def test_masters_and_moments_of_bfloat16_take_half_and_learn_the_same_at_a_high_
     """At 1e-3, where Adam's updates are above the rounding of usual weights."""
     half, whole = stages[f"bfloat16 half masters {stage}"], stages[f"bfloat16 {stage}"]
 
-    assert half["readings"][0]["optimizer_bytes"] == pytest.approx(whole["readings"][0]["optimizer_bytes"] / 2, rel=0.01)
+    assert half["readings"][0]["optimizer_bytes"] == pytest.approx(
+        whole["readings"][0]["optimizer_bytes"] / 2, rel=0.01
+    )
     assert half["losses"][0] == whole["losses"][0]
     assert half["norms"][0] == pytest.approx(whole["norms"][0], rel=1e-6)  # the sums are float32
     assert half["losses"] == pytest.approx(whole["losses"], abs=1e-2)

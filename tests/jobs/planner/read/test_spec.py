@@ -136,7 +136,11 @@ def test_native_keeps_states_in_bfloat16_or_in_host_memory() -> None:
     )
 
     assert (optimizer_bytes(plain), optimizer_bytes(half)) == (12, 6)
-    assert [p.offload for p in (plain, host, both)] == [Offload(), Offload(optimizer=1.0), Offload(optimizer=1.0, params=True)]
+    assert [p.offload for p in (plain, host, both)] == [
+        Offload(),
+        Offload(optimizer=1.0),
+        Offload(optimizer=1.0, params=True),
+    ]
     assert (on_cpu.offload, on_cpu.step_buffer_bytes) == (Offload(), 6)  # its gradients, and weights from the masters
     early = _read(parse_spec({"knobs": {"memory.zero_stage": "0", "memory.adam_offload": True}})).policy
     assert early.layout.shards == 2
@@ -275,6 +279,27 @@ def test_verl_takes_the_cross_entropy_of_flash_attention_unless_the_head_is_fuse
     assert _read(spec).policy.head == "inplace"
     assert _read(changed(spec, {"kernels.attention": "sdpa"})).policy.head == "unfused"
     assert _read(changed(spec, {"kernels.fused_head": True})).policy.head == "chunked"
+
+
+def test_vllm_colocated_has_weights_of_its_own_while_the_policy_s_states_are_away() -> None:
+    given: dict[str, Any] = {
+        "hardware": {"policy_ranks": 4, "layout": "colocated", "tensor_parallel_size": 2, "device": "cuda"},
+        "knobs": {"memory.precision": "bfloat16", "rollout.engine": "vllm"},
+    }
+    job = _read(parse_spec(given))
+    assert job.engine is not None
+    assert (job.placement, job.engine.num_engines, job.engine.tensor, job.engine.sleep_level) == ("colocated", 2, 2, 2)
+    assert not job.engine.shares_weights
+    found = estimate(job)
+    by_phase = {phase.phase: phase.by_role for pool in found.pools for phase in pool.phases}
+
+    assert [(pool.name, pool.num_devices) for pool in found.pools] == [("policy", 4)]
+    assert by_phase["rollout"]["vllm"].terms["weights"] > 0
+    assert not by_phase["rollout"]["policy"].terms.get("optimizer")
+    assert by_phase["update"]["policy"].terms["optimizer"] > 0
+    assert not by_phase["update"]["vllm"].terms.get("weights")
+    assert by_phase["weight_sync"]["policy"].terms["weights"] > 0
+    assert "weight_sync" in found.time.phases
 
 
 @pytest.mark.parametrize("layout", ["split", "shared", "colocated"])
