@@ -88,6 +88,20 @@ class Packages:
             say(f"uv could not install {lock} ({error}); pip goes on")
         pip(self._venv, "--use-pep517", *arguments)
 
+    def compile(self) -> None:
+        """Write the bytecode of what there is, on all cores, so that no start has to; pip has done that already.
+
+        A process may be forbidden to write it (PYTHONDONTWRITEBYTECODE, a read-only file system), and several that
+        start at once would each do it.
+        """
+        if self._uv is None:
+            return
+        say("Compiling bytecode")
+        python = str(self._venv / "bin" / "python")
+        folder = next((self._venv / "lib").glob("python3*/site-packages"))
+        # Files that are not for this Python are told as errors; nobody imports them.
+        subprocess.run([python, "-m", "compileall", "-qq", "-j", "0", str(folder)], check=False)
+
     def tries(self, lock: str) -> bool:
         """Install one lock file, wheels only, if the index has what it names; return whether it had."""
         say(f"Installing {lock}")
@@ -162,7 +176,9 @@ def install(venv: Path, chosen: str) -> None:
     if chosen in ("engine", "dev"):
         install_torch(venv, packages)
     if chosen != "console":
+        packages.compile()  # DeepSpeed's setup imports torch several times
         packages.install("source.lock", "--no-build-isolation")
+    packages.compile()
     stamp.write_text(json.dumps({"set": chosen, "locks": wanted_stamp(chosen)}))
 
 

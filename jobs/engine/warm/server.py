@@ -167,7 +167,7 @@ def _become(order: Mapping[str, Any], fds: Iterable[int], client: socket.socket)
     os.environ.update(order["env"])
     _show_environment(order["env"])
     os.chdir(order["cwd"])
-    if threads := order["env"].get("OMP_NUM_THREADS"):
+    if (threads := order["env"].get("OMP_NUM_THREADS")) and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(int(threads))  # what the library reads from the variable when it loads
     threading.Thread(target=_end_with, args=(client,), daemon=True, name="warm-start").start()
     argv = list(order["argv"])

@@ -44,7 +44,8 @@ def _stand_for(server: socket.socket, pid: int) -> None:
     status = server.recv(4, socket.MSG_WAITALL)
     code = os.waitstatus_to_exitcode(struct.unpack("!i", status)[0]) if len(status) == 4 else 1
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:  # which nobody can handle
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 
