@@ -411,10 +411,13 @@ class EventLog:
 
     def write(self, *events: Event) -> None:
         """Append the events; raises OSError when the disk is full."""
-        if events:
-            data = b"".join(map(to_line, events))
-            while data:
-                data = data[os.write(self._fd, data) :]
+        self.write_lines(map(to_line, events))
+
+    def write_lines(self, lines: Iterable[bytes]) -> None:
+        """Append events that are lines already; raises OSError when the disk is full."""
+        data = b"".join(lines)
+        while data:
+            data = data[os.write(self._fd, data) :]
 
     def close(self) -> None:
         """Close the file."""
