@@ -79,6 +79,7 @@ class Loop:
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
         self._num_skipped = 0  # optimizer steps in a row
+        self._telling_seconds = 0.0  # that the metrics of the step before took, which could not hold it
         self._sync_guard = SyncGuard(
             precision=str(spec.knob("memory.precision")),
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
@@ -343,6 +344,7 @@ class Loop:
         """Run a step and tell its metrics: the algorithm's, each phase's seconds, and what telling cost. Return its
         seconds.
         """
+        self.report.take_seconds()  # what was told between the steps is no part of one
         begin = time.perf_counter()
         metrics = body(self.step)
         spans = profile.drain()
@@ -360,7 +362,7 @@ class Loop:
         self.report.readings(step=self.step)
         metrics |= phases | {
             "train/epoch": self.state.num_consumed / len(self.material.train),
-            "time/event_seconds": self.report.take_seconds(),
+            "time/event_seconds": self._telling_seconds + self.report.take_seconds(),
             "time/step_seconds": time.perf_counter() - begin,
         }
         self.report.metrics(metrics, step=self.step)
@@ -368,6 +370,7 @@ class Loop:
             key: metrics[name] for key, name in (("reward", "reward/mean"), ("loss", "loss/sft")) if name in metrics
         }
         self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
+        self._telling_seconds = self.report.take_seconds()
         return metrics["time/step_seconds"]
 
     def _is_stopping(self) -> bool:

@@ -184,9 +184,11 @@ class WorkerGroup:
                 self._check()
         return [values[p.reference] for p in pending]
 
-    def first_failure(self, *, step: int = -1, seconds: float = _FAILURE_SECONDS) -> WorkerFailed | None:
+    def first_failure(
+        self, *, step: int = -1, phase: str = "", seconds: float = _FAILURE_SECONDS
+    ) -> WorkerFailed | None:
         """Return the failure of the worker that died first, None if nobody is known to be dead within `seconds`."""
-        return first_failure(self.all(), step=step, seconds=seconds)
+        return first_failure(self.all(), step=step, phase=phase, seconds=seconds)
 
     def _root_failure(self, failed: WorkerFailed) -> WorkerFailed:
         """Return the first failure of a worker if one is reported soon, else `failed` itself.
@@ -196,7 +198,7 @@ class WorkerGroup:
         """
         has_lost_peer = failed.how == "raised" and tells_of_lost_peer(failed.text)
         seconds = _NODE_SECONDS if has_lost_peer or failed.how == "lost" else _FAILURE_SECONDS
-        return self.first_failure(step=failed.step, seconds=seconds) or failed
+        return self.first_failure(step=failed.step, phase=failed.phase, seconds=seconds) or failed
 
     def close(self) -> None:
         """End every actor and give the place back."""

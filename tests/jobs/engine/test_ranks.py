@@ -131,6 +131,29 @@ def test_with_zero_3_rank_0_alone_reads_the_weights(stages: dict[str, Any], vari
     assert second < 0.02 * WHOLE_BYTES
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_colocated_learns_what_shared_learns_to_the_last_bit(stages: dict[str, Any], precision: str) -> None:
+    """From the same samples: that its ranks draw, too, must leave no trace in what they learn."""
+    assert len(stages[f"{precision} colocated"]) == 3
+    assert stages[f"{precision} colocated"] == stages[f"{precision} shared"]
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("float32", 1e-5), ("bfloat16", 2e-3)])
+def test_split_learns_the_same_from_the_same_samples(stages: dict[str, Any], precision: str, bound: float) -> None:
+    """Its reference scores the batch in other parts."""
+    split, colocated = stages[f"{precision} split"], stages[f"{precision} colocated"]
+
+    assert split[0].keys() >= {"loss/policy", "kl/reference", "policy/grad_norm"}
+    for here, there in zip(split, colocated, strict=True):
+        assert here == pytest.approx(there, abs=bound, rel=bound)
+    assert split[2]["kl/reference"] > 0
+
+
+def test_two_colocated_ranks_draw_what_one_draws(stages: dict[str, Any]) -> None:
+    assert len(stages["drawn"]["one rank"]) == 32
+    assert stages["drawn"]["two ranks"] == stages["drawn"]["one rank"]
+
+
 def test_five_steps_lower_the_loss(stages: dict[str, Any]) -> None:
     assert stages["0"]["losses"][4] < stages["0"]["losses"][0]
 
