@@ -2,9 +2,10 @@
 (jobs/engine).
 
 What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps masters in bfloat16
-and in every ZeRO stage above 0, of float32 unless the knob says bfloat16, and adds gradients up in float32; torch's own
-fused AdamW, on the host's cores where it is offloaded; attention by sdpa;
-logits of counted tokens alone, in pieces (jobs/engine/roles/head.py).
+and in every ZeRO stage above 0, of float32 unless the knob says bfloat16, adds gradients up in float32, and sends them
+in the type that is computed with; torch's own fused AdamW, on the host's cores where it is offloaded; attention by sdpa;
+logits of counted tokens alone, in pieces (jobs/engine/roles/head.py), or of all tokens where a model scales or caps
+them.
 """
 
 from collections.abc import Iterator
@@ -20,11 +21,19 @@ from jobs.planner.read.context import MicroBatches, RunContext
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
+from jobs.planner.serving.kv_cache import BLOCK_TOKENS, layer_token_bytes
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.trainer import TrainerPlanning
 
 HEAD_CHUNK_ELEMENTS = 1 << 26
 """Logits that the output layer computes at once."""
+
+LOGIT_BYTES = 20.0
+"""Of each logit with gradients: in float32 themselves 4, the gradient of the chosen one 4, and three tensors of 4 in
+that of their logsumexp (jobs/engine/losses.py). Measured with all logits on an H100: 20.1 (docs/develop/engine.md)."""
+
+SCORED_LOGIT_BYTES = 14.0
+"""Without gradients: 2, in float32 4, and two tensors of 4 for the entropy. Measured there: 14.06."""
 
 
 def _job(source: RunContext) -> Job:
@@ -52,9 +61,13 @@ def _job(source: RunContext) -> Job:
         step_buffer_bytes=_step_buffer_bytes(source, element),
         compute="bf16" if is_half else "fp32",
         attention="sdpa",
+        has_grouped_attention=True,
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
-        head="chunked",
+        head="chunked" if source.models.policy.has_plain_head else "unfused",
         head_chunk=max(HEAD_CHUNK_ELEMENTS // source.models.policy.vocab, 1),
+        logit_bytes=LOGIT_BYTES,
+        scored_logit_bytes=SCORED_LOGIT_BYTES,
+        reduced_bytes=element,
         micro_batch=rows.size,
         sequence=rows.sequence,
         document=rows.document or (0 if has_padding else round(source.usual)),
@@ -80,7 +93,8 @@ def _job(source: RunContext) -> Job:
         max_model_len=source.longest,
         is_eager=ranks_draw or knobs.flag("rollout.enforce_eager"),
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
-        kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" or ranks_draw else 0,
+        max_batched_tokens=_prompt_tokens(source) if ranks_draw else 0,
+        kv_cache_bytes=_sampler_cache_bytes(source, element) if ranks_draw else _engine_cache_bytes(source),
         sleep_level=2 if gives_way else 1 if ranks_draw else 0,  # between rollouts a sampler in the ranks holds nothing
         shares_weights=ranks_draw,
     )
@@ -125,7 +139,7 @@ def _offload(source: RunContext) -> Offload:
 
 
 def _step_buffer_bytes(source: RunContext, element: float) -> float:
-    """Return what is kept beside the states, per parameter, where the host's memory is the device's own: of an offloaded
+    """Return what is kept beside the states per parameter where the host's memory is the device's own: of an offloaded
     optimizer gradients of float32 and the weights that it makes of its masters; the copy of a checkpoint on its way.
     """
     if source.spec.hardware.device != "cpu":
@@ -135,8 +149,37 @@ def _step_buffer_bytes(source: RunContext, element: float) -> float:
     return step + (0.0 if not source.spec.knob("checkpoint.async_save") else 6.0 if half else 12.0)
 
 
+def _engine_cache_bytes(source: RunContext) -> int:
+    """Return the cache that vLLM is told to make: on CPU as large as the knob says; 0: as its share of memory allows."""
+    return source.knobs.whole("rollout.kv_cache_mib") << 20 if source.spec.hardware.device == "cpu" else 0
+
+
+def _drawn_at_once(source: RunContext) -> int:
+    """Return the samples that a rank which draws has under way: those of its step, or as many as the knob lets it."""
+    knobs = source.knobs
+    samples = knobs.whole("rollout.prompts_per_step", 1) * knobs.whole("rollout.samples_per_prompt", 1)
+    mine = -(-samples // source.spec.hardware.policy_ranks)
+    return min(knobs.whole("rollout.max_num_seqs") or mine, mine)
+
+
+def _prompt_tokens(source: RunContext) -> int:
+    """Return the tokens of the prompts that a rank which draws reads at once: each prompt once for all its samples."""
+    knobs = source.knobs
+    prompts = -(-_drawn_at_once(source) // knobs.whole("rollout.samples_per_prompt", 1))
+    return prompts * knobs.whole("rollout.max_prompt_tokens", 1)
+
+
+def _sampler_cache_bytes(source: RunContext, element: float) -> int:
+    """Return keys and values that a rank which draws holds (jobs/engine/roles/sampler.py): of all samples under way, as
+    long as the longest may get."""
+    model = source.models.policy
+    tokens = _drawn_at_once(source) * -(-source.longest // BLOCK_TOKENS) * BLOCK_TOKENS  # as the cache is counted
+    return round(tokens * model.cache_layers * layer_token_bytes(model, 1, element))
+
+
 _COLOCATED = Sentence(
-    "Rollouts of the colocated layout are timed as those of vLLM without CUDA graphs; on a GPU the ranks draw slower."
+    "In the colocated layout the ranks draw themselves: each token takes the time that was measured on an H100, whatever "
+    "the number of samples."
 )
 
 

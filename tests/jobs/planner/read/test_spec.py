@@ -119,6 +119,7 @@ def test_native_sums_gradients_in_float32_in_half_precision_too_and_runs_zero_2_
     policy = _read(parse_spec({"knobs": knobs})).policy
 
     assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 4.0, True)
+    assert policy.reduced_bytes == 2.0  # DeepSpeed's communication_data_type: that of the weights
     assert policy.layout.shards == 2
 
 
@@ -144,6 +145,15 @@ def test_native_keeps_states_in_bfloat16_or_in_host_memory() -> None:
     assert (on_cpu.offload, on_cpu.step_buffer_bytes) == (Offload(), 6)  # its gradients, and weights from the masters
     early = _read(parse_spec({"knobs": {"memory.zero_stage": "0", "memory.adam_offload": True}})).policy
     assert early.layout.shards == 2
+
+
+def test_native_takes_all_logits_of_a_model_that_caps_or_scales_them() -> None:
+    plain, capped = shape_of("google/gemma-2b"), shape_of("google/gemma-2-2b")
+    spec = parse_spec({"knobs": {"memory.precision": "bfloat16"}})
+
+    heads = [_read(spec, policy=shape).policy.head for shape in (plain, capped)]
+
+    assert heads == ["chunked", "unfused"]
 
 
 def test_openrlhf_hybrid_ppo_by_hand() -> None:
