@@ -3,9 +3,9 @@
 
 What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps masters in bfloat16
 and in every ZeRO stage above 0, of float32 unless the knob says bfloat16, adds gradients up in float32, and sends them
-in the type that is computed with; torch's own fused AdamW, on the host's cores where it is offloaded; attention by sdpa;
-logits of counted tokens alone, in pieces (jobs/engine/roles/head.py), or of all tokens where a model scales or caps
-them.
+in the type that is computed with; torch's own fused AdamW, on the host's cores where it is offloaded; attention by
+sdpa; logits of counted tokens alone, in pieces (jobs/engine/roles/head.py), or of all tokens where a model scales or
+caps them.
 """
 
 from collections.abc import Iterator
@@ -150,7 +150,7 @@ def _step_buffer_bytes(source: RunContext, element: float) -> float:
 
 
 def _engine_cache_bytes(source: RunContext) -> int:
-    """Return the cache that vLLM is told to make: on CPU as large as the knob says; 0: as its share of memory allows."""
+    """Return the cache that vLLM is told to make: on CPU as the knob says; 0: as its share of memory allows."""
     return source.knobs.whole("rollout.kv_cache_mib") << 20 if source.spec.hardware.device == "cpu" else 0
 
 

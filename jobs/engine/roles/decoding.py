@@ -27,6 +27,8 @@ class _RoomyLayer(DynamicLayer):
     That of transformers is copied whole with every token.
     """
 
+    keys: Tensor
+    values: Tensor
     _room: tuple[Tensor, Tensor] | None = None
 
     def update(self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:

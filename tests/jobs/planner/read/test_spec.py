@@ -126,7 +126,7 @@ def test_native_sums_gradients_in_float32_in_half_precision_too_and_runs_zero_2_
 def test_native_keeps_states_in_bfloat16_or_in_host_memory() -> None:
     knobs: dict[str, object] = {"memory.precision": "bfloat16", "memory.zero_stage": "3"}
     plain, half, host, both, on_cpu = (
-        _read(parse_spec({"hardware": {"device": device}, "knobs": knobs | changes})).policy
+        _read(parse_spec({"hardware": {"layout": "shared", "device": device}, "knobs": knobs | changes})).policy
         for device, changes in (
             ("cuda", {}),
             ("cuda", {"memory.master_precision": "bfloat16"}),
