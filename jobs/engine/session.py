@@ -151,6 +151,7 @@ class Session:
             self._reward = material.reward
             report.state("loading", "Loading vLLM and DeepSpeed" if workers.generators else "Loading DeepSpeed")
             self._gather_roles(workers, starting)
+            self._tell_of_padding(spec, workers)
             loop_of = self._make_loop(spec, workers, material, checkpoint)
         report.driver_spans(profile.drain())
         report.state("ready", "All workers have the model")
@@ -251,6 +252,15 @@ class Session:
         if is_in(spec.algorithm, "rl"):
             reward = open_reward(spec.reward, limits_of(spec, check=self._check_stop))
         return Material(text=text, train=train, held_out=held_out, reward=reward)
+
+    def _tell_of_padding(self, spec: RunSpec, workers: WorkerGroup) -> None:
+        """Note why sequences are padded, where they were to be packed."""
+        (reason,) = workers.gather([workers.policies[0].call("packing_problem")])
+        if reason and spec.knob("train.packing"):
+            self._report.note(
+                f"Sequences of this model are padded, not packed: {reason}. A budget of tokens (train.dynamic_batch) "
+                "puts those of like length together, so that little is padded."
+            )
 
     def _make_loop(
         self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: CheckpointSource | None

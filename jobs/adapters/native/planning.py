@@ -178,8 +178,8 @@ def _sampler_cache_bytes(source: RunContext, element: float) -> int:
 
 
 _COLOCATED = Sentence(
-    "In the colocated layout the ranks draw themselves: each token takes the time that was measured on an H100, whatever "
-    "the number of samples."
+    "In the colocated layout the ranks draw themselves: each token takes the time that was measured on an H100, "
+    "whatever the number of samples."
 )
 
 

@@ -37,8 +37,8 @@ def load_model(
     `sharding` (`sharded_load.divided`), if that is given.
 
     Dropout would make the ratio of new to old policy noisy even where the weights are the same. With `is_packed` it
-    computes nothing for padding. Raises: RunProblem naming `model.id`, or `knobs.train.packing` for a model whose
-    sequences cannot be packed.
+    computes nothing for padding, unless its sequences cannot be packed: `model.packing_problem` says why, or "".
+    Raises: RunProblem naming `model.id`.
     """
     from transformers import AutoModelForCausalLM
 
@@ -59,13 +59,9 @@ def load_model(
             module.p = 0.0
         if hasattr(module, "attention_dropout"):
             module.attention_dropout = 0.0
-    if is_packed and (reason := why_not(model)):
-        raise RunProblem(
-            "knobs.train.packing",
-            f"The sequences of {folder.name!r} cannot be packed: {reason}. Switch packing off; a token budget "
-            "(train.dynamic_batch) puts sequences of like length together, so that little is padded.",
-        )
-    score_counted_tokens(model, is_packed=is_packed)
+    problem = why_not(model) if is_packed else ""
+    score_counted_tokens(model, is_packed=is_packed and not problem)
+    model.packing_problem = problem
     return model
 
 

@@ -5,6 +5,7 @@ Runs inside an actor (actor.py), which imports it by name.
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ class Policy(TrainedModel):
         if spec.needs("vllm"):
             longest_sequence(spec, self._folder)  # refused here where the ranks draw themselves
         super().__init__(spec=spec, **place)
+        self._cut = replace(self._cut, is_packed=self._engine.module.is_packed)
         self._reference: torch.nn.Module | None = None
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
             model = self._load_in(contextlib.nullcontext())  # whole, also where ZeRO-3 divides what is trained
@@ -57,6 +59,10 @@ class Policy(TrainedModel):
         return load_model(self._folder, precision=precision, is_packed=self._cut.is_packed, sharding=sharding)
 
     # -- learning --
+
+    def packing_problem(self) -> str:
+        """Return why this model's sequences are padded although they were to be packed, as the end of a sentence."""
+        return str(self._engine.module.packing_problem)
 
     def logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities of the batch's tokens with the weights of now: [B, L]."""
