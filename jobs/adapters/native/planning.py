@@ -99,15 +99,15 @@ def _offload(source: RunContext) -> Offload:
     """Return what is kept in host memory; on CPU everything is there anyway, and nothing goes away."""
     if source.spec.hardware.device == "cpu":
         return Offload()
-    is_on_host, has_weights = (
-        source.knobs.flag(name) for name in ("memory.adam_offload", "memory.zero_param_offload")
-    )
+    is_on_host, has_weights = (source.knobs.flag(name) for name in ("memory.adam_offload", "memory.zero_param_offload"))
     return Offload(optimizer=float(is_on_host), params=is_on_host and has_weights)
 
 
 def _step_buffer_bytes(source: RunContext, element: float) -> float:
-    """Return what is kept beside the states, per parameter, where the host's memory is the device's own: of an offloaded
-    optimizer gradients of float32 and the weights that it makes of its masters; the copy of a checkpoint on its way.
+    """Return what is kept beside the states, per parameter, on CPU, where the host's memory is the device's own.
+
+    Of an offloaded optimizer gradients of float32 and the weights that it makes of its masters; the copy of a
+    checkpoint on its way.
     """
     if source.spec.hardware.device != "cpu":
         return 0.0

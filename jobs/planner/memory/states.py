@@ -98,9 +98,7 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
     """
     trained = trained_elements(training, stage)
     share = training.offload.optimizer if is_offloaded else 0.0
-    optimizer = (
-        _sharded(trained, training, 1) * (optimizer_bytes(training) + training.step_buffer_bytes) * (1 - share)
-    )
+    optimizer = _sharded(trained, training, 1) * (optimizer_bytes(training) + training.step_buffer_bytes) * (1 - share)
     if (
         training.optimizer == "muon" and training.method == "full"
     ):  # what is no matrix of a layer has Adam's two moments
@@ -250,8 +248,8 @@ def _buckets(training: Training, held: States, constants: Constants) -> float:
 def _step_bytes(training: Training, held: States, constants: Constants) -> float:
     """Return bytes that the optimizer's step takes for a while.
 
-    DeepSpeed casts gradients to the master's type, a group of parameters at a time under ZeRO-3; Adam without a fused kernel needs
-    a copy of what it updates. With the update in the backward pass it is that of one matrix, counted there.
+    DeepSpeed casts gradients to the master's type, a group of parameters at a time under ZeRO-3; Adam without a fused
+    kernel needs a copy of what it updates. With the update in the backward pass it is that of one matrix, counted there.
     """
     elements = held.trained.sharded(training.layout) if training.layout.shards else held.trained.total
     elements *= 1 - training.offload.optimizer

@@ -77,7 +77,9 @@ def test_masters_and_moments_of_bfloat16_take_half_and_learn_the_same_at_a_high_
     """At 1e-3, where Adam's updates are above the rounding of usual weights."""
     half, whole = stages[f"bfloat16 half masters {stage}"], stages[f"bfloat16 {stage}"]
 
-    assert half["readings"][0]["optimizer_bytes"] == pytest.approx(whole["readings"][0]["optimizer_bytes"] / 2, rel=0.01)
+    assert half["readings"][0]["optimizer_bytes"] == pytest.approx(
+        whole["readings"][0]["optimizer_bytes"] / 2, rel=0.01
+    )
     assert half["losses"][0] == whole["losses"][0]
     assert half["norms"][0] == pytest.approx(whole["norms"][0], rel=1e-6)  # the sums are float32
     assert half["losses"] == pytest.approx(whole["losses"], abs=1e-3)

@@ -106,7 +106,11 @@ def test_native_keeps_states_in_bfloat16_or_in_host_memory() -> None:
     )
 
     assert (optimizer_bytes(plain), optimizer_bytes(half)) == (12, 6)
-    assert [p.offload for p in (plain, host, both)] == [Offload(), Offload(optimizer=1.0), Offload(optimizer=1.0, params=True)]
+    assert [p.offload for p in (plain, host, both)] == [
+        Offload(),
+        Offload(optimizer=1.0),
+        Offload(optimizer=1.0, params=True),
+    ]
     assert (on_cpu.offload, on_cpu.step_buffer_bytes) == (Offload(), 6)  # its gradients, and weights from the masters
     early = _read(parse_spec({"knobs": {"memory.zero_stage": "0", "memory.adam_offload": True}})).policy
     assert early.layout.shards == 2
