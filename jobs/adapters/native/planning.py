@@ -139,8 +139,10 @@ def _offload(source: RunContext) -> Offload:
 
 
 def _step_buffer_bytes(source: RunContext, element: float) -> float:
-    """Return what is kept beside the states per parameter where the host's memory is the device's own: of an offloaded
-    optimizer gradients of float32 and the weights that it makes of its masters; the copy of a checkpoint on its way.
+    """Return what is kept beside the states, per parameter, on CPU, where the host's memory is the device's own.
+
+    Of an offloaded optimizer gradients of float32 and the weights that it makes of its masters; the copy of a
+    checkpoint on its way.
     """
     if source.spec.hardware.device != "cpu":
         return 0.0

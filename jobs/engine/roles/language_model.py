@@ -12,6 +12,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.head import score_counted_tokens
 from jobs.engine.roles.packed_attention import why_not
+from jobs.engine.roles.sharded_load import restore_tables, whole_while_used
 from profiling.process_memory import resident_bytes, return_freed_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -43,7 +44,7 @@ def load_model(
     from transformers import AutoModelForCausalLM
 
     try:
-        with sharding or contextlib.nullcontext():
+        with sharding if sharding is not None else contextlib.nullcontext():
             model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=DTYPES[precision],
@@ -59,8 +60,11 @@ def load_model(
             module.p = 0.0
         if hasattr(module, "attention_dropout"):
             module.attention_dropout = 0.0
-    problem = why_not(model) if is_packed else ""
-    score_counted_tokens(model, is_packed=is_packed and not problem)
+    if sharding is not None:
+        restore_tables(model)
+    with whole_while_used(model):
+        problem = why_not(model) if is_packed else ""
+        score_counted_tokens(model, is_packed=is_packed and not problem)
     model.packing_problem = problem
     return model
 

@@ -41,6 +41,68 @@ def divided(config: Mapping[str, object], *, rank: int) -> Iterator[None]:
         integration.unset_hf_deepspeed_config()
 
 
+@contextlib.contextmanager
+def whole_while_used(model: torch.nn.Module) -> Iterator[None]:
+    """Let each module of a model that is divided have its own whole weights while it computes, inside the block.
+
+    `deepspeed.initialize` sees to it afterwards. Nothing happens to a model that is whole. Calls are collectives.
+    """
+    import deepspeed
+
+    held: dict[torch.nn.Module, contextlib.AbstractContextManager[None]] = {}
+
+    def gather(module: torch.nn.Module, *_: object) -> None:
+        held[module] = deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)))
+        held[module].__enter__()
+
+    def let_go(module: torch.nn.Module, *_: object) -> None:
+        held.pop(module).__exit__(None, None, None)
+
+    hooks = [
+        hook
+        for module in model.modules()
+        if any(hasattr(p, "ds_id") for p in module.parameters(recurse=False))
+        for hook in (module.register_forward_pre_hook(gather), module.register_forward_hook(let_go))
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def restore_tables(model: Any) -> None:
+    """Give a model that was made inside `divided` the tables that it computes for itself, such as rotary frequencies.
+
+    `deepspeed.zero.Init` rounds to bfloat16 whatever numbers are made inside it; at position 1,000 an angle is wrong by
+    a radian then. They are taken from the same model made outside of it, without weights.
+    """
+    from transformers import AutoModelForCausalLM
+
+    with _without_weights():
+        twin = AutoModelForCausalLM.from_config(model.config)
+    for name, table in twin.named_buffers():
+        path, _, leaf = name.rpartition(".")
+        module = model.get_submodule(path)
+        if leaf in module._non_persistent_buffers_set:
+            setattr(module, leaf, table.to(getattr(module, leaf).device))
+
+
+@contextlib.contextmanager
+def _without_weights() -> Iterator[None]:
+    """Let modules that are made inside the block lose each parameter's elements as soon as it is registered."""
+    register = torch.nn.Module.register_parameter
+
+    def forget(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
+        register(module, name, None if parameter is None else torch.nn.Parameter(parameter.data.to("meta")))
+
+    torch.nn.Module.register_parameter = forget  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
 def read_outline(file: str | Path, *_: object, **_more: object) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file, those that rank 0 hands over without their elements.
 

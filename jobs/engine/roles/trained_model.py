@@ -115,12 +115,12 @@ class TrainedModel(ABC):
     def _config(self, world_size: int) -> dict[str, object]:
         return deepspeed_config(self._spec, world_size, pins_memory=self._device.pins_memory)
 
-    def _sharding(self) -> contextlib.AbstractContextManager[None]:
-        """Return what `_load` makes the model in: from ZeRO-3 on it is divided as it is read."""
+    def _sharding(self) -> contextlib.AbstractContextManager[None] | None:
+        """Return what `_load` makes the model in: in ZeRO-3 it is divided as it is read."""
         import torch.distributed as dist
 
         if self._stage < 3:
-            return contextlib.nullcontext()
+            return None
         return divided(self._config(dist.get_world_size()), rank=self._rank)
 
     # -- learning --
@@ -184,7 +184,15 @@ class TrainedModel(ABC):
         before = engine.skipped_steps  # ZeRO looks by itself
         engine.step()
         is_skipped = engine.skipped_steps > before
+        if is_skipped:
+            self._forget_gradients()
         return math.inf if is_skipped else float(engine.get_global_grad_norm() or 0.0), is_skipped
+
+    def _forget_gradients(self) -> None:
+        """Drop the sums of a step that was skipped: an optimizer on the host with ZeRO-2 in bfloat16 would add to them."""
+        if self._stage == 2:
+            sums = self._engine.optimizer.averaged_gradients
+            sums.update(dict.fromkeys(sums))
 
     def has_finite_weights(self) -> bool:
         """Return whether every weight that this rank trains is finite."""

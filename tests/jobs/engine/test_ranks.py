@@ -99,7 +99,7 @@ def test_masters_and_moments_of_bfloat16_take_half_and_learn_the_same_at_a_high_
     )
     assert half["losses"][0] == whole["losses"][0]
     assert half["norms"][0] == pytest.approx(whole["norms"][0], rel=1e-6)  # the sums are float32
-    assert half["losses"] == pytest.approx(whole["losses"], abs=1e-2)
+    assert half["losses"] == pytest.approx(whole["losses"], abs=1e-3)
 
 
 def test_bfloat16_halves_the_weights(stages: dict[str, Any]) -> None:
