@@ -164,7 +164,7 @@ def test_bad_input_names_field_value_and_what_is_allowed(raw: object, field: str
 def test_vllm_draws_with_weights_that_zero_3_has_spread() -> None:
     given = {"hardware": {"layout": "colocated"}, "knobs": {"memory.zero_stage": "3", "rollout.engine": "vllm"}}
 
-    assert problems_of(given) == {}
+    assert parse_spec(given).workers == {"policy": 2, "vllm": 2}
 
 
 def test_every_problem_is_told_at_once() -> None:
