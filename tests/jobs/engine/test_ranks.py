@@ -39,7 +39,7 @@ def gaps(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         "algorithm.kl_coefficient": 0,
         "optimizer.max_grad_norm": 0,
     }
-    spec = {"hardware": {"policy_ranks": 1}, "knobs": knobs}
+    spec = {"hardware": {"layout": "split", "policy_ranks": 1}, "knobs": knobs}
     return _found(
         start_engine(tmp_path_factory.mktemp("gaps"), spec, program=("tests.jobs.engine.ranks", "gaps")).wait()
     )
