@@ -317,7 +317,7 @@ def test_native_layouts_say_who_holds_which_weights(layout: str) -> None:
     spec = parse_spec(
         {
             "hardware": {"policy_ranks": 1, "layout": layout, "device": "cuda"},
-            "knobs": {"memory.precision": "bfloat16"},
+            "knobs": {"memory.precision": "bfloat16", "rollout.engine": "trainer"},
         }
     )
     held = {"split": ["policy", "reference", "vllm"], "shared": ["policy", "vllm"], "colocated": ["policy"]}[layout]
