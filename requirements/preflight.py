@@ -26,7 +26,7 @@ SHARED_MEMORY_BYTES = 300 << 20  # Ray's object store of 256 MiB, and some room
 DISK_BYTES = {"console": 2 * GIB, "engine": 6 * GIB, "dev": 6 * GIB, "gpu": 30 * GIB}
 CUDA_TORCH_BYTES = 12 * GIB  # where the index has no CPU build of torch: its CUDA packages take 4.7 GiB
 CPU_FEATURES = ("avx2", "fma", "f16c")  # vLLM's CPU build has an AVX2 and an AVX512 library, nothing below
-# The oldest driver that runs programs of a CUDA version, by its first number: NVIDIA, CUDA Compatibility, minor versions.
+# The oldest driver that runs programs of a CUDA version, by its first number: NVIDIA, CUDA Compatibility.
 DRIVERS = {12: (525,), 13: (580,)}
 DRIVER_FILE = "/proc/driver/nvidia/version"
 GPU_LOCK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu.lock")  # noqa: PTH100, PTH118, PTH120

@@ -208,7 +208,7 @@ def test_gpu_packages_need_a_driver(preflight: ModuleType) -> None:
     [
         (
             {"driver": (550, 54, 15), "driver_cuda": (12, 4)},
-            "driver is 550.54.15, which runs programs of CUDA up to 12.4",
+            "550.54.15, which runs programs of CUDA up to 12.4",
         ),
         ({"driver": (575, 57, 8), "driver_cuda": None}, "driver is 575.57.8; "),
         ({"driver": (580, 65, 6), "driver_cuda": None}, ""),

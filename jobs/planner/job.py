@@ -116,8 +116,8 @@ class Training:
     chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides the count that rank and targets give;
     `num_adapters` of them are trained side by side. `keeps_gradients`: unsharded gradients stay between micro-batches.
     `logit_bytes`, `scored_logit_bytes`: of a token and vocabulary entry, with gradients and without, where a trainer's
-    own code was counted; 0: as usual of its head. `has_grouped_attention`: the kernel takes keys and values once for all
-    query heads that share them. `reduced_bytes`: of an element in which gradients are sent, 0: as they are kept.
+    own code was counted; 0: as usual of its head. `has_grouped_attention`: the kernel takes keys and values once for
+    all query heads that share them. `reduced_bytes`: of an element in which gradients are sent, 0: as they are kept.
     `has_flat_gradients`: weights that are not trained lie in the same flat parameters as adapters, which have gradients
     as a whole (FSDP1 with use_orig_params). `has_sharded_ends`: embedding and head are units of sharding of their own,
     not of the whole model's. `is_sharded_by_tensor`: every tensor by itself (FSDP2), so that a state dict is no copy.

@@ -32,6 +32,9 @@ LOGIT_BYTES = 20.0
 """Of each logit with gradients: in float32 themselves 4, the gradient of the chosen one 4, and three tensors of 4 in
 that of their logsumexp (jobs/engine/losses.py). Measured with all logits on an H100: 20.1 (docs/develop/engine.md)."""
 
+SAMPLER_ROOM = 64
+"""Tokens for which the cache of a rank that draws gets room at a time."""
+
 SCORED_LOGIT_BYTES = 14.0
 """Without gradients: 2, in float32 4, and two tensors of 4 for the entropy. Measured there: 14.06."""
 
@@ -172,11 +175,12 @@ def _prompt_tokens(source: RunContext) -> int:
 
 
 def _sampler_cache_bytes(source: RunContext, element: float) -> int:
-    """Return keys and values that a rank which draws holds (jobs/engine/roles/sampler.py): of all samples under way, as
-    long as the longest may get."""
+    """Return keys and values that a rank which draws holds (jobs/engine/roles/decoding.py): of all samples under way,
+    as long as the longest may get, with room for further tokens; and those of one layer again while they are copied to
+    where there is more room."""
     model = source.models.policy
-    tokens = _drawn_at_once(source) * -(-source.longest // BLOCK_TOKENS) * BLOCK_TOKENS  # as the cache is counted
-    return round(tokens * model.cache_layers * layer_token_bytes(model, 1, element))
+    tokens = _drawn_at_once(source) * -(-(source.longest + SAMPLER_ROOM) // BLOCK_TOKENS) * BLOCK_TOKENS
+    return tokens * (model.cache_layers + 1) * layer_token_bytes(model, 1, element)
 
 
 _COLOCATED = Sentence(

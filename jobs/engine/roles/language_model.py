@@ -62,7 +62,7 @@ def load_model(
             module.attention_dropout = 0.0
     if sharding is not None:
         restore_tables(model)
-    with whole_while_used(model):
+    with whole_while_used(model) if sharding is not None else contextlib.nullcontext():
         problem = why_not(model) if is_packed else ""
         score_counted_tokens(model, is_packed=is_packed and not problem)
     model.packing_problem = problem

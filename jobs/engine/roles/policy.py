@@ -43,7 +43,7 @@ class Policy(TrainedModel):
         self._cut = replace(self._cut, is_packed=self._engine.module.is_packed)
         self._reference: torch.nn.Module | None = None
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
-            model = self._load_in(contextlib.nullcontext())  # whole, also where ZeRO-3 divides what is trained
+            model = self._load_in(None)  # whole, also where ZeRO-3 divides what is trained
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
@@ -54,7 +54,7 @@ class Policy(TrainedModel):
     def _load(self) -> torch.nn.Module:
         return self._load_in(self._sharding())
 
-    def _load_in(self, sharding: contextlib.AbstractContextManager[None]) -> torch.nn.Module:
+    def _load_in(self, sharding: contextlib.AbstractContextManager[None] | None) -> torch.nn.Module:
         precision = str(self._spec.knob("memory.precision"))
         return load_model(self._folder, precision=precision, is_packed=self._cut.is_packed, sharding=sharding)
 

@@ -8,8 +8,9 @@ transformers, and reading the kernels; docs/develop/planner-formulas.md):
     a gated MLP: gate, its activation, up, their product; one that is not gated: before and after its activation
 
 With h hidden, q and kv of queries and of keys or values, f of the MLP, for the usual two norms that is 8h + 2q + 2kv +
-4f of a Llama layer in Transformers, and 3(q + kv) more where queries and keys are normed. Torch's attention under a mask
-repeats keys and values to as many heads as queries have; without one it takes them as they are. Flash attention keeps no scores; eager attention keeps them.
+4f of a Llama layer in Transformers, and 3(q + kv) more where queries and keys are normed. Torch's attention under a
+mask repeats keys and values to as many heads as queries have; without one it takes them as they are. Flash attention
+keeps no scores; eager attention keeps them.
 """
 
 from dataclasses import dataclass

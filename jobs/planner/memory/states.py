@@ -180,7 +180,7 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         buffers = _dummy_gradients(training, stage) * width
     if training.family == "deepspeed":
         buffers += _buckets(training, held, constants)
-    # ZeRO 1 and 2 make their bucket with the first gradient and drop it with the last (stage_1_and_2.py, setup_buckets).
+    # ZeRO 1 and 2 make their bucket with the first gradient and drop it with the last (setup_buckets).
     comes_late = training.family == "deepspeed" and training.layout.shards in (1, 2)
     return Transients(
         gathered=gathered,
