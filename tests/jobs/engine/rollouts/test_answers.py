@@ -115,6 +115,7 @@ HOSTILE = [
     "#### 5" + " *" * 20_000 + "x",
     "#### 5" + " " * 40_000 + "x",
     "####" * 20_000 + "," * 40_000,
+    "#### " + "1" * 200_000 + "x",
     "answer: " * 20_000,
     "answer" + "*" * 40_000 + " " * 40_000 + "x",
     "final " * 20_000 + "answer is",
@@ -209,12 +210,15 @@ def test_no_response_takes_more_than_its_length_in_time_memory_or_depth() -> Non
     program = (
         "import resource, sys, json\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (30, 30))\n"
+        "from jobs.engine.rewards.format import FormatReward\n"
         "from jobs.engine.rollouts.answers import expected_answer, given_answer, marked_number, quick_equal\n"
+        "from jobs.engine.rollouts.reward import Completion\n"
         "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
         "for text in json.load(sys.stdin):\n"
         "    for is_number in (True, False):\n"
         "        given_answer(text, is_number=is_number)\n"
         "    marked_number(text), quick_equal('5', expected_answer(text))\n"
+        "    FormatReward().score([Completion(prompt='', completion=text, answer='5')])\n"
     )
 
     ended = subprocess.run([sys.executable, "-c", program], input=json.dumps(HOSTILE), text=True, capture_output=True)
