@@ -190,7 +190,7 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
     page: Page, stack: Stack, tmp_path: Path
 ) -> None:
     never = {"checkpoint__every_steps": "0", "eval__every_steps": "0"}
-    fill_small_run(page, stack, name="to be stopped", steps=5000, nsys_ready="auto", layout="split", **never)
+    fill_small_run(page, stack, name="to be stopped", steps=5000, nsys_ready="on", layout="split", **never)
     sweep = launch_sweep_of_two(page)
     first, second = page.locator("tr[data-run]").all()
     run_id = first.get_attribute("data-run")
