@@ -64,6 +64,8 @@ def test_each_stage_of_zero_shards_one_more_of_the_states(
         ({"offload": Offload(params=True)}, 0),
         ({"family": "deepspeed", "offload": Offload(optimizer=1.0)}, 2),
         ({"family": "deepspeed", "offload": Offload(params=True)}, 14),
+        ({"family": "deepspeed", "optimizer": "adam_bf16", "master_bytes": 2.0, "gradient_bytes": 4.0}, 12),
+        ({"step_buffer_bytes": 6.0}, 22),
         ({"family": "megatron", "gradient_bytes": 4.0, "offload": Offload(optimizer=1.0)}, 6),
     ],
 )
@@ -71,6 +73,13 @@ def test_bytes_per_parameter_by_scheme(changes: dict[str, object], per_parameter
     found = held(training(**changes))  # type: ignore[arg-type]
     total = found.weights + found.gradients + found.optimizer
     assert total == pytest.approx(per_parameter * 8_030_261_248)
+
+
+@pytest.mark.parametrize(("shards", "gradients"), [(2, 4), (3, 0)])
+def test_zero_2_leaves_sums_that_are_wider_than_the_weights_on_the_device(shards: int, gradients: float) -> None:
+    layout, offload = Layout(num_devices=8, shards=shards), Offload(optimizer=1.0)
+    found = held(training(family="deepspeed", layout=layout, gradient_bytes=4.0, offload=offload))
+    assert found.gradients == pytest.approx(gradients * 8_030_261_248 / 8)
 
 
 def test_muon_has_one_momentum_for_matrices_and_two_for_the_vocabulary() -> None:
