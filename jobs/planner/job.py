@@ -116,6 +116,9 @@ class Training:
     while all logits stay if it `keeps_logits`; `has_entropy`: the whole distribution's entropy is taken too, not
     chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides the count that rank and targets give;
     `num_adapters` of them are trained side by side. `keeps_gradients`: unsharded gradients stay between micro-batches.
+    `logit_bytes`, `scored_logit_bytes`: of a token and vocabulary entry, with gradients and without, where a trainer's
+    own code was counted; 0: as usual of its head. `has_grouped_attention`: the kernel takes keys and values once for
+    all query heads that share them. `reduced_bytes`: of an element in which gradients are sent, 0: as they are kept.
     `has_flat_gradients`: weights that are not trained lie in the same flat parameters as adapters, which have gradients
     as a whole (FSDP1 with use_orig_params). `has_sharded_ends`: embedding and head are units of sharding of their own,
     not of the whole model's. `is_sharded_by_tensor`: every tensor by itself (FSDP2), so that a state dict is no copy.
@@ -142,12 +145,15 @@ class Training:
     compute: Compute = "bf16"
     kernels: Kernels = "eager"
     attention: Attention = "flash2"
+    has_grouped_attention: bool = False
     checkpointing: Checkpointing = "full"
     head: Head = "unfused"
     head_chunk: int = 0
     head_chunks: int = 0
     head_axis: Literal["tokens", "vocabulary"] = "tokens"
     keeps_logits: bool = False
+    logit_bytes: float = 0.0
+    scored_logit_bytes: float = 0.0
     has_entropy: bool = False
     objective: Objective = "lm"
     micro_batch: int = 1
@@ -159,6 +165,7 @@ class Training:
     has_flat_gradients: bool = False
     has_sharded_ends: bool = False
     is_sharded_by_tensor: bool = False
+    reduced_bytes: float = 0.0
     resharded: bool = True
     bucket_bytes: int = 0
     offload: Offload = field(default_factory=Offload)

@@ -21,6 +21,7 @@ from jobs.engine.algorithm import Counts, Loss, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
+from jobs.engine.micro_batches import Cut
 from jobs.engine.roles import deepspeed_start
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
@@ -61,6 +62,7 @@ class TrainedModel(ABC):
         self._device.prepare_trainer()
         self._algorithm = load_algorithm(spec.algorithm)
         self._stage = int(DERIVED["memory.used_zero_stage"](spec))
+        self._cut = Cut.of(spec)
         self._gradient_bytes = 0
         self._engine = self._make_engine(world_size, host, port)
         self._shard = Shard(self._engine, stage=self._stage, rank=rank)
@@ -135,10 +137,10 @@ class TrainedModel(ABC):
         for group in engine.optimizer.param_groups:
             group["lr"] = learning_rate
         shares: dict[str, Tensor] = {}
-        micros = batch.micro_batches(self._spec.int_knob("train.micro_batch_size"))
-        for i, micro in enumerate(micros):
+        micros = self._micro_batches(batch)
+        for i, rows in enumerate(micros):
             engine.set_gradient_accumulation_boundary(i == len(micros) - 1)
-            here = micro.to(self._device.torch_device())
+            here = batch.rows(rows).to(self._device.torch_device())
             with mark("update", name="forward"):
                 loss, parts = self._loss(here, counts)
             for name, value in parts.items():
@@ -155,6 +157,15 @@ class TrainedModel(ABC):
             is_skipped=is_skipped,
             gap=self._take_gap(),
         )
+
+    def _micro_batches(self, batch: Batch) -> list[Tensor]:
+        """Return which sequences this rank takes together. All ranks take as many micro-batches, so each must ask."""
+        micros = self._cut.rows(batch.lengths_B)
+        if self._cut.max_tokens is None or self._engine.world_size == 1:
+            return micros
+        most = torch.tensor(len(micros), device=self._device.torch_device())
+        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
+        return self._cut.rows(batch.lengths_B, at_least=int(most))
 
     def _take_gap(self) -> GapSums | None:
         """Return what was measured of the rollout engine in the step's forward passes; None without an engine."""
@@ -327,7 +338,8 @@ def adamw(model: torch.nn.Module, spec: RunSpec) -> torch.optim.AdamW:
 def deepspeed_config(spec: RunSpec, world_size: int, *, pins_memory: bool = False) -> dict[str, object]:
     """Return DeepSpeed's configuration of a spec; `pins_memory`: page-lock what is kept in host memory."""
     per_update = int(DERIVED["batch.samples_per_update"](spec))
-    micro = min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
+    by_tokens = bool(spec.knob("train.dynamic_batch"))  # as many micro-batches as it takes; each ends where we say
+    micro = 1 if by_tokens else min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
     num_micros = -(-(per_update // world_size) // micro)
     is_half = spec.knob("memory.precision") == "bfloat16"
     return {

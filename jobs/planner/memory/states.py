@@ -138,8 +138,8 @@ def _sharded(elements: Elements, training: Training, stage: int) -> float:
 class Transients:
     """Bytes that come and go within a step. `gathered`: whole weights while they are used, `gathered_at_loss` when all
     layers have done their forward pass; `at_loss`: gradients that exist when the loss is computed, `in_backward` those
-    of the layer that is differentiated; `in_step`: what the optimizer's step needs; `buffers`: what is there all the
-    time beside the states."""
+    of the layer that is differentiated; `in_step`: what the optimizer's step needs; `buffers`: what is there beside the
+    states in the backward pass, `standing_buffers` all the time."""
 
     gathered: float
     gathered_at_loss: float
@@ -147,6 +147,7 @@ class Transients:
     in_backward: float
     in_step: float
     buffers: float
+    standing_buffers: float
 
 
 def transients_of(training: Training, stage: Stage, held: States, constants: Constants) -> Transients:
@@ -179,6 +180,8 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         buffers = _dummy_gradients(training, stage) * width
     if training.family == "deepspeed":
         buffers += _buckets(training, held, constants)
+    # ZeRO 1 and 2 make their bucket with the first gradient and drop it with the last (setup_buckets).
+    comes_late = training.family == "deepspeed" and training.layout.shards in (1, 2)
     return Transients(
         gathered=gathered,
         gathered_at_loss=at_loss_gathered,
@@ -186,6 +189,7 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         in_backward=max(in_backward, at_loss),
         in_step=_step_bytes(training, held, constants),
         buffers=buffers,
+        standing_buffers=0.0 if comes_late else buffers,
     )
 
 
@@ -233,9 +237,10 @@ def _buckets(training: Training, held: States, constants: Constants) -> float:
     From ZeRO 1 on a bucket is made as large as it may be, however little is trained (stage_1_and_2.py, ipg_buffer;
     stage3.py, __ipg_bucket_flat_buffer); of ZeRO-3's what is in it is laid out once more to be scattered
     (coalesced_collectives.py). A second one to fill meanwhile comes with overlap_comm, which is on in ZeRO-3 alone,
-    where there is none. Without ZeRO what is reduced at once is copied flat.
+    where there is none. Without ZeRO what is reduced at once is copied flat. A rank that is alone has the bucket of
+    ZeRO 1 and 2, too.
     """
-    if training.layout.num_devices == 1:
+    if training.layout.num_devices == 1 and training.layout.shards not in (1, 2):
         return 0.0
     width = compute_bytes(training)
     largest = training.bucket_bytes or constants.memory.deepspeed_bucket_elements * width

@@ -104,6 +104,22 @@ class WatchedPolicy(Policy):
         return {**super().readings(), "read_bytes": self._read_bytes}
 
 
+class MovedPolicy(Policy):
+    """A policy rank whose states leave for the host in turns, as those on a GPU do."""
+
+    def states_off(self) -> None:
+        """As on a GPU; host memory cannot be pinned here."""
+        self._moves.states_off()
+
+    def weights_off(self) -> None:
+        """As on a GPU."""
+        self._moves.weights_off()
+
+    def back(self) -> None:
+        """As on a GPU."""
+        self._moves.back()
+
+
 class DivergingPolicy(Policy):
     """The loss is not a number from the fourth step on."""
 

@@ -301,7 +301,12 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
         "memory.adam_offload": True,
         "logging.samples_per_step": 3,
     }
-    spec = {"algorithm": "rloo", "hardware": {"rollout_engines": 2}, "reward": {"kind": "format"}, "knobs": knobs}
+    spec = {
+        "algorithm": "rloo",
+        "hardware": {"layout": "split", "rollout_engines": 2},
+        "reward": {"kind": "format"},
+        "knobs": knobs,
+    }
 
     ended = start_engine(tmp_path, spec).wait()
 

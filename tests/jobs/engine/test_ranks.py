@@ -2,7 +2,7 @@
 
 import json
 import math
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
@@ -39,21 +39,31 @@ def gaps(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         "algorithm.kl_coefficient": 0,
         "optimizer.max_grad_norm": 0,
     }
-    spec = {"hardware": {"policy_ranks": 1}, "knobs": knobs}
+    spec = {"hardware": {"layout": "split", "policy_ranks": 1}, "knobs": knobs}
     return _found(
         start_engine(tmp_path_factory.mktemp("gaps"), spec, program=("tests.jobs.engine.ranks", "gaps")).wait()
     )
 
 
 @pytest.mark.slow("the first test waits for the ranks that all of them read")
-@pytest.mark.parametrize("variant", ["1", "2", "3", "micro", "recompute", "one rank", "host", "host 3"])
+@pytest.mark.parametrize(
+    "variant",
+    ["1", "2", "3", "micro", "recompute", "one rank", "tokens", "packed", "packed, one rank", "host", "host 3"],
+)
 def test_losses_and_gradients_are_those_of_one_plain_replica(stages: dict[str, Any], variant: str) -> None:
     assert len(stages["0"]["losses"]) == 5
     assert stages[variant]["losses"] == pytest.approx(stages["0"]["losses"], abs=1e-5)
     assert stages[variant]["norms"] == pytest.approx(stages["0"]["norms"], rel=1e-3)
 
 
-@pytest.mark.parametrize("variant", ["0", "2", "3", "micro", "one rank", "host", "host 3"])
+def test_ranks_whose_tokens_make_other_numbers_of_micro_batches_agree_on_one(stages: dict[str, Any]) -> None:
+    """Else they would wait for each other for ever."""
+    for variant in ("tokens", "packed"):
+        assert any(first != second for first, second in stages[variant]["micros"])
+    assert min(chain.from_iterable(stages["tokens"]["micros"])) > 1
+
+
+@pytest.mark.parametrize("variant", ["0", "2", "3", "micro", "one rank", "packed", "host", "host 3"])
 def test_in_bfloat16_every_layout_stays_close_to_float32_and_to_each_other(
     stages: dict[str, Any], variant: str
 ) -> None:
@@ -63,6 +73,13 @@ def test_in_bfloat16_every_layout_stays_close_to_float32_and_to_each_other(
     assert found["norms"][0] == pytest.approx(exact["norms"][0], rel=3e-3)
     assert found["losses"] == pytest.approx(exact["losses"], abs=2e-3)
     assert found["losses"] != exact["losses"]
+
+
+@pytest.mark.parametrize("stage", ["0", "2", "3"])
+def test_states_that_left_the_device_and_came_back_learn_as_if_they_had_stayed(
+    stages: dict[str, Any], stage: str
+) -> None:
+    assert stages[f"moved {stage}"]["losses"] == stages[stage]["losses"]
 
 
 def test_in_bfloat16_all_zero_stages_are_the_same(stages: dict[str, Any]) -> None:
@@ -112,6 +129,29 @@ def test_with_zero_3_rank_0_alone_reads_the_weights(stages: dict[str, Any], vari
 
     assert math.isnan(first)
     assert second < 0.02 * WHOLE_BYTES
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_colocated_learns_what_shared_learns_to_the_last_bit(stages: dict[str, Any], precision: str) -> None:
+    """From the same samples: that its ranks draw, too, must leave no trace in what they learn."""
+    assert len(stages[f"{precision} colocated"]) == 3
+    assert stages[f"{precision} colocated"] == stages[f"{precision} shared"]
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("float32", 1e-5), ("bfloat16", 2e-3)])
+def test_split_learns_the_same_from_the_same_samples(stages: dict[str, Any], precision: str, bound: float) -> None:
+    """Its reference scores the batch in other parts."""
+    split, colocated = stages[f"{precision} split"], stages[f"{precision} colocated"]
+
+    assert split[0].keys() >= {"loss/policy", "kl/reference", "policy/grad_norm"}
+    for here, there in zip(split, colocated, strict=True):
+        assert here == pytest.approx(there, abs=bound, rel=bound)
+    assert split[2]["kl/reference"] > 0
+
+
+def test_two_colocated_ranks_draw_what_one_draws(stages: dict[str, Any]) -> None:
+    assert len(stages["drawn"]["one rank"]) == 32
+    assert stages["drawn"]["two ranks"] == stages["drawn"]["one rank"]
 
 
 def test_five_steps_lower_the_loss(stages: dict[str, Any]) -> None:
