@@ -67,7 +67,7 @@ def open_listener(path: Path) -> socket.socket:
 
 def preload(libraries: Iterable[str] = LIBRARIES, *, without: Iterable[str] = ()) -> None:
     """Import the libraries, and DeepSpeed; `without` are imported again by each worker. What is missing is left out."""
-    from jobs.engine.roles import deepspeed_start
+    from jobs.engine import deepspeed_start
 
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # read by torch when it is imported; on CPU nothing is compiled
     sys.modules["ray"] = None  # type: ignore[assignment]

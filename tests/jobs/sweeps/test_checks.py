@@ -36,9 +36,9 @@ def test_a_point_the_cluster_cannot_hold_is_told_with_its_values(project: Projec
 
     assert checked(project, {"hardware": {"layout": "split"}}, values) == [
         (
-            "hardware.policy_ranks",
+            "hardware.layout",
             "With kl_coefficient=0.01: Needs 4 CPUs, the cluster has 3: lower policy ranks, engines or CPUs per "
-            "worker.",
+            "worker. The layout shared with policy ranks 2 needs 3.",
         )
     ]
 

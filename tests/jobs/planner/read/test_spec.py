@@ -67,6 +67,7 @@ def test_native_grpo_by_hand() -> None:
                 "memory.precision": "bfloat16",
                 "memory.zero_stage": "3",
                 "memory.gradient_checkpointing": True,
+                "train.packing": False,
                 "train.micro_batch_size": 4,
                 "rollout.prompts_per_step": 16,
                 "rollout.samples_per_prompt": 8,
@@ -102,7 +103,8 @@ def test_native_micro_batches_by_tokens_are_rows_of_the_budget_without_padding()
 
 
 def test_native_packing_leaves_padding_out_and_holds_no_more_than_so_many_samples() -> None:
-    raw: dict[str, Any] = {"algorithm": "sft", "knobs": {"train.micro_batch_size": 8, "train.max_sequence_tokens": 512}}
+    knobs = {"train.micro_batch_size": 8, "train.max_sequence_tokens": 512, "train.packing": False}
+    raw: dict[str, Any] = {"algorithm": "sft", "knobs": knobs}
     known = Workload(mean_prompt=40, mean_response=24)
 
     padded = _read(parse_spec(raw), known).policy
