@@ -31,7 +31,7 @@ from jobs.engine.rollouts.rollout import roll_out
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
 
-BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 250}
+BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 180}
 VARIANTS: dict[str, dict[str, Any]] = {
     "0": {"memory.zero_stage": "0"},
     "1": {"memory.zero_stage": "1"},
