@@ -12,6 +12,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.head import score_counted_tokens
 from jobs.engine.roles.packed_attention import why_not
+from jobs.engine.roles.sharded_load import restore_tables, whole_while_used
 from profiling.process_memory import resident_bytes, return_freed_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -26,23 +27,31 @@ def memory_before_model() -> dict[str, float]:
     return {"memory_baseline_bytes": float(resident)} if resident >= 0 else {}
 
 
-def load_model(folder: Path, *, precision: str, is_packed: bool = False) -> torch.nn.Module:
-    """Return the model of a Hugging Face folder in `precision`, dropout off, ready to score counted tokens.
+def load_model(
+    folder: Path,
+    *,
+    precision: str,
+    is_packed: bool = False,
+    sharding: contextlib.AbstractContextManager[None] | None = None,
+) -> torch.nn.Module:
+    """Return the model of a Hugging Face folder in `precision`, dropout off, ready to score counted tokens; made inside
+    `sharding` (`sharded_load.divided`), if that is given.
 
     Dropout would make the ratio of new to old policy noisy even where the weights are the same. With `is_packed` it
-    computes nothing for padding. Raises: RunProblem naming `model.id`, or `knobs.train.packing` for a model whose
-    sequences cannot be packed.
+    computes nothing for padding, unless its sequences cannot be packed: `model.packing_problem` says why, or "".
+    Raises: RunProblem naming `model.id`.
     """
     from transformers import AutoModelForCausalLM
 
     try:
-        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=DTYPES[precision],
-            attn_implementation="sdpa",
-            use_safetensors=True,  # never a pickle, nor code that comes with the model
-            trust_remote_code=False,
-        )
+        with sharding if sharding is not None else contextlib.nullcontext():
+            model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=DTYPES[precision],
+                attn_implementation="sdpa",
+                use_safetensors=True,  # never a pickle, nor code that comes with the model
+                trust_remote_code=False,
+            )
     except Exception as error:  # transformers raises whatever its model files raise; all mean that it cannot be loaded
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunProblem("model.id", f"The model {folder.name!r} cannot be loaded: {reason}") from error
@@ -51,13 +60,12 @@ def load_model(folder: Path, *, precision: str, is_packed: bool = False) -> torc
             module.p = 0.0
         if hasattr(module, "attention_dropout"):
             module.attention_dropout = 0.0
-    if is_packed and (reason := why_not(model)):
-        raise RunProblem(
-            "knobs.train.packing",
-            f"The sequences of {folder.name!r} cannot be packed: {reason}. Switch packing off; a token budget "
-            "(train.dynamic_batch) puts sequences of like length together, so that little is padded.",
-        )
-    score_counted_tokens(model, is_packed=is_packed)
+    if sharding is not None:
+        restore_tables(model)
+    with whole_while_used(model) if sharding is not None else contextlib.nullcontext():
+        problem = why_not(model) if is_packed else ""
+        score_counted_tokens(model, is_packed=is_packed and not problem)
+    model.packing_problem = problem
     return model
 
 

@@ -4,6 +4,7 @@ Everything else in a layer works token by token, so only positions and attention
 Shapes: B sequences, L positions, T tokens of all sequences together, H heads, K of keys and values, D a head.
 """
 
+import itertools
 from typing import Any
 
 import torch
@@ -82,13 +83,15 @@ def attend(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if cu_seq_lens_q is None:
+        if attention_mask is not None and not attention_mask.numel():  # a packed row, whose bounds did not come here
+            attention_mask = None
         return sdpa_attention_forward(  # type: ignore[no-any-return]
             module, query_BHLD, key_BKLD, value_BKLD, attention_mask, scaling=scaling, **others
         )
     if told is not None:
         told.append(others)
     query_THD, key_TKD, value_TKD = (part.squeeze(0).transpose(0, 1) for part in (query_BHLD, key_BKLD, value_BKLD))
-    way = _by_kernel if _has_kernel(query_THD, value_TKD) else _one_by_one
+    way = _by_kernel if _has_kernel(query_THD, value_TKD) else _by_length
     attended_THD = way(query_THD, key_TKD, value_TKD, cu_seq_lens_q, max_length_q, scaling)
     return attended_THD.unsqueeze(0), None
 
@@ -120,18 +123,20 @@ def _by_kernel(
     return attended
 
 
-def _one_by_one(
+def _by_length(
     query_THD: Tensor, key_TKD: Tensor, value_TKD: Tensor, bounds: Tensor, longest: int, scaling: float | None
 ) -> Tensor:
+    """Attend to sequences of one length at once where they follow each other, as those of a micro-batch often do."""
     del longest
-    lengths = bounds.diff().tolist()
-    parts = zip(
-        *(whole.transpose(0, 1).split(lengths, dim=1) for whole in (query_THD, key_TKD, value_TKD)), strict=True
-    )
-    attended = [
-        scaled_dot_product_attention(*part, is_causal=True, scale=scaling, enable_gqa=True).transpose(0, 1)
-        for part in parts
-    ]
+    attended, begin = [], 0
+    for length, run in itertools.groupby(bounds.diff().tolist()):
+        end = begin + length * len(list(run))
+        query, key, value = (
+            whole[begin:end].unflatten(0, (-1, length)).transpose(1, 2) for whole in (query_THD, key_TKD, value_TKD)
+        )
+        found = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        attended.append(found.transpose(1, 2).flatten(0, 1))
+        begin = end
     return torch.cat(attended)
 
 

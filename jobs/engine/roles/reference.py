@@ -1,5 +1,7 @@
 """The frozen model that the policy is held near to. Runs inside an actor (actor.py), which imports it by name."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from jobs.catalog.spec.runspec import RunSpec
@@ -18,11 +20,9 @@ class Reference:
         self._device.prepare_trainer()
         self._baseline = memory_before_model()
         self._cut = Cut.of(spec)
-        model = load_model(
-            model_folder(spec.model),
-            precision=str(spec.knob("memory.precision")),
-            is_packed=self._cut.is_packed,
-        )
+        precision = str(spec.knob("memory.precision"))
+        model = load_model(model_folder(spec.model), precision=precision, is_packed=self._cut.is_packed)
+        self._cut = replace(self._cut, is_packed=bool(model.is_packed))
         self._model = model.to(self._device.torch_device()).eval()
         self._num_bytes = sum(p.numel() * p.element_size() for p in self._model.parameters())
 

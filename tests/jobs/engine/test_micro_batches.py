@@ -59,7 +59,7 @@ def test_one_that_is_missing_is_made_by_halving_the_one_with_most_tokens() -> No
 
 
 def test_knobs_say_how_to_cut() -> None:
-    by_number = spec_of("grpo", train__micro_batch_size=3, train__max_tokens_per_gpu=99)
+    by_number = spec_of("grpo", train__micro_batch_size=3, train__max_tokens_per_gpu=99, train__packing=False)
     by_tokens = spec_of("sft", train__dynamic_batch=True, train__max_tokens_per_gpu=99, train__packing=True)
 
     assert Cut.of(by_number) == Cut(size=3)

@@ -21,7 +21,6 @@ from transformers import (
 from jobs.engine.advantages import over_tokens
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs, load_algorithm
 from jobs.engine.batch import Batch
-from jobs.engine.problem import RunProblem
 from jobs.engine.roles.head import score_counted_tokens
 from jobs.engine.roles.language_model import load_model
 from jobs.engine.roles.packed_attention import packed_row, why_not
@@ -194,10 +193,11 @@ def _positions_of_the_row(rotary: Any) -> Any:
     return forward
 
 
-def test_such_a_model_is_refused_with_the_knob(tmp_path: Path) -> None:
+def test_such_a_model_is_padded_and_says_why(tmp_path: Path) -> None:
     model_of(Gemma2Config(**SIZES)).save_pretrained(tmp_path / "small")
 
-    with pytest.raises(RunProblem, match="'small' cannot be packed: it has layers of sliding_attention") as caught:
-        load_model(tmp_path / "small", precision="float32", is_packed=True)
+    model: Any = load_model(tmp_path / "small", precision="float32", is_packed=True)
 
-    assert caught.value.field == "knobs.train.packing"
+    assert model.packing_problem == "it has layers of sliding_attention"
+    assert not model.is_packed
+    assert model.config._attn_implementation == "sdpa"
