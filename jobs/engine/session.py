@@ -201,7 +201,7 @@ class Session:
         """
         starting = []
         for role in sorted(roles_of(spec), key=lambda role: not role.generates):
-            members = workers.by_role.get(role.id, ())
+            members = workers.by_role.get(role.id, [])
             wants: dict[str, object] = {"spec": spec, "device": device.name}
             if role.generates:
                 wants["eos_ids"] = text.eos_ids
