@@ -54,9 +54,14 @@ class Device(Protocol):
     gives_back_memory: bool
     nsys_trace: str
     """What nsys is to record of a worker, as it names it."""
+    pins_memory: bool
+    """Whether what is kept in host memory for the device is page-locked, which copies faster."""
 
     def prepare_trainer(self) -> None:
         """Set what must stand before torch and deepspeed are imported in a policy or reference process."""
+
+    def prepare_host_optimizer(self, num_ranks: int) -> None:
+        """Give this process, one of `num_ranks` that train, its share of the host's cores for the optimizer's step."""
 
     def prepare_rollout(self, spec: RunSpec) -> None:
         """Set what must stand before vLLM is imported."""

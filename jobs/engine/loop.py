@@ -27,6 +27,7 @@ from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
+from jobs.engine.micro_batches import even_out
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
@@ -78,6 +79,7 @@ class Loop:
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
         self._num_skipped = 0  # optimizer steps in a row
+        self._telling_seconds = 0.0  # that the metrics of the step before took, which could not hold it
         self._sync_guard = SyncGuard(
             precision=str(spec.knob("memory.precision")),
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
@@ -111,6 +113,7 @@ class Loop:
             self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
+            self.saver.poll()
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
                 self._evaluate()
             if (
@@ -144,12 +147,7 @@ class Loop:
 
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         num_updates = spec.int_knob("train.updates_per_rollout")
-        shares = share_out(
-            batch.num_sequences,
-            num_updates=num_updates,
-            num_ranks=len(workers.policies),
-            seed=f"{self.seed}/{step}/shares",
-        )
+        shares = self._shares(batch, num_updates=num_updates)
 
         reference = None
         if workers.reference is not None:
@@ -200,9 +198,7 @@ class Loop:
         with mark("data_wait", step=step):
             examples = self._take(self.spec.int_knob("train.batch_size"))
             batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
-        shares = share_out(
-            batch.num_sequences, num_updates=1, num_ranks=len(self.workers.policies), seed=f"{self.seed}/{step}/shares"
-        )
+        shares = self._shares(batch, num_updates=1)
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
         return updated | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
@@ -256,6 +252,16 @@ class Loop:
         self.report.note(f"Step {self.step} was dropped: the run was stopped while responses were scored.")
         self.step -= 1
         self.state = before
+
+    def _shares(self, batch: Batch, *, num_updates: int) -> list[list[Tensor]]:
+        """Return which sequences of the step each rank takes in each update."""
+        shares = share_out(
+            batch.num_sequences,
+            num_updates=num_updates,
+            num_ranks=len(self.workers.policies),
+            seed=f"{self.seed}/{self.step}/shares",
+        )
+        return even_out(shares, batch.lengths_B)
 
     def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
         """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""
@@ -338,6 +344,7 @@ class Loop:
         """Run a step and tell its metrics: the algorithm's, each phase's seconds, and what telling cost. Return its
         seconds.
         """
+        self.report.take_seconds()  # what was told between the steps is no part of one
         begin = time.perf_counter()
         metrics = body(self.step)
         spans = profile.drain()
@@ -355,7 +362,7 @@ class Loop:
         self.report.readings(step=self.step)
         metrics |= phases | {
             "train/epoch": self.state.num_consumed / len(self.material.train),
-            "time/event_seconds": self.report.take_seconds(),
+            "time/event_seconds": self._telling_seconds + self.report.take_seconds(),
             "time/step_seconds": time.perf_counter() - begin,
         }
         self.report.metrics(metrics, step=self.step)
@@ -363,6 +370,7 @@ class Loop:
             key: metrics[name] for key, name in (("reward", "reward/mean"), ("loss", "loss/sft")) if name in metrics
         }
         self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
+        self._telling_seconds = self.report.take_seconds()
         return metrics["time/step_seconds"]
 
     def _is_stopping(self) -> bool:
@@ -422,6 +430,7 @@ class Loop:
             self._policies_turn(is_renewed=True)  # nothing is drawn any more
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)
+                self.saver.finish()
             best = {"best_step": self.state.best_step, "best_score": self.state.best_score}
             self.saver.model("final", step=self.step, metrics=best)
         self.report.artifact(

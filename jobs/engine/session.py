@@ -33,10 +33,10 @@ from jobs.engine.data.examples import mapping_problem, render, token_limit, usab
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import Device, load_device
-from jobs.engine.failures.failure_cause import NAMED, RunStopped, cause_of, is_full
+from jobs.engine.failures.failure_cause import NAMED, NonFinite, RunStopped, SyncGap, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.run_report import RunReport
-from jobs.engine.rollouts.reward import limits_of, open_reward
+from jobs.engine.rollouts.reward import RewardFailed, limits_of, open_reward
 from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -151,11 +151,17 @@ class Session:
             self._reward = material.reward
             report.state("loading", "Loading vLLM and DeepSpeed" if workers.generators else "Loading DeepSpeed")
             self._gather_roles(workers, starting)
+            self._tell_of_padding(spec, workers)
             loop_of = self._make_loop(spec, workers, material, checkpoint)
         report.driver_spans(profile.drain())
         report.state("ready", "All workers have the model")
         self._loop = loop_of
-        is_finished = self._loop.run()
+        try:
+            is_finished = self._loop.run()
+        except (NonFinite, SyncGap, RewardFailed):  # the ranks are well, so a checkpoint on its way arrives
+            with contextlib.suppress(Exception):
+                self._loop.saver.finish()
+            raise
         self._leave(workers)
         how = "Trained to the last step" if is_finished else f"Stopped after step {self.step}"
         report.state("done", f"{how}; handing over the files", step=self.step)
@@ -247,6 +253,15 @@ class Session:
             reward = open_reward(spec.reward, limits_of(spec, check=self._check_stop))
         return Material(text=text, train=train, held_out=held_out, reward=reward)
 
+    def _tell_of_padding(self, spec: RunSpec, workers: WorkerGroup) -> None:
+        """Note why sequences are padded, where they were to be packed."""
+        (reason,) = workers.gather([workers.policies[0].call("packing_problem")])
+        if reason and spec.knob("train.packing"):
+            self._report.note(
+                f"Sequences of this model are padded, not packed: {reason}. A budget of tokens (train.dynamic_batch) "
+                "puts those of like length together, so that little is padded."
+            )
+
     def _make_loop(
         self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: CheckpointSource | None
     ) -> Any:
@@ -305,4 +320,6 @@ class Session:
         if self._workers is not None:
             with contextlib.suppress(Exception):  # the cluster may be gone, and its actors with it
                 self._workers.close()
+        if self._loop is not None:
+            self._loop.saver.give_up()
         ray.shutdown()

@@ -26,7 +26,7 @@ class NativePlacement:
 
     def num_engines(self, spec: RunSpec) -> int:
         """See Placement."""
-        return ROLES["vllm"].num_workers(spec) or spec.hardware.rollout_engines
+        return ROLES["vllm"].num_workers(spec)
 
 
 PLUGIN: Placement = NativePlacement()

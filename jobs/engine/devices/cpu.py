@@ -66,6 +66,7 @@ class Cpu:
     gpus_per_worker = 0.0
     gives_back_memory = False
     nsys_trace = "nvtx"
+    pins_memory = False
 
     def prepare_trainer(self) -> None:
         """One thread per rank; DeepSpeed on its CPU accelerator, which otherwise looks for one on its own."""
@@ -74,6 +75,9 @@ class Cpu:
         import torch
 
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+    def prepare_host_optimizer(self, num_ranks: int) -> None:
+        """The threads that it has: the model is computed by the same cores."""
 
     def prepare_rollout(self, spec: RunSpec) -> None:
         """Everything in one process: it saves two more imports of vLLM, 8 s each. No compilation: 10 s for two tiny

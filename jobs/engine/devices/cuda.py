@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_RANKS_PER_NODE = 8
+
+
 class NcclSender:
     """Broadcast packed buffers with vLLM's own producer, which its `nccl` backend consumes."""
 
@@ -98,6 +101,7 @@ class Cuda:
     gpus_per_worker = 1.0
     gives_back_memory = True
     nsys_trace = "cuda,nvtx"
+    pins_memory = True
 
     def prepare_trainer(self) -> None:
         """Ray shows a worker its own GPU only, so it is device 0."""
@@ -105,6 +109,15 @@ class Cuda:
         import torch
 
         torch.cuda.set_device(0)
+
+    def prepare_host_optimizer(self, num_ranks: int) -> None:
+        """Ray allows one thread for each CPU that it reserved, which is one. The ranks may all be on this node, up to
+        the eight that nodes have.
+        """
+        import torch
+
+        cores = len(os.sched_getaffinity(0))
+        torch.set_num_threads(max(cores // min(num_ranks, _RANKS_PER_NODE), 1))
 
     def prepare_rollout(self, spec: RunSpec) -> None:
         """One worker can live in the engine's process; several need processes of their own, which take the handles of

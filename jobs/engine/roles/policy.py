@@ -3,7 +3,9 @@
 Runs inside an actor (actor.py), which imports it by name.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,9 +40,10 @@ class Policy(TrainedModel):
         if spec.needs("vllm"):
             longest_sequence(spec, self._folder)  # refused here where the ranks draw themselves
         super().__init__(spec=spec, **place)
+        self._cut = replace(self._cut, is_packed=self._engine.module.is_packed)
         self._reference: torch.nn.Module | None = None
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
-            model = load_model(self._folder, precision=self._precision)
+            model = self._load_in(None)  # whole, also where ZeRO-3 divides what is trained
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
@@ -49,17 +52,23 @@ class Policy(TrainedModel):
         self._moves = StateMoves(self._engine, stage=self._stage, is_pinned=self._device.gives_back_memory)
 
     def _load(self) -> torch.nn.Module:
-        return load_model(self._folder, precision=self._precision)
+        return self._load_in(self._sharding())
 
-    @property
-    def _precision(self) -> str:
-        return str(self._spec.knob("memory.precision"))
+    def _load_in(self, sharding: contextlib.AbstractContextManager[None] | None) -> torch.nn.Module:
+        precision = str(self._spec.knob("memory.precision"))
+        return load_model(self._folder, precision=precision, is_packed=self._cut.is_packed, sharding=sharding)
 
     # -- learning --
 
+    def packing_problem(self) -> str:
+        """Return why this model's sequences are padded although they were to be packed, as the end of a sentence."""
+        return str(self._engine.module.packing_problem)
+
     def logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities of the batch's tokens with the weights of now: [B, L]."""
-        return self._score(self._engine.module if self._stage < 3 else self._engine, batch)
+        if self._stage < 3:
+            return self._score(self._engine.module, batch, self._cut.rows(batch.lengths_B))
+        return self._score(self._engine, batch, self._micro_batches(batch))
 
     def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
         """Return one completion per request, in order, by this rank's own weights, whole up to ZeRO-2."""
@@ -79,13 +88,13 @@ class Policy(TrainedModel):
     def reference_logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities by the frozen model that this rank holds beside its own: [B, L]."""
         assert self._reference is not None
-        return self._score(self._reference, batch)
+        return self._score(self._reference, batch, self._cut.rows(batch.lengths_B))
 
-    def _score(self, model: Any, batch: Batch) -> Tensor:
+    def _score(self, model: Any, batch: Batch, micros: Sequence[Tensor]) -> Tensor:
         return score(
             model,
             batch,
-            micro_batch_size=self._spec.int_knob("train.micro_batch_size"),
+            micros=micros,
             temperature=self._spec.float_knob("rollout.temperature"),
             device=self._device.torch_device(),
         )
@@ -104,16 +113,16 @@ class Policy(TrainedModel):
     def _outputs(self, batch: Batch) -> PolicyOutputs:
         """Return the forward pass of a micro-batch, under the temperature at which its tokens were sampled."""
         temperature = self._spec.float_knob("rollout.temperature") if self._spec.needs("vllm") else 1.0
-        logprobs_BL, entropies_BL = self._engine(batch.tokens_BL, batch.mask_BL, temperature)
+        logprobs_BL, entropies_BL = self._engine(batch.tokens_BL, batch.mask_BL, temperature, batch.lengths_B)
         return PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=entropies_BL)
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> tuple[float, int]:
         """Return the summed cross-entropy of the counted tokens, and their number."""
         summed = 0.0
-        for micro in batch.micro_batches(self._spec.int_knob("train.micro_batch_size")):
-            here = micro.to(self._device.torch_device())
-            logprobs_BL, _ = self._engine(here.tokens_BL, here.mask_BL, 1.0)
+        for rows in self._micro_batches(batch):
+            here = batch.rows(rows).to(self._device.torch_device())
+            logprobs_BL, _ = self._engine(here.tokens_BL, here.mask_BL, 1.0, here.lengths_B)
             summed -= float(logprobs_BL.sum())
         return summed, batch.num_trained_tokens
 

@@ -1,6 +1,9 @@
 """The actors of a run: placed together, called together, and failures attributed to the one that failed first."""
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import ray
@@ -8,10 +11,11 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from jobs.catalog.log_line import tells_of_lost_peer
-from jobs.catalog.role import roles_of
+from jobs.catalog.role import ROLES, roles_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.device import Device
 from jobs.engine.problem import RunProblem
+from jobs.engine.warm import start
 from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, CallResult, LogQueue
 from jobs.engine.workers.first_failure import first_failure
 from jobs.engine.workers.node_placement import RunNode, nodes_of
@@ -20,9 +24,20 @@ from profiling.config import Device as DeviceName
 from profiling.launch_nsys import runtime_env
 from profiling.recorders.recorder import planned_tool
 
+WARM_SOCKET = "PITWALL_WARM_SOCKET"
+"""Where the server of jobs.engine.warm answers on this machine."""
 _POLL_SECONDS = 0.5
 _FAILURE_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
 _NODE_SECONDS = 40.0  # within which it tells of a node that is gone
+
+
+def warm_start() -> tuple[str, ...]:
+    """Return the command that stands for the interpreter of a rank which is forked; () where none is.
+
+    The embedded console has a process with the libraries for runs on CPU (jobs.engine.warm); it has no vLLM.
+    """
+    socket = os.environ.get(WARM_SOCKET, "")
+    return (sys.executable, "-IS", str(Path(start.__file__)), socket) if socket else ()
 
 
 class WorkerGroup:
@@ -51,10 +66,16 @@ class WorkerGroup:
         nodes = nodes_of(self.group)
         self.by_role: dict[str, list[Worker]] = {}
         planned = planned_tool(spec.profile.what, spec.profile.tool, device=cast(DeviceName, device.name))
-        environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=planned)
+        warm = () if device.gpus_per_worker else warm_start()
         own_place = 0
         for role, members in sizes.items():
             self.by_role[role] = []
+            environment = runtime_env(
+                ready=spec.profile.nsys_ready,
+                trace=device.nsys_trace,
+                tool=planned,
+                plain=() if ROLES[role].generates else warm,
+            )
             for rank, size in enumerate(members):
                 if role in guests:  # Ray gives it nothing of its own, and it sits with the first of its policy ranks
                     number, bundle = rank * size, {"CPU": 0.0}
@@ -163,9 +184,11 @@ class WorkerGroup:
                 self._check()
         return [values[p.reference] for p in pending]
 
-    def first_failure(self, *, step: int = -1, seconds: float = _FAILURE_SECONDS) -> WorkerFailed | None:
+    def first_failure(
+        self, *, step: int = -1, phase: str = "", seconds: float = _FAILURE_SECONDS
+    ) -> WorkerFailed | None:
         """Return the failure of the worker that died first, None if nobody is known to be dead within `seconds`."""
-        return first_failure(self.all(), step=step, seconds=seconds)
+        return first_failure(self.all(), step=step, phase=phase, seconds=seconds)
 
     def _root_failure(self, failed: WorkerFailed) -> WorkerFailed:
         """Return the first failure of a worker if one is reported soon, else `failed` itself.
@@ -175,7 +198,7 @@ class WorkerGroup:
         """
         has_lost_peer = failed.how == "raised" and tells_of_lost_peer(failed.text)
         seconds = _NODE_SECONDS if has_lost_peer or failed.how == "lost" else _FAILURE_SECONDS
-        return self.first_failure(step=failed.step, seconds=seconds) or failed
+        return self.first_failure(step=failed.step, phase=failed.phase, seconds=seconds) or failed
 
     def close(self) -> None:
         """End every actor and give the place back."""

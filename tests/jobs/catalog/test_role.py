@@ -49,7 +49,9 @@ def test_the_built_in_trainer_has_a_class_for_each_role_of_its_algorithms(algori
 
 
 def test_an_engine_counts_as_one_worker_on_as_many_devices_as_it_is_spread_over() -> None:
-    spec = spec_of("grpo", hardware={"policy_ranks": 2, "rollout_engines": 3, "tensor_parallel_size": 4})
+    spec = spec_of(
+        "grpo", hardware={"layout": "split", "policy_ranks": 2, "rollout_engines": 3, "tensor_parallel_size": 4}
+    )
 
     assert spec.workers == {"policy": 2, "vllm": 3, "reference": 1}
     assert spec.num_workers == 2 + 3 * 4 + 1

@@ -48,7 +48,7 @@ def test_an_empty_spec_is_the_demo_and_complete() -> None:
     assert (spec.algorithm, spec.model.id, spec.data.id) == ("grpo", "tiny-word-problems", "word-problems")
     assert set(spec.knobs) == set(applicable("grpo", "native"))
     assert {value.origin for value in spec.knobs.values()} == {"default"}
-    assert spec.num_workers == 4  # two policy ranks, one engine, one reference
+    assert spec.num_workers == 2  # the policy ranks draw, and hold the reference
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "sft"])
