@@ -21,7 +21,7 @@ from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import KnobValueInvalid, applicable
 from jobs.catalog.rules.rule import refused
 from jobs.catalog.sentence import in_words, sentence_of
-from jobs.catalog.spec.parse import Problem
+from jobs.catalog.spec.parse import Problem, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
@@ -67,6 +67,19 @@ def on_cluster(spec: RunSpec, state: ClusterState) -> RunSpec:
     if spec.hardware.device != "auto" or not state.is_reachable:
         return spec
     return spec.model_copy(update={"hardware": spec.hardware.model_copy(update={"device": state.device})})
+
+
+def default_device(state: ClusterState) -> str:
+    """Return the device of a new run that names none: a cluster's GPUs, whose defaults are others than the CPUs'."""
+    return "cuda" if state.is_reachable and state.device == "cuda" else "auto"
+
+
+def parse_for_cluster(raw: object) -> RunSpec:
+    """Return the complete spec of a new run on this cluster, whose device it has if it names none.
+
+    Raises: SpecInvalid.
+    """
+    return parse_spec(raw, device=default_device(cluster_state()))
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:

@@ -153,7 +153,7 @@ class Hardware(SpecPart):
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    layout: Literal["split", "shared", "colocated"] = "split"
+    layout: Literal["split", "shared", "colocated"] = "colocated"
     policy_ranks: Annotated[int, Field(ge=1, le=4096), Whole] = 2
     rollout_engines: Annotated[int, Field(ge=1, le=1024), Whole] = 1
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64), Whole] = 1
@@ -279,7 +279,7 @@ def differing(spec: RunSpec) -> dict[str, KnobValue]:
 
 def default_of(spec: RunSpec, knob: Knob) -> Value:
     """Return what the knob would be in this run if nobody had chosen it."""
-    return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version)
+    return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version, spec.hardware.device)
 
 
 def choices_of(field: FieldInfo) -> tuple[str, ...]:

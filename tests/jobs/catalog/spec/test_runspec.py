@@ -27,6 +27,22 @@ def problems_of(raw: object) -> dict[str, str]:
     return {p.field: p.message for p in caught.value.problems}
 
 
+def test_a_gpu_has_defaults_of_its_own_and_a_cpu_those_of_a_device_that_is_not_known() -> None:
+    on_gpu, on_cpu, named = (
+        parse_spec({"hardware": {"device": "cuda"}}),
+        parse_spec({"hardware": {"device": "cpu"}}),
+        parse_spec({}, device="cuda"),
+    )
+
+    assert on_gpu.knob("memory.precision") == "bfloat16"
+    assert on_gpu.knob("rollout.enforce_eager") is False
+    assert differing(on_gpu) == {}
+    assert on_cpu.knobs == parse_spec({}).knobs
+    assert on_cpu.knob("memory.precision") == "float32"
+    assert named == on_gpu
+    assert parse_spec({"hardware": {"device": "cpu"}}, device="cuda") == on_cpu
+
+
 def test_an_empty_spec_is_the_demo_and_complete() -> None:
     spec = parse_spec({})
     assert (spec.algorithm, spec.model.id, spec.data.id) == ("grpo", "tiny-word-problems", "word-problems")
