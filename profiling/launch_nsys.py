@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from profiling.config import NsysReady, is_torch
@@ -61,7 +61,7 @@ l=${1%%/site-packages/*}; l=${l%%/dist-packages/*}; n=${l##*/}; p=${l%/lib*/"$n"
 [ -x "$p" ] || p=@python@; [ -x "$p" ] || p=python3
 s=$(command -v nsys) && t=$(dirname "$(readlink -f "$s")") && i=$(ls "$t"/../host-linux-*/QdstrmImporter 2>/dev/null) \\
 && timeout 20 "$i" --version >/dev/null 2>&1 </dev/null && timeout 20 "$s" --version >/dev/null 2>&1 </dev/null \\
-|| exec "$p" "$@"
+|| exec @plain@ "$@"
 export PITWALL_NSYS_SESSION PITWALL_NSYS_TRACE=@trace@
 for k in 1 2 3; do
   m=$(mktemp) || break
@@ -80,15 +80,19 @@ exec "$p" "$@"
 """
 
 
-def runtime_env(*, ready: NsysReady, trace: str, tool: str = "none") -> dict[str, str]:
-    """Return the runtime environment of an actor: {} with `ready` off, else the launcher as its interpreter.
+def runtime_env(*, ready: NsysReady, trace: str, tool: str = "none", plain: Sequence[str] = ()) -> dict[str, str]:
+    """Return the runtime environment of an actor: the launcher as its interpreter, or what starts it without nsys.
 
-    `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). The node decides whether nsys is used. On CUDA
-    `auto` gives way to `tool` torch, asked for at launch: only one of the two can have the GPU's tracing.
+    `trace` is what nsys is to record ("nvtx", "cuda,nvtx"). The node decides whether nsys is used. `plain` is the
+    command of a worker that nsys does not record, where that is not its interpreter: nsys needs a process of its own,
+    so where workers are forked `auto` gives way to them, unless `tool`, asked for at launch, is nsys. On CUDA `auto`
+    gives way to `tool` torch: only one of the two can have the GPU's tracing.
     """
-    if ready == "off" or (ready == "auto" and is_torch(tool) and "cuda" in trace):
-        return {}
+    gives_way = bool(plain) and tool != "nsys" or is_torch(tool) and "cuda" in trace
+    if ready == "off" or (ready == "auto" and gives_way):
+        return {"py_executable": shlex.join(plain)} if plain else {}
     script = _SCRIPT.replace("@python@", shlex.quote(sys.executable)).replace("@trace@", shlex.quote(trace))
+    script = script.replace("@plain@", shlex.join(plain) or '"$p"')
     return {"py_executable": f"sh -c {shlex.quote(script)} launch_nsys"}
 
 
@@ -148,8 +152,8 @@ def problem_of_process(environ: Mapping[str, str] = os.environ) -> str:
     if environ.get(SESSION):
         return ""
     return problem_of_install() or (
-        f"This worker on node {socket.gethostname()} was not started under nsys: profile.nsys_ready is off. "
-        "Start the run with it on auto."
+        f"This worker on node {socket.gethostname()} was not started under nsys, as profile.nsys_ready is off, or "
+        "auto where workers start from loaded libraries. Start the run with it on."
     )
 
 

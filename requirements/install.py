@@ -1,12 +1,14 @@
 """Install a set of locked packages into a virtual environment: `python3 requirements/install.py engine --venv .venv`.
 
-Standard library only. pip checks every hash; `--no-deps`, because the locks are complete and leave torchvision and its
-kin out on purpose. Nothing is compiled. If the set, or a larger one, is there in these versions, nothing happens.
+Standard library only. uv installs, which pip installs first, or pip where uv cannot (docs/decisions/0021); either checks
+every hash. `--no-deps`, because the locks are complete and leave torchvision and its kin out on purpose. Nothing is
+compiled. If the set, or a larger one, is there in these versions, nothing happens.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -15,12 +17,15 @@ import sys
 from pathlib import Path
 
 import preflight
+from uv_tool import Uv, UvUnusable
 
 FOLDER = Path(__file__).resolve().parent
 TORCH = "torch==2.13.0"
 # Each set and the larger ones that hold it.
 INCLUDED_IN = {"console": ("engine", "dev", "gpu"), "engine": ("dev",), "dev": (), "gpu": ()}
 STAMP = "pitwall.json"
+WHEELS = ("--only-binary", ":all:")
+LOCKED = ("--require-hashes", *WHEELS)
 
 
 def wanted_stamp(chosen: str) -> dict[str, str]:
@@ -57,28 +62,70 @@ def pip(venv: Path, *arguments: str, is_allowed_to_fail: bool = False) -> bool:
     return done.returncode == 0
 
 
-def install_locked(venv: Path, lock: str, *more: str) -> None:
-    """Install one lock file, wheels only."""
-    say(f"Installing {lock}")
-    pip(venv, "--require-hashes", "--only-binary", ":all:", "-r", str(FOLDER / lock), *more)
+class Packages:
+    """Installs locks into one environment: with uv while that works, else with pip."""
+
+    def __init__(self, venv: Path) -> None:
+        self._venv = venv
+        self._uv: Uv | None = None
+        try:
+            if not pip(venv, *LOCKED, "-r", str(FOLDER / "installer.lock"), is_allowed_to_fail=True):
+                raise UvUnusable("the index has no uv for this machine")
+            self._uv = Uv(venv)
+        except UvUnusable as error:
+            say(f"Installing with pip, which takes some minutes longer: {error}")
+
+    def install(self, lock: str, *how: str) -> None:
+        """Install one lock file; `how` are options that pip and uv share. Raises: SystemExit with a sentence."""
+        say(f"Installing {lock}")
+        arguments = ("--require-hashes", *how, "-r", str(FOLDER / lock))
+        try:
+            if self._uv is not None:
+                self._uv.install(*arguments)
+                return
+        except UvUnusable as error:
+            self._uv = None
+            say(f"uv could not install {lock} ({error}); pip goes on")
+        pip(self._venv, "--use-pep517", *arguments)
+
+    def compile(self) -> None:
+        """Write the bytecode of what there is, on all cores, so that no start has to; pip has done that already.
+
+        A process may be forbidden to write it (PYTHONDONTWRITEBYTECODE, a read-only file system), and several that
+        start at once would each do it.
+        """
+        if self._uv is None:
+            return
+        say("Compiling bytecode")
+        python = str(self._venv / "bin" / "python")
+        folder = next((self._venv / "lib").glob("python3*/site-packages"))
+        # Files that are not for this Python are told as errors; nobody imports them.
+        subprocess.run([python, "-m", "compileall", "-qq", "-j", "0", str(folder)], check=False)
+
+    def tries(self, lock: str) -> bool:
+        """Install one lock file, wheels only, if the index has what it names; return whether it had."""
+        say(f"Installing {lock}")
+        arguments = (*LOCKED, "-r", str(FOLDER / lock))
+        if self._uv is not None:
+            with contextlib.suppress(UvUnusable):
+                self._uv.install(*arguments)
+                return True
+        return pip(self._venv, *arguments, is_allowed_to_fail=True)
 
 
-def install_torch(venv: Path) -> None:
+def install_torch(venv: Path, packages: Packages) -> None:
     """Install torch by hash: its CPU build where the index has one, else the standard one.
 
     A CPU build that nobody hashed here is installed unchecked, and that is said.
     """
     if not offers_cpu_torch(venv):
-        install_locked(venv, "torch.lock")
-    else:
-        say("Installing torch-cpu.lock")
-        lock = str(FOLDER / "torch-cpu.lock")
-        if not pip(venv, "--require-hashes", "--only-binary", ":all:", "-r", lock, is_allowed_to_fail=True):
-            say(f"The index has a CPU build of {TORCH} that torch-cpu.lock has no hash of; installing it unchecked.")
-            pip(venv, "--only-binary", ":all:", TORCH)
+        packages.install("torch.lock", *WHEELS)
+    elif not packages.tries("torch-cpu.lock"):
+        say(f"The index has a CPU build of {TORCH} that torch-cpu.lock has no hash of; installing it unchecked.")
+        pip(venv, *WHEELS, TORCH)
     if has_cuda_torch(venv):
         say("This is torch's CUDA build, so its CUDA packages are needed even without a GPU.")
-        install_locked(venv, "cuda.lock")
+        packages.install("cuda.lock", *WHEELS)
 
 
 def offers_cpu_torch(venv: Path) -> bool:
@@ -93,7 +140,7 @@ def offers_cpu_torch(venv: Path) -> bool:
         "--no-deps",
         "--ignore-installed",
     ]
-    command += ["--only-binary", ":all:", "--report", "-", TORCH]
+    command += [*WHEELS, "--report", "-", TORCH]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"The package index has no {TORCH} for this Python: {done.stderr.strip()}")
@@ -124,12 +171,14 @@ def install(venv: Path, chosen: str) -> None:
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     stamp = venv / STAMP
     stamp.unlink(missing_ok=True)
-    install_locked(venv, f"{chosen}.lock")
+    packages = Packages(venv)
+    packages.install(f"{chosen}.lock", *WHEELS)
     if chosen in ("engine", "dev"):
-        install_torch(venv)
+        install_torch(venv, packages)
     if chosen != "console":
-        say("Installing source.lock")
-        pip(venv, "--require-hashes", "--no-build-isolation", "--use-pep517", "-r", str(FOLDER / "source.lock"))
+        packages.compile()  # DeepSpeed's setup imports torch several times
+        packages.install("source.lock", "--no-build-isolation")
+    packages.compile()
     stamp.write_text(json.dumps({"set": chosen, "locks": wanted_stamp(chosen)}))
 
 

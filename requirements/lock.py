@@ -83,9 +83,10 @@ def main() -> None:
         if changed:
             raise SystemExit(f"{name}.lock and dev.lock would disagree on {', '.join(changed)}")
         write(f"{name}.lock", {package: block for package, block in chosen.items() if not is_special(package)})
+    write("installer.lock", {"uv": dev["uv"]})
     write("torch.lock", {TORCH: dev[TORCH]})
     with tempfile.TemporaryDirectory() as folder:
-        cpu = with_hashes(earlier_cpu.get(TORCH, "torch==2.13.0"), cpu_torch_hashes(Path(folder)))
+        cpu = with_hashes(earlier_cpu.get(TORCH, "torch==2.13.0+cpu"), cpu_torch_hashes(Path(folder)))
     write("torch-cpu.lock", {TORCH: cpu})
     write("cuda.lock", {package: block for package, block in dev.items() if CUDA.match(package)})
     write("source.lock", {package: block for package, block in dev.items() if package in SOURCE_ONLY})

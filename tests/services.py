@@ -30,8 +30,13 @@ OUTSIDE = (
 
 
 def own_environment() -> dict[str, str]:
-    """Return this process's environment without what leads outside."""
-    return {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+    """Return this process's environment without what leads outside.
+
+    Consoles of tests have no process of their own to fork ranks from: that of `make test` has vLLM besides, and takes
+    part of no test's cores (tests/warm_workers).
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+    return environment | {"PITWALL_WARM_WORKERS": "0"}
 
 
 class Valkey:

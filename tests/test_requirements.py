@@ -40,7 +40,13 @@ def preflight(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     load("preflight", monkeypatch)
+    load("uv_tool", monkeypatch)
     return load("install", monkeypatch)
+
+
+@pytest.fixture
+def uv_tool(install: ModuleType) -> ModuleType:
+    return sys.modules["uv_tool"]
 
 
 def versions(lock: str) -> dict[str, str]:
@@ -82,13 +88,14 @@ def test_no_lock_holds_a_kin_of_torch_that_breaks_it() -> None:
 
 def test_the_cpu_locks_agree_on_versions() -> None:
     dev = versions("dev.lock")
-    for name in ("console.lock", "engine.lock"):
+    for name in ("console.lock", "engine.lock", "installer.lock"):
         smaller = versions(name)
         assert {package: dev.get(package) for package in smaller} == smaller
 
 
 def test_torch_and_cuda_stand_apart() -> None:
-    assert versions("torch.lock") == versions("torch-cpu.lock") == {"torch": "2.13.0"}
+    assert versions("torch.lock") == {"torch": "2.13.0"}
+    assert versions("torch-cpu.lock") == {"torch": "2.13.0+cpu"}  # uv takes its hashes for this build alone
     for name in ("console.lock", "engine.lock", "dev.lock"):
         assert not [
             package for package in versions(name) if package == "torch" or package.startswith(("nvidia-", "cuda-"))
@@ -158,6 +165,8 @@ def good(preflight: ModuleType, **changes: object) -> object:
         "disk_bytes": 40 * GIB,
         "shared_memory_bytes": GIB,
         "has_nvidia": True,
+        "driver": (580, 95, 5),
+        "driver_cuda": (13, 0),
     }
     return preflight.Facts(**(facts | changes))
 
@@ -192,6 +201,51 @@ def test_what_is_missing_is_named(preflight: ModuleType, change: dict[str, objec
 def test_gpu_packages_need_a_driver(preflight: ModuleType) -> None:
     found = preflight.problems(good(preflight, has_nvidia=False), chosen="gpu", is_installed=False)
     assert "no NVIDIA driver is loaded" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"driver": (550, 54, 15), "driver_cuda": (12, 4)},
+            "550.54.15, which runs programs of CUDA up to 12.4",
+        ),
+        ({"driver": (575, 57, 8), "driver_cuda": None}, "driver is 575.57.8; "),
+        ({"driver": (580, 65, 6), "driver_cuda": None}, ""),
+        ({"driver": (550, 54, 15), "driver_cuda": (13, 0)}, ""),  # with cuda-compat
+        ({"driver": None, "driver_cuda": None}, ""),
+    ],
+)
+def test_a_driver_that_is_too_old_for_the_locked_torch_is_named_with_both_versions(
+    preflight: ModuleType, change: dict[str, object], says: str
+) -> None:
+    found = preflight.problems(good(preflight, **change), chosen="gpu", is_installed=False)
+
+    cuda = ".".join(versions("gpu.lock")["cuda-toolkit"].split(".")[:2])
+    assert len(found) == bool(says)
+    assert all(says in each and f"built for CUDA {cuda} and needs driver 580 or later" in each for each in found)
+    assert preflight.problems(good(preflight, **change), chosen="engine", is_installed=False) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024", (550, 54, 15)),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@b)", (580, 95, 5)),
+        ("535.183.01\n535.183.01\n", (535, 183, 1)),
+        ("", None),
+        ("NVIDIA-SMI has failed", None),
+    ],
+)
+def test_a_driver_says_its_version(preflight: ModuleType, text: str, version: tuple[int, ...] | None) -> None:
+    assert preflight.driver_version(text) == version
+
+
+def test_a_lock_says_its_cuda_and_knows_a_driver_for_it(preflight: ModuleType, tmp_path: Path) -> None:
+    found = preflight.locked_cuda()
+    assert versions("cuda.lock")["cuda-toolkit"].startswith(f"{found[0]}.{found[1]}.")
+    assert found[0] in preflight.DRIVERS
+    assert preflight.locked_cuda(str(tmp_path / "none.lock")) is None
 
 
 def test_an_installed_environment_needs_no_room_for_itself(preflight: ModuleType) -> None:
@@ -231,6 +285,113 @@ def test_a_changed_lock_is_installed(install: ModuleType, tmp_path: Path) -> Non
     stamp["locks"]["dev.lock"] = "0" * 64
     (tmp_path / install.STAMP).write_text(json.dumps(stamp))
     assert not install.is_installed(tmp_path, "dev")
+
+
+def test_uv_is_told_what_pip_is_configured_for(uv_tool: ModuleType) -> None:
+    listed = """:env:.find-links='/disk/wheels /disk/more'
+download.index-url='https://not.for/installing'
+global.cert='/etc/ca.pem'
+global.constraint='/etc/constraints.txt'
+global.extra-index-url='file:///one\\nfile:///two'
+global.find-links='/overruled'
+global.index-url='https://overruled/simple'
+install.index-url='https://user:secret@mirror/simple'"""
+
+    told = uv_tool.handed_over(uv_tool.pip_options(listed))
+
+    assert told == {
+        "UV_DEFAULT_INDEX": "https://user:secret@mirror/simple",
+        "UV_INDEX": "file:///one file:///two",
+        "UV_FIND_LINKS": "/disk/wheels,/disk/more",
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_NO_CONFIG": "1",
+        "UV_NO_PROGRESS": "1",
+    }
+
+
+def test_what_uv_has_no_like_of_is_left_to_pip(uv_tool: ModuleType) -> None:
+    with pytest.raises(uv_tool.UvUnusable, match="pip is configured with no-index"):
+        uv_tool.handed_over({"no-index": "true"})
+
+
+class _Tools:
+    """Stands in for pip and uv: what each installed, in order; `broken` are the locks that uv fails on."""
+
+    def __init__(self, *, has_uv: bool = True, broken: frozenset[str] = frozenset()) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.has_uv, self.broken = has_uv, broken
+
+    def pip(self, _venv: Path, *arguments: str, is_allowed_to_fail: bool = False) -> bool:
+        lock = Path(arguments[-1]).name
+        if lock == "installer.lock":
+            return self.has_uv
+        self.calls.append(("pip", lock))
+        return not (is_allowed_to_fail and lock in self.broken)
+
+    def use(self, install: ModuleType, monkeypatch: pytest.MonkeyPatch) -> "_Tools":
+        tools = self
+
+        class Uv:
+            def __init__(self, _venv: Path) -> None: ...
+
+            def install(self, *arguments: str) -> None:
+                lock = Path(arguments[-1]).name
+                tools.calls.append(("uv", lock))
+                if lock in tools.broken:
+                    raise install.UvUnusable("no route")
+
+        monkeypatch.setattr(install, "pip", self.pip)
+        monkeypatch.setattr(install, "Uv", Uv)
+        return self
+
+
+def test_uv_installs_and_pip_goes_on_where_it_cannot(
+    install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools = _Tools(broken=frozenset({"cuda.lock"})).use(install, monkeypatch)
+    packages = install.Packages(tmp_path)
+    for lock in ("engine.lock", "cuda.lock", "source.lock"):
+        packages.install(lock)
+
+    assert tools.calls == [("uv", "engine.lock"), ("uv", "cuda.lock"), ("pip", "cuda.lock"), ("pip", "source.lock")]
+    assert "uv could not install cuda.lock (no route); pip goes on" in capsys.readouterr().out
+
+
+def test_without_uv_pip_installs_and_that_is_said(
+    install: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools = _Tools(has_uv=False).use(install, monkeypatch)
+    install.Packages(tmp_path).install("engine.lock")
+
+    assert tools.calls == [("pip", "engine.lock")]
+    assert "Installing with pip" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("offers_cpu", "broken", "calls"),
+    [
+        (False, set(), [("uv", "torch.lock")]),
+        (True, set(), [("uv", "torch-cpu.lock")]),
+        (True, {"torch-cpu.lock"}, [("uv", "torch-cpu.lock"), ("pip", "torch-cpu.lock"), ("pip", "torch==2.13.0")]),
+    ],
+    ids=["standard build", "CPU build of the lock", "CPU build that nobody hashed"],
+)
+def test_torch_is_installed_by_hash_in_the_build_that_the_index_has(
+    install: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    offers_cpu: bool,
+    broken: set[str],
+    calls: list[tuple[str, str]],
+) -> None:
+    tools = _Tools(broken=frozenset(broken)).use(install, monkeypatch)
+    monkeypatch.setattr(install, "offers_cpu_torch", lambda _: offers_cpu)
+    monkeypatch.setattr(install, "has_cuda_torch", lambda _: False)
+
+    install.install_torch(tmp_path, install.Packages(tmp_path))
+
+    assert tools.calls == calls
 
 
 def test_what_a_trainer_adds_is_locked_in_the_versions_that_are_asked_for() -> None:

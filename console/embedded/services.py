@@ -12,6 +12,7 @@ from typing import Any
 from console.embedded.ray_head import new_token, ray_service
 from console.embedded.redis_server import redis_service
 from console.embedded.service import Service
+from console.embedded.warm_workers import is_wanted, warm_service
 from jobs.catalog.trainer_environment import (
     FOLDER,
     VARIABLE,
@@ -24,7 +25,7 @@ from jobs.catalog.trainer_environment import (
 from jobs.cluster.loopback import is_loopback
 
 # The queue's consumers first, what others lean on last.
-STOP_ORDER = ("demo", "worker", "reconcile", "ingest", "web", "ray", "redis")
+STOP_ORDER = ("demo", "worker", "reconcile", "ingest", "web", "ray", "warm", "redis")
 WORKER_GRACE_SECONDS = 10.0
 EVERY_ADDRESS = "0.0.0.0"
 MANAGE = str(Path(__file__).resolve().parents[2] / "manage.py")
@@ -75,7 +76,11 @@ def embedded(
     outside: list[Service] = []
     if not environ.get("RAY_ADDRESS"):
         token = environ.get("RAY_AUTH_TOKEN") or new_token()
-        ray, settings["RAY_ADDRESS"] = ray_service(data_dir, env, token=token, web_port=port)
+        for_runs: dict[str, str] = {}
+        if is_wanted(environ):
+            warm, for_runs = warm_service(data_dir, env)
+            outside.append(warm)
+        ray, settings["RAY_ADDRESS"] = ray_service(data_dir, env | for_runs, token=token, web_port=port)
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
         outside.append(ray)
     needs: tuple[str, ...] = ()

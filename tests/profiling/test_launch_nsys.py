@@ -33,6 +33,7 @@ from profiling.profile import mark
 
 folder = Path(sys.argv[1])
 told = {"python": sys.executable, "argv": sys.argv[1:], "marks": profile.configure("auto")}
+told["start"] = os.environ.get("START", "")
 told["problem"] = recording.problems()["nsys"]
 
 def work(step):
@@ -112,6 +113,24 @@ def test_a_report_holds_the_phases_of_exactly_the_asked_steps(tmp_path: Path) ->
         assert SECRET.encode() not in report.read_bytes()
     assert len(told["agents"]) == 1
     wait_until(lambda: not psutil.pid_exists(told["agents"][0]), 60)  # it ends with the worker
+
+
+PLAIN = (str(shutil.which("env")), "START=a 'plain' one", sys.executable)
+
+
+def test_without_nsys_a_worker_is_started_by_its_plain_command(tmp_path: Path) -> None:
+    told = launch(tmp_path, path=path_without_nsys(tmp_path / "bin"), ready="on", plain=PLAIN)
+
+    assert told["start"] == "a 'plain' one"
+
+
+def test_auto_gives_way_to_a_plain_command_unless_nsys_was_asked_for() -> None:
+    plain = {"py_executable": shlex.join(PLAIN)}
+    assert launch_nsys.runtime_env(ready="auto", trace="nvtx", plain=PLAIN) == plain
+    assert launch_nsys.runtime_env(ready="off", trace="nvtx", plain=PLAIN) == plain
+    for options in ({"ready": "auto", "tool": "nsys"}, {"ready": "on"}):
+        started = launch_nsys.runtime_env(**({"trace": "nvtx", "plain": PLAIN} | options))
+        assert "launch_nsys" in started["py_executable"]
 
 
 def test_without_nsys_the_worker_just_runs(tmp_path: Path) -> None:

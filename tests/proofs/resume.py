@@ -291,7 +291,8 @@ def report(
         lines.append(f"| {saved['source']} | " + " | ".join(cells) + " |")
     lines += [
         "",
-        "The same layout in bfloat16, and with rank 1 on a node that does not see the driver's folder (its state goes "
+        "The same layout in bfloat16, with the optimizer's states in bfloat16, too (half masters), or in host memory "
+        "(host), and with rank 1 on a node that does not see the driver's folder (its state goes "
         "through the object store, 1 MiB at a time):",
         "",
         "| layout | difference | files | MiB | saved in | loaded in |",

@@ -149,7 +149,8 @@ class Hardware(SpecPart):
 
     Layout, ranks, engines and tensor parallelism are the built-in trainer's; of others the knobs of the group placement
     say it. `layout`: every role on devices of its own (split); the reference with a copy in each of the policy's ranks,
-    which score their own part of a batch (shared); and these ranks draw the completions, too (colocated).
+    which score their own part of a batch (shared); and completions are drawn there, too (colocated), by the ranks
+    themselves or by vLLM engines on their devices, as the knob rollout.engine says.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -7,7 +7,7 @@ from typing import Literal, NotRequired, TypedDict
 from ray.exceptions import RayError
 
 from jobs.catalog.log_line import tells_of_lost_peer
-from jobs.engine.problem import CheckpointLost, RunProblem
+from jobs.engine.problem import CheckpointLost, DiskTooSmall, RunProblem
 from jobs.engine.rollouts.reward import RewardFailed
 from jobs.engine.workers.actor import UNWRITABLE
 from jobs.engine.workers.worker import WorkerFailed
@@ -76,6 +76,8 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
         return _cause("trainer", "vllm", 0, step, str(error), "")
     if isinstance(error, NonFinite):
         return _cause("trainer", "policy", 0, step, str(error), "")
+    if isinstance(error, DiskTooSmall):
+        return _cause("cluster", "driver", 0, step, error.message, "")
     if is_full(error):
         where = getattr(error, "filename", None) or "the run directory"
         text = f"The disk is full: {where} cannot be written. Free space and launch again."

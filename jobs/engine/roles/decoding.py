@@ -14,9 +14,11 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from jobs.engine.roles import packed_attention
+
 _NAME = "grouped_sdpa"
 _ROOM = 64
-"""Tokens for which a cache gets room at a time: it is copied once in so many, and what is never used is at most that."""
+"""Tokens for which a cache gets room at a time: it is copied once in so many, and at most that many are never used."""
 
 
 class _RoomyLayer(DynamicLayer):
@@ -25,6 +27,8 @@ class _RoomyLayer(DynamicLayer):
     That of transformers is copied whole with every token.
     """
 
+    keys: Tensor
+    values: Tensor
     _room: tuple[Tensor, Tensor] | None = None
 
     def update(self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -61,16 +65,19 @@ def growing_cache() -> Cache:
 
 @contextlib.contextmanager
 def decoding(model: Any) -> Iterator[None]:
-    """Let a model with the attention `sdpa` compute that of single tokens without copies of its keys and values."""
-    before = model.config._attn_implementation  # noqa: SLF001  # its setter would go through all modules
-    if before != "sdpa":
+    """Let a model with the attention `sdpa` compute that of single tokens without copies of its keys and values.
+
+    That of packed sequences is the same where nothing is packed.
+    """
+    before = model.config._attn_implementation  # its setter would go through all modules
+    if before not in ("sdpa", packed_attention.NAME):
         yield
         return
-    model.config._attn_implementation = _NAME  # noqa: SLF001
+    model.config._attn_implementation = _NAME
     try:
         yield
     finally:
-        model.config._attn_implementation = before  # noqa: SLF001
+        model.config._attn_implementation = before
 
 
 def grouped_sdpa(

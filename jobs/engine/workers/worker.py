@@ -97,6 +97,10 @@ class Worker:
         """Ask for the address of the worker's node and a port that is kept free for its next call: (host, port)."""
         return Pending(worker=self, reference=self.actor.address.remote(), step=-1)
 
+    def visible_devices(self) -> Pending:
+        """Ask which accelerators Ray gave it: as CUDA_VISIBLE_DEVICES has them."""
+        return Pending(worker=self, reference=self.actor.visible_devices.remote(), step=-1)
+
     def died(self, error: Exception, *, step: int, phase: str) -> WorkerFailed:
         """Return what one of DEAD_ACTOR_ERRORS says of this worker."""
         return WorkerFailed(role=self.role, rank=self.rank, step=step, phase=phase, text=_why_died(error), how="died")

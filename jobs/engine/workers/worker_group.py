@@ -1,6 +1,9 @@
 """The actors of a run: placed together, called together, and failures attributed to the one that failed first."""
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import ray
@@ -8,10 +11,11 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from jobs.catalog.log_line import tells_of_lost_peer
-from jobs.catalog.role import roles_of
+from jobs.catalog.role import ROLES, roles_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.device import Device
 from jobs.engine.problem import RunProblem
+from jobs.engine.warm import start
 from jobs.engine.workers.actor import CAPTURES, LOOKING, Actor, CallResult, LogQueue
 from jobs.engine.workers.first_failure import first_failure
 from jobs.engine.workers.node_placement import RunNode, nodes_of
@@ -20,9 +24,20 @@ from profiling.config import Device as DeviceName
 from profiling.launch_nsys import runtime_env
 from profiling.recorders.recorder import planned_tool
 
+WARM_SOCKET = "PITWALL_WARM_SOCKET"
+"""Where the server of jobs.engine.warm answers on this machine."""
 _POLL_SECONDS = 0.5
 _FAILURE_SECONDS = 5.0  # within which Ray tells of a process that died on a living node
 _NODE_SECONDS = 40.0  # within which it tells of a node that is gone
+
+
+def warm_start() -> tuple[str, ...]:
+    """Return the command that stands for the interpreter of a rank which is forked; () where none is.
+
+    The embedded console has a process with the libraries for runs on CPU (jobs.engine.warm); it has no vLLM.
+    """
+    socket = os.environ.get(WARM_SOCKET, "")
+    return (sys.executable, "-IS", str(Path(start.__file__)), socket) if socket else ()
 
 
 class WorkerGroup:
@@ -41,19 +56,33 @@ class WorkerGroup:
         self.device = device
         counts = {role: role.num_workers(spec) for role in roles_of(spec)}
         sizes = {role.id: [role.devices(spec)] * count for role, count in counts.items() if count}
-        bundles = [self._bundle(spec, device, size) for members in sizes.values() for size in members]
+        guests = {role.id for role in counts if role.share_devices(spec)}
+        self.share_devices = bool(guests)
+        apart = [size for role, members in sizes.items() if role not in guests for size in members]
+        bundles = [self._bundle(spec, device, size) for size in apart]
         self.group: PlacementGroup = placement_group(bundles, strategy="PACK")
         self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
         self._wait_for_place(bundles)
         nodes = nodes_of(self.group)
         self.by_role: dict[str, list[Worker]] = {}
         planned = planned_tool(spec.profile.what, spec.profile.tool, device=cast(DeviceName, device.name))
-        environment = runtime_env(ready=spec.profile.nsys_ready, trace=device.nsys_trace, tool=planned)
-        number = 0
+        warm = () if device.gpus_per_worker else warm_start()
+        own_place = 0
         for role, members in sizes.items():
             self.by_role[role] = []
-            for rank in range(len(members)):
-                bundle = bundles[number]
+            environment = runtime_env(
+                ready=spec.profile.nsys_ready,
+                trace=device.nsys_trace,
+                tool=planned,
+                plain=() if ROLES[role].generates else warm,
+            )
+            for rank, size in enumerate(members):
+                if role in guests:  # Ray gives it nothing of its own, and it sits with the first of its policy ranks
+                    number, bundle = rank * size, {"CPU": 0.0}
+                    _check_together(nodes[number : number + size])
+                else:
+                    number, bundle = own_place, bundles[own_place]
+                    own_place += 1
                 strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number)
                 actor = (
                     ray.remote(concurrency_groups={CAPTURES: 1, LOOKING: 1})(Actor)
@@ -67,7 +96,6 @@ class WorkerGroup:
                     .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue, marks=spec.profile.marks)
                 )
                 self.by_role[role].append(Worker(actor, role=role, rank=rank, node=nodes[number]))
-                number += 1
 
     @staticmethod
     def _bundle(spec: RunSpec, device: Device, size: int) -> dict[str, float]:
@@ -124,6 +152,15 @@ class WorkerGroup:
         ((host, port),) = self.gather([worker.address()])
         return str(host), int(port)
 
+    def devices_of(self, guest: Worker) -> str:
+        """Return the devices of the policy ranks that a worker shares, as CUDA_VISIBLE_DEVICES names them; "" on CPU.
+
+        Raises: WorkerFailed.
+        """
+        spread = len(self.policies) // len(self.by_role[guest.role])
+        ranks = self.policies[guest.rank * spread : (guest.rank + 1) * spread]
+        return ",".join(filter(None, self.gather([rank.visible_devices() for rank in ranks])))
+
     def gather(self, pending: Sequence[Pending], *, interruptible: bool = False) -> list[Any]:
         """Return the values of all calls, in order, as soon as all are there.
 
@@ -169,3 +206,13 @@ class WorkerGroup:
             ray.kill(worker.actor)
         ray.kill(self.log_queue)
         remove_placement_group(self.group)
+
+
+def _check_together(nodes: Sequence[RunNode]) -> None:
+    """Raises: RunProblem where the policy ranks that an engine shares devices with are on several nodes."""
+    if len(set(nodes)) > 1:
+        raise RunProblem(
+            "hardware.tensor_parallel_size",
+            f"An engine shares the devices of {len(nodes)} policy ranks, which Ray placed on {len(set(nodes))} nodes. "
+            "Use a number of devices that divides those of each node.",
+        )

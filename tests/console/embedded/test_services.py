@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from console.embedded import redis_server, services
+from console.embedded import warm_workers
 from console.embedded.data_dir import (
     MAX_SOCKET_PATH_BYTES,
     RAY_SOCKET_SUFFIX,
@@ -28,6 +29,8 @@ from console.embedded.log_tail import MAX_LOG_BYTES, LogTail
 from console.embedded.ports import PortTaken, free_block, is_free, require_free
 from console.embedded.services import STOP_ORDER, embedded
 from console.embedded.statics import fingerprint, is_current
+from jobs.engine.warm import server
+from jobs.engine.workers.worker_group import WARM_SOCKET
 
 SECRETS = {"PITWALL_SECRET_KEY": "s3cret", "DATABASE_URL": "sqlite:////tmp/x.sqlite3", "PATH": os.environ["PATH"]}
 
@@ -143,6 +146,28 @@ def test_every_service_is_started_and_stopped_once(tmp_path: Path) -> None:
     assert sorted(names) == sorted(STOP_ORDER)
     assert plan.stop_order == STOP_ORDER
     assert plan.stop_order[-1] == "redis"
+
+
+def test_ranks_are_forked_unless_that_is_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_workers, "NVIDIA", tmp_path / "none")
+    plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS)
+    environments = {service.name: service.env for service in plan.services}
+    (socket,) = (service.argv[-1] for service in plan.services if service.name == "warm")
+    assert environments["ray"][warm_workers.SOCKET] == socket
+    assert "PITWALL_SECRET_KEY" not in environments["warm"]
+
+    for changes, gpu in (({"PITWALL_WARM_WORKERS": "0"}, False), ({}, True)):
+        monkeypatch.setattr(warm_workers, "NVIDIA", tmp_path if gpu else tmp_path / "none")
+        plan = embedded(data_dir=tmp_path, port=18_050, environ=SECRETS | changes)
+        environments = {service.name: service.env for service in plan.services}
+        assert "warm" not in environments
+        assert warm_workers.SOCKET not in environments["ray"]
+
+
+def test_what_the_engine_reads_is_what_the_console_sets() -> None:
+    assert warm_workers.SOCKET == WARM_SOCKET
+    assert (warm_workers.ROOM, warm_workers.ROOM_BYTES) == (server.ROOM, server.ROOM_BYTES)
+    assert warm_workers.SERVER == server.__name__
 
 
 def test_what_the_environment_names_is_not_started(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class Case:
             knobs |= {"rollout.prompts_per_step": count // 2, "rollout.samples_per_prompt": 2}
             knobs |= {"rollout.max_prompt_tokens": self.tokens // 2, "rollout.max_new_tokens": self.tokens // 2}
             knobs |= {"train.updates_per_rollout": 1}
-        spec = {"algorithm": self.algorithm, "hardware": {"policy_ranks": 2}, "knobs": knobs}
+        spec = {"algorithm": self.algorithm, "hardware": {"layout": "split", "policy_ranks": 2}, "knobs": knobs}
         spec["profile"] = {"nsys_ready": "off", "marks": "memory"}
         if self.model in _MODELS:
             spec["model"] = {"kind": "path", "id": str(folder / self.model)}

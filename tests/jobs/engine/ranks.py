@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import ray
 import torch
+from torch import Tensor
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
@@ -25,6 +26,7 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
 from jobs.engine.logprob_gap import gap_sums
 from jobs.engine.loop import Loop
+from jobs.engine.micro_batches import Cut
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import WeightSync
 from jobs.engine.rollouts.reward import open_reward
@@ -33,6 +35,7 @@ from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
 
+BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 250}
 VARIANTS: dict[str, dict[str, Any]] = {
     "0": {"memory.zero_stage": "0"},
     "1": {"memory.zero_stage": "1"},
@@ -41,6 +44,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "3": {"memory.zero_stage": "3"},
     "one rank": {"memory.zero_stage": "2"},
+    "tokens": {"memory.zero_stage": "3", **BY_TOKENS},
+    "packed": {"memory.zero_stage": "2", "memory.gradient_checkpointing": True, "train.packing": True, **BY_TOKENS},
+    "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
+    "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
+    "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
+    **{f"moved {stage}": {"memory.zero_stage": stage} for stage in "023"},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
@@ -49,9 +58,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "3": {"memory.zero_stage": "3"},
             "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
             "one rank": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
+            "packed": {"memory.zero_stage": "3", "train.packing": True, **BY_TOKENS},
+            "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 1},
+            "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "train.micro_batch_size": 1},
+            "half masters 2": {"memory.zero_stage": "2", "memory.master_precision": "bfloat16"},
+            "half masters 3": {"memory.zero_stage": "3", "memory.master_precision": "bfloat16"},
         }.items()
     },
 }
+BREAKS = ("0", "2", "3", "host", "host 3", *(f"bfloat16 {name}" for name in ("2", "3", "host", "half masters 2")))
 
 
 def make_workers(
@@ -61,12 +76,12 @@ def make_workers(
     return WorkerGroup(spec, load_device("cpu"), log_dir=str(run_dir / "log"), on_answer=on_answer, check=lambda: None)
 
 
-def start_policies(workers: WorkerGroup, spec: RunSpec) -> list[Any]:
+def start_policies(workers: WorkerGroup, spec: RunSpec, role: str = ROLE_CLASSES["policy"]) -> list[Any]:
     """Start building every policy rank."""
     host, port = workers.address_of(workers.policies[0])
     size = len(workers.policies)
     return [
-        p.start(ROLE_CLASSES["policy"], spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
+        p.start(role, spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
         for p in workers.policies
     ]
 
@@ -82,26 +97,40 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for variant, changes in VARIANTS.items():
         num_ranks = 1 if variant.endswith("one rank") else 2
-        of_variant = parse_spec(base | {"hardware": {"policy_ranks": num_ranks}, "knobs": base["knobs"] | changes})
+        of_variant = parse_spec(
+            base | {"hardware": {"layout": "split", "policy_ranks": num_ranks}, "knobs": base["knobs"] | changes}
+        )
         if num_ranks not in groups:
             groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
         workers = groups[num_ranks]
-        workers.gather(start_policies(workers, of_variant))
-        losses, norms = [], []
+        is_moved = variant.startswith("moved")
+        role = "MovedPolicy" if is_moved else "WatchedPolicy"
+        workers.gather(start_policies(workers, of_variant, f"tests.jobs.engine.faulty:{role}"))
+        losses, norms, micros = [], [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]
             batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=text.pad_id)
+            if is_moved:
+                for method in ("states_off", "weights_off", "back"):
+                    workers.gather([p.call(method) for p in workers.policies])
             told = _learn(workers, batch, step=step)
+            micros.append([len(Cut.of(of_variant).rows(batch.lengths_B[share])) for share in _shares(workers, step)])
             losses.append(sum(t.shares["loss/sft"] for t in told))
             norms.append(told[0].grad_norm)
         readings = workers.gather([p.call("readings") for p in workers.policies])
-        found[variant] = {"losses": losses, "norms": norms, "readings": readings}
-        if variant in ("0", "2", "3", "bfloat16 2", "bfloat16 3"):
+        found[variant] = {"losses": losses, "norms": norms, "readings": readings, "micros": micros}
+        if variant in BREAKS:
             found[variant]["broken"] = _broken_step(workers, batch)
     found |= placed(run_dir, text, alone=groups[1], pair=groups[2])
     for workers in groups.values():
         workers.close()
     return found
+
+
+def _shares(workers: WorkerGroup, step: int) -> list[Tensor]:
+    """Each rank's share of the step."""
+    shares = share_out(32, num_updates=1, num_ranks=len(workers.policies), seed=str(step))
+    return [share for (share,) in shares]
 
 
 def placed(run_dir: Path, text: TextModel, *, alone: WorkerGroup, pair: WorkerGroup) -> dict[str, Any]:
@@ -166,11 +195,10 @@ def _reference_scores(batch: Batch, *, step: int, apart: WorkerGroup | None, ran
 
 def _learn(workers: WorkerGroup, batch: Batch, *, step: int, num_tokens: float | None = None) -> list[Update]:
     """One optimizer step on the batch; `num_tokens` stands in for how many tokens count."""
-    shares = share_out(32, num_updates=1, num_ranks=len(workers.policies), seed=str(step))
     counts = [Counts(num_tokens=num_tokens or batch.num_trained_tokens, num_sequences=32)]  # type: ignore[arg-type]
     calls = [
-        p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
-        for p, share in zip(workers.policies, shares, strict=True)
+        p.call("update", [batch.rows(share)], counts, 1e-3, step=step)
+        for p, share in zip(workers.policies, _shares(workers, step), strict=True)
     ]
     return [updates[0] for updates in workers.gather(calls)]
 
