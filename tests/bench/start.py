@@ -210,9 +210,7 @@ def _change(text: str) -> tuple[str, Any]:
 def _measure(sides: Sequence[Side], folder: Path, clicks: int) -> list[Result]:
     found: dict[str, list[dict[str, float]]] = {side.name: [] for side in sides}
     with ExitStack() as stack:
-        consoles = [
-            stack.enter_context(running(side, folder / f"data{number}")) for number, side in enumerate(sides)
-        ]
+        consoles = [stack.enter_context(running(side, folder / f"data{number}")) for number, side in enumerate(sides)]
         for number in range(clicks):
             for console in consoles if number % 2 else reversed(consoles):
                 time.sleep(REST_SECONDS)

@@ -69,9 +69,7 @@ def test_a_fork_has_the_libraries_and_everything_of_who_asked(warm: tuple[Path, 
     assert second == "True None"
 
 
-def test_without_a_server_or_without_room_the_program_starts_as_always(
-    warm: tuple[Path, int], tmp_path: Path
-) -> None:
+def test_without_a_server_or_without_room_the_program_starts_as_always(warm: tuple[Path, int], tmp_path: Path) -> None:
     program = written(tmp_path, TELL.format(server=warm[1]))
     too_much = {**os.environ, "MARK": "of this run", "LARGE": "x" * (3 * server.ROOM_BYTES)}
     for socket, env in ((tmp_path / "none.sock", {**os.environ, "MARK": "of this run"}), (warm[0], too_much)):
