@@ -47,6 +47,7 @@ OF_RAY = (
     "yaml",
 )
 """What Ray asks for when it is imported, more than half of that import. Ray itself reads a worker's variables then."""
+DEEPSPEED_START = "jobs.engine.roles.deepspeed_start"  # by name, as roles are in a worker
 AFTER_DEEPSPEED = ("deepspeed.module_inject.auto_ep_layer",)
 """What it imports when it makes an engine."""
 OURS = ("jobs", "profiling", "console", "tests")
@@ -67,14 +68,12 @@ def open_listener(path: Path) -> socket.socket:
 
 def preload(libraries: Iterable[str] = LIBRARIES, *, without: Iterable[str] = ()) -> None:
     """Import the libraries, and DeepSpeed; `without` are imported again by each worker. What is missing is left out."""
-    from jobs.engine.roles import deepspeed_start
-
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # read by torch when it is imported; on CPU nothing is compiled
     sys.modules["ray"] = None  # type: ignore[assignment]
     for name in (*libraries, *OF_RAY):
         _import(name)
     with contextlib.suppress(ImportError):
-        deepspeed_start.spare()
+        importlib.import_module(DEEPSPEED_START).spare()
     for name in AFTER_DEEPSPEED:
         _import(name)
     own = [name for name in sys.modules if name.partition(".")[0] in OURS]
@@ -96,12 +95,12 @@ def serve(listener: socket.socket, *, ends_children: bool = False) -> None:
     selector = selectors.DefaultSelector()
     selector.register(listener, selectors.EVENT_READ)
     selector.register(wake, selectors.EVENT_READ)
-    asked: dict[int, socket.socket] = {}
+    clients: dict[int, socket.socket] = {}
     while True:
         for key, _ in selector.select():
             if key.fileobj is wake:
                 wake.recv(4096)
-                _reap(asked)
+                _reap(clients)
                 continue
             client, _ = listener.accept()
             try:
@@ -114,12 +113,12 @@ def serve(listener: socket.socket, *, ends_children: bool = False) -> None:
                     os.close(fd)
                 with contextlib.suppress(OSError):
                     client.sendall(struct.pack("!i", pid))
-                asked[pid] = client
+                clients[pid] = client
             else:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 selector.close()
-                for other in (listener, wake, woken, *asked.values()):
+                for other in (listener, wake, woken, *clients.values()):
                     other.close()
                 if ends_children:
                     end_with_parent()
@@ -143,7 +142,7 @@ def _read_order(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return order, fds
 
 
-def _reap(asked: dict[int, socket.socket]) -> None:
+def _reap(clients: dict[int, socket.socket]) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -151,7 +150,7 @@ def _reap(asked: dict[int, socket.socket]) -> None:
             return
         if not pid:
             return
-        if client := asked.pop(pid, None):
+        if client := clients.pop(pid, None):
             with contextlib.suppress(OSError):
                 client.sendall(struct.pack("!i", status))
             client.close()
