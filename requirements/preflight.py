@@ -7,10 +7,13 @@ Standard library only, and it must also run on a Python that is too old, to say 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib.util
 import os
 import platform
+import re
 import shutil
+import subprocess
 import sys
 from typing import NamedTuple
 
@@ -23,6 +26,10 @@ SHARED_MEMORY_BYTES = 300 << 20  # Ray's object store of 256 MiB, and some room
 DISK_BYTES = {"console": 2 * GIB, "engine": 6 * GIB, "dev": 6 * GIB, "gpu": 30 * GIB}
 CUDA_TORCH_BYTES = 12 * GIB  # where the index has no CPU build of torch: its CUDA packages take 4.7 GiB
 CPU_FEATURES = ("avx2", "fma", "f16c")  # vLLM's CPU build has an AVX2 and an AVX512 library, nothing below
+# The oldest driver that runs programs of a CUDA version, by its first number: NVIDIA, CUDA Compatibility.
+DRIVERS = {12: (525,), 13: (580,)}
+DRIVER_FILE = "/proc/driver/nvidia/version"
+GPU_LOCK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu.lock")  # noqa: PTH100, PTH118, PTH120
 PYTHONS = ((3, 11), (3, 12))
 GLIBC = (2, 31)  # the newest that a locked wheel asks for; Debian 11, Ubuntu 20.04 and later have it
 
@@ -41,10 +48,13 @@ class Facts(NamedTuple):
     disk_bytes: int | None
     shared_memory_bytes: int | None
     has_nvidia: bool
+    driver: tuple[int, ...] | None
+    driver_cuda: tuple[int, int] | None
 
 
 def read_facts(folder: str) -> Facts:
     """Ask the machine; `folder` is where the installation will stand."""
+    has_nvidia = os.path.exists(DRIVER_FILE)  # noqa: PTH110
     return Facts(
         python=(sys.version_info[0], sys.version_info[1]),
         has_venv=bool(importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")),
@@ -56,7 +66,9 @@ def read_facts(folder: str) -> Facts:
         memory_bytes=_available_memory(),
         disk_bytes=_free(folder),
         shared_memory_bytes=_free(SHARED_MEMORY),
-        has_nvidia=os.path.exists("/proc/driver/nvidia/version"),  # noqa: PTH110
+        has_nvidia=has_nvidia,
+        driver=_driver() if has_nvidia else None,
+        driver_cuda=driver_cuda() if has_nvidia else None,
     )
 
 
@@ -85,7 +97,80 @@ def problems(facts: Facts, *, chosen: str, is_installed: bool) -> list[str]:
         sentences.append(
             "ENGINE=gpu was given, but no NVIDIA driver is loaded. Install the driver, or leave ENGINE=gpu out."
         )
+    if chosen == "gpu" and facts.has_nvidia:
+        sentences += driver_problems(facts.driver, facts.driver_cuda, locked_cuda())
     return sentences
+
+
+def driver_problems(
+    driver: tuple[int, ...] | None, driver_cuda: tuple[int, int] | None, needed: tuple[int, int] | None
+) -> list[str]:
+    """Return a sentence if a driver is too old for programs of the CUDA version `needed`; None is not known.
+
+    What the driver's own library says that it runs (`driver_cuda`) counts first: NVIDIA's package cuda-compat lets an
+    older driver of a data centre's card run newer programs.
+    """
+    if needed is None or needed[0] not in DRIVERS:
+        return []
+    least = DRIVERS[needed[0]]
+    if driver_cuda is not None:
+        is_too_old = driver_cuda[0] < needed[0]
+    else:
+        is_too_old = driver is not None and driver < least
+    if not is_too_old:
+        return []
+    name = _dotted(driver) if driver else "of an unknown version"
+    runs = f", which runs programs of CUDA up to {_dotted(driver_cuda)}" if driver_cuda else ""
+    return [
+        f"The NVIDIA driver is {name}{runs}; the locked torch is built for CUDA {_dotted(needed)} and needs driver "
+        f"{_dotted(least)} or later. Update the driver, or leave ENGINE=gpu out."
+    ]
+
+
+def locked_cuda(lock: str = GPU_LOCK) -> tuple[int, int] | None:
+    """Return the CUDA version of the locked torch: that of the toolkit which its packages are from."""
+    try:
+        with open(lock) as file:
+            match = re.search(r"^cuda-toolkit==(\d+)\.(\d+)", file.read(), re.MULTILINE)
+    except OSError:
+        return None
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def driver_version(text: str) -> tuple[int, ...] | None:
+    """Return the version of a driver in what /proc/driver/nvidia/version or nvidia-smi says; None if none is there."""
+    match = re.search(r"(?:^|\s)(\d{3,}(?:\.\d+)+)\b", text)
+    return tuple(int(part) for part in match.group(1).split(".")) if match else None
+
+
+def _driver() -> tuple[int, ...] | None:
+    try:
+        with open(DRIVER_FILE) as file:
+            read = driver_version(file.readline())  # the second line is of the compiler
+    except OSError:
+        read = None
+    if read is not None or shutil.which("nvidia-smi") is None:
+        return read
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return driver_version(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=30).stdout.decode())
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def driver_cuda() -> tuple[int, int] | None:
+    """Return the newest CUDA version whose programs the driver's library runs."""
+    number = ctypes.c_int()
+    try:
+        if ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number)):
+            return None
+    except (OSError, AttributeError):
+        return None
+    return (number.value // 1000, number.value % 1000 // 10)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
 
 
 def _python_problems(facts: Facts, *, is_installed: bool) -> list[str]:

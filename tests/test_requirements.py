@@ -165,6 +165,8 @@ def good(preflight: ModuleType, **changes: object) -> object:
         "disk_bytes": 40 * GIB,
         "shared_memory_bytes": GIB,
         "has_nvidia": True,
+        "driver": (580, 95, 5),
+        "driver_cuda": (13, 0),
     }
     return preflight.Facts(**(facts | changes))
 
@@ -199,6 +201,51 @@ def test_what_is_missing_is_named(preflight: ModuleType, change: dict[str, objec
 def test_gpu_packages_need_a_driver(preflight: ModuleType) -> None:
     found = preflight.problems(good(preflight, has_nvidia=False), chosen="gpu", is_installed=False)
     assert "no NVIDIA driver is loaded" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"driver": (550, 54, 15), "driver_cuda": (12, 4)},
+            "550.54.15, which runs programs of CUDA up to 12.4",
+        ),
+        ({"driver": (575, 57, 8), "driver_cuda": None}, "driver is 575.57.8; "),
+        ({"driver": (580, 65, 6), "driver_cuda": None}, ""),
+        ({"driver": (550, 54, 15), "driver_cuda": (13, 0)}, ""),  # with cuda-compat
+        ({"driver": None, "driver_cuda": None}, ""),
+    ],
+)
+def test_a_driver_that_is_too_old_for_the_locked_torch_is_named_with_both_versions(
+    preflight: ModuleType, change: dict[str, object], says: str
+) -> None:
+    found = preflight.problems(good(preflight, **change), chosen="gpu", is_installed=False)
+
+    cuda = ".".join(versions("gpu.lock")["cuda-toolkit"].split(".")[:2])
+    assert len(found) == bool(says)
+    assert all(says in each and f"built for CUDA {cuda} and needs driver 580 or later" in each for each in found)
+    assert preflight.problems(good(preflight, **change), chosen="engine", is_installed=False) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024", (550, 54, 15)),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@b)", (580, 95, 5)),
+        ("535.183.01\n535.183.01\n", (535, 183, 1)),
+        ("", None),
+        ("NVIDIA-SMI has failed", None),
+    ],
+)
+def test_a_driver_says_its_version(preflight: ModuleType, text: str, version: tuple[int, ...] | None) -> None:
+    assert preflight.driver_version(text) == version
+
+
+def test_a_lock_says_its_cuda_and_knows_a_driver_for_it(preflight: ModuleType, tmp_path: Path) -> None:
+    found = preflight.locked_cuda()
+    assert versions("cuda.lock")["cuda-toolkit"].startswith(f"{found[0]}.{found[1]}.")
+    assert found[0] in preflight.DRIVERS
+    assert preflight.locked_cuda(str(tmp_path / "none.lock")) is None
 
 
 def test_an_installed_environment_needs_no_room_for_itself(preflight: ModuleType) -> None:

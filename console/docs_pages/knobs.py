@@ -49,6 +49,9 @@ def _defaults(knob: Knob) -> list[str]:
     for trainer, version, here in _places(knob):
         values = {a: _text_of(knob.default_for(a, trainer.id, version)) for a in here}
         lines.append(f"{trainer.label}: {_by_value(values)}")
+        on_gpu = {a: _text_of(knob.default_for(a, trainer.id, version, "cuda")) for a in here}
+        if on_gpu != values:
+            lines.append(f"{trainer.label}, on GPU: {_by_value(on_gpu)}")
     return [lines[0].partition(": ")[2]] if len(lines) == 1 else lines
 
 

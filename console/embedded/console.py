@@ -31,11 +31,12 @@ def run_console(*, host: str, port: int, demo: tuple[str, ...] | None) -> int:
     """
     data_dir = Path(settings.DATA_DIR)
     make_private(data_dir)
-    with _locked(data_dir):
+    with _locked(data_dir) as lock:
         require_space(data_dir)
         require_free(port, host)
         plan = embedded(data_dir=data_dir, host=host, port=port, environ=current_environment(), demo=demo)
         _use(plan)
+        lock.tell(plan.url)
         supervisor = Supervisor(
             plan.services,
             stop_order=plan.stop_order,
@@ -51,10 +52,10 @@ def run_console(*, host: str, port: int, demo: tuple[str, ...] | None) -> int:
 
 
 @contextlib.contextmanager
-def _locked(data_dir: Path) -> Iterator[None]:
+def _locked(data_dir: Path) -> Iterator[DataDirLock]:
     lock = DataDirLock(data_dir)
     try:
-        yield
+        yield lock
     finally:
         lock.release()
 

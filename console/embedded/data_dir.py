@@ -12,6 +12,9 @@ MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un.sun_path, without its closing zero
 RAY_SOCKET_SUFFIX = "/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store.123"
 
 
+_LOCK_FILE, _URL_FILE = "supervisor.pid", "console-url"
+
+
 class AlreadyRunning(RuntimeError):
     """Another supervisor works in this data directory."""
 
@@ -45,7 +48,7 @@ class DataDirLock:
 
     def __init__(self, data_dir: Path) -> None:
         """Take the lock. Raises: AlreadyRunning, naming the other process."""
-        self.path = data_dir / "supervisor.pid"
+        self.path = data_dir / _LOCK_FILE
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,6 +59,7 @@ class DataDirLock:
                 f"Pitwall already runs in {data_dir} (process {pid}). Stop it with Ctrl-C in its terminal or "
                 f"`kill {pid}`, or start a second console with another PITWALL_DATA_DIR and PORT."
             ) from None
+        (data_dir / _URL_FILE).unlink(missing_ok=True)  # of a console that was killed
         os.truncate(self._file, 0)
         os.write(self._file, f"{os.getpid()}\n".encode())
 
@@ -63,6 +67,26 @@ class DataDirLock:
         """Give the directory free."""
         os.truncate(self._file, 0)
         os.close(self._file)
+
+    def tell(self, url: str) -> None:
+        """Let others learn where this console is, as long as it runs: see `running_url`."""
+        (self.path.parent / _URL_FILE).write_text(url, encoding="utf-8")
+
+
+def running_url(data_dir: Path) -> str | None:
+    """Return the address of the console that runs in the directory; None if none does, or it has not said it yet."""
+    try:
+        file = os.open(data_dir / _LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        url_file = data_dir / _URL_FILE
+        return url_file.read_text(encoding="utf-8").strip() or None if url_file.exists() else None
+    finally:
+        os.close(file)
+    return None
 
 
 def fits(path: Path, suffix: str = "") -> bool:

@@ -110,6 +110,9 @@ def _options(knob: Knob) -> Iterator[TrainerOption]:
                 flag = knob.flag(trainer=info.id, version=version, algorithm=algorithm)
                 if flag and info.offers(algorithm, version):
                     default = value_text(knob.default_for(algorithm, info.id, version))
+                    on_gpu = value_text(knob.default_for(algorithm, info.id, version, "cuda"))
+                    if on_gpu != default:
+                        default = _("%(default)s, on GPU %(on_gpu)s") % {"default": default, "on_gpu": on_gpu}
                     grouped[flag.names, default, _note(knob, flag)].setdefault(version, []).append(algorithm)
         for (names, default, note), by_version in grouped.items():
             alike: defaultdict[str, list[str]] = defaultdict(list)

@@ -47,9 +47,10 @@ class Knob:
     """One knob: what it takes, what it means, and to which algorithms and trainers it applies.
 
     `default` is the built-in trainer's, and anyone's who has none of their own; `defaults` overrides it, by
-    "trainer/algorithm", algorithm or trainer. An optional knob may be None: not set, left to the trainer. `effects`
-    says what raising it does to memory, speed and stability. A privileged knob names code or a command that the trainer
-    will run, or a file that it unpickles, takes its orders from or overwrites; only admins may set it.
+    "trainer/algorithm", algorithm, "trainer@device" or trainer. An optional knob may be None: not set, left to the
+    trainer. `effects` says what raising it does to memory, speed and stability. A privileged knob names code or a
+    command that the trainer will run, or a file that it unpickles, takes its orders from or overwrites; only admins may
+    set it.
     """
 
     id: str
@@ -96,12 +97,13 @@ class Knob:
         """The trainers that have it, in any version, for any algorithm."""
         return tuple(dict.fromkeys(f.trainer for f in self.flags))
 
-    def default_for(self, algorithm: str, trainer: str = "native", version: str = "") -> Value:
+    def default_for(self, algorithm: str, trainer: str = "native", version: str = "", device: str = "auto") -> Value:
         """Return the value that the knob has where nobody chose one.
 
-        What makes the algorithm comes first (DAPO's upper clip), then the trainer's own default where it is known.
+        What makes the algorithm comes first (DAPO's upper clip), then what is right on the device (bfloat16 on GPUs),
+        then the trainer's own default where it is known.
         """
-        for key in (f"{trainer}/{algorithm}", algorithm, trainer):
+        for key in (f"{trainer}/{algorithm}", algorithm, f"{trainer}@{device}", trainer):
             if key in self.defaults:
                 return _unset(self.defaults[key])
         if trainer != "native" and (flag := self.flag(trainer=trainer, version=version, algorithm=algorithm)):
@@ -228,10 +230,10 @@ def knob_flags(algorithm: str, trainer: str, version: str) -> Mapping[str, tuple
 
 
 @cache
-def default_values(algorithm: str, trainer: str, version: str) -> Mapping[str, Value]:
+def default_values(algorithm: str, trainer: str, version: str, device: str = "auto") -> Mapping[str, Value]:
     """Return the values of the applicable knobs where nobody chose any, by id."""
     here = applicable(algorithm, trainer, version)
-    return {knob_id: knob.default_for(algorithm, trainer, version) for knob_id, knob in here.items()}
+    return {knob_id: knob.default_for(algorithm, trainer, version, device) for knob_id, knob in here.items()}
 
 
 def is_live(knob_id: str, values: Mapping[str, Value]) -> bool:

@@ -24,7 +24,8 @@ class Role:
 
     `worker` is the class of the built-in trainer, as `module:Class`, "" where only other trainers have the role;
     `num_workers` is how many of it a spec asks for there, and `devices` on how many devices each of them is spread. A
-    role that is needed and has no workers is held by the ranks of the policy.
+    role that is needed and has no workers is held by the ranks of the policy. Workers that `share_devices` are
+    processes of their own on the devices of these ranks, with which they take turns.
     """
 
     id: str
@@ -35,10 +36,24 @@ class Role:
     worker: str = ""
     num_workers: Callable[["RunSpec"], int] = lambda _spec: 1
     devices: Callable[["RunSpec"], int] = lambda _spec: 1
+    share_devices: Callable[["RunSpec"], bool] = lambda _spec: False
 
 
 def _samples(spec: "RunSpec") -> bool:
     return is_in(spec.algorithm, "rl")
+
+
+def _takes_turns(spec: "RunSpec") -> bool:
+    """Whether vLLM draws on the devices of the policy's ranks."""
+    return spec.hardware.layout == "colocated" and spec.knob("rollout.engine") == "vllm"
+
+
+def _num_engines(spec: "RunSpec") -> int:
+    """Engines have devices of their own, share those of all ranks, or are not there: then the ranks draw themselves."""
+    hardware = spec.hardware
+    if hardware.layout != "colocated":
+        return hardware.rollout_engines
+    return hardware.policy_ranks // hardware.tensor_parallel_size if _takes_turns(spec) else 0
 
 
 ROLES: Mapping[str, Role] = {
@@ -58,8 +73,9 @@ ROLES: Mapping[str, Role] = {
             is_needed=_samples,
             generates=True,
             worker="jobs.engine.roles.generator:Generator",
-            num_workers=lambda spec: 0 if spec.hardware.layout == "colocated" else spec.hardware.rollout_engines,
+            num_workers=_num_engines,
             devices=lambda spec: spec.hardware.tensor_parallel_size,
+            share_devices=_takes_turns,
         ),
         Role(
             id="reference",

@@ -13,23 +13,41 @@ def atomic_folder(final: Path) -> Iterator[Path]:
 
     If the body raises, nothing of it is left.
     """
+    partial = new_draft(final)
+    with or_nothing(partial):
+        yield partial
+        put_in_place(partial, final)
+
+
+def new_draft(final: Path) -> Path:
+    """Return a new, empty folder for what is to become `final`; what a process that was killed left there is gone."""
     final.parent.mkdir(parents=True, exist_ok=True)
     partial = final.with_name(f".{final.name}.draft")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
+    return partial
+
+
+@contextmanager
+def or_nothing(partial: Path) -> Iterator[None]:
+    """Remove a draft if the body raises."""
     try:
-        yield partial
-        _sync_tree(partial)
-        old = final.with_name(f".{final.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        if final.exists():
-            final.rename(old)
-        partial.rename(final)
-        sync(final.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        yield
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def put_in_place(partial: Path, final: Path) -> None:
+    """Let a draft that is complete take the place `final`, replacing what stood there."""
+    _sync_tree(partial)
+    old = final.with_name(f".{final.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    partial.rename(final)
+    sync(final.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

@@ -49,15 +49,6 @@ class Batch:
         longest = int(self.lengths_B[index].max())
         return self._each(lambda value: value[index][:, :longest].contiguous() if value.ndim > 1 else value[index])
 
-    def by_length(self, size: int) -> list[Tensor]:
-        """Return which sequences to take together, `size` at a time: those of like length, so that few are padded."""
-        order_B = torch.argsort(self.lengths_B, descending=True, stable=True)
-        return list(order_B.split(size))
-
-    def micro_batches(self, size: int) -> list["Batch"]:
-        """Return the sequences `size` at a time, those of like length together."""
-        return [self.rows(rows) for rows in self.by_length(size)]
-
     def to(self, device: str) -> "Batch":
         """Return the batch on `device`."""
         return self._each(lambda value: value.to(device))

@@ -27,10 +27,11 @@ from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
+from jobs.engine.micro_batches import even_out
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
-from jobs.engine.roles.weights import WeightSync
+from jobs.engine.roles.weights import weight_sync
 from jobs.engine.rollouts import evaluation
 from jobs.engine.rollouts.reward import Reward, Score
 from jobs.engine.rollouts.rollout import Rollout, roll_out
@@ -74,10 +75,11 @@ class Loop:
         self.seed = spec.int_knob("train.seed")
         self.state = state
         self.start = self.step = state.step
-        self.weights = WeightSync(workers) if workers.generators else None
+        self.weights = weight_sync(workers)
         self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
         self._scores: dict[str, float] = {}
         self._num_skipped = 0  # optimizer steps in a row
+        self._telling_seconds = 0.0  # that the metrics of the step before took, which could not hold it
         self._sync_guard = SyncGuard(
             precision=str(spec.knob("memory.precision")),
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
@@ -111,11 +113,13 @@ class Loop:
             self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
+            self.saver.poll()
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
                 self._evaluate()
             if (
                 self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
             ) and self.step < self.spec.num_steps:
+                self._policies_turn()
                 self.saver.checkpoint(self.state, self._scores)
             self.hang_watch.progress(self.step)  # after evaluating and saving, which may take longer than steps
         self.hang_watch.end()
@@ -132,8 +136,10 @@ class Loop:
         with mark("data_wait", step=step):
             examples = self._take(spec.int_knob("rollout.prompts_per_step"))
 
+        self._engines_turn()
         with mark("rollout", step=step) as rollout_mark:
             rollout = roll_out(workers, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
+        self._policies_turn(is_renewed=True)
 
         with mark("reward", step=step):
             scores = self._score(rollout)
@@ -141,12 +147,7 @@ class Loop:
 
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         num_updates = spec.int_knob("train.updates_per_rollout")
-        shares = share_out(
-            batch.num_sequences,
-            num_updates=num_updates,
-            num_ranks=len(workers.policies),
-            seed=f"{self.seed}/{step}/shares",
-        )
+        shares = self._shares(batch, num_updates=num_updates)
 
         reference = None
         if workers.reference is not None:
@@ -197,9 +198,7 @@ class Loop:
         with mark("data_wait", step=step):
             examples = self._take(self.spec.int_knob("train.batch_size"))
             batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
-        shares = share_out(
-            batch.num_sequences, num_updates=1, num_ranks=len(self.workers.policies), seed=f"{self.seed}/{step}/shares"
-        )
+        shares = self._shares(batch, num_updates=1)
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
         return updated | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
@@ -223,6 +222,18 @@ class Loop:
         )
         return scored.scores
 
+    def _engines_turn(self) -> None:
+        """Let the rollout engines draw, where they take turns with the policy."""
+        if self.weights is not None and not self.weights.is_turn("vllm"):
+            with mark("weight_sync", step=self.step):
+                self.weights.engines_turn(step=self.step)
+
+    def _policies_turn(self, *, is_renewed: bool = False) -> None:
+        """Let the policy work, where it takes turns; `is_renewed` if it will learn before the engines draw again."""
+        if self.weights is not None and not self.weights.is_turn("policy"):
+            with mark("weight_sync", step=self.step):
+                self.weights.policies_turn(step=self.step, is_renewed=is_renewed)
+
     def _abandoned_fraction(self, scores: Sequence[Score]) -> dict[str, float]:
         """Return the fraction of responses whose check took too long, where there are such checks; note the first."""
         checked = [score.is_abandoned for score in scores if score.is_abandoned is not None]
@@ -241,6 +252,16 @@ class Loop:
         self.report.note(f"Step {self.step} was dropped: the run was stopped while responses were scored.")
         self.step -= 1
         self.state = before
+
+    def _shares(self, batch: Batch, *, num_updates: int) -> list[list[Tensor]]:
+        """Return which sequences of the step each rank takes in each update."""
+        shares = share_out(
+            batch.num_sequences,
+            num_updates=num_updates,
+            num_ranks=len(self.workers.policies),
+            seed=f"{self.seed}/{self.step}/shares",
+        )
+        return even_out(shares, batch.lengths_B)
 
     def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
         """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""
@@ -306,9 +327,11 @@ class Loop:
     def _probe_sync(self) -> None:
         """Measure the gap of the last sync, after which no rollout comes."""
         examples = self.material.train[:_NUM_PROBES]
+        self._engines_turn()
         rollout = roll_out(
             self.workers, examples, samples_per_prompt=1, seed=self.seed, step=self.step + 1, phase="eval"
         )
+        self._policies_turn()
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.workers.policies]
         logprobs_BL: Tensor = self.workers.gather(calls)[0]
@@ -321,6 +344,7 @@ class Loop:
         """Run a step and tell its metrics: the algorithm's, each phase's seconds, and what telling cost. Return its
         seconds.
         """
+        self.report.take_seconds()  # what was told between the steps is no part of one
         begin = time.perf_counter()
         metrics = body(self.step)
         spans = profile.drain()
@@ -338,7 +362,7 @@ class Loop:
         self.report.readings(step=self.step)
         metrics |= phases | {
             "train/epoch": self.state.num_consumed / len(self.material.train),
-            "time/event_seconds": self.report.take_seconds(),
+            "time/event_seconds": self._telling_seconds + self.report.take_seconds(),
             "time/step_seconds": time.perf_counter() - begin,
         }
         self.report.metrics(metrics, step=self.step)
@@ -346,6 +370,7 @@ class Loop:
             key: metrics[name] for key, name in (("reward", "reward/mean"), ("loss", "loss/sft")) if name in metrics
         }
         self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
+        self._telling_seconds = self.report.take_seconds()
         return metrics["time/step_seconds"]
 
     def _is_stopping(self) -> bool:
@@ -361,6 +386,7 @@ class Loop:
         if not self.material.held_out:
             return
         self.report.state("evaluating", step=self.step)
+        self._engines_turn()
         with mark("eval", step=self.step) as eval_mark:
             try:
                 evaluated = self._evaluated()
@@ -379,6 +405,7 @@ class Loop:
         best = self.state.best_score
         if self.step > 0 and (best is None or evaluated.score > best):
             self.state = replace(self.state, best_score=evaluated.score, best_step=self.step)
+            self._policies_turn()
             self.saver.model("best", step=self.step, metrics=evaluated.metrics)
         self.report.state("training", step=self.step)
 
@@ -400,8 +427,10 @@ class Loop:
                 self._probe_sync()
             if is_finished and self.state.evaluated_step != self.step:
                 self._evaluate()
+            self._policies_turn(is_renewed=True)  # nothing is drawn any more
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)
+                self.saver.finish()
             best = {"best_step": self.state.best_step, "best_score": self.state.best_score}
             self.saver.model("final", step=self.step, metrics=best)
         self.report.artifact(

@@ -1,4 +1,8 @@
-"""What a person can put right: a field of the spec and a sentence about it; and a checkpoint that cannot be read."""
+"""What a person can put right: a field of the spec and a sentence about it; a checkpoint that cannot be read; a disk
+that is too small.
+"""
+
+import errno
 
 
 class RunProblem(ValueError):
@@ -14,6 +18,14 @@ class CheckpointLost(RunProblem):
 
     def __init__(self, message: str) -> None:
         super().__init__("resume", message)
+
+
+class DiskTooSmall(OSError):
+    """What is about to be written has no room on the disk; nothing was written of it."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(errno.ENOSPC, message)
 
 
 def first_sentence(error: BaseException) -> str:

@@ -32,11 +32,11 @@ from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
-from jobs.engine.device import load_device
-from jobs.engine.failures.failure_cause import NAMED, RunStopped, cause_of, is_full
+from jobs.engine.device import Device, load_device
+from jobs.engine.failures.failure_cause import NAMED, NonFinite, RunStopped, SyncGap, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.run_report import RunReport
-from jobs.engine.rollouts.reward import limits_of, open_reward
+from jobs.engine.rollouts.reward import RewardFailed, limits_of, open_reward
 from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -145,7 +145,7 @@ class Session:
 
             report.state("loading", f"Starting {len(workers.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False), now=first_rendered(checkpoint))
-            starting = self._start_roles(spec, workers, device.name, text)
+            starting = self._start_roles(spec, workers, device, text)
             report.state("loading", "Reading the data")
             material = self._read_material(spec, text)
             if checkpoint is not None:
@@ -153,11 +153,17 @@ class Session:
             self._reward = material.reward
             report.state("loading", "Loading vLLM and DeepSpeed" if workers.generators else "Loading DeepSpeed")
             self._gather_roles(workers, starting)
+            self._tell_of_padding(spec, workers)
             loop_of = self._make_loop(spec, workers, material, checkpoint)
         report.driver_spans(profile.drain())
         report.state("ready", "All workers have the model")
         self._loop = loop_of
-        is_finished = self._loop.run()
+        try:
+            is_finished = self._loop.run()
+        except (NonFinite, SyncGap, RewardFailed):  # the ranks are well, so a checkpoint on its way arrives
+            with contextlib.suppress(Exception):
+                self._loop.saver.finish()
+            raise
         self._leave(workers)
         how = "Trained to the last step" if is_finished else f"Stopped after step {self.step}"
         report.state("done", f"{how}; handing over the files", step=self.step)
@@ -196,21 +202,28 @@ class Session:
         if self._commands.is_stopping:
             raise RunStopped
 
-    def _start_roles(self, spec: RunSpec, workers: WorkerGroup, device: str, text: TextModel) -> list[Any]:
-        """Start all roles at once, the slowest import first: they overlap on the cores there are."""
+    def _start_roles(self, spec: RunSpec, workers: WorkerGroup, device: Device, text: TextModel) -> list[Any]:
+        """Start all roles at once, the slowest import first: they overlap on the cores there are.
+
+        An engine on a GPU of the policy's measures what is free there, so it starts alone, and sleeps once it is there.
+        """
         starting = []
         for role in sorted(roles_of(spec), key=lambda role: not role.generates):
-            members = workers.by_role.get(role.id, ())
-            wants: dict[str, object] = {"spec": spec, "device": device}
+            members = workers.by_role.get(role.id, [])
+            wants: dict[str, object] = {"spec": spec, "device": device.name}
             if role.generates:
                 wants["eos_ids"] = text.eos_ids
             if role.is_trained:
                 host, port = workers.address_of(members[0])
                 wants |= {"world_size": len(members), "host": host, "port": port}
-            starting += [
-                worker.start(self._classes[role.id], **wants, **({"rank": worker.rank} if role.is_trained else {}))
-                for worker in members
-            ]
+            for worker in members:
+                own: dict[str, object] = {"rank": worker.rank} if role.is_trained else {}
+                if role.share_devices(spec) and device.gpus_per_worker:
+                    own["visible_devices"] = workers.devices_of(worker)
+                starting.append(worker.start(self._classes[role.id], **wants, **own))
+            if role.share_devices(spec) and device.gives_back_memory:
+                self._gather_roles(workers, starting)
+                starting.clear()
         return starting
 
     def _gather_roles(self, workers: WorkerGroup, starting: list[Any]) -> None:
@@ -241,6 +254,15 @@ class Session:
         if is_in(spec.algorithm, "rl"):
             reward = open_reward(spec.reward, limits_of(spec, check=self._check_stop))
         return Material(text=text, train=train, held_out=held_out, reward=reward)
+
+    def _tell_of_padding(self, spec: RunSpec, workers: WorkerGroup) -> None:
+        """Note why sequences are padded, where they were to be packed."""
+        (reason,) = workers.gather([workers.policies[0].call("packing_problem")])
+        if reason and spec.knob("train.packing"):
+            self._report.note(
+                f"Sequences of this model are padded, not packed: {reason}. A budget of tokens (train.dynamic_batch) "
+                "puts those of like length together, so that little is padded."
+            )
 
     def _make_loop(
         self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: CheckpointSource | None
@@ -300,4 +322,6 @@ class Session:
         if self._workers is not None:
             with contextlib.suppress(Exception):  # the cluster may be gone, and its actors with it
                 self._workers.close()
+        if self._loop is not None:
+            self._loop.saver.give_up()
         ray.shutdown()

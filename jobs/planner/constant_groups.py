@@ -18,6 +18,7 @@ class DecodeConstants:
     expert_exchange_seconds: float
     first_engine_seconds: float
     eager_layer_seconds: float
+    sampler_layer_seconds: float
     sequence_seconds: float
     link: float
     others: float

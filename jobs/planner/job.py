@@ -105,15 +105,20 @@ class Training:
     """How one model is trained.
 
     `weight_bytes` per element of what the trainer holds resident (2 for bf16, 4 for fp32 under FSDP mixed precision);
-    `base_bytes` per element of a frozen base under LoRA; `gradient_bytes`; `has_master`: fp32 copies beside bf16
-    weights. `micro_batch` sequences of `sequence` tokens each are one pass of a rank group before context parallelism
-    divides them (packed: one row of `sequence` tokens; `document` is then the mean length of its samples, 0 the row);
+    `base_bytes` per element of a frozen base under LoRA; `gradient_bytes`; `has_master`: copies beside bf16
+    weights, of `master_bytes` each, and `step_buffer_bytes` that stay for the optimizer's step; `is_saved_beside`: a
+    copy of masters and moments is on the host while a checkpoint is written beside training. `micro_batch` sequences of
+    `sequence` tokens each are one pass of a rank group before context parallelism divides them (packed: one row of
+    `sequence` tokens; `document` is then the mean length of its samples, 0 the row);
     `num_micro_batches` per optimizer step and rank. `optimizer_in_backward`: each gradient is used and dropped at once.
     `head`: how logits and loss are computed ("inplace": gradients take the place of the logits), `head_chunk` tokens or
     entries of the vocabulary (`head_axis`) at once where chunked (`head_chunks`: or so many chunks a micro-batch),
     while all logits stay if it `keeps_logits`; `has_entropy`: the whole distribution's entropy is taken too, not
     chunked. `attention`: "eager" stores scores. `adapter_parameters` overrides the count that rank and targets give;
     `num_adapters` of them are trained side by side. `keeps_gradients`: unsharded gradients stay between micro-batches.
+    `logit_bytes`, `scored_logit_bytes`: of a token and vocabulary entry, with gradients and without, where a trainer's
+    own code was counted; 0: as usual of its head. `has_grouped_attention`: the kernel takes keys and values once for
+    all query heads that share them. `reduced_bytes`: of an element in which gradients are sent, 0: as they are kept.
     `has_flat_gradients`: weights that are not trained lie in the same flat parameters as adapters, which have gradients
     as a whole (FSDP1 with use_orig_params). `has_sharded_ends`: embedding and head are units of sharding of their own,
     not of the whole model's. `is_sharded_by_tensor`: every tensor by itself (FSDP2), so that a state dict is no copy.
@@ -132,17 +137,23 @@ class Training:
     gradient_bytes: float = 2.0
     optimizer: Optimizer = "adam"
     has_master: bool = True
+    master_bytes: float = 4.0
+    step_buffer_bytes: float = 0.0
+    is_saved_beside: bool = False
     has_fused_optimizer: bool = True
     optimizer_in_backward: bool = False
     compute: Compute = "bf16"
     kernels: Kernels = "eager"
     attention: Attention = "flash2"
+    has_grouped_attention: bool = False
     checkpointing: Checkpointing = "full"
     head: Head = "unfused"
     head_chunk: int = 0
     head_chunks: int = 0
     head_axis: Literal["tokens", "vocabulary"] = "tokens"
     keeps_logits: bool = False
+    logit_bytes: float = 0.0
+    scored_logit_bytes: float = 0.0
     has_entropy: bool = False
     objective: Objective = "lm"
     micro_batch: int = 1
@@ -154,6 +165,7 @@ class Training:
     has_flat_gradients: bool = False
     has_sharded_ends: bool = False
     is_sharded_by_tensor: bool = False
+    reduced_bytes: float = 0.0
     resharded: bool = True
     bucket_bytes: int = 0
     offload: Offload = field(default_factory=Offload)

@@ -167,6 +167,7 @@ def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:
         has_head=training.objective != "scalar",
         head=training.head,
         head_chunk=training.head_chunk if training.head_axis == "tokens" else 0,
+        logit_bytes=training.scored_logit_bytes,
         accelerator=job.fleet.accelerator,
         constants=constants,
     )
@@ -184,6 +185,7 @@ def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> 
             has_head=frozen.has_head,
             head=job.policy.head,
             head_chunk=job.policy.head_chunk if job.policy.head_axis == "tokens" else 0,
+            logit_bytes=job.policy.scored_logit_bytes,
             accelerator=accelerator,
             constants=constants,
         )
@@ -191,7 +193,14 @@ def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> 
         role = "reference" if frozen.role == "teacher" else frozen.role  # both give log-probabilities to compare with
         return Member(role=role, idle=idle, busy={phase: greatest(idle, working)})
 
-    return memo.of("frozen_member", (frozen, job.fleet.accelerator), make, job.policy.head, job.policy.head_chunk)
+    return memo.of(
+        "frozen_member",
+        (frozen, job.fleet.accelerator),
+        make,
+        job.policy.head,
+        job.policy.head_chunk,
+        job.policy.scored_logit_bytes,
+    )
 
 
 def _engine(engine: EngineMemory, *, sleeps: bool, wakes_at_once: bool, bucket: int) -> Member:

@@ -5,7 +5,7 @@ tried in a process of their own, and its demand is held against the cluster. Wha
 path on a cluster elsewhere) is "unknown", never "passed".
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from pathlib import Path
@@ -19,15 +19,17 @@ from jobs.accounts.privilege import check_privileged
 from jobs.adapters.adapter import adapter
 from jobs.catalog.algorithm import algorithms, is_in
 from jobs.catalog.knob import KnobValueInvalid, applicable
-from jobs.catalog.rules.rule import refused
+from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.sentence import in_words, sentence_of
-from jobs.catalog.spec.parse import Problem
+from jobs.catalog.spec.derived import DERIVED
+from jobs.catalog.spec.parse import Problem, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
 from jobs.models import Project
+from jobs.planner.search.layouts import breach
 from jobs.preflight.client import TrialFailed, TrialUnavailable
 from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
 from jobs.runs.admission import AdmissionDecision, Ask, decide, demand, holders, waiting
@@ -67,6 +69,19 @@ def on_cluster(spec: RunSpec, state: ClusterState) -> RunSpec:
     if spec.hardware.device != "auto" or not state.is_reachable:
         return spec
     return spec.model_copy(update={"hardware": spec.hardware.model_copy(update={"device": state.device})})
+
+
+def default_device(state: ClusterState) -> str:
+    """Return the device of a new run that names none: a cluster's GPUs, whose defaults are others than the CPUs'."""
+    return "cuda" if state.is_reachable and state.device == "cuda" else "auto"
+
+
+def parse_for_cluster(raw: object) -> RunSpec:
+    """Return the complete spec of a new run on this cluster, whose device it has if it names none.
+
+    Raises: SpecInvalid.
+    """
+    return parse_spec(raw, device=default_device(cluster_state()))
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
@@ -233,9 +248,48 @@ def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:
     verdict = place(spec, state)
     if not verdict.fits:
         if verdict.ask.gpus and not state.gpus_total:
-            field = "hardware.device"
-        return [Check(state="failed", text=verdict.reason, field=field)]
+            return [Check(state="failed", text=verdict.reason, field="hardware.device")]
+        return [_with_less(spec, state) or Check(state="failed", text=verdict.reason, field=field)]
     return [Check(state="passed", text=_("The cluster can hold it"), field=field)]
+
+
+def _with_less(spec: RunSpec, state: ClusterState) -> Check | None:
+    """Return the refusal of a run that this cluster can never hold, with the first layout that it can and the change
+    that makes it; None if no layout is small enough."""
+    for changes in _smaller(spec):
+        less = changed(spec, changes)
+        verdict = place(less, state)
+        if not verdict.fits or breach(spec, changes, allowed=set()) is not None:
+            continue
+        words = {
+            "why": place(spec, state).reason,
+            "layout": less.hardware.layout,
+            "ranks": less.hardware.policy_ranks,
+            "asked": f"{verdict.ask.gpus or verdict.ask.cpus:g}",
+        }
+        if "hardware.layout" not in changes:
+            text = _("%(why)s With policy ranks %(ranks)s it needs %(asked)s.") % words
+            return Check(state="failed", text=text, field="hardware.policy_ranks", fixes=(changes,))
+        text = _("%(why)s The layout %(layout)s with policy ranks %(ranks)s needs %(asked)s.") % words
+        return Check(state="failed", text=text, field="hardware.layout", fixes=(changes,))
+    return None
+
+
+def _smaller(spec: RunSpec) -> Iterator[Mapping[str, Value]]:
+    """Yield the ways to run the built-in trainer on fewer devices: other layouts first, then with fewer ranks."""
+    if not spec.is_native:
+        return
+    others = _CLOSER[spec.hardware.layout] if spec.needs("vllm") else ()
+    for layout in others:
+        yield {"hardware.layout": layout}
+    samples = int(DERIVED["batch.samples_per_update"](spec))
+    fewer = [ranks for ranks in range(spec.hardware.policy_ranks - 1, 0, -1) if samples % ranks == 0]
+    for ranks in fewer:
+        yield {"hardware.policy_ranks": ranks} | ({"hardware.layout": others[-1]} if others else {})
+
+
+_CLOSER: Mapping[str, tuple[str, ...]] = {"split": ("shared", "colocated"), "shared": ("colocated",), "colocated": ()}
+"""Layouts that put more roles on the same devices, the least of them first."""
 
 
 def place(spec: RunSpec, state: ClusterState) -> AdmissionDecision:

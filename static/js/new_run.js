@@ -3,7 +3,7 @@
 import { around, controls, find, jsonOf } from "./dom.js";
 import { fill, gettext, icon, ngettext } from "./format.js";
 import { bodyOf, post, Question, Unanswered } from "./new_run/ask.js";
-import { Combination } from "./new_run/combination.js";
+import { Combination, NAMES } from "./new_run/combination.js";
 import { wireEditor } from "./new_run/editor.js";
 import { Findings } from "./new_run/findings.js";
 import { wireHelp } from "./new_run/help.js";
@@ -338,7 +338,7 @@ form.addEventListener("input", (event) => {
 });
 form.addEventListener("change", (event) => {
   const name = around(event, "input, select, textarea")?.name ?? "";
-  if (["algorithm", "trainer.name", "trainer.version"].includes(name)) chose(name);
+  if (NAMES.includes(name)) chose(name);
   else if (name) changed([name]);
 });
 place("undo").addEventListener("click", undo);

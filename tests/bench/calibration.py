@@ -57,7 +57,7 @@ def main() -> None:
 
 def finish(client: ApiClient, knobs: Mapping[str, Any], *, key: str) -> str:
     """Launch a run and wait until it has finished; return its id."""
-    spec = {"algorithm": "grpo", "hardware": {"device": "cpu"}, "knobs": {**ALWAYS, **knobs}}
+    spec = {"algorithm": "grpo", "hardware": {"layout": "split", "device": "cpu"}, "knobs": {**ALWAYS, **knobs}}
     launched = client.launch(spec, key=key)
     deadline = time.monotonic() + RUN_SECONDS
     while (header := client.run(launched.id))["state"] not in ENDED:

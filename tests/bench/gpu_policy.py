@@ -17,7 +17,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from jobs.engine.batch import Batch, make_batch
 from jobs.engine.losses import clipped_policy_loss, token_scores
-from jobs.engine.roles import head
+from jobs.engine.micro_batches import Cut
+from jobs.engine.roles import head, packed_attention
 
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 """Dense bfloat16, of NVIDIA's data sheets (SXM)."""
@@ -95,7 +96,8 @@ class Case:
     """One measurement: B sequences of L tokens a micro-batch, of which the last `answer` count.
 
     `is_chunked`: the output layer in pieces, as the trainer has it, or all logits. `is_compiled`: each layer by
-    torch.compile, which the trainer does not do yet.
+    torch.compile, which the trainer does not do yet. With `is_ragged` sequences have lengths from a sixteenth of
+    `length` to all of it, one counted half each, and `is_packed` computes nothing for their padding.
     """
 
     shape: str
@@ -106,6 +108,18 @@ class Case:
     has_optimizer: bool
     is_chunked: bool = True
     is_compiled: bool = False
+    is_ragged: bool = False
+    is_packed: bool = False
+
+    def lengths(self) -> list[int]:
+        """Return the tokens of each sequence: all alike, or their logarithms at equal distances."""
+        if not self.is_ragged:
+            return [self.length] * self.num_sequences
+        return [round(self.length * 16 ** (-i / max(self.num_sequences - 1, 1))) for i in range(self.num_sequences)]
+
+    def counted(self) -> list[int]:
+        """Return how many tokens count at the end of each."""
+        return [n // 2 if self.is_ragged else self.answer for n in self.lengths()]
 
 
 CASES = (
@@ -160,6 +174,16 @@ CASES = (
         is_compiled=True,
     ),
 )
+_RAGGED = Case(
+    shape="1.5B",
+    num_sequences=16,
+    length=2048,
+    answer=1024,
+    has_checkpointing=True,
+    has_optimizer=True,
+    is_ragged=True,
+)
+CASES = (*CASES, _RAGGED, replace(_RAGGED, is_packed=True))
 SMALL = (
     Case(shape="tiny", num_sequences=4, length=32, answer=16, has_checkpointing=True, has_optimizer=True),
     Case(
@@ -170,6 +194,16 @@ SMALL = (
         has_checkpointing=False,
         has_optimizer=True,
         is_chunked=False,
+    ),
+    Case(
+        shape="tiny",
+        num_sequences=4,
+        length=32,
+        answer=16,
+        has_checkpointing=True,
+        has_optimizer=True,
+        is_ragged=True,
+        is_packed=True,
     ),
 )
 
@@ -191,23 +225,23 @@ def batch_of(case: Case, device: str) -> Batch:
     """Return a micro-batch of random tokens with advantages of both signs."""
     generator = torch.Generator().manual_seed(1)
     vocabulary = SHAPES[case.shape].vocab_size
-    mask = [i >= case.length - case.answer for i in range(case.length)]
     rows = [
-        (torch.randint(1, vocabulary, (case.length,), generator=generator).tolist(), mask)
-        for _ in range(case.num_sequences)
+        (torch.randint(1, vocabulary, (n,), generator=generator).tolist(), [i >= n - counted for i in range(n)])
+        for n, counted in zip(case.lengths(), case.counted(), strict=True)
     ]
     return make_batch(rows, pad_id=0).to(device)
 
 
 def training_flops(case: Case) -> float:
-    """Return the operations of one forward and backward pass over the micro-batch."""
+    """Return the operations of one forward and backward pass over the micro-batch; those for padding do not count."""
     shape = SHAPES[case.shape]
     head_dim = shape.hidden_size // shape.num_attention_heads
     attention = shape.hidden_size * shape.hidden_size * 2 + 2 * shape.hidden_size * head_dim * shape.num_key_value_heads
     layer = attention + 3 * shape.hidden_size * shape.intermediate_size
-    tokens = case.num_sequences * case.length
-    causal = 6 * shape.num_hidden_layers * shape.hidden_size * case.length * tokens  # half of 12 L D T for each token
-    counted = case.num_sequences * case.answer if case.is_chunked else tokens
+    tokens = sum(case.lengths())
+    squares = sum(n * n for n in case.lengths())
+    causal = 6 * shape.num_hidden_layers * shape.hidden_size * squares  # half of 12 L D T for each token
+    counted = sum(case.counted()) if case.is_chunked else tokens
     return 6.0 * (shape.num_hidden_layers * layer * tokens + shape.vocab_size * shape.hidden_size * counted) + causal
 
 
@@ -237,8 +271,10 @@ class Trainer:
         self.model = make_model(case.shape, device)
         if case.has_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if case.is_packed and (reason := packed_attention.why_not(self.model)):
+            raise ValueError(f"The model of {case.shape} cannot be packed: {reason}.")
         if case.is_chunked:
-            head.score_counted_tokens(self.model)
+            head.score_counted_tokens(self.model, is_packed=case.is_packed)
         if case.is_compiled:
             for layer in self.model.model.layers:
                 layer.compile()
@@ -249,7 +285,7 @@ class Trainer:
     def scores(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and entropies of counted tokens."""
         if self.case.is_chunked:
-            logprobs_BL, entropies_BL = self.model(batch.tokens_BL, batch.mask_BL, 1.0)
+            logprobs_BL, entropies_BL = self.model(batch.tokens_BL, batch.mask_BL, 1.0, batch.lengths_B)
             return logprobs_BL, entropies_BL
         return token_scores(self.model(input_ids=batch.tokens_BL, use_cache=False).logits, batch.tokens_BL)
 
@@ -285,7 +321,7 @@ class Trainer:
 def measure(case: Case, device: str, *, turns: int, peak_flops: float) -> dict[str, Any]:
     """Return what a case takes, medians over `turns` after one that warms up."""
     trainer, batch, gauge = Trainer(case, device), batch_of(case, device), Gauge(device)
-    tokens = case.num_sequences * case.length
+    tokens = sum(case.lengths())
     flops = training_flops(case)
     found: dict[str, Any] = {"case": asdict(case), "parameters": sum(p.numel() for p in trainer.used)}
     found["states_bytes"] = float(torch.cuda.memory_allocated()) if gauge.is_gpu else 0.0
@@ -316,7 +352,7 @@ def equality(device: str, shape: str) -> dict[str, float]:
     """Return how far one gradient in bfloat16 is from itself computed another way, as shares of its norm.
 
     `float32`: of the same weights in float32; `pieces`: sequences one by one, added up in float32; `whole_logits`: the
-    output layer at once.
+    output layer at once; `packed`: without padding.
     """
     lengths = (40, 64, 23, 57)
     generator = torch.Generator().manual_seed(2)
@@ -327,15 +363,17 @@ def equality(device: str, shape: str) -> dict[str, float]:
     ]
     batch = make_batch(rows, pad_id=0).to(device)
 
-    def gradient(*, dtype: torch.dtype, is_chunked: bool, size: int) -> Tensor:
+    def gradient(*, dtype: torch.dtype, is_chunked: bool, size: int, is_packed: bool = False) -> Tensor:
         model = make_model(shape, device)
         model = model.to(dtype)
+        if is_packed and (reason := packed_attention.why_not(model)):
+            raise ValueError(f"The model of {shape} cannot be packed: {reason}.")
         if is_chunked:
-            head.score_counted_tokens(model)
+            head.score_counted_tokens(model, is_packed=is_packed)
         sums = [torch.zeros(p.shape, device=device) for p in model.parameters()]
-        for micro in batch.micro_batches(size):
+        for micro in Cut(size=size).split(batch):
             if is_chunked:
-                logprobs_BL, _ = model(micro.tokens_BL, micro.mask_BL, 1.0)
+                logprobs_BL, _ = model(micro.tokens_BL, micro.mask_BL, 1.0, micro.lengths_B)
             else:
                 logits = model(input_ids=micro.tokens_BL, use_cache=False).logits
                 logprobs_BL = torch.where(micro.mask_BL, token_scores(logits, micro.tokens_BL)[0], 0.0)
@@ -350,6 +388,7 @@ def equality(device: str, shape: str) -> dict[str, float]:
         "float32": gradient(dtype=torch.float32, is_chunked=True, size=4),
         "pieces": gradient(dtype=torch.bfloat16, is_chunked=True, size=1),
         "whole_logits": gradient(dtype=torch.bfloat16, is_chunked=False, size=4),
+        "packed": gradient(dtype=torch.bfloat16, is_chunked=True, size=4, is_packed=True),
     }
     return {name: float((other - base).norm() / base.norm()) for name, other in others.items()}
 

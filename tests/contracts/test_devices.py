@@ -33,6 +33,8 @@ def test_it_has_what_the_contract_names(name: str) -> None:
     assert device.gpus_per_worker >= 0
     assert device.collective_backend
     assert device.transfer_backend
+    assert device.shared_transfer_backend not in ("", device.transfer_backend)
+    assert isinstance(device.gives_back_memory, bool)
     assert device.nsys_trace
     for method in METHODS:
         wanted = [p for p in inspect.signature(getattr(Device, method)).parameters if p != "self"]
@@ -68,6 +70,17 @@ def test_the_worker_s_side_of_a_transfer_says_where_to_join(name: str) -> None:
     told = load_device(name).transfer_init(host="10.0.0.7", port=2900, world_size=3, rank_offset=1)
 
     assert {"10.0.0.7", 2900, 3, 1} <= set(told.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_engine_that_shares_devices_is_told_where_to_read(name: str) -> None:
+    device = load_device(name)
+    spec = parse_spec({"hardware": {"layout": "colocated"}, "knobs": {"rollout.engine": "vllm"}})
+    filling = {"names": ["a"], "ipc_handles": {"0": (1, 2)}}
+
+    assert device.shared_transfer_init(source=2)
+    assert device.update_info(filling, spec) == filling
+    assert device.rollout_arguments(spec).get("enable_sleep_mode", False) is device.gives_back_memory
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -58,11 +58,19 @@ def page(context: BrowserContext) -> Iterator[Page]:
 
 
 def fill_small_run(
-    page: Page, stack: Site, *, name: str, steps: int, nsys_ready: str = "off", ranks: str = "", **knobs: str
+    page: Page,
+    stack: Site,
+    *,
+    name: str,
+    steps: int,
+    nsys_ready: str = "off",
+    ranks: str = "",
+    layout: str = "",
+    **knobs: str,
 ) -> None:
     """Fill the New run form for a run of `steps` small steps on the bundled model, which nsys does not record.
 
-    `ranks`: how many the policy has, if not as many as the form proposes.
+    `ranks` and `layout`: how many ranks the policy has and where the roles sit, if not as the form proposes.
     """
     page.goto(f"{stack.url}/runs/new")
     expect(page.locator("[data-command-text]")).to_contain_text("manage.py launch")
@@ -84,6 +92,8 @@ def fill_small_run(
         page.locator(f'[name="knobs.{knob}"]').fill(value)
     if ranks:
         page.locator('[name="hardware.policy_ranks"]').fill(ranks)
+    if layout:
+        page.select_option('[name="hardware.layout"]', layout)
     page.select_option('[name="profile.nsys_ready"]', nsys_ready)
 
 
@@ -180,7 +190,7 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
     page: Page, stack: Stack, tmp_path: Path
 ) -> None:
     never = {"checkpoint__every_steps": "0", "eval__every_steps": "0"}
-    fill_small_run(page, stack, name="to be stopped", steps=5000, nsys_ready="auto", **never)
+    fill_small_run(page, stack, name="to be stopped", steps=5000, nsys_ready="on", layout="split", **never)
     sweep = launch_sweep_of_two(page)
     first, second = page.locator("tr[data-run]").all()
     run_id = first.get_attribute("data-run")
@@ -221,7 +231,7 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
 
 def cancel_one_that_waits(page: Page, stack: Stack, *, behind: str) -> None:
     """Launch a run that finds too little free beside `behind`; see why it waits, and cancel it in the queue."""
-    fill_small_run(page, stack, name="waits", steps=2, ranks="4")
+    fill_small_run(page, stack, name="waits", steps=2, ranks="4", layout="split")
     waiting = launch(page)
     expect(page.locator('[data-field="wait"]')).to_contain_text(re.compile(f"Needs 6 CPUs.*{behind}"), timeout=30_000)
     page.locator('[data-action="stop"]').click()
@@ -232,7 +242,8 @@ def cancel_one_that_waits(page: Page, stack: Stack, *, behind: str) -> None:
 
 @pytest.mark.slow("a real run of the longest samples")
 def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_plan(page: Page, stack: Stack) -> None:
-    fill_small_run(page, stack, name="to be probed", steps=5000, ranks="1", rollout__max_new_tokens="24")
+    longest = {"rollout__max_new_tokens": "24"}
+    fill_small_run(page, stack, name="to be probed", steps=5000, ranks="1", layout="split", **longest)
     page.locator("[data-probe]").click()
     page.wait_for_url(re.compile(r"/runs/r-[0-9a-f]+$"), timeout=60_000)
     run = page.url.rsplit("/", 1)[1]

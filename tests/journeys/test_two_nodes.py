@@ -60,7 +60,7 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
         expect(page.locator('[data-part="nodes"]')).to_contain_text(node.address)
 
     knobs = {"checkpoint__every_steps": "2", "eval__every_steps": "0", "algorithm__kl_coefficient": "0"}
-    fill_small_run(page, cluster, name="on two nodes", steps=2000, nsys_ready="auto", **knobs)
+    fill_small_run(page, cluster, name="on two nodes", steps=2000, nsys_ready="auto", layout="split", **knobs)
     run_id = launch(page)
     expect(state(page)).to_contain_text("running", timeout=START_MS)
     api = Api(page, f"{cluster.url}/api/runs/{run_id}")

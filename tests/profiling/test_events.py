@@ -37,6 +37,21 @@ def test_each_event_is_one_line_with_the_common_keys(tmp_path: Path) -> None:
     assert lines[2]["lines"] == ["a\nb", "ü"]
 
 
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda each: st.lists(each)))
+def test_what_an_event_carries_besides_comes_back_as_it_was(value: object) -> None:
+    line = events.to_line(events.note("é", attempt=1, meta={"value": value}))
+
+    assert line.count(b"\n") == 1
+    assert "é".encode() in line
+    assert json.loads(line)["meta"]["value"] == json.loads(json.dumps(value), parse_constant=str)
+
+
+def test_what_has_no_form_in_json_is_refused() -> None:
+    for value in ("\ud800", object()):
+        with pytest.raises(ValueError, match=r"[Ss]erializ"):
+            events.to_line(events.note("a", attempt=1, meta={"value": value}))
+
+
 def test_the_memory_of_a_span_says_what_was_measured_and_nothing_else() -> None:
     def told(**measured: int) -> object:
         memory = MarkMemory(resident_begin=1, resident_end=2, **measured)

@@ -69,7 +69,7 @@ ROOM_BYTES = 32 << 10
 
 def preload() -> None:
     """Import what workers take long to import; a module that is not there is left to the worker."""
-    from jobs.engine.roles import deepspeed_start
+    from jobs.engine import deepspeed_start
 
     os.environ.update({"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"})
     # Read by torch when it is imported; what a worker that generates sets for itself (jobs/engine/devices/cpu.py).

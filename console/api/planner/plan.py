@@ -9,7 +9,7 @@ from ninja import Field, Router, Schema
 from console.api.planner.schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
-from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.constant import Constant, shipped_constants
@@ -25,6 +25,7 @@ from jobs.planning.question import (
     sensitivities_of,
 )
 from jobs.planning.settings import PlanSettingsRefused, change_settings, constants_of, outdated
+from jobs.runs.checks import parse_for_cluster
 
 router = Router(tags=["planner"])
 
@@ -135,7 +136,7 @@ def change_plan_settings(request: HttpRequest, project: str, body: PlanSettingsI
 
 
 def _question(request: HttpRequest, home: Project, body: PlanIn) -> PlannerQuestion:
-    spec = parse_spec(body.spec)
+    spec = parse_for_cluster(body.spec)
     what_if = body.what_if
     workload = body.workload
     try:

@@ -33,7 +33,7 @@ from jobs.processes import tasks
 from jobs.runs import lifecycle
 from jobs.runs.annotate import ChangeRefused, annotate_run, delete_run
 from jobs.runs.checkpoints import lost_checkpoints
-from jobs.runs.checks import check_launchable
+from jobs.runs.checks import check_launchable, parse_for_cluster
 from jobs.runs.filter import FilterInvalid, RunFilter, check_sort, parse_filter
 from jobs.runs.launch import MAX_KEY_LENGTH, create_run, launched_before
 from jobs.runs.queries import MAX_PAGE_SIZE, PAGE_SIZE, RunHeader, run_header, runs_csv, runs_list
@@ -60,7 +60,7 @@ def launch_run(
 ) -> Status[Any]:
     """Queue a run of this spec. With an `Idempotency-Key` a repeated request gives the first one's run and 200."""
     home = project_for(request, project, "editor")
-    checked = parse_spec(spec)
+    checked = parse_for_cluster(spec)
     if not launched_before(project=home, idempotency_key=idempotency_key):
         problems = check_launchable(checked, home, caller(request))
         if problems:

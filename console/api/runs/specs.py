@@ -11,13 +11,13 @@ from console.api.runs.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.accounts.privilege import check_privileged
 from jobs.catalog.rules.rule import SpecFinding, findings, refused
-from jobs.catalog.spec.parse import SpecInvalid, parse_spec
+from jobs.catalog.spec.parse import SpecInvalid
 from jobs.catalog.spec.runspec import to_json
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import cluster_state
 from jobs.preflight.client import TrialFailed, TrialUnavailable
 from jobs.preflight.preview import DataPreview, RewardResult, preview_data, try_reward
-from jobs.runs.checks import Check, on_cluster, run_checks
+from jobs.runs.checks import Check, on_cluster, parse_for_cluster, run_checks
 
 router = Router(tags=["specs"])
 
@@ -93,7 +93,7 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
     """Say everything that stands against launching this spec, field by field; nothing is queued."""
     home = project_for(request, project, "editor")
     try:
-        checked = parse_spec(spec)
+        checked = parse_for_cluster(spec)
     except SpecInvalid as error:
         problems = [ProblemOut(field=p.field, message=p.message) for p in error.problems]
         return SpecCheckOut(is_launchable=False, problems=problems, checks=[], findings=[], spec=None)
@@ -115,7 +115,7 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
 def preview_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: ProjectSlug = None) -> DataPreview:
     """Return five samples as the trainer will see them, lengths, and how many rows are too long."""
     home = project_for(request, project, "editor")
-    checked = parse_spec(spec)
+    checked = parse_for_cluster(spec)
     try:
         return preview_data(checked, project=home)
     except TrialFailed as failed:
@@ -128,7 +128,7 @@ def try_spec_reward(
 ) -> RewardTrialOut:
     """Return what the spec's reward gives to a few completions, bounded in time."""
     home = project_for(request, project, "editor")
-    checked = parse_spec(spec)
+    checked = parse_for_cluster(spec)
     try:
         return RewardTrialOut(results=list(try_reward(checked, project=home)))
     except TrialFailed as failed:

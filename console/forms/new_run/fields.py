@@ -298,7 +298,7 @@ def _resources(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             fields[:0] = [_layout(values)]
             fields[2:2] = [
                 number("rollout_engines", _("Rollout engines"), engines_text, layouts=("split", "shared")),
-                number("tensor_parallel_size", _("Tensor parallel"), tensor_text, layouts=("split", "shared")),
+                number("tensor_parallel_size", _("Tensor parallel"), tensor_text),
             ]
     return FieldGroup(id="resources", title=_("Resources"), note="", fields=tuple(fields))
 

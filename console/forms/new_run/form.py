@@ -25,11 +25,12 @@ BY_KIND = ("model", "data")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """What decides which knobs there are: an algorithm under a version of a trainer."""
+    """What decides which knobs there are, an algorithm under a version of a trainer, and what they are: the device."""
 
     algorithm: str = "grpo"
     trainer: str = "native"
     version: str = ""
+    device: str = "auto"
 
     def knobs(self) -> Mapping[str, Knob]:
         """Return its knobs by id; none where there is no such trainer, version or algorithm."""
@@ -39,15 +40,20 @@ class Combination:
 
     def default_of(self, knob: Knob) -> Value:
         """Return what the knob is where nobody chose it."""
-        return knob.default_for(self.algorithm, self.trainer, self.version)
+        return knob.default_for(self.algorithm, self.trainer, self.version, self.device)
 
 
 def combination_of(spec: RunSpec) -> Combination:
     """Return the combination of a spec."""
-    return Combination(algorithm=spec.algorithm, trainer=spec.trainer.name, version=spec.trainer.version)
+    return Combination(
+        algorithm=spec.algorithm,
+        trainer=spec.trainer.name,
+        version=spec.trainer.version,
+        device=spec.hardware.device,
+    )
 
 
-def nearest(*, algorithm: str, trainer: str, version: str) -> Combination:
+def nearest(*, algorithm: str, trainer: str, version: str, device: str = "auto") -> Combination:
     """Return the combination that was asked for, made possible: the trainer counts most, then version and algorithm.
 
     Without a trainer, it is the first one that offers the algorithm.
@@ -56,7 +62,8 @@ def nearest(*, algorithm: str, trainer: str, version: str) -> Combination:
     info = trainers().get(trainer) or next(iter(able), trainers()["native"])
     version = version if version in info.versions else info.versions[0]
     offered = [a for a in info.algorithms if info.offers(a, version)]
-    return Combination(algorithm=algorithm if algorithm in offered else offered[0], trainer=info.id, version=version)
+    algorithm = algorithm if algorithm in offered else offered[0]
+    return Combination(algorithm=algorithm, trainer=info.id, version=version, device=device)
 
 
 def chosen_in(form: Mapping[str, str], base: RunSpec) -> Combination:
@@ -68,13 +75,20 @@ def chosen_in(form: Mapping[str, str], base: RunSpec) -> Combination:
     version = form.get("trainer.version", base.trainer.version if trainer == base.trainer.name else "")
     if not version and trainer in trainers():
         version = trainers()[trainer].versions[0]
-    return Combination(algorithm=form.get("algorithm", base.algorithm), trainer=trainer, version=version)
+    return Combination(
+        algorithm=form.get("algorithm", base.algorithm),
+        trainer=trainer,
+        version=version,
+        device=form.get("hardware.device", base.hardware.device),
+    )
 
 
 @cache
-def default_spec(algorithm: str = "grpo", trainer: str = "native", version: str = "") -> RunSpec:
+def default_spec(algorithm: str = "grpo", trainer: str = "native", version: str = "", device: str = "auto") -> RunSpec:
     """Return the spec a fresh form opens with. Raises: SpecInvalid if there is no such combination."""
-    return parse_spec({"algorithm": algorithm, "trainer": {"name": trainer, "version": version}})
+    return parse_spec(
+        {"algorithm": algorithm, "trainer": {"name": trainer, "version": version}, "hardware": {"device": device}}
+    )
 
 
 def base_of(text: str) -> RunSpec:
@@ -165,11 +179,10 @@ def changes(spec: RunSpec, base: RunSpec) -> list[tuple[str, str]]:
 
 def minimal(spec: RunSpec) -> dict[str, object]:
     """Return the shortest JSON that `parse_spec` reads as this very spec: what is default is left out."""
-    combination = combination_of(spec)
-    default, whole = (
-        to_json(default_spec(combination.algorithm, combination.trainer, combination.version)),
-        to_json(spec),
-    )
+    here = combination_of(spec)
+    default = to_json(default_spec(here.algorithm, here.trainer, here.version))
+    usual = to_json(default_spec(here.algorithm, here.trainer, here.version, here.device))["knobs"]
+    whole = to_json(spec)
     short: dict[str, object] = {"algorithm": spec.algorithm}
     if spec.name:
         short = {"name": spec.name, **short}
@@ -179,7 +192,7 @@ def minimal(spec: RunSpec) -> dict[str, object]:
         differing = {k: v for k, v in whole[section].items() if v != default[section][k]}
         if differing:
             short[section] = differing
-    chosen = {k: v for k, v in whole["knobs"].items() if v != default["knobs"][k]}
+    chosen = {k: v for k, v in whole["knobs"].items() if v != usual[k]}
     if chosen:
         short["knobs"] = {k: v["value"] if v["origin"] == "you" else v for k, v in chosen.items()}
     if spec.overridden:

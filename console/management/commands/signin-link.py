@@ -1,6 +1,7 @@
 # ruff: noqa: N999 - the file is named as people type the command
 """Print a one-time sign-in link: `manage.py signin-link [username]`."""
 
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -8,6 +9,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
+from console.embedded.data_dir import running_url
 from console.embedded.first_admin import ADMIN_NAME, ensure_admin
 from console.sign_in.link import LIFETIME, make_link
 
@@ -31,6 +33,7 @@ class Command(BaseCommand):
         if user is None:
             names = ", ".join(User.objects.filter(is_active=True).values_list("username", flat=True)[:10]) or "none yet"
             raise CommandError(f"There is no active user {name!r}. Known: {names}.")
-        self.stdout.write(make_link(user=user, base_url=settings.PUBLIC_URL, now=timezone.now()))
+        url = running_url(Path(settings.DATA_DIR)) or settings.PUBLIC_URL  # `up --port` is known to that process alone
+        self.stdout.write(make_link(user=user, base_url=url, now=timezone.now()))
         minutes = int(LIFETIME.total_seconds() // 60)
         self.stderr.write(f"Works once, within {minutes} minutes.")

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
 from console.guide.device_answer import PublishedLine, published_answer, shown_row
 from console.labels.catalog import phase_label
@@ -30,6 +30,7 @@ from jobs.planner.can_it_run.language_models import (
     PublishedRun,
     compare_hardware,
 )
+from jobs.planner.can_it_run.own_layouts import LEAST_DEVICES, OwnLayoutFit, own_layouts
 from jobs.planner.can_it_run.plans import METHODS, OnHost
 from jobs.planner.diffusion.can_it_run import compare_for_diffusion
 from jobs.planner.diffusion.job import DiffusionJob
@@ -71,6 +72,18 @@ _BEARINGS = {
     "supports": ("ready", gettext_lazy("supports it")),
     "contradicts": ("failed", gettext_lazy("contradicts it")),
     "says nothing": ("missing", gettext_lazy("says nothing")),
+}
+
+
+_VERDICTS: Mapping[str, tuple[str, Any]] = {
+    "fits": ("ready", gettext_lazy("fits")),
+    "tight": ("warning", gettext_lazy("tight")),
+    "no": ("failed", gettext_lazy("does not fit")),
+}
+LAYOUT_WORDS: Mapping[str, Any] = {
+    "split": pgettext_lazy("layout of roles", "Split"),
+    "shared": gettext_lazy("Shared"),
+    "colocated": gettext_lazy("Colocated"),
 }
 
 
@@ -124,6 +137,21 @@ class OptionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLayoutRow:
+    """A layout of the built-in trainer on so many devices: the answer, and why where there is none."""
+
+    devices: str
+    layout: str
+    state: str
+    word: str
+    phase: str
+    bar: MemoryRow | None
+    limit_x: str
+    step: str
+    is_best: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRow:
     """A published configuration, and what it says to the answer."""
 
@@ -135,7 +163,8 @@ class PublishedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
-    """The hardware whose details are shown: every need, the layout's plan by phase, what was published, the way on."""
+    """The hardware whose details are shown: every need, the layout's plan by phase, what was published, the layouts of
+    the built-in trainer (`own`), the way on."""
 
     label: str
     state: str
@@ -148,6 +177,7 @@ class Detail:
     plan: PlanPanel | None
     largest_terms: LargestTermsPanel | None
     published: tuple[PublishedRow, ...]
+    own: tuple[OwnLayoutRow, ...]
     plan_url: str
 
 
@@ -340,6 +370,7 @@ def _detail(option: HardwareOption, question: HardwareQuestion, project: Project
         plan=_panel(at),
         largest_terms=_largest_terms(at, project),
         published=tuple(_published(each) for each in verdict.published),
+        own=_own(option.accelerator, question, project),
         plan_url=_plan_url(question, option.accelerator, at) if fits else "",
     )
 
@@ -357,6 +388,40 @@ def _need(need: DeviceNeed, *, is_least: bool) -> NeedRow:
         step=seconds_text(need.estimate.time.step) if fits and need.estimate is not None else "—",
         is_least=is_least,
         is_tight=_is_tight(need),
+    )
+
+
+def _own(accelerator: Accelerator, question: HardwareQuestion, project: Project | None) -> tuple[OwnLayoutRow, ...]:
+    """Return the built-in trainer's layouts of GRPO with KL; none of another method, of pictures, or without bf16."""
+    if question.shape is None or question.method != "grpo" or not accelerator.has_bf16:
+        return ()
+    fits = own_layouts(question.shape, accelerator, question.demand, constants=constants_of(project))
+    return tuple(_own_row(each, accelerator) for each in fits)
+
+
+def _own_row(each: OwnLayoutFit, accelerator: Accelerator) -> OwnLayoutRow:
+    label, least = LAYOUT_WORDS[each.layout], LEAST_DEVICES[each.layout]
+    estimate, devices = each.estimate, f"{each.num_devices:,}"
+    if estimate is None or each.job is None:
+        too_few = each.num_devices < least
+        word = _("takes %(n)s at least") % {"n": least} if too_few else _("cannot be laid out")
+        state, phase, bar, limit_x, step = "missing", "—", None, "", "—"
+    else:
+        fleet = Fleet(accelerator=accelerator, num_devices=each.num_devices)
+        panel = estimate_panel(estimate, _JobOnHardware(job=each.job, fleet=fleet))
+        state, word = _VERDICTS[estimate.verdict]
+        phase, bar, limit_x = phase_label(estimate.phase), _binding(panel), panel.limit_x
+        step = seconds_text(estimate.time.step) if estimate.verdict != "no" else "—"
+    return OwnLayoutRow(
+        devices=devices,
+        layout=str(label),
+        state=state,
+        word=str(word),
+        phase=phase,
+        bar=bar,
+        limit_x=limit_x,
+        step=step,
+        is_best=each.is_best,
     )
 
 

@@ -61,7 +61,7 @@ from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project, Run
 from jobs.planner.search.layouts import GOALS
 from jobs.processes.tasks import enqueue, submit
-from jobs.runs.checks import check_launchable
+from jobs.runs.checks import check_launchable, default_device
 from jobs.runs.launch import KeyReused, create_run, default_name, launched_before
 from jobs.telemetry.attempt_spec import latest_spec_json
 
@@ -133,7 +133,7 @@ def knobs(request: HttpRequest) -> JsonResponse:
     project_to_launch_in(request)
     base = base_of(request.POST.get("base", ""))
     named = chosen_in({name: str(text) for name, text in request.POST.items()}, base)
-    chosen = nearest(algorithm=named.algorithm, trainer=named.trainer, version=named.version)
+    chosen = nearest(algorithm=named.algorithm, trainer=named.trainer, version=named.version, device=named.device)
     return JsonResponse(groups_answer(request, base, chosen))
 
 
@@ -285,7 +285,7 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     named = chosen_in(values, base)
-    chosen = nearest(algorithm=named.algorithm, trainer=named.trainer, version=named.version)
+    chosen = nearest(algorithm=named.algorithm, trainer=named.trainer, version=named.version, device=named.device)
     values = values | {"algorithm": chosen.algorithm, "trainer.name": chosen.trainer, "trainer.version": chosen.version}
     shown = groups(values, chosen)
     context = {
@@ -329,7 +329,8 @@ def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, 
     if not source:
         names = ("algorithm", "trainer", "version")
         chosen = nearest(**{name: request.GET.get(name, "") for name in names})
-        return None, default_spec(chosen.algorithm, chosen.trainer, chosen.version), ""
+        device = default_device(cluster_state())
+        return None, default_spec(chosen.algorithm, chosen.trainer, chosen.version, device), ""
     origin = Run.objects.filter(pk=source, project=project).first()
     if origin is None:
         raise Http404(_("There is no run %(id)s in this project.") % {"id": source})

@@ -7,7 +7,7 @@ from jobs.catalog.role import roles_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Fleet
 from jobs.planner.read.context import samples_per_update
-from jobs.planner.search.axes import OWN_FRACTIONS, Changes, across, axis, engine_sizes, micro_batches
+from jobs.planner.search.axes import OWN_FRACTIONS, Changes, across, axis, engine_sizes, row_sizes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.shapes.model_shape import ModelShape
 
@@ -38,7 +38,7 @@ def _spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int, *, layout
             across(
                 axis("memory.zero_stage", ("0", "1", "2", "3")[: 4 - is_colocated] if count > 1 else ("0",)),
                 axis("memory.gradient_checkpointing", (False, True)),
-                axis("train.micro_batch_size", micro_batches(samples, count)),
+                row_sizes(spec, count, 1),
             )
         )
         if not is_rl or is_colocated:

@@ -1,26 +1,42 @@
-"""The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own (jobs/engine).
+"""The built-in trainer's knobs: DeepSpeed ZeRO 0 to 3, each role on devices of its own or with the policy's ranks
+(jobs/engine).
 
-What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps float32 masters in
-bfloat16 and in every ZeRO stage above 0, and adds gradients up in float32; torch's own fused AdamW; attention by sdpa;
-logits of counted tokens alone, in pieces (jobs/engine/roles/head.py).
+What it does is read in jobs/engine/roles/trained_model.py and language_model.py: DeepSpeed keeps masters in bfloat16
+and in every ZeRO stage above 0, of float32 unless the knob says bfloat16, adds gradients up in float32, and sends them
+in the type that is computed with; torch's own fused AdamW, on the host's cores where it is offloaded; attention by
+sdpa; logits of counted tokens alone, in pieces (jobs/engine/roles/head.py), or of all tokens where a model scales or
+caps them.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from jobs.adapters.native.layouts import native_spaces
+from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Training
-from jobs.planner.read.context import RunContext
+from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Offload, Training
+from jobs.planner.read.context import MicroBatches, RunContext
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
+from jobs.planner.serving.kv_cache import BLOCK_TOKENS, layer_token_bytes
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.trainer import TrainerPlanning
 
 HEAD_CHUNK_ELEMENTS = 1 << 26
 """Logits that the output layer computes at once."""
+
+LOGIT_BYTES = 20.0
+"""Of each logit with gradients: in float32 themselves 4, the gradient of the chosen one 4, and three tensors of 4 in
+that of their logsumexp (jobs/engine/losses.py). Measured with all logits on an H100: 20.1 (docs/develop/engine.md)."""
+
+SAMPLER_ROOM = 64
+"""Tokens for which the cache of a rank that draws gets room at a time."""
+
+SCORED_LOGIT_BYTES = 14.0
+"""Without gradients: 2, in float32 4, and two tensors of 4 for the entropy. Measured there: 14.06."""
 
 
 def _job(source: RunContext) -> Job:
@@ -28,49 +44,69 @@ def _job(source: RunContext) -> Job:
     spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
     is_half = knobs.text("memory.precision") == "bfloat16"
     is_shared, is_colocated = hardware.layout != "split", hardware.layout == "colocated"
+    # vLLM beside the ranks has weights of its own while it is awake, and the policy's states are on the host then.
+    takes_turns = source.is_rl and ROLES["vllm"].share_devices(spec)
+    gives_way = takes_turns and not source.fleet.accelerator.is_host
+    ranks_draw = is_colocated and not takes_turns
     stage = int(DERIVED["memory.used_zero_stage"](spec))
     element = 2.0 if is_half else 4.0
-    rows = source.rows(knobs.whole("train.micro_batch_size", 1), ranks=hardware.policy_ranks)
+    has_half_masters = is_half and knobs.text("memory.master_precision") == "bfloat16"
+    rows, has_padding = _rows(source), not (knobs.flag("train.packing") or knobs.flag("train.dynamic_batch"))
     policy = Training(
         model=source.models.policy,
         layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
         family="deepspeed",
         weight_bytes=element,
         gradient_bytes=4.0,
+        optimizer="adam_bf16" if has_half_masters else "adam",
         has_master=is_half or stage > 0,
+        master_bytes=2.0 if has_half_masters else 4.0,
+        step_buffer_bytes=_step_buffer_bytes(source, element),
         compute="bf16" if is_half else "fp32",
         attention="sdpa",
+        has_grouped_attention=True,
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
-        head="chunked",
+        head="chunked" if source.models.policy.has_plain_head else "unfused",
         head_chunk=max(HEAD_CHUNK_ELEMENTS // source.models.policy.vocab, 1),
+        logit_bytes=LOGIT_BYTES,
+        scored_logit_bytes=SCORED_LOGIT_BYTES,
+        reduced_bytes=element,
         micro_batch=rows.size,
         sequence=rows.sequence,
-        is_padded=True,
+        document=rows.document or (0 if has_padding else round(source.usual)),
+        is_padded=has_padding,
         num_micro_batches=rows.count,
+        is_saved_beside=bool(spec.knob("checkpoint.async_save")),
+        offload=replace(
+            _offload(source),
+            params_between_phases=gives_way and stage < 3,
+            optimizer_between_phases=gives_way,
+        ),
     )
     if not source.is_rl:
         return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy)
     engine = Engine(
         model=source.models.policy,
-        num_engines=hardware.policy_ranks if is_colocated else hardware.rollout_engines,
-        tensor=1 if is_colocated else hardware.tensor_parallel_size,
+        num_engines=hardware.policy_ranks if ranks_draw else ROLES["vllm"].num_workers(spec),
+        tensor=1 if ranks_draw else hardware.tensor_parallel_size,
         utilization=knobs.number("rollout.gpu_memory_fraction", 0.6),
         weight_bytes=element,
         kv_bytes=element,
         max_num_seqs=knobs.whole("rollout.max_num_seqs"),
         max_model_len=source.longest,
-        is_eager=is_colocated or knobs.flag("rollout.enforce_eager"),
+        is_eager=ranks_draw or knobs.flag("rollout.enforce_eager"),
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
-        kv_cache_bytes=knobs.whole("rollout.kv_cache_mib") << 20 if hardware.device == "cpu" or is_colocated else 0,
-        sleep_level=1 if is_colocated else 0,  # between rollouts a sampler in the ranks holds nothing
-        shares_weights=is_colocated,
+        max_batched_tokens=_prompt_tokens(source) if ranks_draw else 0,
+        kv_cache_bytes=_sampler_cache_bytes(source, element) if ranks_draw else _engine_cache_bytes(source),
+        sleep_level=2 if gives_way else 1 if ranks_draw else 0,  # between rollouts a sampler in the ranks holds nothing
+        shares_weights=ranks_draw,
     )
     reference = FrozenModel(
         role="reference",
         model=source.models.reference or source.models.policy,
         layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
         weight_bytes=element,
-        micro_batch=knobs.whole("train.micro_batch_size", 1),
+        micro_batch=knobs.whole("train.micro_batch_size", 1) if has_padding else rows.size,
         sequence=rows.sequence,
         pool="policy" if is_shared else "reference",
     )
@@ -84,12 +120,72 @@ def _job(source: RunContext) -> Job:
         placement="colocated" if is_colocated else "split",
         engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
-        notes=(_COLOCATED,) if is_colocated else (),
+        notes=(_COLOCATED,) if ranks_draw else (),
     )
 
 
+def _rows(source: RunContext) -> MicroBatches:
+    """Return a rank's micro-batches. By a budget of tokens samples of like length come together, packed or not: what is
+    padded then is left out."""
+    knobs, ranks = source.knobs, source.spec.hardware.policy_ranks
+    if knobs.flag("train.dynamic_batch"):
+        return source.packed(knobs.whole("train.max_tokens_per_gpu", 16384), ranks=ranks)
+    return source.rows(knobs.whole("train.micro_batch_size", 1), ranks=ranks, is_packed=knobs.flag("train.packing"))
+
+
+def _offload(source: RunContext) -> Offload:
+    """Return what is kept in host memory; on CPU everything is there anyway, and nothing goes away."""
+    if source.spec.hardware.device == "cpu":
+        return Offload()
+    is_on_host, has_weights = (source.knobs.flag(name) for name in ("memory.adam_offload", "memory.zero_param_offload"))
+    return Offload(optimizer=float(is_on_host), params=is_on_host and has_weights)
+
+
+def _step_buffer_bytes(source: RunContext, element: float) -> float:
+    """Return what is kept beside the states, per parameter, on CPU, where the host's memory is the device's own.
+
+    Of an offloaded optimizer gradients of float32 and the weights that it makes of its masters; the copy of a
+    checkpoint on its way.
+    """
+    if source.spec.hardware.device != "cpu":
+        return 0.0
+    step = 4.0 + element if source.knobs.flag("memory.adam_offload") else 0.0
+    half = element == 2.0 and source.knobs.text("memory.master_precision") == "bfloat16"
+    return step + (0.0 if not source.spec.knob("checkpoint.async_save") else 6.0 if half else 12.0)
+
+
+def _engine_cache_bytes(source: RunContext) -> int:
+    """Return the cache that vLLM is told to make: on CPU as the knob says; 0: as its share of memory allows."""
+    return source.knobs.whole("rollout.kv_cache_mib") << 20 if source.spec.hardware.device == "cpu" else 0
+
+
+def _drawn_at_once(source: RunContext) -> int:
+    """Return the samples that a rank which draws has under way: those of its step, or as many as the knob lets it."""
+    knobs = source.knobs
+    samples = knobs.whole("rollout.prompts_per_step", 1) * knobs.whole("rollout.samples_per_prompt", 1)
+    per_rank = -(-samples // source.spec.hardware.policy_ranks)
+    return min(knobs.whole("rollout.max_num_seqs") or per_rank, per_rank)
+
+
+def _prompt_tokens(source: RunContext) -> int:
+    """Return the tokens of the prompts that a rank which draws reads at once: each prompt once for all its samples."""
+    knobs = source.knobs
+    prompts = -(-_drawn_at_once(source) // knobs.whole("rollout.samples_per_prompt", 1))
+    return prompts * knobs.whole("rollout.max_prompt_tokens", 1)
+
+
+def _sampler_cache_bytes(source: RunContext, element: float) -> int:
+    """Return keys and values that a rank which draws holds (jobs/engine/roles/decoding.py): of all samples under way,
+    as long as the longest may get, with room for further tokens; and those of one layer again while they are copied to
+    where there is more room."""
+    model = source.models.policy
+    tokens = _drawn_at_once(source) * -(-(source.longest + SAMPLER_ROOM) // BLOCK_TOKENS) * BLOCK_TOKENS
+    return tokens * (model.cache_layers + 1) * layer_token_bytes(model, 1, element)
+
+
 _COLOCATED = Sentence(
-    "Rollouts of the colocated layout are timed as those of vLLM without CUDA graphs; on a GPU the ranks draw slower."
+    "In the colocated layout the ranks draw themselves: each token takes the time that was measured on an H100, "
+    "whatever the number of samples."
 )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
+from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.own_profile import profile_problem
 from jobs.catalog.spec.runspec import DataSource, RunSpec
@@ -255,12 +256,26 @@ def _check_rollout_batches(spec: RunSpec, refuse: Refuse) -> None:
 
 
 def _check_layout(spec: RunSpec, refuse: Refuse) -> None:
-    if spec.is_native and spec.hardware.layout == "colocated" and spec.knobs["memory.zero_stage"].value == "3":
+    if not spec.is_native or spec.hardware.layout != "colocated" or not spec.needs("vllm"):
+        return
+    ranks, tensor = spec.hardware.policy_ranks, spec.hardware.tensor_parallel_size
+    if ROLES["vllm"].share_devices(spec):
+        if ranks % tensor:
+            refuse(
+                "hardware.tensor_parallel_size",
+                Sentence(
+                    "Engines on the devices of {ranks} policy ranks cannot take {tensor} of them each. Use a divisor "
+                    "of {ranks}.",
+                    ranks=ranks,
+                    tensor=tensor,
+                ),
+            )
+    elif spec.knobs["memory.zero_stage"].value == "3":
         refuse(
             "hardware.layout",
             Sentence(
                 "The layout colocated draws with the whole weights of each rank, which ZeRO-3 spreads over them. Use "
-                "ZeRO-0, 1 or 2, or the layout shared."
+                "ZeRO-0, 1 or 2, or let vLLM draw (rollout.engine)."
             ),
         )
 

@@ -84,12 +84,27 @@ def _has_old_pass(spec: RunSpec) -> bool:
 
 
 def _used_zero_stage(spec: RunSpec) -> int:
-    """Return the ZeRO stage that the built-in trainer runs: 2 at least in bfloat16.
+    """Return the ZeRO stage that the built-in trainer runs: 2 at least in bfloat16, and with the optimizer on the CPU.
 
-    DeepSpeed adds up bfloat16 gradients in float32 from stage 2 on only.
+    DeepSpeed adds up bfloat16 gradients in float32 from stage 2 on only, and offloads what is divided.
     """
     stage = _number(spec, "memory.zero_stage", 2)
-    return max(stage, 2) if spec.knob("memory.precision") == "bfloat16" else stage
+    needs_two = spec.knob("memory.precision") == "bfloat16" or bool(spec.knob("memory.adam_offload"))
+    return max(stage, 2) if needs_two else stage
+
+
+def _offloads_params(spec: RunSpec) -> bool:
+    """Return whether the built-in trainer keeps its part of the weights in host memory: in ZeRO-3, with the optimizer
+    there, too.
+    """
+    is_asked = bool(spec.knob("memory.zero_param_offload")) and bool(spec.knob("memory.adam_offload"))
+    return is_asked and _used_zero_stage(spec) == 3
+
+
+def _master_precision(spec: RunSpec) -> str:
+    """Return the number type in which the built-in trainer's optimizer works: that of the weights at most."""
+    is_half = spec.knob("memory.precision") == "bfloat16"
+    return str(spec.knob("memory.master_precision")) if is_half else "float32"
 
 
 def _micro(spec: RunSpec) -> int:
@@ -281,6 +296,8 @@ DERIVED: Mapping[str, Derived] = {
     "correction.rejection_problem": _rejection_problem,
     "rollout.engines": _engines,
     "memory.used_zero_stage": _used_zero_stage,
+    "memory.offloads_params": _offloads_params,
+    "memory.used_master_precision": _master_precision,
     "batch.has_old_pass": _has_old_pass,
     "has.critic": lambda spec: spec.needs("critic"),
     "has.reference": lambda spec: spec.needs("reference"),

@@ -170,4 +170,4 @@ def _own_problem(spec: RunSpec, tool: str, called: Sentence) -> tuple[str, Sente
 
 
 def _plain(spec: RunSpec, knob_id: str) -> Any:
-    return default_values(spec.algorithm, spec.trainer.name, spec.trainer.version)[knob_id]
+    return default_values(spec.algorithm, spec.trainer.name, spec.trainer.version, spec.hardware.device)[knob_id]

@@ -54,23 +54,26 @@ class SpecInvalid(ValueError):
         super().__init__(" ".join(f"{p.field}: {p.message}" for p in problems))
 
 
-def parse_spec(raw: object, *, origin: Origin = "you") -> RunSpec:
+def parse_spec(raw: object, *, origin: Origin = "you", device: str = "auto") -> RunSpec:
     """Return the complete, checked RunSpec of plain JSON values.
 
     Missing fields and knobs take their defaults; knobs may be bare values (then they are `origin`'s) or
-    {"value": ..., "origin": ...}. Raises SpecInvalid with every problem found, not only the first.
+    {"value": ..., "origin": ...}. `device` is that of the spec where it names none: defaults differ by it. Raises
+    SpecInvalid with every problem found, not only the first.
     """
     if not isinstance(raw, Mapping):
         message = Sentence("A run spec is a JSON object, not {kind}.", kind=type(raw).__name__)
         raise SpecInvalid([Problem(field="spec", message=message)])
     problems: list[Problem] = []
     fields = _parse_fields(raw, problems)
+    if not isinstance(hardware := raw.get("hardware", {}), Mapping) or "device" not in hardware:
+        fields = fields.model_copy(update={"hardware": fields.hardware.model_copy(update={"device": device})})
     trainer = _parse_trainer(fields.trainer, fields.algorithm, problems)
     spec = fields.model_copy(
         update={
             "trainer": trainer,
             "profile": _parse_profile(fields.profile, raw.get("profile")),
-            "knobs": _parse_knobs(raw.get("knobs", {}), fields.algorithm, trainer, origin, problems),
+            "knobs": _parse_knobs(raw.get("knobs", {}), fields, trainer, origin, problems),
         }
     )
     if not problems:
@@ -149,8 +152,10 @@ def _parse_trainer(trainer: Trainer, algorithm: str, problems: list[Problem]) ->
 
 
 def _parse_knobs(
-    raw: object, algorithm: str, trainer: Trainer, origin: Origin, problems: list[Problem]
+    raw: object, fields: RunSpec, trainer: Trainer, origin: Origin, problems: list[Problem]
 ) -> dict[str, KnobValue]:
+    """Return every knob that applies; `fields` is the spec without them."""
+    algorithm = fields.algorithm
     if not isinstance(raw, Mapping):
         text = Sentence("knobs is an object of knob ids and values, not {value}.", value=repr(raw))
         problems.append(Problem(field="knobs", message=text))
@@ -172,7 +177,7 @@ def _parse_knobs(
                     trainer=trainers()[trainer.name].called(trainer.version),
                 )
                 problems.append(Problem(field=f"knobs.{knob_id}", message=message))
-    parsed = dict(_default_knobs(algorithm, trainer))
+    parsed = dict(_default_knobs(algorithm, trainer, fields.hardware.device))
     for knob_id, knob in here.items():
         if knob_id in raw:
             parsed[knob_id] = _parse_knob(knob, raw[knob_id], origin, problems)
@@ -180,8 +185,8 @@ def _parse_knobs(
 
 
 @cache
-def _default_knobs(algorithm: str, trainer: Trainer) -> Mapping[str, KnobValue]:
-    defaults = default_values(algorithm, trainer.name, trainer.version)
+def _default_knobs(algorithm: str, trainer: Trainer, device: str) -> Mapping[str, KnobValue]:
+    defaults = default_values(algorithm, trainer.name, trainer.version, device)
     return {knob_id: KnobValue(value=value) for knob_id, value in defaults.items()}
 
 

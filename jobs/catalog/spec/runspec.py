@@ -149,11 +149,12 @@ class Hardware(SpecPart):
 
     Layout, ranks, engines and tensor parallelism are the built-in trainer's; of others the knobs of the group placement
     say it. `layout`: every role on devices of its own (split); the reference with a copy in each of the policy's ranks,
-    which score their own part of a batch (shared); and these ranks draw the completions, too (colocated).
+    which score their own part of a batch (shared); and completions are drawn there, too (colocated), by the ranks
+    themselves or by vLLM engines on their devices, as the knob rollout.engine says.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    layout: Literal["split", "shared", "colocated"] = "split"
+    layout: Literal["split", "shared", "colocated"] = "colocated"
     policy_ranks: Annotated[int, Field(ge=1, le=4096), Whole] = 2
     rollout_engines: Annotated[int, Field(ge=1, le=1024), Whole] = 1
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64), Whole] = 1
@@ -279,7 +280,7 @@ def differing(spec: RunSpec) -> dict[str, KnobValue]:
 
 def default_of(spec: RunSpec, knob: Knob) -> Value:
     """Return what the knob would be in this run if nobody had chosen it."""
-    return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version)
+    return knob.default_for(spec.algorithm, spec.trainer.name, spec.trainer.version, spec.hardware.device)
 
 
 def choices_of(field: FieldInfo) -> tuple[str, ...]:

@@ -11,13 +11,13 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.engine.atomic_folder import atomic_folder
-from jobs.engine.problem import CheckpointLost, RunProblem
+from jobs.engine.atomic_folder import new_draft, or_nothing, put_in_place
+from jobs.engine.problem import CheckpointLost, DiskTooSmall, RunProblem
 from jobs.engine.workers.worker import Worker
 from jobs.engine.workers.worker_group import WorkerGroup
 
@@ -52,6 +52,54 @@ class SavedCheckpoint:
     removed: tuple[int, ...]
 
 
+class SaveUnderWay:
+    """A checkpoint whose ranks have copied their state, and are writing it beside training.
+
+    Either `finish` or `give_up` has to come; before that there is but a draft.
+    """
+
+    def __init__(
+        self, workers: WorkerGroup, final: Path, *, state: LoopState, about: Mapping[str, Any], is_beside: bool
+    ) -> None:
+        self.state, self.folder = state, final
+        self._begin = time.perf_counter()
+        self._workers, self._about = workers, about
+        self._draft = new_draft(final)
+        with or_nothing(self._draft):
+            self._written = begin_state(workers, self._draft, state, is_beside=is_beside)
+
+    def is_written(self) -> bool:
+        """Ask the ranks whether `finish` would not have to wait. Raises: WorkerFailed where one could not write."""
+        return self._written.files is not None or self._take_files(waits=False)
+
+    def _take_files(self, *, waits: bool) -> bool:
+        """Return whether all ranks have written; what they wrote is known then."""
+        with or_nothing(self._draft):
+            calls = [p.call("saved_parts", waits=waits, step=self.state.step) for p in self._written.ranks]
+            answers = self._workers.gather(calls)
+        if any(answer is None for answer in answers):
+            return False
+        self._written.files = [file for files in answers for file in files]
+        return True
+
+    def finish(self) -> float:
+        """Wait until all is written, and put the checkpoint in its place; return its seconds. Raises: WorkerFailed."""
+        from jobs.engine.roles.parts import to_json
+
+        if self._written.files is None:
+            self._take_files(waits=True)
+        with or_nothing(self._draft):
+            index = asdict(self.state) | {"version": VERSION, "ranks": len(self._workers.policies)}
+            index |= self._written.about | {"files": to_json(self._written.files or [])}
+            (self._draft / INDEX).write_text(json.dumps(index | dict(self._about), indent=1) + "\n", encoding="utf-8")
+            put_in_place(self._draft, self.folder)
+        return time.perf_counter() - self._begin
+
+    def give_up(self) -> None:
+        """Leave nothing of it. The ranks must have ended, or they would go on writing."""
+        shutil.rmtree(self._draft, ignore_errors=True)
+
+
 class Checkpoints:
     """The checkpoints of a run, in `folder`."""
 
@@ -61,20 +109,25 @@ class Checkpoints:
     def save(self, workers: WorkerGroup, state: LoopState, *, about: Mapping[str, Any]) -> SavedCheckpoint:
         """Write `step-<n>`, then delete all but the newest `keep` and the best.
 
-        `about` is added to `checkpoint.json`: the spec, and what the data were.
+        `about` is added to `checkpoint.json`: the spec, and what the data were. Raises: DiskTooSmall.
         """
-        begin = time.perf_counter()
+        return self.finish(self.begin(workers, state, about=about, is_beside=False))
+
+    def begin(
+        self, workers: WorkerGroup, state: LoopState, *, about: Mapping[str, Any], is_beside: bool = True
+    ) -> SaveUnderWay:
+        """Begin to write `step-<n>`. Where it `is_beside`, ranks that have the driver's disk copy their state and write
+        it while they go on; the others hand theirs over meanwhile. Raises: DiskTooSmall.
+        """
         final = self._folder / f"step-{state.step}"
-        with atomic_folder(final) as partial:
-            index = (
-                asdict(state)
-                | {"version": VERSION, "ranks": len(workers.policies)}
-                | write_state(workers, partial, state)
-            )
-            (partial / INDEX).write_text(json.dumps(index | dict(about), indent=1) + "\n", encoding="utf-8")
-        seconds = time.perf_counter() - begin
-        removed = [old for old in self.steps()[: -self._keep] if old != state.best_step and self._remove(old)]
-        return SavedCheckpoint(folder=final, seconds=seconds, removed=tuple(removed))
+        return SaveUnderWay(workers, final, state=state, about=about, is_beside=is_beside)
+
+    def finish(self, saving: SaveUnderWay) -> SavedCheckpoint:
+        """Wait for it, then delete all but the newest `keep` and the best."""
+        seconds = saving.finish()
+        best = saving.state.best_step
+        removed = [old for old in self.steps()[: -self._keep] if old != best and self._remove(old)]
+        return SavedCheckpoint(folder=saving.folder, seconds=seconds, removed=tuple(removed))
 
     def _remove(self, step: int) -> bool:
         """Delete a checkpoint and return whether nothing of it is left."""
@@ -88,15 +141,38 @@ class Checkpoints:
         return sorted(int(match.group(1)) for match in matches if match)
 
 
-def write_state(workers: WorkerGroup, partial: Path, state: LoopState) -> dict[str, object]:
-    """Have every rank's training state written into `partial`; return what `checkpoint.json` says of it."""
-    from jobs.engine.roles.parts import PartFile, part_name, to_json, write_part
+@dataclass(slots=True, kw_only=True)
+class WrittenState:
+    """What is written of a checkpoint: what `checkpoint.json` says `about` it; its `files`, None while `ranks` are
+    still writing theirs.
+    """
+
+    about: Mapping[str, object]
+    files: list[Any] | None
+    ranks: Sequence[Worker]
+
+
+def begin_state(workers: WorkerGroup, partial: Path, state: LoopState, *, is_beside: bool) -> WrittenState:
+    """Have every rank's training state written into `partial`, beside training where that was asked for and all ranks
+    see the folder. Raises: DiskTooSmall.
+    """
+    from jobs.engine.roles.parts import PartFile, part_name, write_part
 
     token = secrets.token_hex(16)
     (partial / TOKEN).write_text(token, encoding="utf-8")
     near, far = who_sees(workers, partial, token)
     telling = workers.policies[0]
     (metadata, optimizer_step) = workers.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
+    about: dict[str, object] = {
+        "optimizer_step": optimizer_step,
+        "parameters": dict(zip(metadata["names"], metadata["shapes"], strict=True)),
+    }
+    _check_disk(partial, sum(workers.gather([p.call("state_bytes") for p in workers.policies])), step=state.step)
+    if is_beside and not far:
+        workers.gather(
+            [p.call("begin_save", str(partial), PART_BYTES, step=state.step, phase="checkpoint") for p in near]
+        )
+        return WrittenState(about=about, files=None, ranks=near)
     files: list[PartFile] = []
     for written in workers.gather(
         [p.call("save_parts", str(partial), PART_BYTES, step=state.step, phase="checkpoint") for p in near]
@@ -109,11 +185,20 @@ def write_state(workers: WorkerGroup, partial: Path, state: LoopState) -> dict[s
         far = [p for p, data in handed.items() if data is not None]
         files += [write_part(partial / part_name(p.rank, index), handed[p]) for p in far]
         index += 1
-    return {
-        "optimizer_step": optimizer_step,
-        "parameters": dict(zip(metadata["names"], metadata["shapes"], strict=True)),
-        "files": to_json(files),
-    }
+    return WrittenState(about=about, files=files, ranks=())
+
+
+def _check_disk(folder: Path, num_bytes: int, *, step: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < num_bytes:
+        raise DiskTooSmall(
+            f"Checkpoint {step} takes {_gigabytes(num_bytes)}, and the disk of {folder.parent} has {_gigabytes(free)} "
+            "left. Nothing was written of it. Free space, or lower checkpoint.keep, and launch again."
+        )
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.3g} GB"
 
 
 def who_sees(workers: WorkerGroup, folder: Path, token: str) -> tuple[list[Worker], list[Worker]]:

@@ -1,12 +1,13 @@
 """Checkpoints and models of a run under way: written, and told of."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec, to_json
-from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState
+from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState, SavedCheckpoint, SaveUnderWay
 from jobs.engine.checkpoints.export import export_model
 from jobs.engine.checkpoints.resume import DataFingerprint
 from jobs.engine.failures.failure_cause import NonFinite
@@ -14,6 +15,15 @@ from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _UnderWay:
+    """A checkpoint that is being written beside training, for which it stood still for `pause` seconds."""
+
+    saving: SaveUnderWay
+    scores: Mapping[str, float]
+    pause: float
 
 
 class Saver:
@@ -25,23 +35,59 @@ class Saver:
         self._spec, self._run_dir, self._workers, self._report, self._data = spec, run_dir, workers, report, data
         self._saved_step = -1
         self._checkpoints = Checkpoints(run_dir / "checkpoints", keep=spec.int_knob("checkpoint.keep"))
+        self._is_beside = bool(spec.knob("checkpoint.async_save"))
+        self._under_way: _UnderWay | None = None
 
     def checkpoint(self, state: LoopState, scores: Mapping[str, float]) -> None:
         """Write a checkpoint unless this step has one; `scores` is what people choose by: reward or loss of the step,
-        the held-out score. Raises: NonFinite, and nothing is written over what was good.
+        the held-out score. With `checkpoint.async_save` it is begun, and told of when it is whole: by `poll`, by the
+        next one, which waits for it, or by `finish`. Raises: NonFinite, and nothing is written over what was good;
+        DiskTooSmall.
         """
         report, step = self._report, state.step
         if step == self._saved_step:
             return
+        self.finish()
         self._check_weights(step)
         report.state("saving", f"Checkpoint {step}", step=step)
-        with mark("checkpoint", step=step):
-            saved = self._checkpoints.save(
+        with mark("checkpoint", step=step) as pause:
+            saving = self._checkpoints.begin(
                 self._workers,
                 state,
                 about={"spec": to_json(self._spec), "data": self._data, "scores": dict(scores)},
+                is_beside=self._is_beside,
             )
+            saved = None if self._is_beside else self._checkpoints.finish(saving)
         self._saved_step = step
+        if saved is None:
+            self._under_way = _UnderWay(saving=saving, scores=dict(scores), pause=pause.seconds)
+        else:
+            self._tell_saved(saved, step=step, scores=scores, pause=saved.seconds)
+        report.driver_spans(profile.drain())
+        report.state("training", step=step)
+
+    def poll(self) -> None:
+        """Put a checkpoint that is written beside training in its place, and tell of it, if it is written by now."""
+        if self._under_way is not None and self._under_way.saving.is_written():
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for a checkpoint that is written beside training, if there is one, and tell of it."""
+        if self._under_way is None:
+            return
+        under_way = self._under_way
+        saved = self._checkpoints.finish(under_way.saving)
+        self._under_way = None
+        self._tell_saved(saved, step=under_way.saving.state.step, scores=under_way.scores, pause=under_way.pause)
+
+    def give_up(self) -> None:
+        """Leave nothing of a checkpoint that was not whole when the run failed. The ranks must have ended."""
+        if self._under_way is not None:
+            self._under_way.saving.give_up()
+            self._under_way = None
+
+    def _tell_saved(self, saved: SavedCheckpoint, *, step: int, scores: Mapping[str, float], pause: float) -> None:
+        report = self._report
         size = folder_bytes(saved.folder)
         self._tell_checkpoint(
             step,
@@ -54,14 +100,13 @@ class Saver:
         )
         for old in saved.removed:
             self._tell_checkpoint(old, size=0, removed=True)
+        beside = f", beside training but for {pause:.2g} s" if self._is_beside else ""
         report.note(
-            f"Checkpoint {step} saved, {_mebibytes(size)} in {saved.seconds:.2g} s",
+            f"Checkpoint {step} saved, {_mebibytes(size)} in {saved.seconds:.2g} s{beside}",
             step=step,
             bytes=size,
             seconds=saved.seconds,
         )
-        report.driver_spans(profile.drain())
-        report.state("training", step=step)
 
     def _tell_checkpoint(self, step: int, *, size: int, **meta: Any) -> None:
         path = f"checkpoints/step-{step}"

@@ -22,6 +22,7 @@ from jobs.engine.problem import RunProblem
 _OPENING, _CLOSING = (f"\x02{kind}{uuid.uuid4().hex}\x03" for kind in "<>")
 """What stands around a generation block while its place is looked for. No data can hold it: each process draws anew."""
 _MARKS = re.compile(f"({re.escape(_OPENING)}|{re.escape(_CLOSING)})")
+_MOST_CHARS = 500  # of what a template says when it refuses a conversation
 _GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 
 
@@ -89,7 +90,7 @@ def _compiled(text: str, generation: type[_Generation], now: datetime) -> jinja2
     environment.globals |= {"raise_exception": _refuse, "strftime_now": now.strftime}
     try:
         return environment.from_string(text)
-    except (jinja2.TemplateError, RecursionError) as error:
+    except Exception as error:  # Python compiles what Jinja writes, and refuses loops in loops beyond twenty
         raise RunProblem("model.id", f"The model's chat template is not valid: {_reason(error)}.") from error
 
 
@@ -103,7 +104,8 @@ def _rendered(template: jinja2.Template, variables: Mapping[str, Any]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).rstrip(".") or type(error).__name__
+    said = str(error)  # which may hold the whole conversation
+    return (said if len(said) <= _MOST_CHARS else f"{said[:_MOST_CHARS]}…").rstrip(".") or type(error).__name__
 
 
 def _to_json(

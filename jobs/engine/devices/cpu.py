@@ -1,7 +1,7 @@
 """CPU: gloo everywhere, vLLM in process. Why each setting stands is measured in docs/develop/engine.md."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,41 @@ class GlooSender:
         """The group ends with the process; gloo has no other end."""
 
 
+class MemoryLender:
+    """Weights in anonymous shared memory, which ends with the processes that have it open.
+
+    `rank` names it to the engine that reads it. A rank without a reader has none and only goes through the weights.
+    """
+
+    def __init__(self, rank: int, capacity: int, *, is_source: bool) -> None:
+        from jobs.engine.roles.shared_memory import SharedMemory
+
+        self._rank, self._capacity = str(rank), capacity
+        self._memory = SharedMemory(capacity) if is_source else None
+
+    def lend(self, weights: "Iterable[tuple[str, Tensor]]") -> Iterator[dict[str, Any]]:
+        """See Lender."""
+        from jobs.engine.roles.shared_memory import fillings
+
+        for filling in fillings(weights, memory=self._memory, capacity=self._capacity):
+            handles = {self._rank: self._memory.handle} if self._memory is not None else {}
+            yield filling | {"ipc_handles": handles}
+
+    def end(self) -> None:
+        """The memory is used again."""
+
+
 class Cpu:
     """The device kind `cpu`."""
 
     name = "cpu"
     collective_backend = "gloo"
     transfer_backend = "gloo"
+    shared_transfer_backend = "shared_memory"
     gpus_per_worker = 0.0
+    gives_back_memory = False
     nsys_trace = "nvtx"
+    pins_memory = False
 
     def prepare_trainer(self) -> None:
         """One thread per rank; DeepSpeed on its CPU accelerator, which otherwise looks for one on its own."""
@@ -48,6 +75,9 @@ class Cpu:
         import torch
 
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+    def prepare_host_optimizer(self, num_ranks: int) -> None:
+        """The threads that it has: the model is computed by the same cores."""
 
     def prepare_rollout(self, spec: RunSpec) -> None:
         """Everything in one process: it saves two more imports of vLLM, 8 s each. No compilation: 10 s for two tiny
@@ -89,6 +119,21 @@ class Cpu:
     def open_sender(self, *, host: str, port: int, world_size: int) -> GlooSender:
         """Join as rank 0."""
         return GlooSender(host, port, world_size)
+
+    def shared_transfer_init(self, *, source: int) -> dict[str, object]:
+        """The init info of our shared_memory backend."""
+        return {"source": str(source)}
+
+    def open_lender(self, *, rank: int, is_source: bool, capacity: int) -> MemoryLender:
+        """All workers of an engine read what the first of its ranks lends."""
+        return MemoryLender(rank, capacity, is_source=is_source)
+
+    def update_info(self, filling: dict[str, Any], spec: RunSpec) -> dict[str, Any]:  # noqa: ARG002 (numbers and text)
+        """As it is."""
+        return filling
+
+    def release_memory(self) -> None:
+        """There is no allocator but the process's own."""
 
     def memory_readings(self) -> dict[str, float]:
         """A CPU process has no memory but its own."""

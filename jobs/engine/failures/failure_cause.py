@@ -7,10 +7,11 @@ from typing import Literal, NotRequired, TypedDict
 from ray.exceptions import RayError
 
 from jobs.catalog.log_line import tells_of_lost_peer
-from jobs.engine.problem import CheckpointLost, RunProblem
+from jobs.engine.problem import CheckpointLost, DiskTooSmall, RunProblem
 from jobs.engine.rollouts.reward import RewardFailed
 from jobs.engine.workers.actor import UNWRITABLE
 from jobs.engine.workers.worker import WorkerFailed
+from profiling.phases import BY_KEY
 
 _OUT_OF_MEMORY = (
     "out of memory",
@@ -75,6 +76,8 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
         return _cause("trainer", "vllm", 0, step, str(error), "")
     if isinstance(error, NonFinite):
         return _cause("trainer", "policy", 0, step, str(error), "")
+    if isinstance(error, DiskTooSmall):
+        return _cause("cluster", "driver", 0, step, error.message, "")
     if is_full(error):
         where = getattr(error, "filename", None) or "the run directory"
         text = f"The disk is full: {where} cannot be written. Free space and launch again."
@@ -106,6 +109,8 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
     line = log_tail.get((error.role, error.rank), "")
     who = f"{error.role} rank {error.rank}"
     at = step if error.step < 0 else error.step
+    phase = BY_KEY[error.phase].label.lower() if error.phase in BY_KEY else ""
+    when = f"step {at} ({phase})" if phase else f"step {at}"
     if UNWRITABLE in error.text:
         why = error.text.partition(f"{UNWRITABLE}: ")[2]
         text = f"{who} has no run directory: {why}. Set PITWALL_RUN_ROOT to a folder that every node can write."
@@ -113,7 +118,7 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
     message = f"{error.text} {line}"
     if any(mark in message for mark in _OUT_OF_MEMORY):
         knob = "rollout.max_num_seqs or rollout.kv_cache_mib" if error.role == "vllm" else "train.micro_batch_size"
-        text = f"{who} ran out of memory at step {at}. Lower {knob}, or give it a node with more."
+        text = f"{who} ran out of memory at {when}. Lower {knob}, or give it a node with more."
         return _cause("trainer", error.role, error.rank, at, text, line or error.text)
     if any(mark in message for mark in _NO_SPACE):
         return _cause(
@@ -121,19 +126,19 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
             error.role,
             error.rank,
             at,
-            f"The disk is full: {who} could not write at step {at}. Free space and launch again.",
+            f"The disk is full: {who} could not write at {when}. Free space and launch again.",
             line or error.text,
         )
     if error.how == "died":
-        text = f"The process of {who} died at step {at}: {error.text}"
+        text = f"The process of {who} died at {when}: {error.text}"
         return _cause("cluster", error.role, error.rank, at, text, line)
     if error.how == "lost":
-        text = f"The answer of {who} at step {at} was lost, and Ray reports no dead worker: {error.text}"
+        text = f"The answer of {who} at {when} was lost, and Ray reports no dead worker: {error.text}"
         return _cause("cluster", error.role, error.rank, at, text, line)
     if tells_of_lost_peer(error.text):
-        text = f"{who} lost its connection to another rank at step {at}, and Ray reports no dead worker: {error.text}"
+        text = f"{who} lost its connection to another rank at {when}, and Ray reports no dead worker: {error.text}"
         return _cause("cluster", error.role, error.rank, at, text, line or error.text)
-    return _cause("trainer", error.role, error.rank, at, f"{who} raised at step {at}: {error.text}", line or error.text)
+    return _cause("trainer", error.role, error.rank, at, f"{who} raised at {when}: {error.text}", line or error.text)
 
 
 def _first_line(error: BaseException) -> str:

@@ -13,9 +13,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
+ROOT = Path(__file__).resolve().parents[3]
 MODEL = Path(__file__).resolve().parents[1] / "bundled" / "tiny-word-problems"
 MATRIX = 8192
 REPEATS = 20
@@ -40,7 +42,10 @@ def output_of(*command: str) -> str:
 
 
 def driver() -> dict[str, object]:
-    """Ask the driver for its version and the GPUs: name, memory in MiB, compute capability."""
+    """Ask the driver for its version and the GPUs: name, memory in MiB, compute capability.
+
+    Raises: RuntimeError, with both versions, for a driver that is too old for the CUDA of the lock.
+    """
     if not Path("/proc/driver/nvidia/version").exists():
         raise Absent("no NVIDIA driver is loaded")
     fields = "driver_version,name,memory.total,compute_cap"
@@ -49,7 +54,22 @@ def driver() -> dict[str, object]:
     if not cells:
         raise RuntimeError("the driver is loaded but shows no GPU")
     gpus = [{"name": name, "memory_mib": int(memory), "capability": cap} for _, name, memory, cap in cells]
-    return {"driver_version": cells[0][0], "gpus": gpus}
+    preflight = _preflight()
+    version, runs, needed = preflight.driver_version(cells[0][0]), preflight.driver_cuda(), preflight.locked_cuda()
+    if too_old := preflight.driver_problems(version, runs, needed):
+        raise RuntimeError(too_old[0])
+    return {"driver_version": cells[0][0], "runs_cuda": runs, "locked_cuda": needed, "gpus": gpus}
+
+
+def _preflight() -> ModuleType:
+    """Return requirements/preflight.py, which is no package: it also runs where nothing is installed."""
+    spec = spec_from_file_location("preflight", ROOT / "requirements" / "preflight.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # its named tuple asks for its module
+    spec.loader.exec_module(module)
+    return module
 
 
 def torch() -> dict[str, object]:

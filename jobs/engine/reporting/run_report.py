@@ -1,9 +1,10 @@
 """Everything the run tells: events, sample files and TensorBoard, from the driver alone. Counts its own time."""
 
+import contextlib
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class RunReport:
         self._tensorboard = TensorboardLog(run_dir / "tb")
         self._lock = threading.Lock()
         self._seconds = 0.0
+        self._here = threading.local()  # `is_telling` in the block whose time is counted
         self._readings: dict[tuple[str, int], Mapping[str, float]] = {}
         self.log_tail: dict[tuple[str, int], str] = {}
         self._num_lines: dict[tuple[str, int, str], int] = {}
@@ -55,21 +57,36 @@ class RunReport:
         self._follower: threading.Thread | None = None
         self._done = threading.Event()
 
-    def _write(self, *written: events.Event) -> None:
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Count the time of a block: to make events and lines of what is told as well as to write them."""
+        if getattr(self._here, "is_telling", False):  # the block around it is counted
+            yield
+            return
+        self._here.is_telling = True
         begin = time.perf_counter()
-        with self._lock:
+        try:
+            yield
+        finally:
+            self._here.is_telling = False
+            seconds = time.perf_counter() - begin
+            with self._lock:
+                self._seconds += seconds
+
+    def _write(self, *written: events.Event) -> None:
+        with self._telling(), self._lock:
             self._log.write(*written)
-            self._seconds += time.perf_counter() - begin
 
     def take_seconds(self) -> float:
-        """Return the time spent reporting since the last call."""
+        """Return the time spent reporting since the last call, by whatever thread."""
         with self._lock:
             seconds, self._seconds = self._seconds, 0.0
         return seconds
 
     def say(self, line: str) -> None:
         """Print a line to the driver's own log."""
-        print(line, flush=True)
+        with self._telling():
+            print(line, flush=True)
 
     def state(self, state: str, text: str = "", *, step: int = -1, cause: Mapping[str, Any] | None = None) -> None:
         """Tell what the run is doing now; where a text says it, the driver's log says it too."""
@@ -84,37 +101,34 @@ class RunReport:
 
     def metrics(self, values: Mapping[str, float], *, step: int) -> None:
         """Tell the metrics of a step."""
-        begin = time.perf_counter()
-        self._tensorboard.scalars({k: v if math.isfinite(v) else math.nan for k, v in values.items()}, step=step)
-        with self._lock:
-            self._seconds += time.perf_counter() - begin
-        self._write(events.metric(values, attempt=self._attempt, step=step))
+        with self._telling():
+            self._tensorboard.scalars({k: v if math.isfinite(v) else math.nan for k, v in values.items()}, step=step)
+            self._write(events.metric(values, attempt=self._attempt, step=step))
 
     def samples(self, samples: Sequence[ShownSample], *, step: int, is_eval: bool, shown: int) -> None:
         """Keep all completions in the run directory and show the first `shown` of them."""
-        begin = time.perf_counter()
-        name = "eval" if is_eval else "step"
-        made = [
-            events.sample(
-                attempt=self._attempt,
-                step=step,
-                group=s.group,
-                index=s.index,
-                prompt=s.prompt,
-                completion=s.completion,
-                expected=s.expected,
-                reward=s.reward,
-                rewards=s.rewards,
-                tokens=s.tokens,
-                is_eval=is_eval,
-            )
-            for s in samples
-        ]
-        with (self._run_dir / "samples" / f"{name}-{step:06d}.jsonl").open("wb") as file:
-            file.writelines(events.to_line(e) for e in made)
-        with self._lock:
-            self._seconds += time.perf_counter() - begin
-        self._write(*made[:shown])
+        with self._telling():
+            lines = [events.to_line(self._sample(s, step=step, is_eval=is_eval)) for s in samples]
+            name = "eval" if is_eval else "step"
+            with (self._run_dir / "samples" / f"{name}-{step:06d}.jsonl").open("wb") as file:
+                file.writelines(lines)
+            with self._lock:
+                self._log.write_lines(lines[:shown])
+
+    def _sample(self, sample: ShownSample, *, step: int, is_eval: bool) -> events.Event:
+        return events.sample(
+            attempt=self._attempt,
+            step=step,
+            group=sample.group,
+            index=sample.index,
+            prompt=sample.prompt,
+            completion=sample.completion,
+            expected=sample.expected,
+            reward=sample.reward,
+            rewards=sample.rewards,
+            tokens=sample.tokens,
+            is_eval=is_eval,
+        )
 
     def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> None:
         """Tell that a file or folder of the run directory is ready."""
@@ -129,7 +143,8 @@ class RunReport:
 
     def driver_spans(self, spans: Iterable[profile.Span]) -> None:
         """Tell the driver's own spans."""
-        self._write(*(self._span(span, "driver", 0) for span in spans))
+        with self._telling():
+            self._write(*(self._span(span, "driver", 0) for span in spans))
 
     def answer(self, worker: Worker, answer: CallResult) -> None:
         """Tell what a worker handed over with a result."""
@@ -137,10 +152,12 @@ class RunReport:
         for span in answer.spans:
             if span.depth == 0:
                 self.phase_seconds[worker.role, span.phase] = span.duration / 1e9
-        self._write(*(self._span(span, worker.role, worker.rank) for span in answer.spans))
-        self._write(*(peaks for span in answer.spans if (peaks := self._peaks(span, worker.role, worker.rank))))
-        for stream, lines in answer.lines.items():
-            self.lines(worker.role, worker.rank, stream, lines)
+        with self._telling():
+            told = [self._span(span, worker.role, worker.rank) for span in answer.spans]
+            peaks = (self._peaks(span, worker.role, worker.rank) for span in answer.spans)
+            self._write(*told, *(peak for peak in peaks if peak))
+            for stream, lines in answer.lines.items():
+                self.lines(worker.role, worker.rank, stream, lines)
 
     def _span(self, span: profile.Span, role: str, rank: int) -> events.Event:
         return events.span(
@@ -169,16 +186,19 @@ class RunReport:
 
     def readings(self, *, step: int) -> None:
         """Tell the latest readings of every worker."""
-        self._write(
-            *(
-                events.system(values, attempt=self._attempt, step=step, role=role, rank=rank)
-                for (role, rank), values in sorted(self._readings.items())
+        with self._telling():
+            self._write(
+                *(
+                    events.system(values, attempt=self._attempt, step=step, role=role, rank=rank)
+                    for (role, rank), values in sorted(self._readings.items())
+                )
             )
-        )
 
     def lines(self, role: str, rank: int, stream: str, lines: list[str]) -> None:
         """Tell log lines of a worker."""
-        if lines:
+        if not lines:
+            return
+        with self._telling():
             self._num_lines[role, rank, stream] = self._num_lines.get((role, rank, stream), 0) + len(lines)
             self.log_tail[role, rank] = next((line for line in reversed(lines) if line.strip()), "")
             self._write(events.log(lines, attempt=self._attempt, role=role, rank=rank, stream=stream))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.rollouts.reward import Completion, Score, ScoringLimits
 
-_ENDING = re.compile(r"####\s*-?[\d,]*\.?\d+\s*$")
+_ENDING = re.compile(r"####\s*-?(?:[\d,]*\.\d+|[\d,]*\d)\s*$")  # linear: one way to read a row of digits
 
 
 class FormatReward:
@@ -23,7 +23,7 @@ class FormatReward:
 
     @staticmethod
     def _score(text: str) -> Score:
-        value = float(bool(_ENDING.search(text)) and text.count("####") == 1)
+        value = float(text.count("####") == 1 and bool(_ENDING.search(text)))
         return Score(total=value, parts={"format": value}, is_right=None)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog.role import ROLES
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.model_files import architectures, longest_sequence, model_folder, read_json
 from jobs.engine.device import load_device
@@ -18,10 +19,18 @@ from profiling.process_memory import resident_bytes, return_freed_memory
 
 
 class Generator:
-    """A vLLM engine whose weights come from the policy."""
+    """A vLLM engine whose weights come from the policy.
 
-    def __init__(self, *, spec: RunSpec, device: str, eos_ids: Sequence[int]) -> None:
+    On devices of the policy's ranks, which `visible_devices` names, it goes to sleep as soon as it is loaded, and
+    whoever gives it the turn wakes it up.
+    """
+
+    def __init__(self, *, spec: RunSpec, device: str, eos_ids: Sequence[int], visible_devices: str = "") -> None:
+        if visible_devices:  # Ray reserved none for it, so it shows it all of the node
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible_devices
+        takes_turns = ROLES["vllm"].share_devices(spec)
         self._spec, self._device, self._eos_ids = spec, load_device(device), list(eos_ids)
+        backend = self._device.shared_transfer_backend if takes_turns else self._device.transfer_backend
         self._endless = bool(spec.knob("rollout.ignore_eos"))
         folder = model_folder(spec.model)
         longest = longest_sequence(spec, folder)
@@ -50,8 +59,8 @@ class Generator:
             tensor_parallel_size=spec.hardware.tensor_parallel_size,
             enable_prefix_caching=bool(spec.knob("rollout.enable_prefix_caching")),
             logprobs_mode="processed_logprobs",
-            weight_transfer_config={"backend": self._device.transfer_backend},
-            worker_extension_cls="jobs.engine.roles.gloo_transfer.RolloutWorker",
+            weight_transfer_config={"backend": backend},
+            worker_extension_cls="jobs.engine.roles.rollout_worker.RolloutWorker",
             disable_log_stats=False,  # counted, never printed: see VLLM_LOGGING_LEVEL
             use_tqdm_on_load=False,
             generation_config="vllm",
@@ -63,6 +72,8 @@ class Generator:
         self._work: dict[str, float] = {}
         if (manager := self._llm.llm_engine.logger_manager) is not None:
             manager.stat_loggers.append(self._meter)
+        if takes_turns:
+            self.sleep(2)
 
     def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
         """Return one completion per request, in order; `greedy` takes the likeliest token and ignores seeds."""
@@ -88,6 +99,24 @@ class Generator:
             detokenize=False,
         )
 
+    # -- turns, where it shares devices with the policy --
+
+    def sleep(self, level: int) -> None:
+        """Give back the memory of the KV cache and of the weights: to the host (1), or for good (2).
+
+        On CPU vLLM only pauses its scheduler and empties its prefix cache.
+        """
+        self._llm.sleep(level=level)
+
+    def wake_weights(self) -> None:
+        """Take memory for the weights, which come back from the host; after a sleep of level 2 they have to be sent."""
+        self._llm.wake_up(tags=["weights"])
+
+    def wake_cache(self) -> None:
+        """Take memory for an empty KV cache and get ready to draw. Raises: RuntimeError if vLLM stays asleep."""
+        if not self._llm.wake_up(tags=["kv_cache"]):
+            raise RuntimeError("vLLM did not wake up: part of its memory is still given back.")
+
     # -- weights: the lifecycle calls of vLLM's weight-transfer API --
 
     def num_workers(self) -> int:
@@ -98,6 +127,16 @@ class Generator:
         """Join the weight transfer group; returns when everyone has."""
         info = self._device.transfer_init(host=host, port=port, world_size=world_size, rank_offset=rank_offset)
         self._llm.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": info})
+
+    def join_shared(self, source: int) -> None:
+        """Get ready to read weights from memory of policy ranks, the first of which is `source`."""
+        info = self._device.shared_transfer_init(source=source)
+        self._llm.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": info})
+
+    def read_update(self, filling: dict[str, Any]) -> None:
+        """Load weights that policy ranks have put where this engine's workers can read them."""
+        info = self._device.update_info(filling, self._spec)
+        self._llm.collective_rpc("update_weights", kwargs={"update_info": info})
 
     def take_weights(self, metadata: dict[str, list[Any]]) -> None:
         """Take what the policy broadcasts meanwhile, and answer with it from now on. Raises: as `finish_update`."""

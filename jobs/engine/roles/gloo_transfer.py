@@ -9,7 +9,7 @@ registers the backend.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from vllm.distributed.weight_transfer.base import WeightTransferEngine, WeightTransferInitInfo, WeightTransferUpdateInfo
@@ -41,7 +41,27 @@ class GlooUpdate(WeightTransferUpdateInfo):
     shapes: list[list[int]]
 
 
-class GlooTransfer(WeightTransferEngine[GlooInit, GlooUpdate]):
+Init = TypeVar("Init", bound=WeightTransferInitInfo)
+Update = TypeVar("Update", bound=WeightTransferUpdateInfo)
+
+
+class LayerwiseTransfer(WeightTransferEngine[Init, Update]):
+    """A backend that loads checkpoint-format weights, however they come."""
+
+    def start_weight_update(self) -> None:
+        """Open the layerwise reload."""
+        initialize_layerwise_reload(self.model)
+
+    def finish_weight_update(self) -> None:
+        """Close the reload, then pack the tied output layer again."""
+        finalize_layerwise_reload(self.model, self.model_config)
+        refresh_tied_head(self.model, self.model_config.hf_config)
+
+    def shutdown(self) -> None:
+        """What it has open ends with the process."""
+
+
+class GlooTransfer(LayerwiseTransfer[GlooInit, GlooUpdate]):
     """Receive checkpoint-format weights over gloo."""
 
     init_info_cls = GlooInit
@@ -55,10 +75,6 @@ class GlooTransfer(WeightTransferEngine[GlooInit, GlooUpdate]):
             host=init_info.host, port=init_info.port, rank=rank, world_size=init_info.world_size, timeout=_JOIN
         )
 
-    def start_weight_update(self) -> None:
-        """Open the layerwise reload."""
-        initialize_layerwise_reload(self.model)
-
     def receive_weights(self, update_info: GlooUpdate) -> None:
         """Receive each tensor and load it."""
 
@@ -69,14 +85,6 @@ class GlooTransfer(WeightTransferEngine[GlooInit, GlooUpdate]):
                 yield name, weight
 
         self.model.load_weights(received())
-
-    def finish_weight_update(self) -> None:
-        """Close the reload, then pack the tied output layer again."""
-        finalize_layerwise_reload(self.model, self.model_config)
-        refresh_tied_head(self.model, self.model_config.hf_config)
-
-    def shutdown(self) -> None:
-        """The group ends with the process."""
 
 
 def refresh_tied_head(model: torch.nn.Module, config: Any) -> None:
@@ -92,7 +100,3 @@ def refresh_tied_head(model: torch.nn.Module, config: Any) -> None:
 
 
 WeightTransferEngineFactory.register_engine("gloo", GlooTransfer)
-
-
-class RolloutWorker:
-    """What vLLM mixes into each of its workers (`worker_extension_cls`), so that they import this module."""

@@ -1,7 +1,7 @@
 """Load a causal language model for training or for scoring."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from torch import Tensor
 from jobs.engine.batch import Batch
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.head import score_counted_tokens
+from jobs.engine.roles.packed_attention import why_not
+from jobs.engine.roles.sharded_load import restore_tables, whole_while_used
 from profiling.process_memory import resident_bytes, return_freed_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -25,22 +27,31 @@ def memory_before_model() -> dict[str, float]:
     return {"memory_baseline_bytes": float(resident)} if resident >= 0 else {}
 
 
-def load_model(folder: Path, *, precision: str) -> torch.nn.Module:
-    """Return the model of a Hugging Face folder in `precision`, dropout off, ready to score counted tokens.
+def load_model(
+    folder: Path,
+    *,
+    precision: str,
+    is_packed: bool = False,
+    sharding: contextlib.AbstractContextManager[None] | None = None,
+) -> torch.nn.Module:
+    """Return the model of a Hugging Face folder in `precision`, dropout off, ready to score counted tokens; made inside
+    `sharding` (`sharded_load.divided`), if that is given.
 
-    Dropout would make the ratio of new to old policy noisy even where the weights are the same.
+    Dropout would make the ratio of new to old policy noisy even where the weights are the same. With `is_packed` it
+    computes nothing for padding, unless its sequences cannot be packed: `model.packing_problem` says why, or "".
     Raises: RunProblem naming `model.id`.
     """
     from transformers import AutoModelForCausalLM
 
     try:
-        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=DTYPES[precision],
-            attn_implementation="sdpa",
-            use_safetensors=True,  # never a pickle, nor code that comes with the model
-            trust_remote_code=False,
-        )
+        with sharding if sharding is not None else contextlib.nullcontext():
+            model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=DTYPES[precision],
+                attn_implementation="sdpa",
+                use_safetensors=True,  # never a pickle, nor code that comes with the model
+                trust_remote_code=False,
+            )
     except Exception as error:  # transformers raises whatever its model files raise; all mean that it cannot be loaded
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunProblem("model.id", f"The model {folder.name!r} cannot be loaded: {reason}") from error
@@ -49,22 +60,26 @@ def load_model(folder: Path, *, precision: str) -> torch.nn.Module:
             module.p = 0.0
         if hasattr(module, "attention_dropout"):
             module.attention_dropout = 0.0
-    score_counted_tokens(model)
+    if sharding is not None:
+        restore_tables(model)
+    with whole_while_used(model) if sharding is not None else contextlib.nullcontext():
+        problem = why_not(model) if is_packed else ""
+        score_counted_tokens(model, is_packed=is_packed and not problem)
+    model.packing_problem = problem
     return model
 
 
 @torch.no_grad()
-def score(model: Any, batch: Batch, *, micro_batch_size: int, temperature: float, device: str) -> Tensor:
+def score(model: Any, batch: Batch, *, micros: Sequence[Tensor], temperature: float, device: str) -> Tensor:
     """Return the log-probability of each counted token of the batch, 0 elsewhere, on the CPU: [B, L].
 
-    Of a model that `score_counted_tokens` has prepared. Sequences are padded on the right and have no mask of
-    attention: a causal model's tokens do not see what comes after them. Micro-batches hold sequences of like length, so
-    that little of them is padding.
+    Of a model that `score_counted_tokens` has prepared. `micros`: which sequences to take together (see Cut). Sequences
+    are padded on the right and have no mask of attention: a causal model's tokens do not see what comes after them.
     """
     logprobs_BL = torch.zeros(batch.tokens_BL.shape)
-    for rows in batch.by_length(micro_batch_size):
+    for rows in micros:
         here = batch.rows(rows).to(device)
-        part_bL, _ = model(here.tokens_BL, here.mask_BL, temperature)
+        part_bL, _ = model(here.tokens_BL, here.mask_BL, temperature, here.lengths_B)
         logprobs_BL[rows, : part_bL.shape[1]] = part_bL.cpu()
     return logprobs_BL
 

@@ -38,8 +38,16 @@ def parameter_bytes(engine: Any, stage: int) -> int:
 def gradient_bytes(engine: Any) -> int:
     """Return the bytes of gradients held now; call it between the last backward pass and the optimizer's step."""
     held = [p.grad for p in engine.module.parameters() if p.grad is not None]
-    for name in ("averaged_gradients", "grad_partitions_flat_buffer", "all_grad_tensors"):
+    for name in (
+        "averaged_gradients",
+        "grad_partitions_flat_buffer",
+        "all_grad_tensors",
+        "accumulated_grads_in_cpu",
+    ):
         held += _tensors(getattr(engine.optimizer, name, None))
+    for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):  # an offloaded optimizer's
+        masters = _tensors(getattr(engine.optimizer, name, None))
+        held += [master.grad for master in masters if master.grad is not None]
     return _storage_bytes(held)
 
 

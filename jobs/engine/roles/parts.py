@@ -1,7 +1,8 @@
-"""The files that training state lies in: pieces of float32 tensors, addressed by parameter and not by rank.
+"""The files that training state lies in: pieces of tensors, addressed by parameter and not by rank.
 
 A piece is a run of elements of one flattened tensor. Whoever loads asks for the elements it needs, so neither the
-number of ranks nor the ZeRO stage of who wrote them matters.
+number of ranks nor the ZeRO stage of who wrote them matters. Elements are written in the type of who held them, float32
+or bfloat16, and read as float32, which changes none of them.
 """
 
 import zlib

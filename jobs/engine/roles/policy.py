@@ -3,7 +3,9 @@
 Runs inside an actor (actor.py), which imports it by name.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,11 +17,12 @@ from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import longest_sequence, model_folder
 from jobs.engine.data.text import TextModel
-from jobs.engine.device import Sender
+from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.roles.language_model import buckets, load_model, score
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
-from jobs.engine.roles.trained_model import TrainedModel, num_elements
+from jobs.engine.roles.state_moves import StateMoves
+from jobs.engine.roles.trained_model import GATHER_BYTES, TrainedModel, num_elements
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
 
 _EXPORT_BYTES = 1 << 30
@@ -37,25 +40,40 @@ class Policy(TrainedModel):
         if spec.needs("vllm"):
             longest_sequence(spec, self._folder)  # refused here where the ranks draw themselves
         super().__init__(spec=spec, **place)
+        self._cut = replace(self._cut, is_packed=self._engine.module.is_packed)
         self._reference: torch.nn.Module | None = None
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
-            model = load_model(self._folder, precision=self._precision)
+            model = self._load_in(None)  # whole, also where ZeRO-3 divides what is trained
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
+        self._lender: Lender | None = None
+        self._lent: Iterator[dict[str, Any]] | None = None
+        self._moves = StateMoves(
+            self._engine,
+            stage=self._stage,
+            is_pinned=self._device.gives_back_memory,
+            is_on_host=bool(spec.knob("memory.adam_offload")),
+        )
 
     def _load(self) -> torch.nn.Module:
-        return load_model(self._folder, precision=self._precision)
+        return self._load_in(self._sharding())
 
-    @property
-    def _precision(self) -> str:
-        return str(self._spec.knob("memory.precision"))
+    def _load_in(self, sharding: contextlib.AbstractContextManager[None] | None) -> torch.nn.Module:
+        precision = str(self._spec.knob("memory.precision"))
+        return load_model(self._folder, precision=precision, is_packed=self._cut.is_packed, sharding=sharding)
 
     # -- learning --
 
+    def packing_problem(self) -> str:
+        """Return why this model's sequences are padded although they were to be packed, as the end of a sentence."""
+        return str(self._engine.module.packing_problem)
+
     def logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities of the batch's tokens with the weights of now: [B, L]."""
-        return self._score(self._engine.module if self._stage < 3 else self._engine, batch)
+        if self._stage < 3:
+            return self._score(self._engine.module, batch, self._cut.rows(batch.lengths_B))
+        return self._score(self._engine, batch, self._micro_batches(batch))
 
     def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
         """Return one completion per request, in order, by this rank's own weights, whole up to ZeRO-2."""
@@ -75,13 +93,13 @@ class Policy(TrainedModel):
     def reference_logprobs(self, batch: Batch) -> Tensor:
         """Return the log-probabilities by the frozen model that this rank holds beside its own: [B, L]."""
         assert self._reference is not None
-        return self._score(self._reference, batch)
+        return self._score(self._reference, batch, self._cut.rows(batch.lengths_B))
 
-    def _score(self, model: Any, batch: Batch) -> Tensor:
+    def _score(self, model: Any, batch: Batch, micros: Sequence[Tensor]) -> Tensor:
         return score(
             model,
             batch,
-            micro_batch_size=self._spec.int_knob("train.micro_batch_size"),
+            micros=micros,
             temperature=self._spec.float_knob("rollout.temperature"),
             device=self._device.torch_device(),
         )
@@ -100,16 +118,16 @@ class Policy(TrainedModel):
     def _outputs(self, batch: Batch) -> PolicyOutputs:
         """Return the forward pass of a micro-batch, under the temperature at which its tokens were sampled."""
         temperature = self._spec.float_knob("rollout.temperature") if self._spec.needs("vllm") else 1.0
-        logprobs_BL, entropies_BL = self._engine(batch.tokens_BL, batch.mask_BL, temperature)
+        logprobs_BL, entropies_BL = self._engine(batch.tokens_BL, batch.mask_BL, temperature, batch.lengths_B)
         return PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=entropies_BL)
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> tuple[float, int]:
         """Return the summed cross-entropy of the counted tokens, and their number."""
         summed = 0.0
-        for micro in batch.micro_batches(self._spec.int_knob("train.micro_batch_size")):
-            here = micro.to(self._device.torch_device())
-            logprobs_BL, _ = self._engine(here.tokens_BL, here.mask_BL, 1.0)
+        for rows in self._micro_batches(batch):
+            here = batch.rows(rows).to(self._device.torch_device())
+            logprobs_BL, _ = self._engine(here.tokens_BL, here.mask_BL, 1.0, here.lengths_B)
             summed -= float(logprobs_BL.sum())
         return summed, batch.num_trained_tokens
 
@@ -126,6 +144,54 @@ class Policy(TrainedModel):
         elif self._stage == 3:
             for _ in self._weights():
                 pass
+
+    def open_lender(self, *, is_source: bool) -> None:
+        """Get ready to lend weights to a rollout engine on this rank's device (Device.open_lender)."""
+        sizes = [num_elements(p) * p.element_size() for _, p in self._named()]
+        self._lender = self._device.open_lender(
+            rank=self._rank, is_source=is_source, capacity=max(min(GATHER_BYTES, sum(sizes)), *sizes)
+        )
+
+    def lend_weights(self) -> dict[str, Any] | None:
+        """Lay out the next part of the weights and say where; None past the last. The last part must have been read.
+
+        A collective in ZeRO-3: all ranks lay out the same weights at once.
+        """
+        assert self._lender is not None
+        if self._lent is None:
+            self._lent = self._lender.lend(self._weights())
+        filling = next(self._lent, None)
+        if filling is None:
+            self._lent = None
+        return filling
+
+    def end_lending(self) -> None:
+        """The engine has let go of what was lent."""
+        assert self._lender is not None
+        self._lender.end()
+
+    # -- turns with a rollout engine on the same device --
+
+    def states_off(self) -> None:
+        """Leave room on the device for the engine's weights: all but this model's own weights goes to the host."""
+        if self._device.gives_back_memory:
+            self._moves.states_off()
+            if self._reference is not None:
+                self._reference.to("cpu")
+            self._device.release_memory()
+
+    def weights_off(self) -> None:
+        """Leave room for the engine's KV cache as well."""
+        if self._device.gives_back_memory:
+            self._moves.weights_off()
+            self._device.release_memory()
+
+    def back(self) -> None:
+        """Take the device again. The engine must be asleep."""
+        if self._device.gives_back_memory:
+            self._moves.back()
+            if self._reference is not None:
+                self._reference.to(self._device.torch_device())
 
     def export_bucket(self, index: int) -> dict[str, Tensor] | None:
         """Return bucket `index` of the weights on rank 0, {} elsewhere; None past the last. A collective in ZeRO-3."""

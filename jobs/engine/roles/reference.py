@@ -1,11 +1,14 @@
 """The frozen model that the policy is held near to. Runs inside an actor (actor.py), which imports it by name."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.device import load_device
+from jobs.engine.micro_batches import Cut
 from jobs.engine.roles.language_model import load_model, memory_before_model, score
 
 
@@ -16,7 +19,10 @@ class Reference:
         self._spec, self._device = spec, load_device(device)
         self._device.prepare_trainer()
         self._baseline = memory_before_model()
-        model = load_model(model_folder(spec.model), precision=str(spec.knob("memory.precision")))
+        self._cut = Cut.of(spec)
+        precision = str(spec.knob("memory.precision"))
+        model = load_model(model_folder(spec.model), precision=precision, is_packed=self._cut.is_packed)
+        self._cut = replace(self._cut, is_packed=bool(model.is_packed))
         self._model = model.to(self._device.torch_device()).eval()
         self._num_bytes = sum(p.numel() * p.element_size() for p in self._model.parameters())
 
@@ -25,7 +31,7 @@ class Reference:
         return score(
             self._model,
             batch,
-            micro_batch_size=self._spec.int_knob("train.micro_batch_size"),
+            micros=self._cut.rows(batch.lengths_B),
             temperature=self._spec.float_knob("rollout.temperature"),
             device=self._device.torch_device(),
         )

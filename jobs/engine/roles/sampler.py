@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jobs.engine.roles.decoding import decoding, growing_cache
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
 
 _COMPACT_BELOW = 0.75
@@ -43,21 +44,20 @@ class Sampler:
         """Return one completion per request, in order."""
         was_training = self._model.training
         self._model.eval()  # gradient checkpointing of a model in training keeps no cache
+        responses: dict[int, SampledResponse] = {}
+        order = sorted(range(len(requests)), key=lambda i: (len(requests[i].tokens), requests[i].tokens))
         try:
-            responses: dict[int, SampledResponse] = {}
-            order = sorted(range(len(requests)), key=lambda i: (len(requests[i].tokens), requests[i].tokens))
-            for begin in range(0, len(order), limits.batch_size):
-                chosen = order[begin : begin + limits.batch_size]
-                drawn = self._draw([requests[i] for i in chosen], limits)
-                responses.update(zip(chosen, drawn, strict=True))
+            with decoding(self._model):
+                for begin in range(0, len(order), limits.batch_size):
+                    chosen = order[begin : begin + limits.batch_size]
+                    drawn = self._draw([requests[i] for i in chosen], limits)
+                    responses.update(zip(chosen, drawn, strict=True))
             return [responses[i] for i in range(len(requests))]
         finally:
             self._model.train(was_training)
 
     def _draw(self, requests: Sequence[GenerationRequest], limits: SamplingLimits) -> list[SampledResponse]:
-        from transformers import DynamicCache
-
-        cache = DynamicCache()
+        cache = growing_cache()
         logits_NV, mask_NT = self._read_prompts(requests, cache)
         uniforms_NL = _uniforms(requests, limits.max_new_tokens).to(self._device)
         ends = torch.tensor(sorted(limits.eos_ids), dtype=torch.long)

@@ -1,7 +1,8 @@
 """The part of the training state that one policy rank holds, in one form under every ZeRO stage.
 
-What is trained are float32 tensors: the parameters themselves (ZeRO-0 in float32), float32 copies of them (ZeRO-0 in
-bfloat16), or this rank's partition of flat copies (ZeRO-1 to 3). The optimizer's tensors have the same layout.
+What is trained are tensors of the master weights' type: the parameters themselves (ZeRO-0 in float32), float32 copies
+of them (ZeRO-0 in bfloat16), or this rank's partition of flat copies (ZeRO-1 to 3), which lie in host memory where the
+optimizer is offloaded. The optimizer's tensors have the same layout and lie in the same place.
 """
 
 from collections.abc import Sequence
@@ -51,6 +52,16 @@ class Shard:
             for state in (WEIGHTS, *self._state_keys(f))
         ]
 
+    def num_bytes(self) -> int:
+        """Return the bytes of all `pieces`."""
+        return sum(piece.numel * self._whole(piece).element_size() for piece in self.pieces())
+
+    def _whole(self, piece: FlatSlice) -> Tensor:
+        """Return the tensor that the elements of a piece of `pieces` lie in."""
+        trained = self._fragments[piece.name].trained
+        whole: Tensor = trained if piece.state == WEIGHTS else self._optimizer.state[trained][piece.state]
+        return whole
+
     def _state_keys(self, fragment: Fragment) -> list[str]:
         held = self._optimizer.state.get(fragment.trained, {})
         return [
@@ -58,10 +69,9 @@ class Shard:
         ]
 
     def read(self, piece: FlatSlice) -> Tensor:
-        """Return the elements of a piece of `pieces`, on the CPU, float32: [numel]."""
-        f = self._fragments[piece.name]
-        whole = f.trained if piece.state == WEIGHTS else self._optimizer.state[f.trained][piece.state]
-        return f.within(whole, piece.start, piece.start + piece.numel).float().cpu().clone()
+        """Return a copy of the elements of a piece of `pieces`, on the CPU, in the type they are kept in: [numel]."""
+        fragment = self._fragments[piece.name]
+        return fragment.within(self._whole(piece), piece.start, piece.start + piece.numel).to("cpu", copy=True)
 
     def has_finite_weights(self) -> bool:
         """Return whether all elements of the weights that this rank trains are finite."""

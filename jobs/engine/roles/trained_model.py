@@ -3,6 +3,7 @@
 Runs inside an actor, which imports the role by name.
 """
 
+import contextlib
 import math
 import os
 from abc import ABC, abstractmethod
@@ -20,11 +21,14 @@ from jobs.engine.algorithm import Counts, Loss, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
-from jobs.engine.roles import deepspeed_start
+from jobs.engine.micro_batches import Cut
+from jobs.engine import deepspeed_start
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
+from jobs.engine.roles.part_writer import PartWriter
 from jobs.engine.roles.parts import FlatSlice, PartFile, Parts, batches, part_bytes, part_name, write_part
 from jobs.engine.roles.shard import Shard
+from jobs.engine.roles.sharded_load import divided
 from profiling.profile import mark
 
 GATHER_BYTES = 256 << 20
@@ -58,13 +62,15 @@ class TrainedModel(ABC):
         self._device.prepare_trainer()
         self._algorithm = load_algorithm(spec.algorithm)
         self._stage = int(DERIVED["memory.used_zero_stage"](spec))
+        self._cut = Cut.of(spec)
         self._gradient_bytes = 0
         self._engine = self._make_engine(world_size, host, port)
         self._shard = Shard(self._engine, stage=self._stage, rank=rank)
+        self._writer = PartWriter(rank)
 
     @abstractmethod
     def _load(self) -> torch.nn.Module:
-        """Return the model to train, in the run's precision on the CPU.
+        """Return the model to train, in the run's precision on the CPU, made inside `_sharding`.
 
         In bfloat16 DeepSpeed makes the float32 master weights of what it is given, so that more would only be read.
         """
@@ -95,15 +101,27 @@ class TrainedModel(ABC):
             verbose=False,
         )
         self._baseline = memory_before_model()
-        # In ZeRO-3 every rank reads the whole model into host memory, and `initialize` splits it.
         model: Any = self._load()
         if bool(self._spec.knob("memory.gradient_checkpointing")):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.train()
+        if bool(self._spec.knob("memory.adam_offload")):
+            self._device.prepare_host_optimizer(world_size)
         engine, *_ = deepspeed.initialize(
-            model=model, optimizer=adamw(model, self._spec), config=deepspeed_config(self._spec, world_size)
+            model=model, optimizer=adamw(model, self._spec), config=self._config(world_size)
         )
         return engine
+
+    def _config(self, world_size: int) -> dict[str, object]:
+        return deepspeed_config(self._spec, world_size, pins_memory=self._device.pins_memory)
+
+    def _sharding(self) -> contextlib.AbstractContextManager[None] | None:
+        """Return what `_load` makes the model in: in ZeRO-3 it is divided as it is read."""
+        import torch.distributed as dist
+
+        if self._stage < 3:
+            return None
+        return divided(self._config(dist.get_world_size()), rank=self._rank)
 
     # -- learning --
 
@@ -119,10 +137,10 @@ class TrainedModel(ABC):
         for group in engine.optimizer.param_groups:
             group["lr"] = learning_rate
         shares: dict[str, Tensor] = {}
-        micros = batch.micro_batches(self._spec.int_knob("train.micro_batch_size"))
-        for i, micro in enumerate(micros):
+        micros = self._micro_batches(batch)
+        for i, rows in enumerate(micros):
             engine.set_gradient_accumulation_boundary(i == len(micros) - 1)
-            here = micro.to(self._device.torch_device())
+            here = batch.rows(rows).to(self._device.torch_device())
             with mark("update", name="forward"):
                 loss, parts = self._loss(here, counts)
             for name, value in parts.items():
@@ -139,6 +157,15 @@ class TrainedModel(ABC):
             is_skipped=is_skipped,
             gap=self._take_gap(),
         )
+
+    def _micro_batches(self, batch: Batch) -> list[Tensor]:
+        """Return which sequences this rank takes together. All ranks take as many micro-batches, so each must ask."""
+        micros = self._cut.rows(batch.lengths_B)
+        if self._cut.max_tokens is None or self._engine.world_size == 1:
+            return micros
+        most = torch.tensor(len(micros), device=self._device.torch_device())
+        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
+        return self._cut.rows(batch.lengths_B, at_least=int(most))
 
     def _take_gap(self) -> GapSums | None:
         """Return what was measured of the rollout engine in the step's forward passes; None without an engine."""
@@ -157,7 +184,15 @@ class TrainedModel(ABC):
         before = engine.skipped_steps  # ZeRO looks by itself
         engine.step()
         is_skipped = engine.skipped_steps > before
+        if is_skipped:
+            self._forget_gradients()
         return math.inf if is_skipped else float(engine.get_global_grad_norm() or 0.0), is_skipped
+
+    def _forget_gradients(self) -> None:
+        """Drop the sums of a skipped step, to which ZeRO-2 with the optimizer on the host would add in bfloat16."""
+        if self._stage == 2:
+            sums = self._engine.optimizer.averaged_gradients
+            sums.update(dict.fromkeys(sums))
 
     def has_finite_weights(self) -> bool:
         """Return whether every weight that this rank trains is finite."""
@@ -205,6 +240,19 @@ class TrainedModel(ABC):
         while (data := self.state_part(len(written), limit_bytes)) is not None:
             written.append(write_part(Path(folder) / part_name(self._rank, len(written)), data))
         return written
+
+    def begin_save(self, folder: str, limit_bytes: int) -> None:
+        """Copy this rank's training state into host memory, and begin to write it as `save_parts` would."""
+        groups = batches(self._shard.pieces(), limit_bytes=limit_bytes)
+        self._writer.start(Path(folder), [{p.key: self._shard.read(p) for p in pieces} for pieces in groups])
+
+    def saved_parts(self, *, waits: bool) -> list[PartFile] | None:
+        """Return the files of `begin_save`; None while they are being written, unless it `waits`. Raises: OSError."""
+        return self._writer.files(waits=waits)
+
+    def state_bytes(self) -> int:
+        """Return how large this rank's part of a checkpoint is, but for the files' headers."""
+        return self._shard.num_bytes()
 
     def state_part(self, index: int, limit_bytes: int) -> bytes | None:
         """Return the content of part file `index`; None past the last."""
@@ -287,17 +335,18 @@ def adamw(model: torch.nn.Module, spec: RunSpec) -> torch.optim.AdamW:
     )
 
 
-def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, object]:
-    """Return DeepSpeed's configuration of a spec."""
+def deepspeed_config(spec: RunSpec, world_size: int, *, pins_memory: bool = False) -> dict[str, object]:
+    """Return DeepSpeed's configuration of a spec; `pins_memory`: page-lock what is kept in host memory."""
     per_update = int(DERIVED["batch.samples_per_update"](spec))
-    micro = min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
+    by_tokens = bool(spec.knob("train.dynamic_batch"))  # as many micro-batches as it takes; each ends where we say
+    micro = 1 if by_tokens else min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
     num_micros = -(-(per_update // world_size) // micro)
     is_half = spec.knob("memory.precision") == "bfloat16"
     return {
         "train_micro_batch_size_per_gpu": micro,
         "gradient_accumulation_steps": num_micros,
-        "zero_optimization": {"stage": int(DERIVED["memory.used_zero_stage"](spec))},
-        "bf16": {"enabled": is_half},
+        "zero_optimization": _zero_config(spec, pins_memory=pins_memory),
+        "bf16": _bf16_config(spec),
         # Micro-batches are added up in float32: in bfloat16 the sum of many loses what each one adds.
         **({"data_types": {"grad_accum_dtype": "fp32"}} if is_half else {}),
         "gradient_clipping": spec.float_knob("optimizer.max_grad_norm"),
@@ -306,3 +355,26 @@ def deepspeed_config(spec: RunSpec, world_size: int) -> dict[str, object]:
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 1 << 31,
     }
+
+
+def _zero_config(spec: RunSpec, *, pins_memory: bool) -> dict[str, object]:
+    """Return what ZeRO divides, and what of it lies in host memory: https://www.deepspeed.ai/docs/config-json/."""
+    config: dict[str, object] = {"stage": int(DERIVED["memory.used_zero_stage"](spec))}
+    host = {"device": "cpu", "pin_memory": pins_memory}
+    if bool(spec.knob("memory.adam_offload")):
+        config["offload_optimizer"] = host
+    if DERIVED["memory.offloads_params"](spec):
+        config["offload_param"] = host
+    return config
+
+
+def _bf16_config(spec: RunSpec) -> dict[str, object]:
+    """Return in which types weights, masters and moments are kept.
+
+    Masters of bfloat16 alone would need DeepSpeed's own CPU Adam, which is compiled on the spot; with the moments in
+    bfloat16 too, any optimizer does.
+    """
+    config: dict[str, object] = {"enabled": spec.knob("memory.precision") == "bfloat16"}
+    if DERIVED["memory.used_master_precision"](spec) == "bfloat16":
+        config |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    return config

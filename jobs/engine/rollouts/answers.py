@@ -1,5 +1,8 @@
 r"""Answers of mathematical tasks as text: which part of a response is its answer, and comparisons that need no algebra.
 
+A model may write anything, and what reads it here runs in the driver: it takes time and memory in proportion to the
+length of the text, whatever stands in it.
+
 A response gives its answer behind `#### `, in `\boxed{...}`, after *Final answer is* or *Answer:*, or in a formula at
 its very end. What cannot be compared here is left to math-verify (math_check.py), which takes milliseconds to seconds.
 """
@@ -15,9 +18,10 @@ _PLACES = 6  # decimals that have to agree, as math-verify compares floats
 
 _MARKED = re.compile(r"####\s*\$?(-?[\d,]*\.?\d+)")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*")
-_ANNOUNCED = re.compile(r"\b(?:final\s+answer\s+is\b:?|answer\**\s*:)\**\s*(?=(\S[^\n]*))", re.IGNORECASE)
+_ANNOUNCED = re.compile(r"\b(?:final\s+answer\s+is\b:?|answer\**\s*:)\**\s*(?=\S)", re.IGNORECASE)
+_BRACE = re.compile(r"(?<!\\)[{}]")
 _FORMULA = re.compile(r"(?:\$\$([^$]+)\$\$|\$([^$\n]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\])[\s.*]*\Z", re.DOTALL)
-_ENDING = re.compile(r"[\s*]*(?:\.\s*I hope it is correct)?[\s.*]*\Z", re.IGNORECASE)
+_HOPE = "i hope it is correct"
 
 _WRAPPED = re.compile(
     r"\$\$(.*)\$\$|\$(.*)\$|\\\((.*)\\\)|\\\[(.*)\\\]|\\(?:text|textbf|mathrm|mathbf|mbox)\{([^{}]*)\}", re.DOTALL
@@ -48,9 +52,10 @@ def number(text: str) -> Decimal | None:
     """
     marked = _MARKED.findall(text)
     try:
-        return Decimal((marked[-1] if marked else text).strip().lstrip("$").replace(",", ""))
+        value = Decimal((marked[-1] if marked else text).strip().lstrip("$").replace(",", ""))
     except InvalidOperation:
         return None
+    return value if value.is_finite() else None  # "infinity" is a word, and "NaN" equals nothing
 
 
 def expected_answer(text: str) -> str:
@@ -70,8 +75,9 @@ def given_answer(response: str, *, is_number: bool) -> GivenAnswer | None:
         return GivenAnswer(text=line, is_marked=True)
     if box := last_box(response):
         return GivenAnswer(text=box, is_marked=True)
-    if announced := _ANNOUNCED.findall(response):
-        return GivenAnswer(text=_without_ending(announced[-1]), is_marked=False)
+    if announced := _last(_ANNOUNCED, response):
+        line = response[announced.end() :].partition("\n")[0]
+        return GivenAnswer(text=_without_ending(line), is_marked=False)
     if formula := _FORMULA.search(response[-2 * MOST_CHARS :]):
         return GivenAnswer(text=next(group for group in formula.groups() if group is not None), is_marked=False)
     return None
@@ -94,31 +100,53 @@ def last_box(text: str) -> str:
 
     Of a box in a box it is the content of the inner one.
     """
-    last, end = "", 0
-    for match in _BOX.finditer(text):
-        if match.start() < end:  # inside of the one before
-            continue
-        content, after = _braced(text, match.end())
-        if content.strip():
-            last, end = content.strip(), after
-    return (last_box(last) or last) if "\\" in last else last
+    closing: dict[int, int] | None = None
+    for match in reversed(list(_BOX.finditer(text))):  # what begins last is in no other that counts
+        begin = match.end()
+        content = text[begin : begin + 1]
+        if content == "{":
+            closing = _closing_braces(text) if closing is None else closing
+            content = text[begin + 1 : closing.get(begin, begin)]
+        if content.strip() and content != "}":
+            return content.strip()
+    return ""
 
 
-def _braced(text: str, start: int) -> tuple[str, int]:
-    """Return the group that begins at `start` and where it ends; one character where no brace opens there."""
-    if text[start : start + 1] != "{":
-        return text[start : start + 1], start + 1
-    depth = 0
-    for at in range(start, len(text)):
-        if text[at] in "{}" and text[at - 1] != "\\":
-            depth += 1 if text[at] == "{" else -1
-            if depth == 0:
-                return text[start + 1 : at], at + 1
-    return "", len(text)
+def _closing_braces(text: str) -> dict[int, int]:
+    """Return where each brace that opens is closed; those that are not are left out, as are escaped ones."""
+    closing: dict[int, int] = {}
+    opened: list[int] = []
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closing[opened.pop()] = brace.start()
+    return closing
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    found = None
+    for found in pattern.finditer(text):  # noqa: B007  the last one is wanted
+        pass
+    return found
 
 
 def _without_ending(text: str) -> str:
-    return _ENDING.sub("", text, count=1)
+    """Return the text without what ends a sentence: a full stop, emphasis, and *I hope it is correct*."""
+    bare = _without_last(text, ".*")
+    if bare.lower().endswith(_HOPE):
+        before = bare[: -len(_HOPE)].rstrip()
+        if before.endswith("."):
+            return _without_last(before[:-1], "*")
+    return bare
+
+
+def _without_last(text: str, characters: str) -> str:
+    """Return the text without such characters and spaces at its end, however they are mixed."""
+    end = len(text)
+    while end and (text[end - 1].isspace() or text[end - 1] in characters):
+        end -= 1
+    return text[:end]
 
 
 def tidy(text: str) -> str:

@@ -9,6 +9,7 @@ import json
 import selectors
 import time
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits
 from jobs.engine.rollouts.reward_process import SHOWN_CHARS, RewardReply
@@ -185,7 +186,10 @@ class RewardPool:
                 seconds = max(self._limits.load_seconds, _AGAIN_SECONDS if self._has_loaded else 0.0)
                 worker.load(deadline=time.monotonic() + seconds)
                 continue
-            reply: RewardReply = json.loads(line)
+            reply = _reply(line)
+            if worker.state == "idle" or reply is None or reply.get("number") != worker.index + 1:
+                self._fail(worker, batch, self._no_reply(worker, batch))
+                return
             failure = None
             if "problem" in reply:
                 failure = RewardFailed(reply["problem"], kind=reply["kind"], log_line=reply.get("log_line", ""))
@@ -199,6 +203,15 @@ class RewardPool:
                 batch.put(worker.index, reply["reward"])
             worker.rest()
 
+    def _no_reply(self, worker: RewardWorker, batch: _Batch) -> RewardFailed:
+        """Return the failure of a reward that disturbs what its process answers, so that no reward can be believed."""
+        when = f" while scoring {self._called(worker, batch)}" if worker.state == "scoring" else ""
+        text = (
+            f"The reward {self._name} answered a second time, or something that is no reward{when}. Let a process that "
+            "it forks end by os._exit, and let nothing else write where its answers go."
+        )
+        return RewardFailed(text, kind="wrong_type", log_line=worker.last_error_line())
+
     def _ended(self, worker: RewardWorker, batch: _Batch) -> None:
         if worker.state == "starting":
             text, kind = f"The process for the reward {self._name} ended while it started.", "not_started"
@@ -209,11 +222,7 @@ class RewardPool:
         else:
             text = f"The reward {self._name} ended its process while scoring {self._called(worker, batch)}."
             kind = "died"
-        failure = RewardFailed(text, kind=kind, log_line=worker.last_error_line())
-        if not worker.is_loaded:
-            self._not_loaded(worker, failure)
-        else:
-            self._lost(worker, batch, failure)
+        self._fail(worker, batch, RewardFailed(text, kind=kind, log_line=worker.last_error_line()))
 
     def _out_of_time(self, worker: RewardWorker, batch: _Batch) -> None:
         limits = self._limits
@@ -251,6 +260,13 @@ class RewardPool:
         begins = f"prompt {c.prompt[:SHOWN_CHARS]!r}, completion {c.completion[:SHOWN_CHARS]!r}"
         return f"completion {worker.index + 1} of {len(batch.completions)} ({begins})"
 
+    def _fail(self, worker: RewardWorker, batch: _Batch, failure: RewardFailed) -> None:
+        """End a process that went wrong, whatever it was doing."""
+        if worker.is_loaded:
+            self._lost(worker, batch, failure)
+        else:
+            self._not_loaded(worker, failure)
+
     def _lost(self, worker: RewardWorker, batch: _Batch, failure: RewardFailed) -> None:
         """End a process, and keep what has become of its completion."""
         self._remove(worker)
@@ -272,3 +288,12 @@ class RewardPool:
     def _remove(self, worker: RewardWorker) -> None:
         self._workers.remove(worker)
         worker.close()
+
+
+def _reply(line: bytes) -> RewardReply | None:
+    """Return the reply that a line is, None if it is none."""
+    try:
+        reply = json.loads(line)
+    except ValueError:
+        return None
+    return cast(RewardReply, reply) if isinstance(reply, dict) else None

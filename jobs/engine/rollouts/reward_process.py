@@ -1,8 +1,8 @@
 """The process that a reward's code runs in: JSON lines on stdin, answers on stdout. Started by reward_pool.py.
 
-It writes {} when it is up. First line {"source", "file_name"} -> {}; then {"number", "call": [prompt, completion,
-answer]} -> {"reward": ...}, one at a time. What goes wrong is answered as {"problem", "kind", "log_line"}. The code's
-own prints go to stderr.
+It writes {} when it is up. First line {"source", "file_name"} -> {"number": 0}; then {"number", "call": [prompt,
+completion, answer]} -> {"number", "reward": ...}, one at a time. What goes wrong is answered as {"number", "problem",
+"kind", "log_line"}. The code's own prints go to stderr, and what it or a program of its own reads from stdin is empty.
 """
 
 import faulthandler
@@ -11,7 +11,6 @@ import linecache
 import math
 import os
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
@@ -19,11 +18,13 @@ from typing import Literal, TypedDict
 Call = Callable[[str, str, str], object]
 UP = b"{}"
 SHOWN_CHARS = 60
+_MOST_CHARS = 500  # of what an exception says, which may be all that it was given
 
 
 class RewardReply(TypedDict, total=False):
-    """The reward of a completion, or a problem; nothing where the source was loaded."""
+    """The reward of a completion, or a problem; only its number, 0, where the source was loaded."""
 
+    number: int
     reward: float
     problem: str
     kind: Literal["raised", "wrong_type"]
@@ -33,12 +34,14 @@ class RewardReply(TypedDict, total=False):
 def main() -> None:
     """Serve requests until stdin ends."""
     faulthandler.register(signal.SIGUSR1)
-    answers = os.fdopen(os.dup(1), "w")
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     print(UP.decode(), file=answers, flush=True)
     reward: Call | None = None
     name = "reward.py"
-    for line in sys.stdin:
+    for line in requests:
         request = json.loads(line)
         if "source" in request:
             name = request["file_name"]
@@ -46,7 +49,7 @@ def main() -> None:
         else:
             assert reward is not None
             answer = score(reward, request["call"], number=request["number"], name=name)
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(json.dumps({"number": request.get("number", 0), **answer}) + "\n")
         answers.flush()
 
 
@@ -97,11 +100,11 @@ def raised(error: BaseException, name: str, when: str) -> RewardReply:
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
     line = own[-1].lineno if own else (error.lineno if isinstance(error, SyntaxError) else None)
     where = f" line {line}" if line else ""
-    last = traceback.format_exception_only(error)[-1].strip()
+    last = traceback.format_exception_only(error)[-1].strip()[:_MOST_CHARS]
     return {
         "problem": f"The reward {name}{where} raised {last} {when}.",
         "kind": "raised",
-        "log_line": f"{name}{where}: {own[-1].line if own else last}",
+        "log_line": f"{name}{where}: {own[-1].line if own else last}"[:_MOST_CHARS],
     }
 
 

@@ -17,7 +17,9 @@ from jobs.engine.rollouts.reward_process import UP
 
 _DUMP_SECONDS = 10.0
 _READ_BYTES = 65536
-_SECRETS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN")  # what scoring has no use for
+_MOST_UNREAD_BYTES = 1 << 20  # of a reply; those that are meant are short
+_MOST_ERROR_BYTES = 1 << 20  # of what the code has printed: a run scores for days
+_SECRETS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")  # what scoring has no use for
 # Hashes of texts differ between processes unless told otherwise, and with them the order of a set: what a completion
 # earns must not depend on which process scores it.
 _SAME_EVERYWHERE = {"PYTHONHASHSEED": "0"}
@@ -79,6 +81,10 @@ class RewardWorker:
     def rest(self) -> None:
         """The reply is here: the next completion may come."""
         self.state, self.index = "idle", -1
+        errors = self._errors.fileno()
+        if os.fstat(errors).st_size > _MOST_ERROR_BYTES:
+            os.ftruncate(errors, 0)
+            os.lseek(errors, 0, os.SEEK_SET)  # for the process, too, which shares the place where it writes
 
     def _send(self, request: Mapping[str, object]) -> None:
         self._unsent += json.dumps(request).encode() + b"\n"
@@ -97,12 +103,16 @@ class RewardWorker:
     def read(self) -> list[bytes] | None:
         """Return the lines that are whole by now, None at the end of the stream.
 
-        Until the process is up other lines are skipped: the interpreter of the node may greet.
+        Until the process is up other lines are skipped: the interpreter of the node may greet. A line that becomes too
+        long is cut to nothing, which is no reply.
         """
         chunk = os.read(self.stdout, _READ_BYTES)
         if not chunk:
             return None
         *lines, self._unread = (self._unread + chunk).split(b"\n")
+        if len(self._unread) > _MOST_UNREAD_BYTES:
+            self._unread = b""
+            lines.append(b"")
         return lines if self.state != "starting" else [line for line in lines if line == UP]
 
     def close(self) -> None:

@@ -47,7 +47,6 @@ OF_RAY = (
     "yaml",
 )
 """What Ray asks for when it is imported, more than half of that import. Ray itself reads a worker's variables then."""
-DEEPSPEED_START = "jobs.engine.roles.deepspeed_start"  # by name, as roles are in a worker
 AFTER_DEEPSPEED = ("deepspeed.module_inject.auto_ep_layer",)
 """What it imports when it makes an engine."""
 OURS = ("jobs", "profiling", "console", "tests")
@@ -68,12 +67,14 @@ def open_listener(path: Path) -> socket.socket:
 
 def preload(libraries: Iterable[str] = LIBRARIES, *, without: Iterable[str] = ()) -> None:
     """Import the libraries, and DeepSpeed; `without` are imported again by each worker. What is missing is left out."""
+    from jobs.engine import deepspeed_start
+
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # read by torch when it is imported; on CPU nothing is compiled
     sys.modules["ray"] = None  # type: ignore[assignment]
     for name in (*libraries, *OF_RAY):
         _import(name)
     with contextlib.suppress(ImportError):
-        importlib.import_module(DEEPSPEED_START).spare()
+        deepspeed_start.spare()
     for name in AFTER_DEEPSPEED:
         _import(name)
     own = [name for name in sys.modules if name.partition(".")[0] in OURS]

@@ -152,6 +152,10 @@ class Actor:
 
         return self._run(hold, phase="", step=-1)
 
+    def visible_devices(self) -> CallResult:
+        """Return the accelerators that Ray gave this process, "" if none."""
+        return self._run(lambda: os.environ.get("CUDA_VISIBLE_DEVICES", ""), phase="", step=-1)
+
     def start(self, target: str, arguments: Mapping[str, Any]) -> CallResult:
         """Import `module:Class` and build it with `arguments`: where the heavy libraries are imported."""
         if self._capture.problem:

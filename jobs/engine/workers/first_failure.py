@@ -19,18 +19,21 @@ _TOGETHER_SECONDS = 1.0  # within which Ray tells of those who died with the fir
 _AGAIN_SECONDS = 0.2
 
 
-def first_failure(workers: Sequence[Worker], *, step: int, seconds: float) -> WorkerFailed | None:
+def first_failure(workers: Sequence[Worker], *, step: int, phase: str, seconds: float) -> WorkerFailed | None:
     """Return the failure of the worker that died first; None if Ray reports none within `seconds`.
 
+    `step` and `phase` are when it was noticed.
     Returns earlier if every worker answers. One that is at work does not answer, and is waited for all the time.
     """
-    failures = _dead_workers(workers, step=step, seconds=seconds)
+    failures = _dead_workers(workers, step=step, phase=phase, seconds=seconds)
     if len(failures) > 1:
         failures.sort(key=lambda failure: _ended_at(failure[0]))
     return failures[0][1] if failures else None
 
 
-def _dead_workers(workers: Sequence[Worker], *, step: int, seconds: float) -> list[tuple[Worker, WorkerFailed]]:
+def _dead_workers(
+    workers: Sequence[Worker], *, step: int, phase: str, seconds: float
+) -> list[tuple[Worker, WorkerFailed]]:
     """Return the dead workers in the order in which Ray reports them."""
     waiting = {_ping(worker): worker for worker in workers}
     dead: list[tuple[Worker, WorkerFailed]] = []
@@ -45,7 +48,7 @@ def _dead_workers(workers: Sequence[Worker], *, step: int, seconds: float) -> li
                 time.sleep(_AGAIN_SECONDS)
                 waiting[_ping(worker)] = worker
             except DEAD_ACTOR_ERRORS as error:
-                dead.append((worker, worker.died(error, step=step)))
+                dead.append((worker, worker.died(error, step=step, phase=phase)))
                 end = min(end, time.monotonic() + _TOGETHER_SECONDS)
             except RayError:  # Ray itself does not answer
                 continue

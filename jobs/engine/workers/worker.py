@@ -38,10 +38,23 @@ _TELLING = ("Worker exit detail:", "The actor died because of an error", "The ac
 
 
 class WorkerFailed(RuntimeError):
-    """A role of the run raised, died, or did not come through with its answer; says which, at which step, and how."""
+    """A role of the run raised, died, or did not come through with its answer; says which, at which step, and how.
 
-    def __init__(self, *, role: str, rank: int, step: int, text: str, how: Literal["raised", "died", "lost"]) -> None:
+    `phase` is that of the call in which it was noticed, "" where nothing was asked just then.
+    """
+
+    def __init__(
+        self,
+        *,
+        role: str,
+        rank: int,
+        step: int,
+        text: str,
+        how: Literal["raised", "died", "lost"],
+        phase: str = "",
+    ) -> None:
         self.role, self.rank, self.step, self.text, self.how = role, rank, step, text, how
+        self.phase = phase
         super().__init__(text)
 
 
@@ -52,6 +65,12 @@ class Pending:
     worker: "Worker"
     reference: Any
     step: int
+    phase: str = ""
+
+    def failed(self, text: str, how: Literal["raised", "lost"]) -> WorkerFailed:
+        """Return that the call did not come through, and the worker is not known to be dead."""
+        worker = self.worker
+        return WorkerFailed(role=worker.role, rank=worker.rank, step=self.step, phase=self.phase, text=text, how=how)
 
 
 class Worker:
@@ -67,39 +86,39 @@ class Worker:
 
     def call(self, method: str, *arguments: Any, step: int = -1, phase: str = "", **options: Any) -> Pending:
         """Start a call; `phase` marks it on the actor's lane of the timeline."""
-        return Pending(
-            worker=self, reference=self.actor.call.remote(method, step, phase, arguments, options), step=step
-        )
+        reference = self.actor.call.remote(method, step, phase, arguments, options)
+        return Pending(worker=self, reference=reference, step=step, phase=phase)
 
     def start(self, target: str, **arguments: Any) -> Pending:
         """Start building the role's object."""
-        return Pending(worker=self, reference=self.actor.start.remote(target, arguments), step=0)
+        return Pending(worker=self, reference=self.actor.start.remote(target, arguments), step=0, phase="load")
 
     def address(self) -> Pending:
         """Ask for the address of the worker's node and a port that is kept free for its next call: (host, port)."""
         return Pending(worker=self, reference=self.actor.address.remote(), step=-1)
 
-    def died(self, error: Exception, *, step: int) -> WorkerFailed:
-        """Return what one of DEATHS says of this worker."""
-        return WorkerFailed(role=self.role, rank=self.rank, step=step, text=_why_died(error), how="died")
+    def visible_devices(self) -> Pending:
+        """Ask which accelerators Ray gave it: as CUDA_VISIBLE_DEVICES has them."""
+        return Pending(worker=self, reference=self.actor.visible_devices.remote(), step=-1)
+
+    def died(self, error: Exception, *, step: int, phase: str) -> WorkerFailed:
+        """Return what one of DEAD_ACTOR_ERRORS says of this worker."""
+        return WorkerFailed(role=self.role, rank=self.rank, step=step, phase=phase, text=_why_died(error), how="died")
 
 
 def answer_of(call: Pending) -> CallResult:
     """Return what a call gave; waits for it. Raises: RunProblem, WorkerFailed; RayError where Ray itself failed."""
-    worker = call.worker
     try:
         answer: CallResult = ray.get(call.reference)
     except RayTaskError as error:
         cause = error.cause
         if isinstance(cause, RoleError) and cause.field:
             raise RunProblem(cause.field, cause.text) from None
-        text = str(cause).strip() or type(cause).__name__
-        raise WorkerFailed(role=worker.role, rank=worker.rank, step=call.step, text=text, how="raised") from None
+        raise call.failed(str(cause).strip() or type(cause).__name__, "raised") from None
     except (ActorUnavailableError, ObjectLostError) as error:  # it may be alive: whoever gathers asks who died
-        text = _first_line(error)
-        raise WorkerFailed(role=worker.role, rank=worker.rank, step=call.step, text=text, how="lost") from None
+        raise call.failed(_first_line(error), "lost") from None
     except DEAD_ACTOR_ERRORS as error:
-        raise worker.died(error, step=call.step) from None
+        raise call.worker.died(error, step=call.step, phase=call.phase) from None
     return answer
 
 

@@ -56,7 +56,10 @@ class WorkerGroup:
         self.device = device
         counts = {role: role.num_workers(spec) for role in roles_of(spec)}
         sizes = {role.id: [role.devices(spec)] * count for role, count in counts.items() if count}
-        bundles = [self._bundle(spec, device, size) for members in sizes.values() for size in members]
+        guests = {role.id for role in counts if role.share_devices(spec)}
+        self.share_devices = bool(guests)
+        apart = [size for role, members in sizes.items() if role not in guests for size in members]
+        bundles = [self._bundle(spec, device, size) for size in apart]
         self.group: PlacementGroup = placement_group(bundles, strategy="PACK")
         self.log_queue = ray.remote(LogQueue).options(num_cpus=0).remote()
         self._wait_for_place(bundles)
@@ -64,7 +67,7 @@ class WorkerGroup:
         self.by_role: dict[str, list[Worker]] = {}
         planned = planned_tool(spec.profile.what, spec.profile.tool, device=cast(DeviceName, device.name))
         warm = () if device.gpus_per_worker else warm_start()
-        number = 0
+        own_place = 0
         for role, members in sizes.items():
             self.by_role[role] = []
             environment = runtime_env(
@@ -73,8 +76,13 @@ class WorkerGroup:
                 tool=planned,
                 plain=() if ROLES[role].generates else warm,
             )
-            for rank in range(len(members)):
-                bundle = bundles[number]
+            for rank, size in enumerate(members):
+                if role in guests:  # Ray gives it nothing of its own, and it sits with the first of its policy ranks
+                    number, bundle = rank * size, {"CPU": 0.0}
+                    _check_together(nodes[number : number + size])
+                else:
+                    number, bundle = own_place, bundles[own_place]
+                    own_place += 1
                 strategy = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=number)
                 actor = (
                     ray.remote(concurrency_groups={CAPTURES: 1, LOOKING: 1})(Actor)
@@ -88,7 +96,6 @@ class WorkerGroup:
                     .remote(role=role, rank=rank, log_dir=log_dir, queue=self.log_queue, marks=spec.profile.marks)
                 )
                 self.by_role[role].append(Worker(actor, role=role, rank=rank, node=nodes[number]))
-                number += 1
 
     @staticmethod
     def _bundle(spec: RunSpec, device: Device, size: int) -> dict[str, float]:
@@ -145,6 +152,15 @@ class WorkerGroup:
         ((host, port),) = self.gather([worker.address()])
         return str(host), int(port)
 
+    def devices_of(self, guest: Worker) -> str:
+        """Return the devices of the policy ranks that a worker shares, as CUDA_VISIBLE_DEVICES names them; "" on CPU.
+
+        Raises: WorkerFailed.
+        """
+        spread = len(self.policies) // len(self.by_role[guest.role])
+        ranks = self.policies[guest.rank * spread : (guest.rank + 1) * spread]
+        return ",".join(filter(None, self.gather([rank.visible_devices() for rank in ranks])))
+
     def gather(self, pending: Sequence[Pending], *, interruptible: bool = False) -> list[Any]:
         """Return the values of all calls, in order, as soon as all are there.
 
@@ -168,9 +184,11 @@ class WorkerGroup:
                 self._check()
         return [values[p.reference] for p in pending]
 
-    def first_failure(self, *, step: int = -1, seconds: float = _FAILURE_SECONDS) -> WorkerFailed | None:
+    def first_failure(
+        self, *, step: int = -1, phase: str = "", seconds: float = _FAILURE_SECONDS
+    ) -> WorkerFailed | None:
         """Return the failure of the worker that died first, None if nobody is known to be dead within `seconds`."""
-        return first_failure(self.all(), step=step, seconds=seconds)
+        return first_failure(self.all(), step=step, phase=phase, seconds=seconds)
 
     def _root_failure(self, failed: WorkerFailed) -> WorkerFailed:
         """Return the first failure of a worker if one is reported soon, else `failed` itself.
@@ -180,7 +198,7 @@ class WorkerGroup:
         """
         has_lost_peer = failed.how == "raised" and tells_of_lost_peer(failed.text)
         seconds = _NODE_SECONDS if has_lost_peer or failed.how == "lost" else _FAILURE_SECONDS
-        return self.first_failure(step=failed.step, seconds=seconds) or failed
+        return self.first_failure(step=failed.step, phase=failed.phase, seconds=seconds) or failed
 
     def close(self) -> None:
         """End every actor and give the place back."""
@@ -188,3 +206,13 @@ class WorkerGroup:
             ray.kill(worker.actor)
         ray.kill(self.log_queue)
         remove_placement_group(self.group)
+
+
+def _check_together(nodes: Sequence[RunNode]) -> None:
+    """Raises: RunProblem where the policy ranks that an engine shares devices with are on several nodes."""
+    if len(set(nodes)) > 1:
+        raise RunProblem(
+            "hardware.tensor_parallel_size",
+            f"An engine shares the devices of {len(nodes)} policy ranks, which Ray placed on {len(set(nodes))} nodes. "
+            "Use a number of devices that divides those of each node.",
+        )

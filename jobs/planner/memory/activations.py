@@ -8,8 +8,9 @@ transformers, and reading the kernels; docs/develop/planner-formulas.md):
     a gated MLP: gate, its activation, up, their product; one that is not gated: before and after its activation
 
 With h hidden, q and kv of queries and of keys or values, f of the MLP, for the usual two norms that is 8h + 2q + 2kv +
-4f of a Llama layer in Transformers, and 3(q + kv) more where queries and keys are normed. Torch's attention repeats
-keys and values to as many heads as queries have. Flash attention keeps no scores; eager attention keeps them.
+4f of a Llama layer in Transformers, and 3(q + kv) more where queries and keys are normed. Torch's attention under a
+mask repeats keys and values to as many heads as queries have; without one it takes them as they are. Flash attention
+keeps no scores; eager attention keeps them.
 """
 
 from dataclasses import dataclass
@@ -69,7 +70,8 @@ def _heads(layer: LayerShape, training: Training) -> float:
     query, kv = model.query, model.kv
     if not layer.has_cache:  # linear attention: its projections before and after the convolution
         return 2.0 * layer.attention / model.hidden
-    seen = query if training.attention in ("sdpa", "eager") and training.kernels != "compiled" else kv
+    repeats = training.attention in ("sdpa", "eager") and training.kernels != "compiled"
+    seen = query if repeats and not training.has_grouped_attention else kv
     total = 2.0 * query + 2.0 * seen
     if model.has_qk_norm:
         total += {"eager": 3, "compiled": 0}.get(training.kernels, 1) * (query + kv)

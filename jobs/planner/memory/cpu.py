@@ -136,8 +136,10 @@ def _step(training: Training, stage: Stage, held: States, width: float) -> tuple
 
 
 def _logits_bytes(training: Training, width: float) -> float:
-    """Return bytes of logits and of what loss and entropy take of them in fp32."""
-    return training.tokens * training.model.vocab * (width + 4 * _FP32)
+    """Return bytes of logits and of what loss and entropy take of them in fp32, of tokens that are taken at once."""
+    is_chunked = training.head == "chunked" and training.head_chunk
+    tokens = min(training.tokens, training.head_chunk) if is_chunked else training.tokens
+    return tokens * training.model.vocab * (width + 4 * _FP32)
 
 
 def scored_weights(stage: Stage, model: ModelShape, layout: Layout, width: float, constants: Constants) -> float:

@@ -35,7 +35,8 @@ def training_logits(training: Training, constants: Constants) -> float:
         memory, entropy = constants.memory, 0.0
         if training.has_entropy:
             entropy = memory.logits_entropy_compiled if training.head == "inplace" else memory.logits_entropy
-        return tokens * entries * (_BYTES[training.head](memory) * scale + entropy)
+        each = training.logit_bytes or _BYTES[training.head](memory) * scale + entropy
+        return tokens * entries * each
     if training.head_axis == "vocabulary":
         return (
             tokens * min(float(training.head_chunk or training.model.vocab), entries) * constants.memory.logits_streamed
@@ -46,16 +47,23 @@ def training_logits(training: Training, constants: Constants) -> float:
         width = 4.0 if training.compute == "fp32" else 2.0
         return entries * (tokens * width + chunk * (constants.memory.logits_parallel - width))
     stored = tokens * entries * constants.memory.logits_kept if training.keeps_logits else 0.0
-    return stored + chunk * entries * constants.memory.logits_chunked
+    return stored + chunk * entries * (training.logit_bytes or constants.memory.logits_chunked)
 
 
 def scoring_logits(
-    model: ModelShape, tokens: int, *, tensor: int, head: Head, head_chunk: int = 0, constants: Constants
+    model: ModelShape,
+    tokens: int,
+    *,
+    tensor: int,
+    head: Head,
+    head_chunk: int = 0,
+    logit_bytes: float = 0.0,
+    constants: Constants,
 ) -> float:
     """Return bytes of log-probabilities without gradients over all tokens of one pass; `head`, `head_chunk`: as it is
-    trained. A head that is fused with its loss scores in the same chunks of tokens (a
-    trainer that fuses it does so in both passes)."""
+    trained; `logit_bytes` as counted, 0: as usual. A head that is fused with its loss scores in the same chunks of
+    tokens (a trainer that fuses it does so in both passes)."""
     each = constants.memory.logits_parallel if head in ("parallel", "inplace") else constants.memory.logits_forward
     if head == "chunked" and head_chunk:
         tokens = min(tokens, head_chunk)
-    return tokens * model.vocab / tensor * each
+    return tokens * model.vocab / tensor * (logit_bytes or each)

@@ -1,8 +1,9 @@
 """Memory of trained and scoring models: bytes of one device by term, phase by phase, on the fullest stage.
 
-A training step has three moments at which it may be fullest, and the fullest of them counts: the loss (activations of
-all layers and logits), the differentiation of the last layers (activations, what a layer takes, its gradients), and the
-optimizer's step (all gradients). Every stage of a pipeline is looked at. See docs/develop/planner-formulas.md.
+A training step has four moments at which it may be fullest, and the fullest of them counts: the loss (activations of
+all layers and logits), the differentiation of the last layers (activations, what a layer takes, its gradients) and of
+the first (one layer's activations, all gradients), and the optimizer's step (all gradients). Every stage of a pipeline
+is looked at. See docs/develop/planner-formulas.md.
 
 `overhead` holds what the allocator holds beyond tensors, and what a process takes outside of it (context and
 communicators: overhead_bytes). A source that reports allocated or reserved bytes leaves part of it out: see counted.
@@ -64,26 +65,31 @@ def update_memory(training: Training, accelerator: Accelerator, constants: Const
 
 
 def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:
-    """Yield the three moments of a step at which a stage may be fullest, by term."""
+    """Yield the moments of a step at which a stage may be fullest, by term."""
     held = states_of(training, stage)
     passing = transients_of(training, stage, held, constants)
     activations = activations_of(training, stage, constants, width=compute_bytes(training))
     logits = training_logits(training, constants) if stage.has_head else 0.0
     gradients = held.gradients if _keeps_gradients(training) else 0.0
+    made = held.gradients if _makes_gradients_at_once(training) else gradients
+    at_end = held.gradients + (passing.in_backward if _drops_gradients(training) else 0.0)
+    last = activations.stored / max(stage.num_layers * stage.in_flight, 1) + activations.working
     for gathered, in_layers, in_head, more in (
-        (passing.gathered_at_loss, activations.stored, logits, passing.at_loss),
-        (passing.gathered, activations.stored + activations.working, 0.0, passing.in_backward),
+        (passing.gathered_at_loss, activations.stored, logits, gradients + passing.at_loss + passing.standing_buffers),
+        (passing.gathered, activations.stored + activations.working, 0.0, made + passing.in_backward + passing.buffers),
+        # The first layer is differentiated last: of activations its own are left, and all gradients are there.
+        (passing.gathered, min(last, activations.stored + activations.working), 0.0, at_end + passing.buffers),
     ):
         yield {
             "weights": held.weights + gathered,
-            "gradients": gradients + more + passing.buffers,
+            "gradients": more,
             "optimizer": held.optimizer,
             "activations": in_layers,
             "logits": in_head,
         }
     yield {
         "weights": held.weights,
-        "gradients": held.gradients + passing.buffers,
+        "gradients": held.gradients + passing.standing_buffers,
         "optimizer": held.optimizer + passing.in_step,
     }
 
@@ -92,6 +98,18 @@ def _keeps_gradients(training: Training) -> bool:
     """Return True if gradients of all parameters are there while a forward pass runs: buffers made once, or the sum of
     earlier micro-batches."""
     return _has_gradient_buffers(training) or training.num_micro_batches > 1 or training.keeps_gradients
+
+
+def _drops_gradients(training: Training) -> bool:
+    """Return True if a layer's whole gradients are there beside what is kept of them: scattered, or used at once."""
+    return training.layout.shards == 3 or training.optimizer_in_backward
+
+
+def _makes_gradients_at_once(training: Training) -> bool:
+    """Return True if the first gradients of a backward pass make room for all that the rank keeps: sums of ZeRO-2 that
+    are wider than what is computed with (stage_1_and_2.py, _build_compact_grad_partition_buffer)."""
+    is_wider = training.gradient_bytes > compute_bytes(training)
+    return training.family == "deepspeed" and training.layout.shards == 2 and is_wider
 
 
 def _has_gradient_buffers(training: Training) -> bool:
@@ -200,6 +218,7 @@ def scoring_memory(
     has_head: bool,
     head: Head,
     head_chunk: int = 0,
+    logit_bytes: float = 0.0,
     accelerator: Accelerator,
     constants: Constants,
 ) -> PeakMemory:
@@ -221,10 +240,17 @@ def scoring_memory(
         logits = 0.0
         if stage.has_head and has_head:
             logits = scoring_logits(
-                model, tokens, tensor=layout.tensor, head=head, head_chunk=head_chunk, constants=constants
+                model,
+                tokens,
+                tensor=layout.tensor,
+                head=head,
+                head_chunk=head_chunk,
+                logit_bytes=logit_bytes,
+                constants=constants,
             )
             if accelerator.is_host:
-                logits = scored_logits(model.vocab, tokens, width)
+                is_chunked = head == "chunked" and head_chunk
+                logits = scored_logits(model.vocab, min(tokens, head_chunk) if is_chunked else tokens, width)
         peaks.append(
             {
                 "weights": held + gathered,

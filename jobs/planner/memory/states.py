@@ -77,7 +77,7 @@ def base_bytes(training: Training, stage: Stage) -> float:
 
 def optimizer_bytes(training: Training) -> float:
     """Return bytes per trained parameter of master copy and moments."""
-    return _MOMENTS[training.optimizer] + (_FP32 if training.has_master else 0.0)
+    return _MOMENTS[training.optimizer] + (training.master_bytes if training.has_master else 0.0)
 
 
 @lru_cache(maxsize=1024)
@@ -91,13 +91,14 @@ def frozen_bytes(model: ModelShape, layout: Layout, weight_bytes: float) -> tupl
 def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) -> States:
     """Return what a rank of a stage keeps over the whole step, offload taken off unless `is_offloaded` is False.
 
-    CPU offload of the optimizer takes DeepSpeed's gradients along (its estimator leaves 2P of ZeRO-2 on the device);
+    CPU offload of the optimizer takes DeepSpeed's gradients along (its estimator leaves 2P of ZeRO-2 on the device),
+    but for sums of ZeRO-2 that are wider than the weights: those stay (stage_1_and_2.py, compact partition buffer).
     Megatron keeps its fp32 main gradients. FSDP's offload of parameters takes all states. Flat parameters of FSDP1 have
     gradients as a whole, also where adapters alone are trained ("equivalent to not freezing": PyTorch's documentation).
     """
     trained = trained_elements(training, stage)
     share = training.offload.optimizer if is_offloaded else 0.0
-    optimizer = _sharded(trained, training, 1) * optimizer_bytes(training) * (1 - share)
+    optimizer = _sharded(trained, training, 1) * (optimizer_bytes(training) + training.step_buffer_bytes) * (1 - share)
     if (
         training.optimizer == "muon" and training.method == "full"
     ):  # what is no matrix of a layer has Adam's two moments
@@ -114,13 +115,18 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
         gradients = trained.total * max(training.gradient_bytes, _FP32)
     if training.family == "plain" and training.layout.data > 1:
         gradients *= 2  # the reducer's flat buckets beside the gradients (PyTorch DDP unless buckets are views)
-    if training.family == "deepspeed":
+    if training.family == "deepspeed" and not _sums_on_device(training):
         gradients *= 1 - share
     if training.offload.params and is_offloaded:
         weights = 0.0
         if training.family == "fsdp":
             gradients = optimizer = 0.0
     return States(weights=weights, gradients=gradients, optimizer=optimizer, trained=trained)
+
+
+def _sums_on_device(training: Training) -> bool:
+    """Return whether ZeRO-2 adds gradients up on the device, whatever of the optimizer is on the host."""
+    return training.layout.shards == 2 and training.gradient_bytes > training.weight_bytes
 
 
 def _sharded(elements: Elements, training: Training, stage: int) -> float:
@@ -132,8 +138,8 @@ def _sharded(elements: Elements, training: Training, stage: int) -> float:
 class Transients:
     """Bytes that come and go within a step. `gathered`: whole weights while they are used, `gathered_at_loss` when all
     layers have done their forward pass; `at_loss`: gradients that exist when the loss is computed, `in_backward` those
-    of the layer that is differentiated; `in_step`: what the optimizer's step needs; `buffers`: what is there all the
-    time beside the states."""
+    of the layer that is differentiated; `in_step`: what the optimizer's step needs; `buffers`: what is there beside the
+    states in the backward pass, `standing_buffers` all the time."""
 
     gathered: float
     gathered_at_loss: float
@@ -141,6 +147,7 @@ class Transients:
     in_backward: float
     in_step: float
     buffers: float
+    standing_buffers: float
 
 
 def transients_of(training: Training, stage: Stage, held: States, constants: Constants) -> Transients:
@@ -173,6 +180,8 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         buffers = _dummy_gradients(training, stage) * width
     if training.family == "deepspeed":
         buffers += _buckets(training, held, constants)
+    # ZeRO 1 and 2 make their bucket with the first gradient and drop it with the last (setup_buckets).
+    comes_late = training.family == "deepspeed" and training.layout.shards in (1, 2)
     return Transients(
         gathered=gathered,
         gathered_at_loss=at_loss_gathered,
@@ -180,6 +189,7 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         in_backward=max(in_backward, at_loss),
         in_step=_step_bytes(training, held, constants),
         buffers=buffers,
+        standing_buffers=0.0 if comes_late else buffers,
     )
 
 
@@ -227,9 +237,10 @@ def _buckets(training: Training, held: States, constants: Constants) -> float:
     From ZeRO 1 on a bucket is made as large as it may be, however little is trained (stage_1_and_2.py, ipg_buffer;
     stage3.py, __ipg_bucket_flat_buffer); of ZeRO-3's what is in it is laid out once more to be scattered
     (coalesced_collectives.py). A second one to fill meanwhile comes with overlap_comm, which is on in ZeRO-3 alone,
-    where there is none. Without ZeRO what is reduced at once is copied flat.
+    where there is none. Without ZeRO what is reduced at once is copied flat. A rank that is alone has the bucket of
+    ZeRO 1 and 2, too.
     """
-    if training.layout.num_devices == 1:
+    if training.layout.num_devices == 1 and training.layout.shards not in (1, 2):
         return 0.0
     width = compute_bytes(training)
     largest = training.bucket_bytes or constants.memory.deepspeed_bucket_elements * width
@@ -242,19 +253,20 @@ def _buckets(training: Training, held: States, constants: Constants) -> float:
 def _step_bytes(training: Training, held: States, constants: Constants) -> float:
     """Return bytes that the optimizer's step takes for a while.
 
-    DeepSpeed casts gradients to fp32, a group of parameters at a time under ZeRO-3; Adam without a fused kernel needs
-    a copy of what it updates. With the update in the backward pass it is that of one matrix, counted there.
+    DeepSpeed casts gradients to the master's type, a group of parameters at a time under ZeRO-3; Adam without a fused
+    kernel needs a copy of what it updates. With the update in the backward pass it is that of one matrix, counted
+    there.
     """
     elements = held.trained.sharded(training.layout) if training.layout.shards else held.trained.total
     elements *= 1 - training.offload.optimizer
     if training.optimizer_in_backward or (training.family == "fsdp" and training.offload.params):
         return 0.0
     needed = 0.0
-    if training.family == "deepspeed" and training.has_master and training.gradient_bytes < _FP32:
+    if training.family == "deepspeed" and training.has_master and training.gradient_bytes != training.master_bytes:
         group = min(elements, constants.memory.deepspeed_group_elements) if training.layout.shards == 3 else elements
-        needed += group * _FP32
+        needed += group * training.master_bytes
     if not training.has_fused_optimizer:
-        needed += elements * (_FP32 if training.has_master else training.weight_bytes)
+        needed += elements * (training.master_bytes if training.has_master else training.weight_bytes)
     return needed
 
 

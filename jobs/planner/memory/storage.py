@@ -70,6 +70,8 @@ def _trainer_bytes(training: Training) -> float:
         whole, held = states_of(training, stage, is_offloaded=False), states_of(training, stage)
         size = whole.optimizer if offload.optimizer_between_phases else whole.optimizer - held.optimizer
         size += whole.gradients - held.gradients
+        if training.is_saved_beside:
+            size += whole.optimizer + (0.0 if training.has_master else whole.weights)
         size += whole.weights if offload.params_between_phases else whole.weights - held.weights
         if offload.params_between_phases and training.family == "megatron":
             size += held.gradients

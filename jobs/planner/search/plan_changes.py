@@ -251,7 +251,7 @@ def _adam_on_host(on: bool) -> Make:
     def make(here: Situation) -> Changes | None:
         if not here.has("memory.adam_offload") or bool(here.now("memory.adam_offload")) == on:
             return None
-        if on and here.now("optimizer.kind") == "muon":
+        if on and (here.now("optimizer.kind") == "muon" or here.now("memory.master_precision") == "bfloat16"):
             return None
         beside = {"memory.trainer_sleep": False} if on and here.now("memory.trainer_sleep") else {}
         return {"memory.adam_offload": on, **beside}

@@ -54,6 +54,7 @@ class ModelShape:
     `parameters` are all, P, without multi-token prediction; `active_parameters` those that one token touches, with
     embeddings and routers in full; `expert_parameters` those of all routed experts. `rotary` are elements of the tables
     of positions that an engine keeps, `tower` of the part that sees images: neither is in `parameters`.
+    `has_plain_head`: logits are the head applied to the last hidden states, neither scaled nor capped.
     """
 
     name: str
@@ -93,6 +94,7 @@ class ModelShape:
     is_exact: bool = True
     rotary: int = 0
     tower: int = 0
+    has_plain_head: bool = True
     parameters: int = field(init=False, repr=False, compare=False)
     active_parameters: int = field(init=False, repr=False, compare=False)
     expert_parameters: int = field(init=False, repr=False, compare=False)
@@ -225,11 +227,17 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         is_exact=family.is_exact,
         rotary=rotary_elements(text, attention.rope_size or attention.head_size),
         tower=tower_elements(outer, hidden),
+        has_plain_head=not (kind in _CHANGED_LOGITS or any(text.has(key) for key in _LOGIT_CHANGES)),
     )
 
 
 # Under these keys a model with other towers has its language model.
 _NESTED = ("text_config", "llm_config", "language_config")
+
+# What makes logits more than the head applied to the last hidden states: keys of a config, and families that have it
+# without saying so (modeling code of Transformers).
+_LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+_CHANGED_LOGITS = frozenset({"gemma2", "cohere", "cohere2", "granite", "granitemoe", "granitemoehybrid", "falcon_h1"})
 
 # Keys of parts that a plain decoder does not have: a model that is not known and names one cannot be counted.
 _FOREIGN = (

@@ -82,7 +82,9 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
     if is_first_engine(engine):
         fixed += constants.decode.first_engine_seconds
-    if engine.is_eager:
+    if engine.shares_weights:
+        fixed += model.num_layers * constants.decode.sampler_layer_seconds
+    elif engine.is_eager:
         fixed += model.num_layers * constants.decode.eager_layer_seconds
     peak = product_rate(engine, accelerator, constants)
     sequence = 2 * (products + model.vocab * model.hidden / tensor) / (peak * constants.decode.compute)

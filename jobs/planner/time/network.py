@@ -177,6 +177,7 @@ def _data_seconds(
     expert_link = link_of(fleet, layout.expert_data, stride * layout.expert, constants)
     groups = ((parameters, layout.shard_ranks, link), (experts, layout.expert_data, expert_link))
     gather = scatter = gradients = 0.0
+    sent = training.reduced_bytes or training.gradient_bytes
     trained = 1.0 if training.method == "full" else 0.0  # of adapters, gradients are too small to matter
     for elements, ranks, each in groups:
         if ranks <= 1 or not elements:
@@ -184,12 +185,10 @@ def _data_seconds(
         if layout.shards >= 3:
             passes = forward + 1 if training.resharded else 1
             gather += passes * each.gather(_HALF * elements, ranks)
-            scatter += trained * each.gather(training.gradient_bytes * elements, ranks)
+            scatter += trained * each.gather(sent * elements, ranks)
         else:
-            gradients += trained * each.gather(training.gradient_bytes * elements, ranks)
-            gradients += trained * each.gather(
-                (training.gradient_bytes if not layout.shards else _HALF) * elements, ranks
-            )
+            gradients += trained * each.gather(sent * elements, ranks)
+            gradients += trained * each.gather((sent if not layout.shards else _HALF) * elements, ranks)
     if layout.shards >= 3 and training.keeps_gradients:
         return gather, 0.0, gradients + scatter
     return gather, scatter, gradients

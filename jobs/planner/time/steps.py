@@ -277,7 +277,7 @@ def _moving_seconds(job: Job, constants: Constants) -> float:
     if training.offload.params_between_phases:
         moved += local * training.weight_bytes
     if training.offload.optimizer_between_phases and training.method == "full":
-        moved += local * (12 if training.has_master else 8) * (1 - training.offload.optimizer)
+        moved += local * (8 + training.master_bytes * training.has_master) * (1 - training.offload.optimizer)
     engine = job.engine
     woken = 0.0
     if engine.sleep_level:

@@ -1,11 +1,12 @@
-// Trainer, version and algorithm: what can be chosen together, and the groups of knobs that each combination has.
+// Trainer, version and algorithm: what can be chosen together, and the groups of knobs that each combination has. The
+// device decides what they start from.
 
 import { find } from "../dom.js";
 import { gettext } from "../format.js";
 import { post, Unanswered } from "./ask.js";
 import { inputs } from "./state.js";
 
-const NAMES = ["algorithm", "trainer.name", "trainer.version"];
+export const NAMES = ["algorithm", "trainer.name", "trainer.version", "hardware.device"];
 
 export class Combination {
   #form;
@@ -42,7 +43,7 @@ export class Combination {
     ];
   }
 
-  /** Leave only what there is to choose, after one of the three has changed. */
+  /** Leave only what there is to choose, after one of them has changed. */
   settle() {
     this.#offer();
   }
@@ -71,15 +72,15 @@ export class Combination {
 
   /** Put back the choice whose groups are shown. */
   revert() {
-    const [algorithm, trainer, version, base] = JSON.parse(this.#shown);
-    this.#form.elements.base.value = base;
-    this.choose({ algorithm, "trainer.name": trainer, "trainer.version": version });
+    const texts = JSON.parse(this.#shown);
+    this.#form.elements.base.value = texts.pop();
+    this.choose(Object.fromEntries(NAMES.map((name, number) => [name, texts[number]])));
   }
 
   /** Choose; names that are missing stay. */
   choose(texts) {
     const wanted = { ...this.#texts(), ...texts };
-    this.#form.elements["trainer.name"].value = wanted["trainer.name"];
+    for (const name of ["trainer.name", "hardware.device"]) this.#form.elements[name].value = wanted[name];
     this.#offer(wanted);
   }
 

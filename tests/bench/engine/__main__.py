@@ -218,9 +218,10 @@ def tell(parts: Sequence[PartResult]) -> bool:
     disturbed = [sentence for part in parts for sentence in part.disturbances]
     for sentence in disturbed:
         print(f"Not a quiet machine: {sentence}", flush=True)
-    for part in parts:
-        print(part.gate, flush=True)
-    return not wrong and not disturbed and all(part.gate.holds for part in parts)
+    gates = [gate for part in parts for gate in (part.gate, part.reporting_gate)]
+    for gate in gates:
+        print(gate, flush=True)
+    return not wrong and not disturbed and all(gate.holds for gate in gates)
 
 
 def _machine() -> dict[str, str]:

@@ -88,6 +88,7 @@ def run_builtin(variant: BuiltIn, workload: Workload, spec: Mapping[str, Any], f
         ready_seconds=began - begin,
         phases=phases_of(events),
         waiting=waiting_of(events, ends[WARM_UP - 1], ends[-1]),
+        reporting=reporting_of(events),
     )
 
 
@@ -146,6 +147,12 @@ def phases_of(events: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
             if name.startswith("time/") and name not in ("time/step_seconds", "time/event_seconds"):
                 phases.setdefault(name[len("time/") : -len("_seconds")], []).append(seconds)
     return phases
+
+
+def reporting_of(events: Iterable[Mapping[str, Any]]) -> list[float]:
+    """Return the fraction of each step that counts in which the driver made and wrote events, samples and log lines."""
+    values = [event["values"] for event in step_metrics(events)[WARM_UP:]]
+    return [float(each["time/event_seconds"]) / float(each["time/step_seconds"]) for each in values]
 
 
 def waiting_of(events: Iterable[Mapping[str, Any]], begin: int, end: int) -> dict[str, float]:

@@ -15,6 +15,8 @@ REWARD_TOLERANCE = 0.05
 LOSS_TOLERANCE = 0.005
 QUIET = 0.1
 """Fraction of the machine that other work may take, until the times of a run say more about that work."""
+MOST_REPORTING = 0.005
+"""Fraction of a step that telling what happens may take."""
 LARGEST_GAP = 1e-3
 """Nats between the log-probabilities of sampler and trainer in float32; above it they do not have the same weights."""
 
@@ -47,8 +49,8 @@ class SideRun:
     `cpu_seconds` is of all its processes together, over the counted steps; `others_cpu_seconds` of everything else on
     the machine meanwhile. `memory_bytes` sums the resident memory of all its processes at the worst moment,
     `shared_once_bytes` counts a page that several of them map only once. `phases` are seconds per step by phase, and
-    `waiting` the fraction of the time in which a role's ranks had nothing to do; both are empty for a trainer that
-    reports neither.
+    `waiting` the fraction of the time in which a role's ranks had nothing to do; `reporting` is the fraction of each
+    step that went into telling what happens. All are empty for a trainer that reports none of them.
     """
 
     side: str
@@ -61,6 +63,7 @@ class SideRun:
     ready_seconds: float
     phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
     waiting: Mapping[str, float] = field(default_factory=dict)
+    reporting: Sequence[float] = ()
 
     @property
     def counted(self) -> Sequence[StepRecord]:
@@ -121,19 +124,23 @@ class SideRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What is asked of a number, and whether it is so."""
+    """What is asked of a number, as the least or with `is_most` as the most, and whether it is so."""
 
     what: str
     asked: float
     measured: float
+    is_most: bool = False
 
     @property
     def holds(self) -> bool:
-        """True if at least what is asked was measured."""
-        return self.measured >= self.asked
+        """True if at least, or at most, what is asked was measured."""
+        return self.measured <= self.asked if self.is_most else self.measured >= self.asked
 
     def __str__(self) -> str:
-        return f"{self.what}: asked {self.asked:g}, measured {self.measured:.3g}{'' if self.holds else ' (missed)'}"
+        most = "at most " if self.is_most else ""
+        return (
+            f"{self.what}: asked {most}{self.asked:g}, measured {self.measured:.3g}{'' if self.holds else ' (missed)'}"
+        )
 
 
 def step_seconds(ends: Sequence[float]) -> list[float]:

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.bench.engine.comparison import Gate, SideRun, differences, not_quiet, ratios, reward_difference
+from tests.bench.engine.comparison import (
+    MOST_REPORTING,
+    Gate,
+    SideRun,
+    differences,
+    not_quiet,
+    ratios,
+    reward_difference,
+)
 from tests.bench.engine.workloads import Workload
 from tests.bench.stage import Result
 
@@ -62,6 +70,13 @@ class PartResult:
         what = f"{self.workload.id}: samples/s, times TRL's ({self.baseline.removeprefix('TRL, ')})"
         return Gate(what=what, asked=self.workload.asked, measured=statistics.median(self.ratios))
 
+    @property
+    def reporting_gate(self) -> Gate:
+        """What reporting may cost; the median over all steps has to stay below."""
+        told = [fraction for run in self.runs[self.ours] for fraction in run.reporting]
+        what = f"{self.workload.id}: fraction of a step that goes into reporting"
+        return Gate(what=what, asked=MOST_REPORTING, measured=statistics.median(told), is_most=True)
+
 
 def row(what: str, values: Iterable[float], unit: str) -> Result:
     """Return a row of the table."""
@@ -113,6 +128,8 @@ def _side_rows(name: str, runs: Sequence[SideRun]) -> list[Result]:
     ]
     for phase in runs[0].phases:
         rows.append(row(f"{name}: phase {phase}", [s for run in runs for s in run.phases.get(phase, ())], "s"))
+    if told := [100 * fraction for run in runs for fraction in run.reporting]:
+        rows.append(row(f"{name}: of it reporting events, samples, phases", told, "% of step"))
     for role in runs[0].waiting:
         rows.append(row(f"{name}: {role} waits", [100 * run.waiting.get(role, 0.0) for run in runs], "% of step"))
     return rows
@@ -152,7 +169,7 @@ def to_json(part: PartResult) -> dict[str, Any]:
         "baseline": part.baseline,
         "ours": part.ours,
         "ratios": part.ratios,
-        "gate": {**asdict(part.gate), "holds": part.gate.holds},
+        "gates": [{**asdict(gate), "holds": gate.holds} for gate in (part.gate, part.reporting_gate)],
         "differences": part.differences,
         "disturbances": part.disturbances,
         "runs": {side: [_run_json(run) for run in runs] for side, runs in part.runs.items()},

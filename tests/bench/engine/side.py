@@ -36,6 +36,7 @@ def side_run(
     ready_seconds: float,
     phases: Mapping[str, Sequence[float]] | None = None,
     waiting: Mapping[str, float] | None = None,
+    reporting: Sequence[float] = (),
 ) -> SideRun:
     """Return the run of a side. Raises: SideFailed if it has no steps that count."""
     check_steps(steps)
@@ -52,4 +53,5 @@ def side_run(
         ready_seconds=ready_seconds,
         phases=phases or {},
         waiting=waiting or {},
+        reporting=reporting,
     )

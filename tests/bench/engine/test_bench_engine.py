@@ -43,6 +43,7 @@ def made(side: str, step: float, *, steps: int = 6, sequences: int = 10, tokens:
         memory_bytes=1 << 30,
         shared_once_bytes=1 << 29,
         ready_seconds=5.0,
+        reporting=[0.004, 0.002, 0.009] if side == "built-in" else (),
     )
 
 
@@ -82,6 +83,8 @@ def test_rounds_are_paired_and_the_gate_takes_the_median_ratio() -> None:
     assert found.gate.holds
     assert not part(ours=[1.0, 1.0, 1.0], theirs=[1.5, 1.19, 1.0]).gate.holds
     assert str(Gate(what="speed", asked=1.2, measured=1.0)) == "speed: asked 1.2, measured 1 (missed)"
+    assert (found.reporting_gate.measured, found.reporting_gate.holds) == (0.004, True)
+    assert str(Gate(what="cost", asked=1, measured=2.0, is_most=True)) == "cost: asked at most 1, measured 2 (missed)"
 
 
 def test_the_setting_of_trl_that_counts_is_its_fastest() -> None:
@@ -220,6 +223,7 @@ def test_steps_of_the_built_in_trainer_come_from_its_run_directory(tmp_path: Pat
     assert builtin_side.waiting_of(events, 1_000_000_000, 3_000_000_000) == {"policy": 0.5}
     later = [{**events[-2], "step": step} for step in (2, 3)]
     assert builtin_side.phases_of([*events, *later]) == {"rollout": [0.5]}
+    assert builtin_side.reporting_of([*events, *later]) == [0.05]
 
 
 def test_every_spec_is_one_that_the_built_in_trainer_takes(tmp_path: Path) -> None:

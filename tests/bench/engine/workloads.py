@@ -26,7 +26,7 @@ LENGTHS = (16, 32, 48, 72, 104, 144, 192, 240)
 MOST_NEW_TOKENS, MOST_PROMPT_TOKENS = 256, 96
 SAMPLES = 4
 SFT_BATCH, SFT_LONGEST = 32, 384
-DEMO_LEARNING_RATE, LEARNING_RATE, SFT_LEARNING_RATE = 3e-4, 1e-6, 3e-4
+DEMO_LEARNING_RATE, LEARNING_RATE, SFT_LEARNING_RATE = 3e-4, 1e-9, 3e-4
 """The demo's own; one that leaves the lengths of the responses as they are; one at which losses fall."""
 MICRO_BATCH = 8
 BETWEEN_STEPS = {"eval.num_prompts": 0, "checkpoint.every_steps": 0}
@@ -189,7 +189,8 @@ def prompts_with_ticks(text: TextModel) -> list[dict[str, str]]:
     """Return a prompt for each of the lengths; its ticks say how long its responses will be."""
     rows = []
     for problem, tokens in zip(word_problems.rows(len(LENGTHS), seed=ROW_SEED), LENGTHS, strict=True):
-        others = len(text.encode(text.prompt([{"role": "user", "content": problem["prompt"]}])))
+        (asked,) = text.tokenize([text.prompt([{"role": "user", "content": problem["prompt"]}])])
+        others = len(asked.tokens)
         ticks = ticks_for(tokens, other_prompt_tokens=others, most=MOST_NEW_TOKENS)
         rows.append({"prompt": problem["prompt"] + TICK * ticks, "answer": problem["answer"]})
     return rows

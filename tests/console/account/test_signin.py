@@ -4,6 +4,7 @@ import io
 import logging
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from console.embedded.data_dir import DataDirLock
 from console.middleware.log_redaction import HideLinks
 from console.sign_in.link import LinkUnusable, make_link, use_link
 from jobs.models import SigninLink
@@ -148,6 +150,21 @@ def test_the_command_prints_a_link_that_works(client: Client, user: User) -> Non
     link = out.getvalue().strip()
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/signin/[\w-]{40,}", link)
     assert client.get(link[link.index("/signin") :]).status_code == 302
+
+
+def test_the_command_names_the_port_of_the_console_that_runs(user: User, tmp_path: Path, settings: Any) -> None:
+    settings.DATA_DIR = tmp_path
+    lock, links = DataDirLock(tmp_path), []
+    for _ in ("while it runs", "after it ended"):
+        lock.tell("http://127.0.0.1:8123")
+        out = io.StringIO()
+        call_command("signin-link", "mara", stdout=out, stderr=io.StringIO())
+        links.append(out.getvalue())
+        if len(links) == 1:
+            lock.release()
+
+    assert links[0].startswith("http://127.0.0.1:8123/signin/")
+    assert links[1].startswith(f"{settings.PUBLIC_URL}/signin/")
 
 
 def test_the_command_names_an_unknown_user_and_the_known_ones(user: User) -> None:

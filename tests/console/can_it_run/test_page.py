@@ -85,6 +85,18 @@ def test_the_details_name_needs_layout_phase_and_published_rows(editor: Client) 
     assert "No costs: the project has no prices" in page
 
 
+def test_the_built_in_trainers_layouts_say_which_is_needed_on_how_many_gpus(editor: Client) -> None:
+    page = text(editor, model="qwen2.5-1.5b", method="grpo", on="h100-sxm")
+    _, _, own = page.partition('id="own-title"')
+    lines = [re.sub(r"<[^>]+>", " ", row) for row in re.findall(r"<tr>(.*?)</tr>", own, re.DOTALL)[1:10]]
+
+    places = [tuple(line.split()[:2]) for line in lines]
+    assert places == [(n, layout) for n in "128" for layout in ("Split", "Shared", "Colocated")]
+    assert "takes 3 at least" in lines[0]
+    assert "fits" in lines[2]
+    assert "own-title" not in text(editor, model="qwen2.5-1.5b", method="sft", on="h100-sxm")
+
+
 def test_a_number_of_gpus_is_judged_by_itself(editor: Client) -> None:
     few, enough = (text(editor, model="llama-3.1-70b", method="sft", on="a100-80-sxm", devices=n) for n in (1, 64))
 

@@ -25,7 +25,7 @@ from tests.rows import NOW, make_project, make_run, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
 
-SPEC = {"knobs": {"train.num_steps": 40}, "hardware": {"policy_ranks": 2}}
+SPEC = {"hardware": {"layout": "split", "policy_ranks": 2}, "knobs": {"train.num_steps": 40}}
 NO_NSYS = "nsys is not installed on node a."
 
 

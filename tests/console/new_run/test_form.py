@@ -188,6 +188,20 @@ def test_another_algorithm_starts_from_its_own_defaults_and_keeps_what_was_chose
     assert "rollout.temperature" not in start
 
 
+def test_another_device_starts_from_its_own_defaults_and_keeps_what_was_chosen() -> None:
+    base = parse_spec({"knobs": {"rollout.enforce_eager": True, "train.seed": 7}})
+
+    start = baseline(base, Combination(device="cuda"))
+    spec = parse_spec(form_to_raw({"hardware.device": "cuda"}, default_spec()))
+
+    assert start["memory.precision"] == {"value": "bfloat16", "origin": "default"}
+    assert start["rollout.enforce_eager"] == {"value": True, "origin": "you"}
+    assert spec.knobs["memory.precision"] == KnobValue(value="bfloat16", origin="default")
+    assert spec.knob("rollout.enforce_eager") is False
+    assert parse_spec(minimal(spec)) == spec
+    assert "knobs" not in minimal(spec)
+
+
 def test_knobs_of_the_other_algorithm_in_the_form_are_left_out() -> None:
     spec = parse_spec(form_to_raw({"algorithm": "sft", "knobs.rollout.temperature": "0.5"}, default_spec()))
 

@@ -364,7 +364,7 @@ def test_the_check_says_what_the_run_asks_and_how_to_launch_it_elsewhere(editor:
     answer = editor.post(reverse("new-run-check"), filled() | {"knobs.train.num_steps": "7"}).json()
 
     assert answer["problems"] == []
-    assert answer["launch"] == "Launch on 4 CPUs"
+    assert answer["launch"] == "Launch on 2 CPUs"
     assert answer["changed"] == ["knobs.train.num_steps"]
     assert json.loads(answer["commands"]["spec"]) == {"algorithm": "grpo", "knobs": {"train.num_steps": 7}}
     assert "manage.py launch" in answer["commands"]["cli"]
@@ -374,8 +374,9 @@ def test_the_check_says_what_the_run_asks_and_how_to_launch_it_elsewhere(editor:
 
 
 def test_the_check_says_why_the_run_would_wait(editor: Client, project: Project, ray: FakeRay) -> None:
-    holder = make_run(project, state="running")
-    make_run(project, state="running")
+    split = {"hardware": {"layout": "split"}}
+    holder = make_run(project, state="running", spec=split)
+    make_run(project, state="running", spec=split)
 
     summary = editor.post(reverse("new-run-check"), filled()).json()["summary"]
 
@@ -386,7 +387,7 @@ def test_the_check_says_why_the_run_would_wait(editor: Client, project: Project,
 def test_the_check_does_not_pretend_to_know_a_cluster_that_is_away(editor: Client) -> None:
     answer = editor.post(reverse("new-run-check"), filled()).json()
 
-    assert answer["launch"] == "Launch 4 workers"
+    assert answer["launch"] == "Launch 2 workers"
     assert "not known" in answer["summary"]
 
 

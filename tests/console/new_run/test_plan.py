@@ -125,7 +125,7 @@ def test_knobs_that_the_plan_ignores_are_named_among_its_notes(editor: Client) -
 def test_fewer_devices_than_the_run_asks_for_are_no_fit(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster(monkeypatch, memory=100 * GIB, gpus=2, kind="H100")
 
-    found = planned(editor)
+    found = planned(editor, **{"hardware.layout": "split"})
 
     assert found["state"] == "no"
     assert "The run asks for 4 devices; there are 2 ×" in found["verdict"]

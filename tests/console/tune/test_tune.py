@@ -77,7 +77,7 @@ def test_the_form_tells_what_it_would_launch(editor: Client) -> None:
     assert answer["problems"] == []
     assert answer["launch"] == "Launch 6 runs, 2 at once"
     assert "6 runs" in answer["summary"]
-    assert "2 at once ask for 8 CPUs" in answer["summary"]
+    assert "2 at once ask for 4 CPUs" in answer["summary"]
     assert f"--knob {RATE}=1e-4,3e-4,1e-3 --knob train.seed=0,1" in answer["commands"]["cli"]
     assert Study.objects.count() == 0
 

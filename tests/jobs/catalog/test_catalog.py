@@ -118,6 +118,13 @@ def test_what_a_trainer_does_by_itself_is_the_default_unless_the_knob_says_other
             assert knob.default_for(algorithm, trainer, version) == as_ours, knob.id
 
 
+def test_defaults_name_trainers_algorithms_and_devices_that_there_are() -> None:
+    whose = {*trainers(), *algorithms(), *(f"{t}/{a}" for t in trainers() for a in algorithms())}
+    whose |= {f"{t}@{device}" for t in trainers() for device in ("cpu", "cuda")}
+
+    assert {key for knob in ALL_KNOBS for key in knob.defaults} <= whose
+
+
 def test_a_need_names_a_known_knob_and_values_that_it_can_take() -> None:
     for knob in ALL_KNOBS:
         for need in knob.needs:

@@ -5,6 +5,7 @@ import inspect
 from pathlib import Path
 
 import jobs.engine
+from jobs.catalog import role
 from jobs.catalog.knob import knobs
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
@@ -30,8 +31,9 @@ def test_the_engine_reads_every_knob_that_the_catalogue_gives_it() -> None:
         for n in ast.walk(ast.parse(inspect.getsource(RunSpec)))
         if isinstance(n, ast.FunctionDef) and n.name in attributes
     ]
+    table = ast.parse(inspect.getsource(role))  # of workers, which the engine places by it
     derived = [ast.parse(inspect.getsource(DERIVED[name])) for name in texts(nodes) & set(DERIVED)]
-    read = texts(nodes) | {text for found in properties + derived for text in texts(list(ast.walk(found)))}
+    read = texts(nodes) | {text for found in [*properties, *derived, table] for text in texts(list(ast.walk(found)))}
 
     assert sorted(NATIVE - read) == []
 

@@ -49,7 +49,21 @@ def test_the_built_in_trainer_has_a_class_for_each_role_of_its_algorithms(algori
 
 
 def test_an_engine_counts_as_one_worker_on_as_many_devices_as_it_is_spread_over() -> None:
-    spec = spec_of("grpo", hardware={"policy_ranks": 2, "rollout_engines": 3, "tensor_parallel_size": 4})
+    spec = spec_of(
+        "grpo", hardware={"layout": "split", "policy_ranks": 2, "rollout_engines": 3, "tensor_parallel_size": 4}
+    )
 
     assert spec.workers == {"policy": 2, "vllm": 3, "reference": 1}
     assert spec.num_workers == 2 + 3 * 4 + 1
+
+
+def test_engines_beside_the_policy_take_no_devices_of_their_own() -> None:
+    colocated = {"layout": "colocated", "policy_ranks": 4, "tensor_parallel_size": 2, "rollout_engines": 3}
+    by_vllm = spec_of("grpo", hardware=colocated, knobs={"rollout.engine": "vllm"})
+    by_ranks = spec_of("grpo", hardware=colocated, knobs={"rollout.engine": "trainer"})
+
+    assert by_vllm.workers == {"policy": 4, "vllm": 2}
+    assert by_ranks.workers == {"policy": 4}
+    assert by_vllm.num_workers == by_ranks.num_workers == 4
+    apart = spec_of("grpo", hardware=colocated | {"layout": "split"}, knobs={"rollout.engine": "vllm"})
+    assert apart.workers == {"policy": 4, "vllm": 3, "reference": 1}

@@ -29,6 +29,7 @@ MAKES_A_RUN = ("jobs/engine", "jobs/catalog", "jobs/adapters", "profiling", "tes
 LOCKS = ("engine.lock", "torch-cpu.lock")
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
+    "hardware": {"layout": "split"},
     "profile": {"nsys_ready": "off"},
     "knobs": {
         "train.num_steps": 6,

@@ -12,7 +12,12 @@ NAME, NUMEL = "layer.weight", 8
 
 
 class Rank:
-    """Holds its share of `layer.weight` and of `exp_avg`; `has_disk` False: its node has not the driver's folder."""
+    """Holds its share of `layer.weight` and of `exp_avg`; `has_disk` False: its node has not the driver's folder.
+
+    What it writes beside training it has written once it `is_quick`, or is waited for.
+    """
+
+    is_quick = False
 
     def __init__(self, rank: int = 0, num_ranks: int = 1, *, has_disk: bool = True, error: str = "") -> None:
         self.rank, self._error, self._has_disk = rank, error, has_disk
@@ -30,9 +35,9 @@ class Rank:
         """This rank's elements."""
         return [round(float(v), 4) for v in self.held[state][self.start : self.start + self.numel]]
 
-    def call(self, method: str, *arguments: Any, **_: Any) -> Any:
+    def call(self, method: str, *arguments: Any, step: int = -1, phase: str = "", **options: Any) -> Any:
         self.calls.append(method)
-        return getattr(self, f"on_{method}")(*arguments)
+        return getattr(self, f"on_{method}")(*arguments, **options)
 
     def on_sees(self, folder: str, token: str) -> bool:
         return self._has_disk and (Path(folder) / "token").read_text() == token
@@ -54,6 +59,20 @@ class Rank:
         if self._error:
             raise OSError(28, self._error)
         return [written]
+
+    def on_state_bytes(self) -> int:
+        return 2 * 4 * self.numel
+
+    def on_begin_save(self, folder: str, limit: int) -> None:
+        self._folder, self._saved = Path(folder), self.on_state_part(0, limit)
+
+    def on_saved_parts(self, *, waits: bool) -> list[PartFile] | None:
+        if not (waits or self.is_quick):
+            return None
+        if self._error:
+            raise OSError(28, self._error)
+        assert self._saved is not None
+        return [write_part(self._folder / part_name(self.rank, 0), self._saved)]
 
     def on_state_part(self, index: int, limit: int) -> bytes | None:
         groups = batches(self._pieces(self.held), limit_bytes=limit)

@@ -79,6 +79,47 @@ class FarPolicy(Policy):
         super().load_parts(self._root + folder, states, limit_bytes)
 
 
+class WatchedPolicy(Policy):
+    """Tells how much of the model's file this rank has read."""
+
+    def _load(self) -> Any:
+        from jobs.engine.roles import sharded_load
+
+        read, self._read_bytes = sharded_load.read_outline, float("nan")
+
+        def watch(file: Any, *_: object, **_more: object) -> Any:
+            tensors = read(file)
+            held = [t for t in tensors.values() if t.device.type != "meta"]
+            self._read_bytes = float(sum(t.numel() * t.element_size() for t in held))
+            return tensors
+
+        sharded_load.read_outline = watch
+        try:
+            return super()._load()
+        finally:
+            sharded_load.read_outline = read
+
+    def readings(self) -> dict[str, float]:
+        """As ever, and those bytes; NaN for all of the file."""
+        return {**super().readings(), "read_bytes": self._read_bytes}
+
+
+class MovedPolicy(Policy):
+    """A policy rank whose states leave for the host in turns, as those on a GPU do."""
+
+    def states_off(self) -> None:
+        """As on a GPU; host memory cannot be pinned here."""
+        self._moves.states_off()
+
+    def weights_off(self) -> None:
+        """As on a GPU."""
+        self._moves.weights_off()
+
+    def back(self) -> None:
+        """As on a GPU."""
+        self._moves.back()
+
+
 class DivergingPolicy(Policy):
     """The loss is not a number from the fourth step on."""
 

@@ -16,6 +16,7 @@ import ray
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.engine.failures.failure_cause import cause_of
 from jobs.engine.workers.worker import Worker, WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
 from tests.jobs.engine.ranks import make_workers
@@ -35,6 +36,11 @@ class LinkedRole:
     def pid(self) -> int:
         """Return the process."""
         return os.getpid()
+
+    def draw(self, begun: str) -> None:
+        """Say that it has begun, and be at work."""
+        Path(begun).touch()
+        time.sleep(PATIENCE)
 
     def reduce(self) -> float:
         """Wait for all ranks; raises when one is gone."""
@@ -84,6 +90,20 @@ def between_two_calls(workers: WorkerGroup, run_dir: Path) -> None:
     workers.gather([workers.policies[0].call("reduce", step=5)])
 
 
+def in_a_rollout(workers: WorkerGroup, run_dir: Path) -> None:
+    """Rank 1 is killed while both draw, as colocated ranks do."""
+    pids = linked(workers)
+    begun = run_dir / "begun"
+    phase = {"step": 3, "phase": "rollout"}
+    calls = [p.call("draw", str(begun if p.rank else begun.with_name("other")), **phase) for p in workers.policies]
+    end = time.monotonic() + PATIENCE
+    while not begun.exists():
+        assert time.monotonic() < end, "the call did not begin"
+        time.sleep(0.005)
+    kill(pids[1])
+    workers.gather(calls)
+
+
 def one_after_the_other(workers: WorkerGroup, run_dir: Path) -> None:
     """Rank 1 is killed, then rank 0, both before the driver asks for anything."""
     del run_dir
@@ -119,7 +139,9 @@ def blamed(case: Callable[[WorkerGroup, Path], None], spec: RunSpec, run_dir: Pa
     try:
         case(workers, run_dir)
     except WorkerFailed as failed:
-        return {"role": failed.role, "rank": failed.rank, "how": failed.how, "step": failed.step, "text": failed.text}
+        cause = cause_of(failed, step=failed.step, log_tail={})
+        found = {"role": failed.role, "rank": failed.rank, "how": failed.how, "step": failed.step, "text": failed.text}
+        return found | {"cause": cause["text"]}
     finally:
         workers.close()
     return {}
@@ -130,7 +152,7 @@ def main() -> None:
     run_dir = Path(sys.argv[1])
     ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
     spec = parse_spec(json.loads((run_dir / "spec.json").read_text()))
-    cases = (in_its_constructor, between_two_calls, one_after_the_other)
+    cases = (in_its_constructor, between_two_calls, in_a_rollout, one_after_the_other)
     found = {case.__name__: blamed(case, spec, run_dir / case.__name__) for case in cases}
     (run_dir / "found.json").write_text(json.dumps(found))
 

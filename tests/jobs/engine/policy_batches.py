@@ -19,7 +19,7 @@ VOCABULARY = 11
 def spec_of(algorithm: str, **knobs: Any) -> RunSpec:
     """Return a spec for one rank; `rollout__samples_per_prompt` is the knob rollout.samples_per_prompt."""
     names = {name.replace("__", "."): value for name, value in knobs.items()}
-    return parse_spec({"algorithm": algorithm, "hardware": {"policy_ranks": 1}, "knobs": names})
+    return parse_spec({"algorithm": algorithm, "hardware": {"layout": "split", "policy_ranks": 1}, "knobs": names})
 
 
 def four() -> tuple[Batch, Tensor]:

@@ -7,15 +7,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import ray
 import torch
+from torch import Tensor
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import over_tokens
-from jobs.engine.algorithm import Counts
+from jobs.engine.algorithm import Counts, load_algorithm
 from jobs.engine.batch import Batch, make_batch, share_out
 from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import Example, render, usable
@@ -23,20 +25,33 @@ from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
 from jobs.engine.logprob_gap import gap_sums
+from jobs.engine.loop import Loop
+from jobs.engine.micro_batches import Cut
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import WeightSync
-from jobs.engine.rollouts.rollout import roll_out
+from jobs.engine.rollouts.reward import open_reward
+from jobs.engine.rollouts.rollout import Rollout, roll_out
+from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
 
+BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 180}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "0": {"memory.zero_stage": "0"},
+    "0": {"memory.zero_stage": "0", "train.packing": False},
     "1": {"memory.zero_stage": "1"},
     "2": {"memory.zero_stage": "2"},
     "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 3},
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "3": {"memory.zero_stage": "3"},
     "one rank": {"memory.zero_stage": "2"},
+    "moved 0": {"memory.zero_stage": "0"},
+    "moved 2": {"memory.zero_stage": "2"},
+    "moved 3": {"memory.zero_stage": "3"},
+    "tokens": {"memory.zero_stage": "3", "train.packing": False, **BY_TOKENS},
+    "packed": {"memory.zero_stage": "2", "memory.gradient_checkpointing": True, "train.packing": True, **BY_TOKENS},
+    "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
+    "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
+    "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
@@ -45,9 +60,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "3": {"memory.zero_stage": "3"},
             "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
             "one rank": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
+            "packed": {"memory.zero_stage": "3", "train.packing": True, **BY_TOKENS},
+            "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 1},
+            "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "train.micro_batch_size": 1},
+            "half masters 2": {"memory.zero_stage": "2", "memory.master_precision": "bfloat16"},
+            "half masters 3": {"memory.zero_stage": "3", "memory.master_precision": "bfloat16"},
         }.items()
     },
 }
+BREAKS = ("0", "2", "3", "host", "host 3", *(f"bfloat16 {name}" for name in ("2", "3", "host", "half masters 2")))
 
 
 def make_workers(
@@ -57,19 +78,19 @@ def make_workers(
     return WorkerGroup(spec, load_device("cpu"), log_dir=str(run_dir / "log"), on_answer=on_answer, check=lambda: None)
 
 
-def start_policies(workers: WorkerGroup, spec: RunSpec) -> list[Any]:
+def start_policies(workers: WorkerGroup, spec: RunSpec, role: str = ROLE_CLASSES["policy"]) -> list[Any]:
     """Start building every policy rank."""
     host, port = workers.address_of(workers.policies[0])
     size = len(workers.policies)
     return [
-        p.start(ROLE_CLASSES["policy"], spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
+        p.start(role, spec=spec, rank=p.rank, world_size=size, host=host, port=port, device="cpu")
         for p in workers.policies
     ]
 
 
 def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
     """Five steps of SFT for each variant, on two ranks but where it says one: losses, gradient norms, readings; then a
-    step whose gradient is not finite, and what it did.
+    step whose gradient is not finite, and what it did. At the end GRPO in each layout of the roles (`placed`).
     """
     spec = parse_spec(base)
     text = TextModel(model_folder(spec.model))
@@ -78,34 +99,108 @@ def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for variant, changes in VARIANTS.items():
         num_ranks = 1 if variant.endswith("one rank") else 2
-        of_variant = parse_spec(base | {"hardware": {"policy_ranks": num_ranks}, "knobs": base["knobs"] | changes})
+        of_variant = parse_spec(
+            base | {"hardware": {"layout": "split", "policy_ranks": num_ranks}, "knobs": base["knobs"] | changes}
+        )
         if num_ranks not in groups:
             groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
         workers = groups[num_ranks]
-        workers.gather(start_policies(workers, of_variant))
-        losses, norms = [], []
+        is_moved = variant.startswith("moved")
+        role = "MovedPolicy" if is_moved else "WatchedPolicy"
+        workers.gather(start_policies(workers, of_variant, f"tests.jobs.engine.faulty:{role}"))
+        losses, norms, micros = [], [], []
         for step in range(5):
             part = examples[step * 32 : step * 32 + 32]
             batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=text.pad_id)
+            if is_moved:
+                for method in ("states_off", "weights_off", "back"):
+                    workers.gather([p.call(method) for p in workers.policies])
             told = _learn(workers, batch, step=step)
+            micros.append([len(Cut.of(of_variant).rows(batch.lengths_B[share])) for share in _shares(workers, step)])
             losses.append(sum(t.shares["loss/sft"] for t in told))
             norms.append(told[0].grad_norm)
         readings = workers.gather([p.call("readings") for p in workers.policies])
-        found[variant] = {"losses": losses, "norms": norms, "readings": readings}
-        if variant in ("0", "2", "3", "bfloat16 2", "bfloat16 3"):
+        found[variant] = {"losses": losses, "norms": norms, "readings": readings, "micros": micros}
+        if variant in BREAKS:
             found[variant]["broken"] = _broken_step(workers, batch)
+    found |= placed(run_dir, text, alone=groups[1], pair=groups[2])
     for workers in groups.values():
         workers.close()
     return found
 
 
+def _shares(workers: WorkerGroup, step: int) -> list[Tensor]:
+    """Each rank's share of the step."""
+    shares = share_out(32, num_updates=1, num_ranks=len(workers.policies), seed=str(step))
+    return [share for (share,) in shares]
+
+
+def placed(run_dir: Path, text: TextModel, *, alone: WorkerGroup, pair: WorkerGroup) -> dict[str, Any]:
+    """Three steps of GRPO on the same samples, once for each layout of the roles in each precision: what was told.
+
+    The samples are those that one colocated rank draws; `drawn` has the tokens of the first step, and those that two
+    ranks draw instead.
+    """
+    spec = _placed_spec("colocated", "float32", num_ranks=1)
+    prompts = usable(spec, render(spec, load_table(spec.data, inputs_dir=run_dir).train[:24], text))
+    alone.gather(start_policies(alone, spec))
+    given = [_rollout(alone, prompts, step=step) for step in range(3)]
+    batches = [_with_advantages(rollout, spec, text) for rollout in given]
+    found: dict[str, Any] = {"drawn": {"one rank": [r.tokens for r in given[0].responses]}}
+    for precision in ("float32", "bfloat16"):
+        wants = {"spec": _placed_spec("split", precision), "device": "cpu"}
+        alone.gather([alone.policies[0].start(ROLE_CLASSES["reference"], **wants)])
+        for layout in ("split", "shared", "colocated"):
+            pair.gather(start_policies(pair, _placed_spec(layout, precision)))
+            steps = []
+            for step, batch in enumerate(batches):
+                if layout == "colocated":  # which must change nothing of what is learned
+                    drawn = _rollout(pair, prompts, step=step)
+                    found["drawn"].setdefault("two ranks", [r.tokens for r in drawn.responses])
+                scores_BL = _reference_scores(batch, step=step, apart=alone if layout == "split" else None, ranks=pair)
+                told = _learn(pair, replace(batch, reference_logprobs_BL=scores_BL), step=step)
+                shares = {name: sum(each.shares[name] for each in told) for name in told[0].shares}
+                steps.append(shares | {"policy/grad_norm": told[0].grad_norm})
+            found[f"{precision} {layout}"] = steps
+    return found
+
+
+def _placed_spec(layout: str, precision: str, *, num_ranks: int = 2) -> RunSpec:
+    knobs = {"rollout.prompts_per_step": 8, "rollout.samples_per_prompt": 4, "memory.precision": precision}
+    hardware = {"policy_ranks": num_ranks, "layout": layout}
+    return parse_spec({"algorithm": "grpo", "hardware": hardware, "knobs": knobs})
+
+
+def _rollout(workers: WorkerGroup, prompts: list[Example], *, step: int) -> Rollout:
+    examples = prompts[step * 8 : step * 8 + 8]
+    return roll_out(workers, examples, samples_per_prompt=4, seed=0, step=step)
+
+
+def _with_advantages(rollout: Rollout, spec: RunSpec, text: TextModel) -> Batch:
+    scored = score_rollout(rollout, reward=open_reward(spec.reward), text=text, samples_per_prompt=4)
+    rewards_B = torch.tensor([score.total for score in scored.scores])
+    batch = replace(rollout.batch(pad_id=text.pad_id), rewards_B=rewards_B)
+    advantages = load_algorithm(spec.algorithm).advantages
+    assert advantages is not None
+    return replace(batch, advantages_BL=advantages(batch, spec).advantages_BL)
+
+
+def _reference_scores(batch: Batch, *, step: int, apart: WorkerGroup | None, ranks: WorkerGroup) -> torch.Tensor:
+    """Return the frozen model's log-probabilities as the loop gets them: [B, L]."""
+    if apart is not None:
+        scores_BL: torch.Tensor = apart.gather([apart.policies[0].call("logprobs", batch)])[0]
+        return scores_BL
+    shares = share_out(32, num_updates=1, num_ranks=2, seed=str(step))
+    loop = cast(Loop, SimpleNamespace(workers=ranks, step=step))
+    return Loop._score_shares(loop, "reference_logprobs", batch, shares, phase="reference")
+
+
 def _learn(workers: WorkerGroup, batch: Batch, *, step: int, num_tokens: float | None = None) -> list[Update]:
     """One optimizer step on the batch; `num_tokens` stands in for how many tokens count."""
-    shares = share_out(32, num_updates=1, num_ranks=len(workers.policies), seed=str(step))
     counts = [Counts(num_tokens=num_tokens or batch.num_trained_tokens, num_sequences=32)]  # type: ignore[arg-type]
     calls = [
-        p.call("update", [batch.rows(index) for index in share], counts, 1e-3, step=step)
-        for p, share in zip(workers.policies, shares, strict=True)
+        p.call("update", [batch.rows(share)], counts, 1e-3, step=step)
+        for p, share in zip(workers.policies, _shares(workers, step), strict=True)
     ]
     return [updates[0] for updates in workers.gather(calls)]
 

@@ -36,16 +36,27 @@ NEAR = ROLE_CLASSES["policy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the training state is spread: ZeRO stage, ranks, precision, and whether rank 1 shares no disk."""
+    """How the training state is spread: ZeRO stage, ranks, precision, whether the optimizer is offloaded, the
+    checkpoint written beside training, and whether rank 1 shares no disk.
+    """
 
     stage: int
     ranks: int
     precision: str = "float32"
+    masters: str = "float32"
+    is_on_host: bool = False
+    is_beside: bool = False
     role: str = NEAR
 
     def __str__(self) -> str:
-        extra = (" bfloat16" if self.precision == "bfloat16" else "") + (" apart" if self.role == FAR else "")
-        return f"ZeRO-{self.stage} ×{self.ranks}{extra}"
+        words = {
+            " bfloat16": self.precision == "bfloat16",
+            " half masters": self.masters == "bfloat16",
+            " host": self.is_on_host,
+            " beside": self.is_beside,
+            " apart": self.role == FAR,
+        }
+        return f"ZeRO-{self.stage} ×{self.ranks}" + "".join(word for word, is_so in words.items() if is_so)
 
 
 class Bench:
@@ -76,7 +87,13 @@ class Bench:
         return workers
 
     def _spec(self, layout: Layout) -> RunSpec:
-        knobs = {"memory.zero_stage": str(layout.stage), "memory.precision": layout.precision}
+        knobs = {
+            "memory.zero_stage": str(layout.stage),
+            "memory.precision": layout.precision,
+            "memory.master_precision": layout.masters,
+            "memory.adam_offload": layout.is_on_host,
+            "memory.zero_param_offload": layout.is_on_host,
+        }
         return parse_spec(
             self._base | {"hardware": {"policy_ranks": layout.ranks}, "knobs": self._base["knobs"] | knobs}
         )
@@ -101,12 +118,18 @@ class Bench:
         workers = self.workers(layout)
         losses = self.losses(workers, 1, SAVED_STEP)
         state = LoopState(step=SAVED_STEP, num_consumed=SAVED_STEP * BATCH)
-        saved = Checkpoints(self._run_dir / str(layout), keep=2).save(
-            workers, state, about={"spec": spec_json(self._spec(layout))}
+        checkpoints = Checkpoints(self._run_dir / str(layout), keep=2)
+        saving = checkpoints.begin(
+            workers, state, about={"spec": spec_json(self._spec(layout))}, is_beside=layout.is_beside
         )
+        if layout.is_beside:
+            losses += self.losses(workers, SAVED_STEP + 1, NUM_STEPS)
+        saved = checkpoints.finish(saving)
+        if not layout.is_beside:
+            losses += self.losses(workers, SAVED_STEP + 1, NUM_STEPS)
         files = sorted(f.name for f in saved.folder.glob("*.safetensors"))
         return {
-            "losses": losses + self.losses(workers, SAVED_STEP + 1, NUM_STEPS),
+            "losses": losses,
             "folder": str(saved.folder),
             "files": files,
             "bytes": sum(f.stat().st_size for f in saved.folder.iterdir()),
@@ -135,9 +158,20 @@ def plan(which: str) -> list[tuple[Layout, list[Layout]]]:
     if which == "all":
         apart = [Layout(stage=s, ranks=2, role=FAR) for s in range(4)]
         half = [Layout(stage=s, ranks=r, precision="bfloat16") for s in range(4) for r in (1, 2)]
-        return [(source, layouts) for source in layouts] + [(a, [a]) for a in apart] + [(h, [h]) for h in half]
+        half += [Layout(stage=s, ranks=2, precision="bfloat16", masters="bfloat16") for s in (2, 3)]
+        host = [Layout(stage=s, ranks=2, is_on_host=True) for s in (2, 3)]
+        return [(source, layouts) for source in layouts] + [(same, [same]) for same in apart + half + host]
     two, three = Layout(stage=2, ranks=2, role=FAR), Layout(stage=3, ranks=2, role=FAR)
-    return [(two, [two]), (three, [Layout(stage=0, ranks=1)])]
+    host = Layout(stage=2, ranks=2, is_on_host=True, is_beside=True)
+    host_three = Layout(stage=3, ranks=2, is_on_host=True)
+    half = Layout(stage=2, ranks=2, precision="bfloat16", masters="bfloat16")
+    return [
+        (two, [two, host_three]),
+        (three, [Layout(stage=0, ranks=1)]),
+        (host, [host]),
+        (host_three, [Layout(stage=1, ranks=2)]),
+        (half, [half]),
+    ]
 
 
 def main() -> None:

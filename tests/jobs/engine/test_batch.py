@@ -30,13 +30,6 @@ def test_rows_are_cut_to_the_longest_of_them() -> None:
     assert part.lengths_B.tolist() == [2, 3]
 
 
-def test_micro_batches_hold_every_sequence_once_in_order() -> None:
-    batch = make_batch(three(), pad_id=0)
-
-    assert [m.num_sequences for m in batch.micro_batches(2)] == [2, 1]
-    assert sum(m.num_trained_tokens for m in batch.micro_batches(2)) == batch.num_trained_tokens
-
-
 @pytest.mark.parametrize(("updates", "ranks"), [(1, 1), (1, 2), (4, 2), (2, 4)])
 def test_every_sequence_is_in_exactly_one_share(updates: int, ranks: int) -> None:
     shares = share_out(32, num_updates=updates, num_ranks=ranks, seed="a")
@@ -76,13 +69,3 @@ def test_more_ranks_than_sequences_still_get_equal_parts() -> None:
 
     assert [p.num_sequences for p in parts] == [1, 1, 1, 1]
     assert [p.num_trained_tokens for p in parts] == [2, 1, 1, 0]
-
-
-def test_micro_batches_hold_sequences_of_like_length_and_each_once() -> None:
-    batch = make_batch([([i + 1] * n, [True] * n) for i, n in enumerate((2, 9, 4, 9, 3))], pad_id=0)
-
-    micros = batch.micro_batches(2)
-
-    assert [micro.lengths_B.tolist() for micro in micros] == [[9, 9], [4, 3], [2]]
-    assert [micro.tokens_BL.shape for micro in micros] == [(2, 9), (2, 4), (1, 2)]
-    assert sorted(int(row[0]) for micro in micros for row in micro.tokens_BL) == [1, 2, 3, 4, 5]

@@ -30,6 +30,7 @@ BY_TIME = (4, 5)
 """Steps before which the run is held until something records by time."""
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",
+    "hardware": {"layout": "split"},
     "profile": {"nsys_ready": "off"},
     "knobs": {
         "train.num_steps": LAST,

@@ -259,6 +259,7 @@ def test_gradients_that_stay_not_finite_end_a_run_with_its_last_checkpoint_kept(
         "eval.num_prompts": 0,
         "checkpoint.every_steps": 2,
         "checkpoint.keep": 1,
+        "checkpoint.async_save": True,
         "optimizer.max_skipped_steps": 2,
     }
     spec = {"algorithm": "sft", "hardware": {"policy_ranks": 1}, "profile": {"nsys_ready": "off"}, "knobs": knobs}
@@ -273,6 +274,9 @@ def test_gradients_that_stay_not_finite_end_a_run_with_its_last_checkpoint_kept(
         f"Step {step} was skipped: its gradient is not finite." for step in (4, 5)
     ]
     assert read_state(tmp_path / "checkpoints" / "step-4").step == 4  # with the weights of step 3
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-4"]
+    announced = [(e["step"], e["size"] > 0) for e in ended.of("artifact") if e["artifact"] == "checkpoint"]
+    assert announced == [(2, True), (4, True), (2, False)]
 
 
 @pytest.mark.slow("a run of its own")
@@ -291,10 +295,18 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
         "optimizer.learning_rate": 3e-3,
         "optimizer.schedule": "cosine",
         "eval.num_prompts": 0,
-        "checkpoint.every_steps": 0,
+        "checkpoint.every_steps": 1,
+        "checkpoint.async_save": True,
+        "checkpoint.keep": 1,
+        "memory.adam_offload": True,
         "logging.samples_per_step": 3,
     }
-    spec = {"algorithm": "rloo", "hardware": {"rollout_engines": 2}, "reward": {"kind": "format"}, "knobs": knobs}
+    spec = {
+        "algorithm": "rloo",
+        "hardware": {"layout": "split", "rollout_engines": 2},
+        "reward": {"kind": "format"},
+        "knobs": knobs,
+    }
 
     ended = start_engine(tmp_path, spec).wait()
 

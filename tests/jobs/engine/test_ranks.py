@@ -2,7 +2,7 @@
 
 import json
 import math
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
@@ -39,21 +39,31 @@ def gaps(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         "algorithm.kl_coefficient": 0,
         "optimizer.max_grad_norm": 0,
     }
-    spec = {"hardware": {"policy_ranks": 1}, "knobs": knobs}
+    spec = {"hardware": {"layout": "split", "policy_ranks": 1}, "knobs": knobs}
     return _found(
         start_engine(tmp_path_factory.mktemp("gaps"), spec, program=("tests.jobs.engine.ranks", "gaps")).wait()
     )
 
 
 @pytest.mark.slow("the first test waits for the ranks that all of them read")
-@pytest.mark.parametrize("variant", ["1", "2", "3", "micro", "recompute", "one rank"])
+@pytest.mark.parametrize(
+    "variant",
+    ["1", "2", "3", "micro", "recompute", "one rank", "tokens", "packed", "packed, one rank", "host", "host 3"],
+)
 def test_losses_and_gradients_are_those_of_one_plain_replica(stages: dict[str, Any], variant: str) -> None:
     assert len(stages["0"]["losses"]) == 5
     assert stages[variant]["losses"] == pytest.approx(stages["0"]["losses"], abs=1e-5)
     assert stages[variant]["norms"] == pytest.approx(stages["0"]["norms"], rel=1e-3)
 
 
-@pytest.mark.parametrize("variant", ["0", "2", "3", "micro", "one rank"])
+def test_ranks_whose_tokens_make_other_numbers_of_micro_batches_agree_on_one(stages: dict[str, Any]) -> None:
+    """Else they would wait for each other for ever."""
+    for variant in ("tokens", "packed"):
+        assert any(first != second for first, second in stages[variant]["micros"])
+    assert min(chain.from_iterable(stages["tokens"]["micros"])) > 1
+
+
+@pytest.mark.parametrize("variant", ["0", "2", "3", "micro", "one rank", "packed", "host", "host 3"])
 def test_in_bfloat16_every_layout_stays_close_to_float32_and_to_each_other(
     stages: dict[str, Any], variant: str
 ) -> None:
@@ -65,9 +75,31 @@ def test_in_bfloat16_every_layout_stays_close_to_float32_and_to_each_other(
     assert found["losses"] != exact["losses"]
 
 
+@pytest.mark.parametrize("stage", ["0", "2", "3"])
+def test_states_that_left_the_device_and_came_back_learn_as_if_they_had_stayed(
+    stages: dict[str, Any], stage: str
+) -> None:
+    assert stages[f"moved {stage}"]["losses"] == stages[stage]["losses"]
+
+
 def test_in_bfloat16_all_zero_stages_are_the_same(stages: dict[str, Any]) -> None:
     assert stages["bfloat16 0"]["losses"] == stages["bfloat16 2"]["losses"]
     assert stages["bfloat16 3"]["losses"] == pytest.approx(stages["bfloat16 2"]["losses"], abs=1e-5)
+
+
+@pytest.mark.parametrize("stage", ["2", "3"])
+def test_masters_and_moments_of_bfloat16_take_half_and_learn_the_same_at_a_high_rate(
+    stages: dict[str, Any], stage: str
+) -> None:
+    """At 1e-3, where Adam's updates are above the rounding of usual weights."""
+    half, whole = stages[f"bfloat16 half masters {stage}"], stages[f"bfloat16 {stage}"]
+
+    assert half["readings"][0]["optimizer_bytes"] == pytest.approx(
+        whole["readings"][0]["optimizer_bytes"] / 2, rel=0.01
+    )
+    assert half["losses"][0] == whole["losses"][0]
+    assert half["norms"][0] == pytest.approx(whole["norms"][0], rel=1e-6)  # the sums are float32
+    assert half["losses"] == pytest.approx(whole["losses"], abs=1e-3)
 
 
 def test_bfloat16_halves_the_weights(stages: dict[str, Any]) -> None:
@@ -76,7 +108,10 @@ def test_bfloat16_halves_the_weights(stages: dict[str, Any]) -> None:
     assert held["bfloat16 2"] <= 0.51 * held["2"]
 
 
-@pytest.mark.parametrize("variant", ["0", "2", "3", "bfloat16 2", "bfloat16 3"])
+@pytest.mark.parametrize(
+    "variant",
+    ["0", "2", "3", "host", "host 3", "bfloat16 2", "bfloat16 3", "bfloat16 host", "bfloat16 half masters 2"],
+)
 def test_a_step_whose_gradient_is_not_finite_is_skipped_in_every_stage(stages: dict[str, Any], variant: str) -> None:
     broken = stages[variant]["broken"]
 
@@ -86,6 +121,37 @@ def test_a_step_whose_gradient_is_not_finite_is_skipped_in_every_stage(stages: d
     assert broken["is_finite"] == [True, True]
     assert broken["is_skipped_again"] == [False, False]  # and the next one is taken
     assert 0 < broken["norm_again"] < 1
+
+
+@pytest.mark.parametrize("variant", ["3", "bfloat16 3", "host 3"])
+def test_with_zero_3_rank_0_alone_reads_the_weights(stages: dict[str, Any], variant: str) -> None:
+    first, second = (readings["read_bytes"] for readings in stages[variant]["readings"])
+
+    assert math.isnan(first)
+    assert second < 0.02 * WHOLE_BYTES
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_colocated_learns_what_shared_learns_to_the_last_bit(stages: dict[str, Any], precision: str) -> None:
+    """From the same samples: that its ranks draw, too, must leave no trace in what they learn."""
+    assert len(stages[f"{precision} colocated"]) == 3
+    assert stages[f"{precision} colocated"] == stages[f"{precision} shared"]
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("float32", 1e-5), ("bfloat16", 2e-3)])
+def test_split_learns_the_same_from_the_same_samples(stages: dict[str, Any], precision: str, bound: float) -> None:
+    """Its reference scores the batch in other parts."""
+    split, colocated = stages[f"{precision} split"], stages[f"{precision} colocated"]
+
+    assert split[0].keys() >= {"loss/policy", "kl/reference", "policy/grad_norm"}
+    for here, there in zip(split, colocated, strict=True):
+        assert here == pytest.approx(there, abs=bound, rel=bound)
+    assert split[2]["kl/reference"] > 0
+
+
+def test_two_colocated_ranks_draw_what_one_draws(stages: dict[str, Any]) -> None:
+    assert len(stages["drawn"]["one rank"]) == 32
+    assert stages["drawn"]["two ranks"] == stages["drawn"]["one rank"]
 
 
 def test_five_steps_lower_the_loss(stages: dict[str, Any]) -> None:

@@ -56,7 +56,9 @@ def test_a_checkpoint_is_taken_up_where_it_stands(tmp_path: Path) -> None:
 def test_ranks_stage_batches_and_rate_may_differ(tmp_path: Path) -> None:
     knobs = {"memory.zero_stage": "3", "train.micro_batch_size": 4, "optimizer.learning_rate": 1e-4}
 
-    found = resume(tmp_path, saved(tmp_path), {"hardware": {"policy_ranks": 1}, "knobs": SPEC["knobs"] | knobs})
+    found = resume(
+        tmp_path, saved(tmp_path), {"hardware": {"layout": "shared", "policy_ranks": 1}, "knobs": SPEC["knobs"] | knobs}
+    )
 
     assert found.state.step == 40
 

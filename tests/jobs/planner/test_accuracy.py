@@ -55,6 +55,15 @@ def test_every_measured_quantity_is_read_and_nothing_is_skipped() -> None:
         assert len(by_case[case.id]) == measured, case.id
 
 
+def test_the_policy_side_of_the_built_in_trainer_is_planned_within_a_tenth() -> None:
+    ours = [each for each in _readings() if each.case.framework == "native-policy"]
+    errors = {each.case.text: each.error for each in ours}
+
+    assert len(errors) == 10
+    assert all(abs(error) <= 0.1 for error in errors.values() if error is not None), errors
+    assert None not in errors.values()
+
+
 def test_later_cases_are_read_and_none_that_ran_out_of_memory_is_called_fitting() -> None:
     later = load(HERE / "later")
     verdicts = [(case, reading) for case in later for reading in readings(case) if reading.quantity == "verdict"]

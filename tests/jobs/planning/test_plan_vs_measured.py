@@ -285,7 +285,7 @@ def test_a_diverged_number_is_not_a_median() -> None:
 
 
 def test_a_run_on_cpu_has_a_plan_of_its_bytes_alone() -> None:
-    spec = parse_spec({"hardware": {"device": "cpu", "policy_ranks": 2}})
+    spec = parse_spec({"hardware": {"layout": "split", "device": "cpu", "policy_ranks": 2}})
 
     job = read_job(spec, Models(policy=shape_of(spec.model.id)), host_fleet(spec.num_workers, 16 * GIB))
     plan = plan_of_cpu(estimate(job), shipped_constants())
@@ -317,7 +317,7 @@ def test_a_run_on_cpu_has_a_plan_of_its_bytes_alone() -> None:
 def test_seconds_on_cpu_are_planned_once_they_are_measured_there(
     measured: dict[str, float], typed: dict[str, float], phases: list[str]
 ) -> None:
-    spec = parse_spec({"hardware": {"device": "cpu"}})
+    spec = parse_spec({"hardware": {"layout": "split", "device": "cpu"}})
     k = shipped_constants().with_values(typed).measured(measured, "runs of this machine")
     job = read_job(spec, Models(policy=shape_of(spec.model.id)), host_fleet(spec.num_workers, 16 * GIB))
 

@@ -88,7 +88,7 @@ def test_a_run_that_ray_took_before_the_worker_died_is_not_started_twice(ray: Fa
 
 
 def test_the_next_run_starts_when_room_comes_free(ray: FakeRay, clock: Clock) -> None:
-    ray.nodes[0]["resources_total"]["CPU"] = 4.0
+    ray.nodes[0]["resources_total"]["CPU"] = 2.0
     first, second = make_run(), make_run()
     clock.step()
     assert (state_of(first), state_of(second)) == ("starting", "queued")
@@ -205,7 +205,7 @@ def test_a_killed_runner_is_cleaned_up_after_once(ray: FakeRay, clock: Clock) ->
 
 
 def test_what_a_killed_run_held_is_free_once_its_cleanup_is_proved(ray: FakeRay, clock: Clock) -> None:
-    ray.nodes[0]["resources_total"]["CPU"] = 4.0
+    ray.nodes[0]["resources_total"]["CPU"] = 2.0
     run, name = live_run(ray)
     waiting = make_run()
     ray.end(name, "FAILED", "exit code 137", 137)
@@ -222,7 +222,7 @@ def test_what_a_killed_run_held_is_free_once_its_cleanup_is_proved(ray: FakeRay,
 
 
 def test_a_cleanup_that_never_reports_holds_nothing_for_long(ray: FakeRay, clock: Clock) -> None:
-    ray.nodes[0]["resources_total"]["CPU"] = 4.0
+    ray.nodes[0]["resources_total"]["CPU"] = 2.0
     _run, name = live_run(ray)
     waiting = make_run()
     ray.end(name, "FAILED", "exit code 137", 137)

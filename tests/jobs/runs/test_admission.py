@@ -11,6 +11,8 @@ from jobs.runs import admission
 from jobs.runs.admission import Ask, ResourceHolder, decide
 from tests.rows import NOW, make_run
 
+SPLIT = {"layout": "split"}
+
 
 def cluster(*, cpus: float = 8, gpus: float = 0, num_nodes: int = 1) -> ClusterState:
     nodes = tuple(
@@ -84,8 +86,9 @@ def test_a_worker_has_to_fit_on_one_node() -> None:
         ({"algorithm": "sft"}, "cpu", (2.0, 0.0)),
         ({"algorithm": "sft", "hardware": {"cpus_per_worker": 3}}, "cpu", (6.0, 0.0)),
         ({"algorithm": "sft"}, "cuda", (2.0, 2.0)),
-        ({"knobs": {"algorithm.kl_coefficient": 0}}, "cpu", (3.0, 0.0)),
-        ({"knobs": {"algorithm.kl_coefficient": 0.01}}, "cuda", (4.0, 4.0)),
+        ({}, "cpu", (2.0, 0.0)),
+        ({"hardware": SPLIT, "knobs": {"algorithm.kl_coefficient": 0}}, "cpu", (3.0, 0.0)),
+        ({"hardware": SPLIT, "knobs": {"algorithm.kl_coefficient": 0.01}}, "cuda", (4.0, 4.0)),
     ],
 )
 def test_demand_counts_every_worker(spec: dict[str, Any], device: str, expected: tuple[float, float]) -> None:

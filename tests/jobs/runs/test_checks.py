@@ -300,12 +300,43 @@ def test_a_console_without_the_engine_s_packages_says_that_it_cannot_look(
 
 
 def test_a_run_that_the_cluster_can_never_hold_is_refused() -> None:
-    (too_big,) = check_cluster(parse_spec({"hardware": {"cpus_per_worker": 4}}), cluster(cpus=8))
+    (too_big,) = check_cluster(parse_spec({"hardware": {"cpus_per_worker": 9, "policy_ranks": 2}}), cluster(cpus=8))
     (no_gpu,) = check_cluster(parse_spec({"hardware": {"device": "cuda"}}), cluster())
 
     assert (too_big.state, too_big.field) == ("failed", "hardware.policy_ranks")
-    assert "Needs 16 CPUs, the cluster has 8" in too_big.text
+    assert "Needs 18 CPUs, the cluster has 8" in too_big.text
     assert (no_gpu.state, no_gpu.field) == ("failed", "hardware.device")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "hardware", "says", "changes"),
+    [
+        (3, {"policy_ranks": 2}, "The layout shared with policy ranks 2 needs 3.", {"hardware.layout": "shared"}),
+        (2, {"policy_ranks": 2}, "The layout colocated with policy ranks 2 needs 2.", {"hardware.layout": "colocated"}),
+        (
+            1,
+            {"policy_ranks": 2},
+            "The layout colocated with policy ranks 1 needs 1.",
+            {"hardware.policy_ranks": 1, "hardware.layout": "colocated"},
+        ),
+        (
+            4,
+            {"policy_ranks": 8, "layout": "colocated"},
+            "With policy ranks 4 it needs 4.",
+            {"hardware.policy_ranks": 4},
+        ),
+    ],
+)
+def test_a_layout_that_the_cluster_cannot_hold_is_refused_with_the_one_that_it_can(
+    gpus: int, hardware: dict[str, Any], says: str, changes: dict[str, Any]
+) -> None:
+    asked = {"device": "cuda", "layout": "split", **hardware}
+
+    (check,) = check_cluster(parse_spec({"hardware": asked}), cluster(cpus=64, gpus=gpus))
+
+    assert (check.state, check.fixes) == ("failed", (changes,))
+    assert f"the cluster has {gpus}" in check.text
+    assert says in check.text
 
 
 @pytest.mark.usefixtures("trials_here")

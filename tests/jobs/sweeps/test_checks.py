@@ -34,11 +34,11 @@ def test_points_that_can_run_have_nothing_against_them(project: Project) -> None
 def test_a_point_the_cluster_cannot_hold_is_told_with_its_values(project: Project) -> None:
     values = {"id": "algorithm.kl_coefficient", "values": [0, 0.01]}  # above 0 it takes a reference worker more
 
-    assert checked(project, {}, values) == [
+    assert checked(project, {"hardware": {"layout": "split"}}, values) == [
         (
-            "hardware.policy_ranks",
+            "hardware.layout",
             "With kl_coefficient=0.01: Needs 4 CPUs, the cluster has 3: lower policy ranks, engines or CPUs per "
-            "worker.",
+            "worker. The layout shared with policy ranks 2 needs 3.",
         )
     ]
 

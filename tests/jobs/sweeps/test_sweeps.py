@@ -148,7 +148,7 @@ def test_a_run_of_a_sweep_that_waits_for_room_keeps_its_place() -> None:
     study = make_study()
     small = make_run(spec={"algorithm": "sft", "hardware": {"policy_ranks": 1}})
 
-    admit(cpus=3)
+    admit(cpus=1)
 
     small.refresh_from_db()
     assert states(study) == ["starting", "queued", "queued", "queued"]

@@ -70,7 +70,8 @@ def examine(stack: Stack, target: Target, moments: Sequence[str], *, bystander: 
     outcomes = [
         Outcome(target=target.name, moment=m, seed=f"{seed}/{target.name}/{m}", text=target.text) for m in moments
     ]
-    spec = SPEC | (SLOW if target.state == "finished" else {}) | {"name": f"{target.name} {' '.join(moments)}"}
+    spec = SPEC | (SLOW if target.state == "finished" else {}) | {"hardware": {"layout": target.layout}}
+    spec |= {"name": f"{target.name} {' '.join(moments)}"}
     scene = Scene(stack, stack.launch(spec))
     if target.has_disk:
         scene.disk.mkdir(parents=True, exist_ok=True)

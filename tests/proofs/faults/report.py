@@ -13,10 +13,12 @@ What breaks, and what then: measured on one machine, with real parts. Written by
 does some targets, a second call goes on where the first ended, and results gather in `build/proofs/faults.json`.
 How it is built: [lifecycle.md](../develop/lifecycle.md), [runner.md](../develop/runner.md).
 
-The runs are GRPO with {STEPS} steps and a checkpoint every {EVERY}; each fault comes at a moment that the seed decides
-(`{SEED}/<target>/<moment>`): *starting* (up to 3 s into it), *rollout* (of an early step), *checkpoint* (while one is
-being written). Beside it another run trains, a browser's websocket stays open, the database has a small disk of its
-own, and runners reach the console by a line that can be cut.
+The runs are GRPO with {STEPS} steps and a checkpoint every {EVERY}, in the layout split; what hits a process of the run
+or its disk comes in the layouts colocated and shared, too, at the end of the table. Each fault comes at a moment that
+the seed decides (`{SEED}/<target>/<moment>`): *starting* (up to 3 s into it), *rollout* (of an early step),
+*checkpoint* (while one is being written). Beside it another run trains, a browser's websocket stays open, the database
+has a small disk of its own, and runners reach the console by a line that can be cut. A worker that died is named with
+the phase of the call in which it was missed.
 
 Each time this is checked: the run ends in the right state with its cause within {SETTLE_SECONDS:.0f} s, or goes on and
 nothing is behind any more; every point that the trainer wrote (`events.jsonl`) is in the console once, with its value;

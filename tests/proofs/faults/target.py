@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +40,7 @@ class Target:
 
     `state`, `side` and `cause` (a pattern) are how the run must end. `needs`: the role whose process must be there.
     `is_cluster_wide`: every run on the cluster shares its fate. `has_disk`: the run gets a small disk of its own.
+    `layout` is that of the run.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Target:
     needs: str = ""
     is_cluster_wide: bool = False
     has_disk: bool = False
+    layout: str = "split"
 
     @property
     def needs_runs_of_its_own(self) -> bool:
@@ -100,7 +102,7 @@ def _lost(role: str) -> dict[str, str]:
     return {"state": "failed", "side": "cluster", "cause": r"killed|died|lost", "needs": role}
 
 
-TARGETS: tuple[Target, ...] = (
+_SPLIT: tuple[Target, ...] = (
     *(
         Target(name=name, text=f"`kill -9` of {name}; the supervisor starts it again", hit=_kill(name))
         for name in ("web", "worker", "ingest", "reconcile", "redis")
@@ -168,6 +170,30 @@ TARGETS: tuple[Target, ...] = (
         side="cluster",
         cause="disk .*full|does not take files|No space",
         has_disk=True,
+    ),
+)
+
+LAID_OUT = {
+    "colocated": ("policy", "policy-stopped", "checkpoint-disk", "runner"),
+    "shared": ("policy", "vllm", "policy-stopped", "checkpoint-disk", "runner"),
+}
+"""What is broken in the other layouts, too: all that hits a process of the run, as far as the layout has it, and the
+disk that its ranks write to. The others hit what does not know of layouts.
+"""
+
+
+def _laid_out(target: Target, layout: str) -> Target:
+    return replace(target, name=f"{target.name}-{layout}", text=f"{layout}: {target.text}", layout=layout)
+
+
+TARGETS: tuple[Target, ...] = (
+    *_SPLIT,
+    *(
+        _laid_out(target, layout)
+        for layout, names in LAID_OUT.items()
+        for name in names
+        for target in _SPLIT
+        if target.name == name
     ),
 )
 BY_NAME = {target.name: target for target in TARGETS}

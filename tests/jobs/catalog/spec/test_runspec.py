@@ -27,12 +27,28 @@ def problems_of(raw: object) -> dict[str, str]:
     return {p.field: p.message for p in caught.value.problems}
 
 
+def test_a_gpu_has_defaults_of_its_own_and_a_cpu_those_of_a_device_that_is_not_known() -> None:
+    on_gpu, on_cpu, named = (
+        parse_spec({"hardware": {"device": "cuda"}}),
+        parse_spec({"hardware": {"device": "cpu"}}),
+        parse_spec({}, device="cuda"),
+    )
+
+    assert on_gpu.knob("memory.precision") == "bfloat16"
+    assert on_gpu.knob("rollout.enforce_eager") is False
+    assert differing(on_gpu) == {}
+    assert on_cpu.knobs == parse_spec({}).knobs
+    assert on_cpu.knob("memory.precision") == "float32"
+    assert named == on_gpu
+    assert parse_spec({"hardware": {"device": "cpu"}}, device="cuda") == on_cpu
+
+
 def test_an_empty_spec_is_the_demo_and_complete() -> None:
     spec = parse_spec({})
     assert (spec.algorithm, spec.model.id, spec.data.id) == ("grpo", "tiny-word-problems", "word-problems")
     assert set(spec.knobs) == set(applicable("grpo", "native"))
     assert {value.origin for value in spec.knobs.values()} == {"default"}
-    assert spec.num_workers == 4  # two policy ranks, one engine, one reference
+    assert spec.num_workers == 2  # the policy ranks draw, and hold the reference
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "sft"])
@@ -127,6 +143,19 @@ def test_origins_are_kept_and_bare_values_are_yours() -> None:
         ({"hardware": {"policy_ranks": True}}, "hardware.policy_ranks", "a whole number"),
         ({"hardware": {"policy_ranks": 3}}, "knobs.rollout.prompts_per_step", "do not divide by 3 policy ranks"),
         (
+            {"hardware": {"layout": "colocated"}, "knobs": {"memory.zero_stage": "3", "rollout.engine": "trainer"}},
+            "hardware.layout",
+            "let vLLM draw (rollout.engine)",
+        ),
+        (
+            {
+                "hardware": {"layout": "colocated", "policy_ranks": 4, "tensor_parallel_size": 3},
+                "knobs": {"rollout.engine": "vllm"},
+            },
+            "hardware.tensor_parallel_size",
+            "cannot take 3 of them each. Use a divisor of 4.",
+        ),
+        (
             {"knobs": {"train.updates_per_rollout": 5}},
             "knobs.train.updates_per_rollout",
             "do not divide the 128 samples",
@@ -146,6 +175,12 @@ def test_bad_input_names_field_value_and_what_is_allowed(raw: object, field: str
     found = problems_of(raw)
     assert field in found
     assert says in found[field]
+
+
+def test_vllm_draws_with_weights_that_zero_3_has_spread() -> None:
+    given = {"hardware": {"layout": "colocated"}, "knobs": {"memory.zero_stage": "3", "rollout.engine": "vllm"}}
+
+    assert parse_spec(given).workers == {"policy": 2, "vllm": 2}
 
 
 def test_every_problem_is_told_at_once() -> None:

@@ -2,7 +2,9 @@
 
 import errno
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from jobs.engine.atomic_folder import atomic_folder
 from jobs.engine.checkpoints import checkpoint
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState, open_checkpoint, read_state
-from jobs.engine.problem import CheckpointLost, RunProblem
+from jobs.engine.problem import CheckpointLost, DiskTooSmall, RunProblem
 from jobs.engine.workers.worker_group import WorkerGroup
 from tests.jobs.engine.fake_ranks import FakeWorkerGroup, Rank
 
@@ -101,6 +103,65 @@ def test_a_full_disk_costs_no_older_checkpoint(tmp_path: Path) -> None:
         save(tmp_path, 10, Rank(error="No space left on device"), keep=1)
 
     assert [p.name for p in tmp_path.iterdir()] == ["step-5"]
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=63))
+    rank = Rank()
+
+    with pytest.raises(DiskTooSmall, match=r"Checkpoint 20 takes 6.4e-08 GB, and the disk of .* has 6.3e-08 GB left"):
+        save(tmp_path, 20, rank)
+
+    assert "save_parts" not in rank.calls
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_beside_training_the_state_is_that_of_its_step_and_there_once_all_have_written(tmp_path: Path) -> None:
+    checkpoints, ranks = Checkpoints(tmp_path, keep=2), (Rank(0, 2), Rank(1, 2))
+    state = LoopState(step=20, num_consumed=320)
+
+    saving = checkpoints.begin(cast(WorkerGroup, FakeWorkerGroup(*ranks)), state, about={"spec": 1})
+    for rank in ranks:
+        rank.forget()  # training goes on, and changes what was copied
+    ranks[0].is_quick = True
+
+    assert not saving.is_written()
+    assert checkpoints.steps() == []
+    ranks[1].is_quick = True
+    assert saving.is_written()
+    assert checkpoints.finish(saving).folder == tmp_path / "step-20"
+    assert checkpoints.steps() == [20]
+    open_checkpoint(tmp_path / "step-20", name="The checkpoint").check()
+    restore(tmp_path / "step-20", *ranks)
+    assert [rank.share("exp_avg") for rank in ranks] == [[0, 0.1, 0.2, 0.3], [0.4, 0.5, 0.6, 0.7]]
+
+
+def test_beside_training_a_failure_costs_no_older_checkpoint_and_leaves_no_draft(tmp_path: Path) -> None:
+    save(tmp_path, 5, keep=1)
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    state = LoopState(step=10, num_consumed=160)
+    failing = cast(WorkerGroup, FakeWorkerGroup(Rank(error="No space left on device")))
+
+    saving = checkpoints.begin(failing, state, about={})
+    with pytest.raises(OSError, match="No space"):
+        checkpoints.finish(saving)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-5"]
+    checkpoints.begin(failing, state, about={}).give_up()
+
+    assert [p.name for p in tmp_path.iterdir()] == ["step-5"]
+
+
+def test_beside_training_a_rank_without_the_disk_makes_the_others_wait(tmp_path: Path) -> None:
+    near, far = Rank(0, 2), Rank(1, 2, has_disk=False)
+
+    saving = Checkpoints(tmp_path, keep=1).begin(
+        cast(WorkerGroup, FakeWorkerGroup(near, far)), LoopState(step=20, num_consumed=320), about={}
+    )
+
+    assert saving.is_written()
+    assert "begin_save" not in near.calls
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 4])

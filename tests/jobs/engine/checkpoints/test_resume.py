@@ -32,9 +32,13 @@ def layouts(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> list
 
 def go_on(start_engine: Any, run_dir: Path, spec: dict[str, Any], *, step: int) -> EndedRun:
     """Run attempt 2 from a checkpoint of attempt 1."""
-    after = run_dir.with_name("a2")
-    after.mkdir()
-    folder = run_dir / "checkpoints" / f"step-{step}"
+    return resume(start_engine, run_dir.with_name("a2"), spec, run_dir, step=step)
+
+
+def resume(start_engine: Any, after: Path, spec: dict[str, Any], before: Path, *, step: int) -> EndedRun:
+    """Run an attempt in `after` from a checkpoint of the one in `before`."""
+    after.mkdir(exist_ok=True)
+    folder = before / "checkpoints" / f"step-{step}"
     (after / "resume.json").write_text(json.dumps({"attempt": 1, "step": step, "folder": str(folder)}))
     return start_engine(after, spec).wait()  # type: ignore[no-any-return]
 
@@ -42,7 +46,10 @@ def go_on(start_engine: Any, run_dir: Path, spec: dict[str, Any], *, step: int) 
 @pytest.fixture(scope="module")
 def after_stop(start_engine: Any, stopped: EndedRun) -> EndedRun:
     """The run that was stopped on two ranks that held the reference, gone on with on one, the reference apart."""
-    spec = GRPO | {"hardware": {"policy_ranks": 1}, "knobs": GRPO["knobs"] | {"memory.zero_stage": "3"}}
+    spec = GRPO | {
+        "hardware": {"layout": "split", "policy_ranks": 1},
+        "knobs": GRPO["knobs"] | {"memory.zero_stage": "3"},
+    }
     return go_on(start_engine, stopped.run_dir, spec, step=last_step(stopped))
 
 
@@ -51,13 +58,17 @@ def last_step(ended: EndedRun) -> int:
 
 
 def rewards(run_dir: Path, step: int) -> list[float]:
+    return told(run_dir, "reward", step)
+
+
+def told(run_dir: Path, name: str, step: int) -> list[Any]:
     lines = (run_dir / "samples" / f"step-{step:06d}.jsonl").read_text().splitlines()
-    return [json.loads(line)["reward"] for line in lines]
+    return [json.loads(line)[name] for line in lines]
 
 
 @pytest.mark.slow("a worker group that is started twice")
 def test_losses_after_a_resume_are_those_of_the_run_that_went_on(layouts: list[dict[str, Any]]) -> None:
-    assert sum(len(saved["resumed"]) for saved in layouts) == 2
+    assert sum(len(saved["resumed"]) for saved in layouts) == 6
     for saved in layouts:
         for target, resumed in saved["resumed"].items():
             assert resumed["losses"] == pytest.approx(saved["losses"][3:], abs=1e-5), (saved["source"], target)
@@ -66,9 +77,15 @@ def test_losses_after_a_resume_are_those_of_the_run_that_went_on(layouts: list[d
 def test_the_same_ranks_go_on_to_the_last_bit(layouts: list[dict[str, Any]]) -> None:
     same = [(saved, saved["resumed"].get(saved["source"])) for saved in layouts]
 
-    assert len([resumed for _, resumed in same if resumed]) == 1
+    assert len([resumed for _, resumed in same if resumed]) == 3
     for saved, resumed in same:
         assert resumed is None or resumed["losses"] == saved["losses"][3:]
+
+
+def test_states_of_bfloat16_take_half_of_the_disk(layouts: list[dict[str, Any]]) -> None:
+    size = {saved["source"]: saved["bytes"] for saved in layouts}
+
+    assert size["ZeRO-2 ×2 bfloat16 half masters"] < 0.52 * size["ZeRO-2 ×2 apart"]
 
 
 def test_a_rank_without_the_drivers_disk_handed_its_state_over_in_pieces(layouts: list[dict[str, Any]]) -> None:
@@ -120,6 +137,41 @@ def test_the_models_of_a_resumed_run_are_those_of_the_run_that_went_on(grpo: End
         assert weights.keys() == same.keys()
         for name, tensor in weights.items():
             torch.testing.assert_close(same[name], tensor, rtol=0, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def colocated(start_engine: Any, grpo: EndedRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[EndedRun, EndedRun]:
+    """The whole run gone on with from step 3 by ranks that draw themselves, and that one from step 5, in the same
+    layout.
+    """
+    spec = GRPO | {"hardware": {"layout": "colocated"}, "knobs": GRPO["knobs"] | {"checkpoint.every_steps": 1}}
+    folder = tmp_path_factory.mktemp("colocated")
+    crossed, again = folder / "a2", folder / "a3"
+    whole = resume(start_engine, crossed, spec, grpo.run_dir, step=3)
+    return whole, resume(start_engine, again, spec, crossed, step=5)
+
+
+@pytest.mark.slow("two runs, of which the second goes on from the first")
+def test_split_goes_on_colocated_with_the_same_prompts(grpo: EndedRun, colocated: tuple[EndedRun, EndedRun]) -> None:
+    """The ranks draw other tokens than vLLM, so rewards are their own."""
+    crossed, _ = colocated
+
+    assert crossed.code == 0, crossed.output
+    assert sorted(crossed.series("time/step_seconds")) == [4, 5, 6]
+    for step in (4, 5, 6):
+        assert told(crossed.run_dir, "prompt", step) == told(grpo.run_dir, "prompt", step)
+    assert max(crossed.series("sync/max_logprob_diff").values()) <= 1e-3
+    assert {e["role"] for e in crossed.of("span")} == {"driver", "policy"}
+
+
+def test_colocated_goes_on_colocated_to_the_last_bit(colocated: tuple[EndedRun, EndedRun]) -> None:
+    whole, again = colocated
+
+    assert again.code == 0, again.output
+    assert told(again.run_dir, "completion", 6) == told(whole.run_dir, "completion", 6)
+    assert rewards(again.run_dir, 6) == rewards(whole.run_dir, 6)
+    for name in LOSSES:
+        assert again.series(name) == {6: whole.series(name)[6]}, name
 
 
 def test_what_a_kill_left_half_written_is_no_checkpoint(grpo: EndedRun, tmp_path: Path) -> None:

@@ -314,6 +314,8 @@ def test_a_block_is_found_through_a_macro() -> None:
     ("text", "said"),
     [
         ("{% generation %}", "not valid"),
+        ("{% for a in [1] %}" * 25 + "{% endfor %}" * 25, "not valid"),
+        ("{{ raise_exception('x' * 100000) }}", "xxx…"),
         ("{{ raise_exception('no system role.') }}", "cannot render this conversation: no system role."),
         ("{{ messages | tojson }}", "not JSON serializable"),
         ("{{ 1 // 0 }}", "cannot render"),
@@ -327,3 +329,4 @@ def test_what_a_template_does_wrong_is_a_sentence(text: str, said: str) -> None:
 
     assert caught.value.field == "model.id"
     assert not caught.value.message.endswith("..")
+    assert len(caught.value.message) < 700

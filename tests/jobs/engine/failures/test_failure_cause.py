@@ -12,8 +12,10 @@ from jobs.engine.workers.actor import Actor, OutputRedirect, RoleError
 from jobs.engine.workers.worker import WorkerFailed
 
 
-def failed(text: str, *, role: str = "policy", how: Literal["raised", "died", "lost"] = "raised") -> WorkerFailed:
-    return WorkerFailed(role=role, rank=1, step=7, text=text, how=how)
+def failed(
+    text: str, *, role: str = "policy", how: Literal["raised", "died", "lost"] = "raised", phase: str = ""
+) -> WorkerFailed:
+    return WorkerFailed(role=role, rank=1, step=7, text=text, how=how, phase=phase)
 
 
 def test_what_a_person_can_put_right_is_theirs() -> None:
@@ -46,6 +48,12 @@ def test_a_process_that_died_is_the_clusters() -> None:
 
     assert cause["side"] == "cluster"
     assert "policy rank 1 died at step 7" in cause["text"]
+
+
+def test_the_phase_in_which_a_worker_was_missed_is_named() -> None:
+    cause = cause_of(failed("Worker exit: SIGKILL", how="died", phase="old_logprobs"), step=9, log_tail={})
+
+    assert cause["text"] == "The process of policy rank 1 died at step 7 (old log-probs): Worker exit: SIGKILL"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def test_in_bfloat16_the_gradient_is_the_same_however_it_is_computed() -> None:
 
     assert apart["whole_logits"] < 1e-3
     assert apart["pieces"] < 0.01
+    assert apart["packed"] < 0.01
     assert 0 < apart["float32"] < 0.02
 
 
@@ -34,5 +35,8 @@ def test_operations_by_hand() -> None:
 
     by_hand = 6 * (28 * layer * 1000 + 151936 * 1536 * 400) + 6 * 28 * 1536 * 1000 * 1000
 
+    ragged = replace(case, num_sequences=2, is_ragged=True)
+    assert (ragged.lengths(), ragged.counted()) == ([1000, 62], [500, 31])
+    assert training_flops(ragged) < training_flops(replace(case, num_sequences=2)) * 0.6
     assert shape.hidden_size == 1536
     assert math.isclose(training_flops(case), by_hand)

@@ -10,6 +10,7 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen2Config, Qwen2ForC
 import jobs.engine.roles.head as head
 from jobs.engine.batch import Batch, make_batch
 from jobs.engine.losses import token_scores
+from jobs.engine.micro_batches import Cut
 from jobs.engine.roles.language_model import score
 
 SIZES: dict[str, Any] = {
@@ -93,7 +94,8 @@ def test_scoring_puts_each_sequence_where_it_was_whatever_the_micro_batch() -> N
     batch = batch_of([3, 11, 5, 8, 2])
 
     one, two, all_at_once = (
-        score(model, batch, micro_batch_size=size, temperature=1.0, device="cpu") for size in (1, 2, 5)
+        score(model, batch, micros=Cut(size=size).rows(batch.lengths_B), temperature=1.0, device="cpu")
+        for size in (1, 2, 5)
     )
 
     assert one.shape == batch.tokens_BL.shape

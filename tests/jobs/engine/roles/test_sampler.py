@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+import jobs.engine.roles.decoding as decoding
 from jobs.engine.roles.head import score_counted_tokens
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
@@ -81,6 +82,19 @@ def test_what_a_sample_says_depends_on_no_other_sample() -> None:
     assert [r.tokens for r in together] == [r.tokens for r in alone] == [r.tokens for r in two_by_two]
 
 
+@pytest.mark.parametrize("room", [0, 1, 5])
+def test_what_a_sample_says_does_not_depend_on_the_room_of_the_cache(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler, _ = sampler_of()
+    asked = requests_of(PROMPTS)
+    expected = sampler.generate(asked, limits())
+
+    monkeypatch.setattr(decoding, "_ROOM", room)
+
+    assert sampler.generate(asked, limits()) == expected
+
+
 def test_samples_of_one_prompt_differ_and_end_at_their_own_end_tokens() -> None:
     sampler, _ = sampler_of(is_sharp=False)
     asked = [GenerationRequest(tokens=(3, 9, 4), seed=seed) for seed in range(40)]
@@ -126,3 +140,4 @@ def test_a_model_in_training_stays_in_training() -> None:
     sampler.generate(requests_of(PROMPTS[:1]), limits(longest=2))
 
     assert sampler._model.training
+    assert sampler._model.config._attn_implementation == "sdpa"

@@ -1,8 +1,12 @@
 """Which part of a response is its answer, and which answers are the same: by text and numbers, else by math-verify."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 
-from jobs.engine.rollouts.answers import MOST_CHARS, expected_answer, given_answer, last_box, quick_equal
+from jobs.engine.rollouts.answers import MOST_CHARS, expected_answer, given_answer, last_box, number, quick_equal
 from jobs.engine.rollouts.math_check import is_equal
 
 EQUAL = [
@@ -104,6 +108,21 @@ DIFFERENT = [
     ("5", r"\frac{1"),
     ("5", "5" * (MOST_CHARS + 1)),
 ]
+HOSTILE = [
+    r"\boxed{" * 20_000,
+    r"\boxed{" * 20_000 + "5" + "}" * 20_000,
+    r"\boxed{ " * 10_000 + r"\boxed{}" * 10_000,
+    "#### 5" + " *" * 20_000 + "x",
+    "#### 5" + " " * 40_000 + "x",
+    "####" * 20_000 + "," * 40_000,
+    "#### " + "1" * 200_000 + "x",
+    "answer: " * 20_000,
+    "answer" + "*" * 40_000 + " " * 40_000 + "x",
+    "final " * 20_000 + "answer is",
+    r"\(" * 20_000 + r"\) " * 20_000 + "x",
+    "$" * 40_000 + "x",
+    "#### 5" + "." * 40_000 + " I hope it is correct" * 2_000,
+]
 
 
 OURS = {("tea", "eat"), (r"1\,234", "1234")}
@@ -184,6 +203,39 @@ def test_a_response_may_give_none(response: str) -> None:
 @pytest.mark.parametrize("response", ["#### apples", "#### -", "#### $"])
 def test_words_behind_the_mark_are_no_number(response: str) -> None:
     assert given_answer(response, is_number=True) is None
+
+
+def test_no_response_takes_more_than_its_length_in_time_memory_or_depth() -> None:
+    """A model that repeats itself writes such texts. What is not linear in them takes minutes, or many GiB."""
+    program = (
+        "import resource, sys, json\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (30, 30))\n"
+        "from jobs.engine.rewards.format import FormatReward\n"
+        "from jobs.engine.rollouts.answers import expected_answer, given_answer, marked_number, quick_equal\n"
+        "from jobs.engine.rollouts.reward import Completion\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+        "for text in json.load(sys.stdin):\n"
+        "    for is_number in (True, False):\n"
+        "        given_answer(text, is_number=is_number)\n"
+        "    marked_number(text), quick_equal('5', expected_answer(text))\n"
+        "    FormatReward().score([Completion(prompt='', completion=text, answer='5')])\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], input=json.dumps(HOSTILE), text=True, capture_output=True)
+
+    assert ended.returncode == 0, ended.stderr[-2000:]
+
+
+def test_the_innermost_box_of_very_many_is_found() -> None:
+    assert last_box(r"\boxed{" * 5000 + "5" + "}" * 5000) == "5"
+    assert last_box(r"\boxed{a \boxed}") == r"a \boxed"
+
+
+def test_a_word_that_python_takes_for_a_number_is_a_word() -> None:
+    assert number("Infinity") is None
+    answer = given_answer("#### infinity", is_number=number("Infinity") is not None)
+    assert answer is not None
+    assert quick_equal("Infinity", answer.text)
 
 
 def test_the_expected_answer_may_end_a_worked_solution() -> None:

@@ -284,8 +284,77 @@ def test_a_process_that_does_not_read_a_large_completion_is_out_of_time(pids: li
     pool.close()
 
 
+def test_what_a_reward_reads_from_stdin_is_empty_and_takes_no_request(pids: list[int]) -> None:
+    """A program that it runs on a completion may ask for input."""
+    source = (
+        "import subprocess, sys\n"
+        "def reward(p, c, a):\n"
+        "    return len(subprocess.run(['cat'], capture_output=True).stdout) + len(sys.stdin.read()) + len(c)"
+    )
+    pool = opened(source)
+
+    assert pool.score(completions("a", "bc", "def")) == [1.0, 2.0, 3.0]
+    pool.close()
+
+
+def test_a_reward_that_goes_on_in_two_processes_is_not_believed(pids: list[int]) -> None:
+    """Both answer: which completion a reward belongs to would be a matter of chance."""
+    pool = opened("import os\ndef reward(p, c, a):\n    if c == 'fork': os.fork()\n    return len(c)")
+    failures: list[RewardFailed] = []
+
+    def has_failed(text: str) -> bool:
+        try:
+            pool.score(completions(text))
+        except RewardFailed as failed:
+            failures.append(failed)
+        return bool(failures)
+
+    assert has_failed("fork") or wait_until(lambda: has_failed("a"), 60)
+    assert failures[0].kind == "wrong_type"
+    assert "answered a second time" in str(failures[0])
+
+
+@pytest.mark.parametrize("spoilt", ["b'nonsense\\n'", "b'[]\\n'", "b'x' * 3_000_000"])
+def test_what_is_no_reply_ends_the_run_with_a_sentence(pids: list[int], spoilt: str) -> None:
+    source = (
+        "import contextlib, os\n"
+        "def reward(p, c, a):\n"
+        "    for number in range(3, 20):\n"
+        "        with contextlib.suppress(OSError):\n"
+        f"            os.write(number, {spoilt})\n"
+        "    return 1"
+    )
+
+    failed = failure_of(source)
+
+    assert failed.kind == "wrong_type"
+    assert "something that is no reward while scoring completion 1 of 1" in str(failed)
+
+
+def test_what_a_reward_prints_in_a_long_run_is_not_kept_for_ever(pids: list[int]) -> None:
+    source = (
+        "def reward(p, c, a):\n    print('x' * 200_000)\n    print('last words')\n"
+        "    if c == 'end':\n        import os; os._exit(1)\n    return 1"
+    )
+    pool = opened(source)
+    pool.score(completions(*"ab" * 20))
+
+    (worker,) = pool._workers
+    assert os.fstat(worker._errors.fileno()).st_size <= reward_worker._MOST_ERROR_BYTES
+    with pytest.raises(RewardFailed) as caught:
+        pool.score(completions("end"))
+    assert caught.value.log_line == "last words"
+
+
+def test_what_an_exception_says_is_shortened() -> None:
+    failed = failure_of("def reward(p, c, a):\n    raise ValueError('x' * 5_000_000)")
+
+    assert failed.kind == "raised"
+    assert len(str(failed)) < 1000
+
+
 def test_a_reward_finds_no_token_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "JUDGE_KEY"):
+    for name in ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "JUDGE_KEY"):
         monkeypatch.setenv(name, "x")
     source = (
         "import os\n"

@@ -37,6 +37,12 @@ def test_who_is_killed_between_two_calls_is_named_when_only_its_peer_is_asked(
     assert found["text"] == SIGNALLED
 
 
+def test_a_rank_killed_while_it_draws_is_named_with_the_phase(blamed: dict[str, dict[str, Any]]) -> None:
+    found = blamed["in_a_rollout"]
+
+    assert found["cause"] == f"The process of policy rank 1 died at step 3 (rollout): {SIGNALLED}"
+
+
 def test_of_two_who_are_killed_the_first_is_named(blamed: dict[str, dict[str, Any]]) -> None:
     found = blamed["one_after_the_other"]
 

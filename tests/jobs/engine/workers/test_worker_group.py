@@ -111,7 +111,8 @@ def workers_of(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, *, num_ranks
 
 def gather(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, *, num_ranks: int = 2) -> list[Any]:
     workers = workers_of(monkeypatch, scenario, num_ranks=num_ranks)
-    return workers.gather([Pending(worker=w, reference=f"call {w.rank}", step=7) for w in workers.policies])
+    calls = [Pending(worker=w, reference=f"call {w.rank}", step=7, phase="rollout") for w in workers.policies]
+    return workers.gather(calls)
 
 
 def told(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, *, num_ranks: int = 2) -> WorkerFailed:
@@ -128,6 +129,7 @@ def test_a_death_is_told_before_the_errors_that_it_caused(monkeypatch: pytest.Mo
     failed = told(monkeypatch, Scenario((0, raised(LOST_PEER)), dead={1: RayActorError(error_msg=KILLED)}))
 
     assert (failed.rank, failed.how, failed.step, failed.text) == (1, "died", 7, SIGNALLED)
+    assert failed.phase == "rollout"
 
 
 def test_who_died_after_its_own_answer_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

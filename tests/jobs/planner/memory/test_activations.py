@@ -50,6 +50,8 @@ def test_kernels_save_less_the_more_they_fuse() -> None:
         assert saved_elements(layer, training(kernels=kernels)).total == elements
     sdpa = saved_elements(layer, training(kernels="fused", attention="sdpa"))
     assert sdpa.total == 4 * h + 4 * q + 4 * f  # keys and values as many as queries
+    unmasked = saved_elements(layer, training(kernels="fused", attention="sdpa", has_grouped_attention=True))
+    assert unmasked.total == 4 * h + 2 * q + 2 * kv + 4 * f
 
 
 def test_latent_attention_saves_compressed_vectors_and_what_heads_see() -> None:

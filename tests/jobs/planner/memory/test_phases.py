@@ -6,6 +6,8 @@ import pytest
 
 from jobs.planner.constant import shipped_constants
 from jobs.planner.job import FrozenModel, Head, Layout, Offload, Training
+from jobs.planner.memory.activations import activations_of
+from jobs.planner.memory.logits import scoring_logits, training_logits
 from jobs.planner.memory.phases import (
     _peaks,
     checkpoint_bytes,
@@ -62,6 +64,8 @@ def test_each_stage_of_zero_shards_one_more_of_the_states(
         ({"offload": Offload(params=True)}, 0),
         ({"family": "deepspeed", "offload": Offload(optimizer=1.0)}, 2),
         ({"family": "deepspeed", "offload": Offload(params=True)}, 14),
+        ({"family": "deepspeed", "optimizer": "adam_bf16", "master_bytes": 2.0, "gradient_bytes": 4.0}, 12),
+        ({"step_buffer_bytes": 6.0}, 22),
         ({"family": "megatron", "gradient_bytes": 4.0, "offload": Offload(optimizer=1.0)}, 6),
     ],
 )
@@ -69,6 +73,13 @@ def test_bytes_per_parameter_by_scheme(changes: dict[str, object], per_parameter
     found = held(training(**changes))  # type: ignore[arg-type]
     total = found.weights + found.gradients + found.optimizer
     assert total == pytest.approx(per_parameter * 8_030_261_248)
+
+
+@pytest.mark.parametrize(("shards", "gradients"), [(2, 4), (3, 0)])
+def test_zero_2_leaves_sums_that_are_wider_than_the_weights_on_the_device(shards: int, gradients: float) -> None:
+    layout, offload = Layout(num_devices=8, shards=shards), Offload(optimizer=1.0)
+    found = held(training(family="deepspeed", layout=layout, gradient_bytes=4.0, offload=offload))
+    assert found.gradients == pytest.approx(gradients * 8_030_261_248 / 8)
 
 
 def test_muon_has_one_momentum_for_matrices_and_two_for_the_vocabulary() -> None:
@@ -228,11 +239,38 @@ def test_deepspeed_below_zero_3_has_gradients_in_the_backward_pass_alone() -> No
     t = training(layout=Layout(num_devices=8, shards=2), family="deepspeed", sequence=8192, micro_batch=8)
     own = 2 * 8_030_261_248 / 8
     assert "gradients" not in resident_memory(t, H100, K).terms
-    at_loss, _, in_step = _peaks(t, only_stage(t), K)
-    assert at_loss["gradients"] == 2 * 5e8  # the bucket
-    assert in_step["gradients"] == own + 2 * 5e8
+    at_loss, in_last, in_first, in_step = _peaks(t, only_stage(t), K)
+    assert at_loss["gradients"] == 0
+    assert in_last["gradients"] == 2 * 5e8  # the bucket
+    assert in_first["gradients"] == own + 2 * 5e8
+    assert in_step["gradients"] == own
     summed = next(_peaks(replace(t, num_micro_batches=2), only_stage(t), K))
-    assert summed["gradients"] == own + 2 * 5e8
+    assert summed["gradients"] == own
+
+
+def test_zero_2_makes_room_for_wider_sums_with_the_first_gradient_also_where_a_rank_is_alone() -> None:
+    t = training(layout=Layout(shards=2), family="deepspeed", gradient_bytes=4.0, checkpointing="none")
+    _, in_last, in_first, _ = _peaks(t, only_stage(t), K)
+    assert in_last["gradients"] == in_first["gradients"] == 4 * 8_030_261_248 + 2 * 5e8
+
+
+def test_the_first_layer_is_differentiated_beside_all_gradients_and_one_layers_activations() -> None:
+    t = training(layout=Layout(), family="plain", checkpointing="full")
+    at_loss, _, in_first, _ = _peaks(t, only_stage(t), K)
+    kept = activations_of(t, only_stage(t), K, width=2.0)
+    assert at_loss["gradients"] == 0
+    assert in_first["gradients"] == 2 * 8_030_261_248
+    assert in_first["activations"] == pytest.approx(kept.stored / 32 + kept.working)
+
+
+def test_counted_logits_take_the_place_of_the_usual_ones() -> None:
+    model, tokens = shape_of("qwen2.5-0.5b"), 4096
+    t = training("qwen2.5-0.5b", layout=Layout(), head="chunked", head_chunk=441, sequence=tokens, logit_bytes=20.0)
+    assert training_logits(t, K) == 20 * 441 * model.vocab
+    assert training_logits(replace(t, head="unfused"), K) == 20 * tokens * model.vocab
+    assert scoring_logits(model, tokens, tensor=1, head="unfused", logit_bytes=14.0, constants=K) == (
+        14 * tokens * model.vocab
+    )
 
 
 def test_adam_without_a_fused_kernel_copies_what_it_updates() -> None:
@@ -307,8 +345,8 @@ def test_the_fullest_stage_of_a_pipeline_counts() -> None:
 
 def test_the_optimizers_step_is_the_peak_where_little_is_computed() -> None:
     t = training(family="plain", layout=Layout(), optimizer="adam_bf16", has_master=False, sequence=16)
-    memory = update_memory(t, H100, K)
-    states = 8 * 8_030_261_248
+    memory = update_memory(replace(t, has_fused_optimizer=False), H100, K)
+    states = (8 + 2) * 8_030_261_248
     assert counted(memory, t.layout, "allocated", H100, K) == pytest.approx(states, abs=8)
     assert "activations" not in memory.terms
 

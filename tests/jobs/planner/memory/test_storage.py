@@ -41,6 +41,8 @@ def test_a_node_holds_what_leaves_its_devices() -> None:
     moved = replace(job, policy=replace(t, offload=away))
     states = 8 * 12 * 8_030_261_248 / 16 * K.memory.host_pinned
     assert host_bytes(moved, K) == pytest.approx(processes + states, abs=8)
+    beside = replace(job, policy=replace(t, is_saved_beside=True))
+    assert host_bytes(beside, K) == pytest.approx(processes + states, abs=8)  # weights and two moments, of 4 bytes each
     reference = replace(job, frozen=(FrozenModel(role="reference", model=model, layout=layout, is_offloaded=True),))
     assert host_bytes(reference, K) == processes + 8 * 2 * 8_030_261_248 / 16
     sleeping = replace(job, engine=Engine(model=model, num_engines=8, tensor=2, sleep_level=1))

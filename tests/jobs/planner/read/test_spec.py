@@ -11,6 +11,8 @@ from jobs.catalog.rules.rule import changed
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.estimate import estimate
+from jobs.planner.job import Offload
+from jobs.planner.memory.states import optimizer_bytes
 from jobs.planner.read.context import Workload
 from jobs.planner.read.spec import read_job
 from jobs.planner.shapes.known import shape_of
@@ -54,11 +56,18 @@ def test_answers_whose_end_is_passed_over_are_as_long_as_the_longest(trainer: di
 def test_native_grpo_by_hand() -> None:
     spec = parse_spec(
         {
-            "hardware": {"policy_ranks": 4, "rollout_engines": 1, "tensor_parallel_size": 2, "device": "cuda"},
+            "hardware": {
+                "layout": "split",
+                "policy_ranks": 4,
+                "rollout_engines": 1,
+                "tensor_parallel_size": 2,
+                "device": "cuda",
+            },
             "knobs": {
                 "memory.precision": "bfloat16",
                 "memory.zero_stage": "3",
                 "memory.gradient_checkpointing": True,
+                "train.packing": False,
                 "train.micro_batch_size": 4,
                 "rollout.prompts_per_step": 16,
                 "rollout.samples_per_prompt": 8,
@@ -81,13 +90,72 @@ def test_native_grpo_by_hand() -> None:
     assert job.fleet.num_devices == 4 + 2 + 1
 
 
+def test_native_micro_batches_by_tokens_are_rows_of_the_budget_without_padding() -> None:
+    knobs = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 1024, "train.micro_batch_size": 2}
+    known = Workload(mean_prompt=40, mean_response=24)
+
+    job = _read(parse_spec({"hardware": {"policy_ranks": 2}, "knobs": knobs}), known)
+
+    policy = job.policy
+    assert (policy.micro_batch, policy.sequence, policy.document, policy.is_padded) == (1, 1024, 64, False)
+    assert policy.num_micro_batches == 128 * 64 // 2 // 1024  # samples, tokens of each; ranks, budget
+    assert [(f.micro_batch, f.sequence) for f in job.frozen] == [(1, 1024)]
+
+
+def test_native_packing_leaves_padding_out_and_holds_no_more_than_so_many_samples() -> None:
+    knobs = {"train.micro_batch_size": 8, "train.max_sequence_tokens": 512, "train.packing": False}
+    raw: dict[str, Any] = {"algorithm": "sft", "knobs": knobs}
+    known = Workload(mean_prompt=40, mean_response=24)
+
+    padded = _read(parse_spec(raw), known).policy
+    packed = _read(parse_spec(raw | {"knobs": raw["knobs"] | {"train.packing": True}}), known).policy
+
+    assert (padded.micro_batch * padded.sequence, padded.is_padded) == (8 * 512, True)
+    assert 8 * 64 < packed.micro_batch * packed.sequence < 8 * 512
+    assert (packed.document, packed.is_padded) == (64, False)
+
+
 def test_native_sums_gradients_in_float32_in_half_precision_too_and_runs_zero_2_for_it() -> None:
     knobs = {"memory.precision": "bfloat16", "memory.zero_stage": "0"}
 
     policy = _read(parse_spec({"knobs": knobs})).policy
 
     assert (policy.weight_bytes, policy.gradient_bytes, policy.has_master) == (2.0, 4.0, True)
+    assert policy.reduced_bytes == 2.0  # DeepSpeed's communication_data_type: that of the weights
     assert policy.layout.shards == 2
+
+
+def test_native_keeps_states_in_bfloat16_or_in_host_memory() -> None:
+    knobs: dict[str, object] = {"memory.precision": "bfloat16", "memory.zero_stage": "3"}
+    plain, half, host, both, on_cpu = (
+        _read(parse_spec({"hardware": {"layout": "shared", "device": device}, "knobs": knobs | changes})).policy
+        for device, changes in (
+            ("cuda", {}),
+            ("cuda", {"memory.master_precision": "bfloat16"}),
+            ("cuda", {"memory.adam_offload": True}),
+            ("cuda", {"memory.adam_offload": True, "memory.zero_param_offload": True}),
+            ("cpu", {"memory.adam_offload": True, "memory.zero_param_offload": True}),
+        )
+    )
+
+    assert (optimizer_bytes(plain), optimizer_bytes(half)) == (12, 6)
+    assert [p.offload for p in (plain, host, both)] == [
+        Offload(),
+        Offload(optimizer=1.0),
+        Offload(optimizer=1.0, params=True),
+    ]
+    assert (on_cpu.offload, on_cpu.step_buffer_bytes) == (Offload(), 6)  # its gradients, and weights from the masters
+    early = _read(parse_spec({"knobs": {"memory.zero_stage": "0", "memory.adam_offload": True}})).policy
+    assert early.layout.shards == 2
+
+
+def test_native_takes_all_logits_of_a_model_that_caps_or_scales_them() -> None:
+    plain, capped = shape_of("google/gemma-2b"), shape_of("google/gemma-2-2b")
+    spec = parse_spec({"knobs": {"memory.precision": "bfloat16"}})
+
+    heads = [_read(spec, policy=shape).policy.head for shape in (plain, capped)]
+
+    assert heads == ["chunked", "unfused"]
 
 
 def test_openrlhf_hybrid_ppo_by_hand() -> None:
@@ -225,12 +293,33 @@ def test_verl_takes_the_cross_entropy_of_flash_attention_unless_the_head_is_fuse
     assert _read(changed(spec, {"kernels.fused_head": True})).policy.head == "chunked"
 
 
+def test_vllm_colocated_has_weights_of_its_own_while_the_policy_s_states_are_away() -> None:
+    given: dict[str, Any] = {
+        "hardware": {"policy_ranks": 4, "layout": "colocated", "tensor_parallel_size": 2, "device": "cuda"},
+        "knobs": {"memory.precision": "bfloat16", "rollout.engine": "vllm"},
+    }
+    job = _read(parse_spec(given))
+    assert job.engine is not None
+    assert (job.placement, job.engine.num_engines, job.engine.tensor, job.engine.sleep_level) == ("colocated", 2, 2, 2)
+    assert not job.engine.shares_weights
+    found = estimate(job)
+    by_phase = {phase.phase: phase.by_role for pool in found.pools for phase in pool.phases}
+
+    assert [(pool.name, pool.num_devices) for pool in found.pools] == [("policy", 4)]
+    assert by_phase["rollout"]["vllm"].terms["weights"] > 0
+    assert not by_phase["rollout"]["policy"].terms.get("optimizer")
+    assert by_phase["update"]["policy"].terms["optimizer"] > 0
+    assert not by_phase["update"]["vllm"].terms.get("weights")
+    assert by_phase["weight_sync"]["policy"].terms["weights"] > 0
+    assert "weight_sync" in found.time.phases
+
+
 @pytest.mark.parametrize("layout", ["split", "shared", "colocated"])
 def test_native_layouts_say_who_holds_which_weights(layout: str) -> None:
     spec = parse_spec(
         {
             "hardware": {"policy_ranks": 1, "layout": layout, "device": "cuda"},
-            "knobs": {"memory.precision": "bfloat16"},
+            "knobs": {"memory.precision": "bfloat16", "rollout.engine": "trainer"},
         }
     )
     held = {"split": ["policy", "reference", "vllm"], "shared": ["policy", "vllm"], "colocated": ["policy"]}[layout]

@@ -8,7 +8,7 @@ from pathlib import Path
 HOUSE = Path(__file__).parents[4]
 PROGRAM = """
 import os, sys
-from jobs.engine.roles import deepspeed_start
+from jobs.engine import deepspeed_start
 deepspeed_start.spare()
 from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam  # as ZeRO does at each start
 import deepspeed
