@@ -90,7 +90,7 @@ class SaveUnderWay:
             self._take_files(waits=True)
         with or_nothing(self._draft):
             index = asdict(self.state) | {"version": VERSION, "ranks": len(self._workers.policies)}
-            index |= self._written.about | {"files": to_json(self._written.files or [])}
+            index |= {**self._written.about, "files": to_json(self._written.files or [])}
             (self._draft / INDEX).write_text(json.dumps(index | dict(self._about), indent=1) + "\n", encoding="utf-8")
             put_in_place(self._draft, self.folder)
         return time.perf_counter() - self._begin

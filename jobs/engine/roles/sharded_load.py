@@ -96,11 +96,11 @@ def _without_weights() -> Iterator[None]:
     def forget(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
         register(module, name, None if parameter is None else torch.nn.Parameter(parameter.data.to("meta")))
 
-    torch.nn.Module.register_parameter = forget  # type: ignore[method-assign]
+    torch.nn.Module.register_parameter = forget
     try:
         yield
     finally:
-        torch.nn.Module.register_parameter = register  # type: ignore[method-assign]
+        torch.nn.Module.register_parameter = register
 
 
 def read_outline(file: str | Path, *_: object, **_more: object) -> dict[str, Tensor]:
@@ -119,7 +119,7 @@ def _outline(opened: Any, name: str) -> Tensor:
     tensor = opened.get_slice(name)
     shape, kind = tensor.get_shape(), _FLOATS.get(tensor.get_dtype())
     if kind is None or len(shape) < 2:
-        return opened.get_tensor(name)  # type: ignore[no-any-return]
+        return opened.get_tensor(name)
     return torch.empty(shape, dtype=kind, device="meta")
 
 
