@@ -83,8 +83,7 @@ def attend(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if cu_seq_lens_q is None:
-        if attention_mask is not None and not attention_mask.numel():  # a packed row, whose bounds did not come here
-            attention_mask = None
+        # The empty mask of a packed row whose bounds did not come here fails below, rather than let sequences mix.
         return sdpa_attention_forward(  # type: ignore[no-any-return]
             module, query_BHLD, key_BKLD, value_BKLD, attention_mask, scaling=scaling, **others
         )

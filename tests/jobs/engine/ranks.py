@@ -49,7 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
     "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
     "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
-    **{f"moved {stage}": {"memory.zero_stage": stage} for stage in "023"},
+    **{f"moved {stage}": {"memory.zero_stage": stage, "train.packing": stage != "0"} for stage in "023"},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
