@@ -131,16 +131,16 @@ def locked_cuda(lock: str = GPU_LOCK) -> tuple[int, int] | None:
     """Return the CUDA version of the locked torch: that of the toolkit which its packages are from."""
     try:
         with open(lock) as file:
-            found = re.search(r"^cuda-toolkit==(\d+)\.(\d+)", file.read(), re.MULTILINE)
+            match = re.search(r"^cuda-toolkit==(\d+)\.(\d+)", file.read(), re.MULTILINE)
     except OSError:
         return None
-    return (int(found.group(1)), int(found.group(2))) if found else None
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def driver_version(text: str) -> tuple[int, ...] | None:
     """Return the version of a driver in what /proc/driver/nvidia/version or nvidia-smi says; None if none is there."""
-    found = re.search(r"(?:^|\s)(\d{3,}(?:\.\d+)+)\b", text)
-    return tuple(int(part) for part in found.group(1).split(".")) if found else None
+    match = re.search(r"(?:^|\s)(\d{3,}(?:\.\d+)+)\b", text)
+    return tuple(int(part) for part in match.group(1).split(".")) if match else None
 
 
 def _driver() -> tuple[int, ...] | None:

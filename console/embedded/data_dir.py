@@ -82,8 +82,8 @@ def running_url(data_dir: Path) -> str | None:
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        told = data_dir / _URL_FILE
-        return told.read_text(encoding="utf-8").strip() or None if told.exists() else None
+        url_file = data_dir / _URL_FILE
+        return url_file.read_text(encoding="utf-8").strip() or None if url_file.exists() else None
     finally:
         os.close(file)
     return None

@@ -395,8 +395,8 @@ def _own(accelerator: Accelerator, question: HardwareQuestion, project: Project 
     """Return the built-in trainer's layouts of GRPO with KL; none of another method, of pictures, or without bf16."""
     if question.shape is None or question.method != "grpo" or not accelerator.has_bf16:
         return ()
-    found = own_layouts(question.shape, accelerator, question.demand, constants=constants_of(project))
-    return tuple(_own_row(each, accelerator) for each in found)
+    fits = own_layouts(question.shape, accelerator, question.demand, constants=constants_of(project))
+    return tuple(_own_row(each, accelerator) for each in fits)
 
 
 def _own_row(each: OwnLayoutFit, accelerator: Accelerator) -> OwnLayoutRow:

@@ -163,8 +163,8 @@ def _drawn_at_once(source: RunContext) -> int:
     """Return the samples that a rank which draws has under way: those of its step, or as many as the knob lets it."""
     knobs = source.knobs
     samples = knobs.whole("rollout.prompts_per_step", 1) * knobs.whole("rollout.samples_per_prompt", 1)
-    mine = -(-samples // source.spec.hardware.policy_ranks)
-    return min(knobs.whole("rollout.max_num_seqs") or mine, mine)
+    per_rank = -(-samples // source.spec.hardware.policy_ranks)
+    return min(knobs.whole("rollout.max_num_seqs") or per_rank, per_rank)
 
 
 def _prompt_tokens(source: RunContext) -> int:

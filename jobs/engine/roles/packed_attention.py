@@ -84,7 +84,7 @@ def attend(
 
     if cu_seq_lens_q is None:
         # The empty mask of a packed row whose bounds did not come here fails below, rather than let sequences mix.
-        return sdpa_attention_forward(  # type: ignore[no-any-return]
+        return sdpa_attention_forward(
             module, query_BHLD, key_BKLD, value_BKLD, attention_mask, scaling=scaling, **others
         )
     if told is not None:

@@ -55,7 +55,7 @@ def own_layouts(
 ) -> tuple[OwnLayoutFit, ...]:
     """Return every layout of GRPO with KL on each number of devices, the layouts in the order of LEAST_DEVICES."""
     estimator = Estimator(constants or shipped_constants())
-    found: list[OwnLayoutFit] = []
+    rows: list[OwnLayoutFit] = []
     for count in counts:
         here = [
             OwnLayoutFit(layout=layout, num_devices=count, job=job, estimate=estimate)
@@ -65,8 +65,8 @@ def own_layouts(
         orders = {each.layout: _order(each.estimate) for each in here if each.estimate is not None}
         fitting = {layout: order for layout, order in orders.items() if order[0] < _RANKS["no"]}
         best = min(fitting, key=lambda layout: fitting[layout], default=None)
-        found += [replace(each, is_best=each.layout == best) for each in here]
-    return tuple(found)
+        rows += [replace(each, is_best=each.layout == best) for each in here]
+    return tuple(rows)
 
 
 def _order(estimate: Estimate) -> tuple[int, float]:
@@ -80,15 +80,15 @@ def _best(
     estimator: Estimator, shape: ModelShape, accelerator: Accelerator, demand: Demand, layout: OwnLayout, count: int
 ) -> tuple[Job, Estimate] | tuple[None, None]:
     fleet = Fleet(accelerator=accelerator, num_devices=count)
-    found: list[tuple[Job, Estimate]] = []
+    estimates: list[tuple[Job, Estimate]] = []
     for hardware, knobs in _ways(layout, count, demand):
         spec = parse_spec({"algorithm": "grpo", "hardware": hardware, "knobs": knobs})
         try:
             job = read_job(spec, Models(policy=shape), fleet)
-            found.append((job, estimator.estimate(job)))
+            estimates.append((job, estimator.estimate(job)))
         except JobInvalid:
             continue  # heads that do not divide, say
-    return min(found, key=lambda each: _order(each[1]), default=(None, None))
+    return min(estimates, key=lambda each: _order(each[1]), default=(None, None))
 
 
 def _ways(layout: OwnLayout, count: int, demand: Demand) -> Iterator[tuple[dict[str, object], dict[str, object]]]:

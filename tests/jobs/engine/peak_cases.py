@@ -22,7 +22,7 @@ from jobs.planner.result import Estimate
 from jobs.planner.shapes.model_shape import read_shape
 
 GOAL = 0.15
-PHASES = {"policy": ("old_logprobs", "update"), "reference": ("reference",)}
+PHASES = {"policy": ("rollout", "old_logprobs", "reference", "update"), "reference": ("reference",)}
 _MEMORY = 16 << 30
 _MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "small": (
@@ -54,10 +54,12 @@ _MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One run: which model, algorithm, ZeRO stage, precision, recomputation, rows and tokens of a micro-batch."""
+    """One run: which model, algorithm, layout of roles, ZeRO stage, precision, recomputation, rows and tokens of a
+    micro-batch."""
 
     model: str
     algorithm: str = "sft"
+    layout: str = "split"
     stage: int = 2
     precision: str = "float32"
     recomputes: bool = False
@@ -68,7 +70,7 @@ class Case:
     @property
     def name(self) -> str:
         """What tables call it."""
-        ends = "-recompute" * self.recomputes
+        ends = "-recompute" * self.recomputes + f"-{self.layout}" * (self.layout != "split")
         shape = f"{self.micros}x{self.rows}x{self.tokens}"
         return f"{self.model}-{self.algorithm}-zero{self.stage}-{self.precision}-{shape}{ends}"
 
@@ -86,8 +88,9 @@ class Case:
         else:
             knobs |= {"rollout.prompts_per_step": count // 2, "rollout.samples_per_prompt": 2}
             knobs |= {"rollout.max_prompt_tokens": self.tokens // 2, "rollout.max_new_tokens": self.tokens // 2}
-            knobs |= {"train.updates_per_rollout": 1}
-        spec = {"algorithm": self.algorithm, "hardware": {"layout": "split", "policy_ranks": 2}, "knobs": knobs}
+            knobs |= {"train.updates_per_rollout": 1, "rollout.ignore_eos": True}
+        hardware = {"policy_ranks": 2, "layout": self.layout}
+        spec = {"algorithm": self.algorithm, "hardware": hardware, "knobs": knobs}
         spec["profile"] = {"nsys_ready": "off", "marks": "memory"}
         if self.model in _MODELS:
             spec["model"] = {"kind": "path", "id": str(folder / self.model)}
@@ -101,6 +104,11 @@ LONG = (
     Case(model="tiny", algorithm="grpo"),
     Case(model="small", recomputes=True),
     Case(model="small", algorithm="grpo"),
+    *(
+        Case(model=model, algorithm="grpo", layout=kind)
+        for model in ("tiny", "small")
+        for kind in ("shared", "colocated")
+    ),
     Case(model="wide", stage=1),
     Case(model="wide", stage=2, micros=1, tokens=384),
     Case(model="wide", stage=3, recomputes=True, tokens=384),
@@ -163,7 +171,7 @@ def compare(folder: Path) -> list[PeakRow]:
         answer = planned(parse_spec(cases[name]))
         for role, phases in PHASES.items():
             for phase in phases:
-                if role in roles and phase in roles[role]["peaks"]:
+                if role in roles and phase in roles[role]["peaks"] and _is_planned(answer, role, phase):
                     measured = roles[role]["peaks"][phase] - roles[role]["baseline"]
                     found.append(
                         PeakRow(case=name, role=role, phase=phase, planned=_of(answer, role, phase), measured=measured)
@@ -171,6 +179,11 @@ def compare(folder: Path) -> list[PeakRow]:
     return found
 
 
+def _is_planned(answer: Estimate, role: str, phase: str) -> bool:
+    return any(each.phase == phase for pool in answer.pools if pool.name == role for each in pool.phases)
+
+
 def _of(answer: Estimate, role: str, phase: str) -> int:
-    held = [each for pool in answer.pools for each in pool.phases if each.phase == phase and each.role == role]
-    return max(each.by_role[role].total for each in held)
+    """Return the bytes of a process in a phase: of the role of that name and of all that it holds beside it."""
+    pools = [pool for pool in answer.pools if pool.name == role]
+    return max(each.memory.total for pool in pools for each in pool.phases if each.phase == phase)

@@ -14,10 +14,12 @@ from typing import Any
 import ray
 import torch
 
+from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import Batch, make_batch
+from jobs.engine.rollouts.request import GenerationRequest
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.actor import CallResult
 from jobs.engine.workers.worker import Worker
@@ -51,11 +53,16 @@ def measure(spec: RunSpec, run_dir: Path) -> dict[str, PeakMeasurement]:
         starts.append(workers.reference.start(ROLE_CLASSES["reference"], spec=spec, device="cpu"))
     workers.gather(starts)
     for step in range(1, NUM_STEPS + 1):
-        if spec.algorithm != "sft":
-            pairs = list(zip(workers.policies, batches, strict=True))
+        pairs = list(zip(workers.policies, batches, strict=True))
+        if spec.algorithm != "sft" and spec.hardware.layout == "colocated":
+            requests = requests_of(spec)
+            workers.gather([p.call("generate", requests, step=step, phase="rollout") for p in workers.policies])
+        if spec.algorithm != "sft" and DERIVED["batch.has_old_pass"](spec):
             workers.gather([p.call("logprobs", b, step=step, phase="old_logprobs") for p, b in pairs])
         if workers.reference is not None:
             workers.gather([workers.reference.call("logprobs", whole, step=step, phase="reference")])
+        elif spec.needs("reference"):
+            workers.gather([p.call("reference_logprobs", b, step=step, phase="reference") for p, b in pairs])
         calls = [
             p.call("update", [b], counts, 1e-4, step=step, phase="update")
             for p, b in zip(workers.policies, batches, strict=True)
@@ -63,6 +70,15 @@ def measure(spec: RunSpec, run_dir: Path) -> dict[str, PeakMeasurement]:
         workers.gather(calls)
     workers.close()
     return {role: _measured(told) for role, told in answers.items()}
+
+
+def requests_of(spec: RunSpec) -> list[GenerationRequest]:
+    """Return what a rank draws in a step: its prompts, each as long as the longest, as often as they are sampled."""
+    prompts = spec.int_knob("rollout.prompts_per_step") // spec.hardware.policy_ranks
+    length, samples = spec.int_knob("rollout.max_prompt_tokens"), spec.int_knob("rollout.samples_per_prompt")
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randint(1, 500, (prompts, length), generator=generator).tolist()
+    return [GenerationRequest(tokens=tuple(row), seed=seed) for row in rows for seed in range(samples)]
 
 
 def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:

@@ -44,12 +44,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "3": {"memory.zero_stage": "3"},
     "one rank": {"memory.zero_stage": "2"},
+    "moved 0": {"memory.zero_stage": "0", "train.packing": False},
+    "moved 2": {"memory.zero_stage": "2"},
+    "moved 3": {"memory.zero_stage": "3"},
     "tokens": {"memory.zero_stage": "3", "train.packing": False, **BY_TOKENS},
     "packed": {"memory.zero_stage": "2", "memory.gradient_checkpointing": True, "train.packing": True, **BY_TOKENS},
     "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
     "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
     "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
-    **{f"moved {stage}": {"memory.zero_stage": stage, "train.packing": stage != "0"} for stage in "023"},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {
