@@ -44,7 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "3": {"memory.zero_stage": "3"},
     "one rank": {"memory.zero_stage": "2"},
-    "moved 0": {"memory.zero_stage": "0"},
+    "moved 0": {"memory.zero_stage": "0", "train.packing": False},
     "moved 2": {"memory.zero_stage": "2"},
     "moved 3": {"memory.zero_stage": "3"},
     "tokens": {"memory.zero_stage": "3", "train.packing": False, **BY_TOKENS},
