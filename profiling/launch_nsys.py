@@ -88,7 +88,7 @@ def runtime_env(*, ready: NsysReady, trace: str, tool: str = "none", plain: Sequ
     so where workers are forked `auto` gives way to them, unless `tool`, asked for at launch, is nsys. On CUDA `auto`
     gives way to `tool` torch: only one of the two can have the GPU's tracing.
     """
-    gives_way = bool(plain) and tool != "nsys" or is_torch(tool) and "cuda" in trace
+    gives_way = (bool(plain) and tool != "nsys") or (is_torch(tool) and "cuda" in trace)
     if ready == "off" or (ready == "auto" and gives_way):
         return {"py_executable": shlex.join(plain)} if plain else {}
     script = _SCRIPT.replace("@python@", shlex.quote(sys.executable)).replace("@trace@", shlex.quote(trace))

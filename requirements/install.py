@@ -1,8 +1,8 @@
 """Install a set of locked packages into a virtual environment: `python3 requirements/install.py engine --venv .venv`.
 
-Standard library only. uv installs, which pip installs first, or pip where uv cannot (docs/decisions/0021); either checks
-every hash. `--no-deps`, because the locks are complete and leave torchvision and its kin out on purpose. Nothing is
-compiled. If the set, or a larger one, is there in these versions, nothing happens.
+Standard library only. uv installs, which pip installs first, or pip where uv cannot (docs/decisions/0021); either
+checks every hash. `--no-deps`, because the locks are complete and leave torchvision and its kin out on purpose. Nothing
+is compiled but bytecode. If the set, or a larger one, is there in these versions, nothing happens.
 """
 
 from __future__ import annotations

@@ -141,6 +141,8 @@ class Session:
             if nodes:
                 report.note(who_runs_where, step=0, nodes=nodes)
             report.follow(workers.log_queue)
+            import jobs.engine.loop  # noqa: F401  # and torch with it, while Ray starts the actors
+
             report.state("loading", f"Starting {len(workers.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False), now=first_rendered(checkpoint))
             starting = self._start_roles(spec, workers, device, text)

@@ -108,7 +108,8 @@ class Training:
     `base_bytes` per element of a frozen base under LoRA; `gradient_bytes`; `has_master`: copies beside bf16
     weights, of `master_bytes` each, and `step_buffer_bytes` that stay for the optimizer's step; `is_saved_beside`: a
     copy of masters and moments is on the host while a checkpoint is written beside training. `micro_batch` sequences of
-    `sequence` tokens each are one pass of a rank group before context parallelism divides them (packed: one row of `sequence` tokens; `document` is then the mean length of its samples, 0 the row);
+    `sequence` tokens each are one pass of a rank group before context parallelism divides them (packed: one row of
+    `sequence` tokens; `document` is then the mean length of its samples, 0 the row);
     `num_micro_batches` per optimizer step and rank. `optimizer_in_backward`: each gradient is used and dropped at once.
     `head`: how logits and loss are computed ("inplace": gradients take the place of the logits), `head_chunk` tokens or
     entries of the vocabulary (`head_axis`) at once where chunked (`head_chunks`: or so many chunks a micro-batch),

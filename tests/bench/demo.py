@@ -60,7 +60,8 @@ def _console() -> Iterator[tuple[dict[str, str], str, float]]:
     with tempfile.TemporaryDirectory(prefix="pw-demo-", ignore_cleanup_errors=True) as folder:
         (port,) = free_block(1, seed=f"web of {folder}")
         env = own_environment()
-        env |= {"PITWALL_WARM_WORKERS": "1", "PITWALL_DATA_DIR": folder, "PITWALL_PORT": str(port), "DJANGO_SETTINGS_MODULE": "console.settings"}
+        env |= {"PITWALL_WARM_WORKERS": "1"}  # as for a person; consoles of tests go without
+        env |= {"PITWALL_DATA_DIR": folder, "PITWALL_PORT": str(port), "DJANGO_SETTINGS_MODULE": "console.settings"}
         url = f"http://127.0.0.1:{port}"
         output = Path(folder) / "terminal.log"
         begin = time.monotonic()

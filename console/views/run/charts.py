@@ -100,7 +100,7 @@ def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
         Chip(name="policy/entropy", label=_("Entropy")),
         Chip(name="response/truncated_fraction", label=_("Truncated"), unit="share"),
         Chip(name="groups/zero_variance_fraction", label=_("Zero-variance groups"), unit="share"),
-        Chip(name="sync/max_logprob_diff", label=_("vLLM gap"), limit=gap),
+        Chip(name="sync/max_logprob_diff", label=_("Rollout gap"), limit=gap),
     )
 
 

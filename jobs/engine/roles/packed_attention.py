@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from jobs.engine.problem import first_sentence
+
 NAME = "pitwall_packed"
 """Of the attention, in transformers' table of them."""
 
@@ -146,8 +148,11 @@ def _tried(model: Any, *, num_layers: int) -> str:
     tokens_BL = tokens_BL.remainder(model.get_input_embeddings().num_embeddings)
     inputs, _ = packed_row(tokens_BL, torch.tensor(_TRIED_LENGTHS, device=device))
     told: list[dict[str, Any]] = []
-    with torch.no_grad():
-        together = model.base_model(**inputs, told=told, use_cache=False).last_hidden_state[0].float()
+    try:
+        with torch.no_grad():
+            together = model.base_model(**inputs, told=told, use_cache=False).last_hidden_state[0].float()
+    except Exception as error:  # a model raises whatever it stumbles over; all mean that it does not take such a row
+        return f"it does not take two sequences in one row ({first_sentence(error).rstrip('.')})"
     if len(told) != num_layers:
         return f"{num_layers - len(told)} of its {num_layers} layers do not ask where a sequence begins"
     if any(call.get("sliding_window") for call in told):

@@ -49,7 +49,12 @@ class Policy(TrainedModel):
         self._eos_ids: list[int] = []
         self._lender: Lender | None = None
         self._lent: Iterator[dict[str, Any]] | None = None
-        self._moves = StateMoves(self._engine, stage=self._stage, is_pinned=self._device.gives_back_memory)
+        self._moves = StateMoves(
+            self._engine,
+            stage=self._stage,
+            is_pinned=self._device.gives_back_memory,
+            is_on_host=bool(spec.knob("memory.adam_offload")),
+        )
 
     def _load(self) -> torch.nn.Module:
         return self._load_in(self._sharding())

@@ -14,12 +14,13 @@ from torch import Tensor
 class StateMoves:
     """Of one DeepSpeed engine. First its states leave, then, once they were sent, its weights; both come back together.
 
-    `is_pinned`: host memory from which a GPU copies fastest. The tensors stay the same objects, and only what they hold
+    `is_pinned`: host memory from which a GPU copies fastest. With `is_on_host` masters and optimizer states are there
+    for good, and DeepSpeed must not bring them to the device. The tensors stay the same objects, and only what they hold
     moves, so whoever knows them goes on knowing them. All ranks make the same calls.
     """
 
-    def __init__(self, engine: Any, *, stage: int, is_pinned: bool) -> None:
-        self._engine, self._stage, self._is_pinned = engine, stage, is_pinned
+    def __init__(self, engine: Any, *, stage: int, is_pinned: bool, is_on_host: bool = False) -> None:
+        self._engine, self._stage, self._is_pinned, self._is_on_host = engine, stage, is_pinned, is_on_host
         self._moved: list[tuple[Tensor, torch.device]] = []
 
     def states_off(self) -> None:
@@ -27,7 +28,8 @@ class StateMoves:
         if self._has_own_moves:
             from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as State
 
-            self._offload([State.hp_params, State.lp_grads, State.optim_states])
+            states = [] if self._is_on_host else [State.hp_params, State.optim_states]
+            self._offload([State.lp_grads, *states])
         else:
             self._move(self._states())
 

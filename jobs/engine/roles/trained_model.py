@@ -189,7 +189,7 @@ class TrainedModel(ABC):
         return math.inf if is_skipped else float(engine.get_global_grad_norm() or 0.0), is_skipped
 
     def _forget_gradients(self) -> None:
-        """Drop the sums of a step that was skipped: an optimizer on the host with ZeRO-2 in bfloat16 would add to them."""
+        """Drop the sums of a skipped step, to which ZeRO-2 with the optimizer on the host would add in bfloat16."""
         if self._stage == 2:
             sums = self._engine.optimizer.averaged_gradients
             sums.update(dict.fromkeys(sums))

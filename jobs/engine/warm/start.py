@@ -19,7 +19,7 @@ def main() -> None:
         pid = _ask(server, path, {"argv": argv, "env": dict(os.environ), "cwd": os.getcwd()})  # noqa: PTH109 (slow)
         if pid > 0:
             _stand_for(server, pid)
-    os.execv(sys.executable, [sys.executable, *argv])
+    os.execv(sys.executable, [sys.executable, *argv])  # noqa: S606 (it is to be this process)
 
 
 def _ask(server: socket.socket, path: str, order: dict[str, object]) -> int:

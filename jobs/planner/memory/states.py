@@ -254,7 +254,8 @@ def _step_bytes(training: Training, held: States, constants: Constants) -> float
     """Return bytes that the optimizer's step takes for a while.
 
     DeepSpeed casts gradients to the master's type, a group of parameters at a time under ZeRO-3; Adam without a fused
-    kernel needs a copy of what it updates. With the update in the backward pass it is that of one matrix, counted there.
+    kernel needs a copy of what it updates. With the update in the backward pass it is that of one matrix, counted
+    there.
     """
     elements = held.trained.sharded(training.layout) if training.layout.shards else held.trained.total
     elements *= 1 - training.offload.optimizer

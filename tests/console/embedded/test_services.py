@@ -13,8 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from console.embedded import redis_server, services
-from console.embedded import warm_workers
+from console.embedded import redis_server, services, warm_workers
 from console.embedded.data_dir import (
     MAX_SOCKET_PATH_BYTES,
     RAY_SOCKET_SUFFIX,
@@ -167,7 +166,7 @@ def test_ranks_are_forked_unless_that_is_turned_off(tmp_path: Path, monkeypatch:
 def test_what_the_engine_reads_is_what_the_console_sets() -> None:
     assert warm_workers.SOCKET == WARM_SOCKET
     assert (warm_workers.ROOM, warm_workers.ROOM_BYTES) == (server.ROOM, server.ROOM_BYTES)
-    assert warm_workers.SERVER == server.__name__
+    assert server.__name__ == warm_workers.SERVER
 
 
 def test_what_the_environment_names_is_not_started(tmp_path: Path) -> None:

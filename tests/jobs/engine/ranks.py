@@ -35,21 +35,23 @@ from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
 
-BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 250}
+BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 180}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "0": {"memory.zero_stage": "0"},
+    "0": {"memory.zero_stage": "0", "train.packing": False},
     "1": {"memory.zero_stage": "1"},
     "2": {"memory.zero_stage": "2"},
     "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 3},
     "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
     "3": {"memory.zero_stage": "3"},
     "one rank": {"memory.zero_stage": "2"},
-    "tokens": {"memory.zero_stage": "3", **BY_TOKENS},
+    "moved 0": {"memory.zero_stage": "0"},
+    "moved 2": {"memory.zero_stage": "2"},
+    "moved 3": {"memory.zero_stage": "3"},
+    "tokens": {"memory.zero_stage": "3", "train.packing": False, **BY_TOKENS},
     "packed": {"memory.zero_stage": "2", "memory.gradient_checkpointing": True, "train.packing": True, **BY_TOKENS},
     "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
     "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
     "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
-    **{f"moved {stage}": {"memory.zero_stage": stage} for stage in "023"},
     **{
         f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
         for name, knobs in {

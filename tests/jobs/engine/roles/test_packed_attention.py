@@ -164,13 +164,18 @@ def test_models_whose_layers_would_mix_sequences_up_are_told(config: Any, reason
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_a_layer_that_is_not_told_of_the_bounds_is_seen() -> None:
+def test_layers_that_are_not_told_where_a_sequence_begins_are_seen() -> None:
     model = model_of(CONFIGS["llama"])
     attention = model.model.layers[1].self_attn
     whole = attention.forward
-    attention.forward = lambda *args, cu_seq_lens_q=None, **others: whole(*args, **others)
 
-    assert why_not(model) == "1 of its 2 layers do not ask where a sequence begins"
+    attention.forward = lambda *args, cu_seq_lens_q=None, **others: whole(*args, **others)
+    lost = why_not(model)
+    attention.forward = lambda hidden_states, **_: (hidden_states, None)
+    other = why_not(model)
+
+    assert lost.startswith("it does not take two sequences in one row (The size of tensor")
+    assert other == "1 of its 2 layers do not ask where a sequence begins"
     assert model.config._attn_implementation == "sdpa"
 
 
