@@ -64,8 +64,9 @@ def engine_memory(engine: Engine, accelerator: Accelerator, constants: Constants
     weights = [weight_bytes(engine, stage) for stage in ranks]
     peaks = [_peak(engine, stage, seqs, batched, constants) for stage in ranks]
     graphs = round(constants.engine.graph_bytes * len(capture_sizes(engine, accelerator, seqs)) * _most_layers(engine))
-    others = _non_torch(engine, accelerator, constants)
-    context = round(constants.engine.context_bytes)
+    # Who draws by the trainer's own weights is the trainer's process, whose context is counted there.
+    others = 0 if engine.shares_weights else _non_torch(engine, accelerator, constants)
+    context = 0 if engine.shares_weights else round(constants.engine.context_bytes)
     if engine.name == "sglang":
         free = accelerator.usable_bytes - context - others
         budget = math.floor(free * engine.utilization)

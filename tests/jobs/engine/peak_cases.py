@@ -66,6 +66,7 @@ class Case:
     rows: int = 2
     micros: int = 2
     tokens: int = 256
+    ranks: int = 2
 
     @property
     def name(self) -> str:
@@ -76,7 +77,7 @@ class Case:
 
     def spec(self, folder: Path) -> dict[str, Any]:
         """Return the spec, its model in a folder below `folder` if it is not the bundled one."""
-        count = 2 * self.rows * self.micros
+        count = self.ranks * self.rows * self.micros
         knobs: dict[str, Any] = {
             "memory.zero_stage": str(self.stage),
             "memory.precision": self.precision,
@@ -89,13 +90,18 @@ class Case:
             knobs |= {"rollout.prompts_per_step": count // 2, "rollout.samples_per_prompt": 2}
             knobs |= {"rollout.max_prompt_tokens": self.tokens // 2, "rollout.max_new_tokens": self.tokens // 2}
             knobs |= {"train.updates_per_rollout": 1, "rollout.ignore_eos": True}
-        hardware = {"policy_ranks": 2, "layout": self.layout}
+        hardware = {"policy_ranks": self.ranks, "layout": self.layout}
         spec = {"algorithm": self.algorithm, "hardware": hardware, "knobs": knobs}
         spec["profile"] = {"nsys_ready": "off", "marks": "memory"}
         if self.model in _MODELS:
             spec["model"] = {"kind": "path", "id": str(folder / self.model)}
         return spec
 
+
+LAYOUTS = tuple(
+    Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")
+)
+"""A policy rank that is alone, with what it holds of the others in each layout: for tests.jobs.engine.lone_rank."""
 
 SHORT = (Case(model="small", stage=3, precision="bfloat16"),)
 LONG = (

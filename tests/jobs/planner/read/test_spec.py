@@ -333,4 +333,6 @@ def test_native_layouts_say_who_holds_which_weights(layout: str) -> None:
     is_colocated = layout == "colocated"
     assert ("weight_sync" in by_phase) is ("weight_sync" in found.time.phases) is (not is_colocated)
     assert (by_phase["rollout"].by_role["vllm"].terms["weights"] > 0) is (not is_colocated)
+    has_process = by_phase["rollout"].by_role["vllm"].terms.get("overhead", 0) > 0
+    assert has_process is (not is_colocated)
     assert found.verdict == "fits"
