@@ -39,13 +39,13 @@ class UvUnusable(Exception):
 
 def pip_options(listed: str) -> dict[str, str]:
     """Return the options that hold for `pip install`, by name, of the lines of `pip config list`."""
-    found: dict[str, dict[str, str]] = {section: {} for section in SECTIONS}
+    by_section: dict[str, dict[str, str]] = {section: {} for section in SECTIONS}
     for line in listed.splitlines():
         key, equals, value = line.partition("=")
         section, _, option = key.rpartition(".")
-        if equals and section in found:
-            found[section][option] = str(ast.literal_eval(value))
-    return {option: value for section in SECTIONS for option, value in found[section].items()}
+        if equals and section in by_section:
+            by_section[section][option] = str(ast.literal_eval(value))
+    return {option: value for section in SECTIONS for option, value in by_section[section].items()}
 
 
 def handed_over(options: Mapping[str, str]) -> dict[str, str]:
@@ -69,8 +69,8 @@ class Uv:
 
     def __init__(self, venv: Path) -> None:
         self._program, self._python = venv / "bin" / "uv", venv / "bin" / "python"
-        asked = [str(self._python), "-m", "pip", "config", "list"]
-        done = subprocess.run(asked, check=False, capture_output=True, text=True)
+        query = [str(self._python), "-m", "pip", "config", "list"]
+        done = subprocess.run(query, check=False, capture_output=True, text=True)
         if done.returncode:
             raise UvUnusable(f"pip does not say how it is configured: {last_line(done.stderr)}")
         self._variables = handed_over(pip_options(done.stdout))

@@ -96,12 +96,12 @@ def serve(listener: socket.socket, *, ends_children: bool = False) -> None:
     selector = selectors.DefaultSelector()
     selector.register(listener, selectors.EVENT_READ)
     selector.register(wake, selectors.EVENT_READ)
-    asked: dict[int, socket.socket] = {}
+    clients: dict[int, socket.socket] = {}
     while True:
         for key, _ in selector.select():
             if key.fileobj is wake:
                 wake.recv(4096)
-                _reap(asked)
+                _reap(clients)
                 continue
             client, _ = listener.accept()
             try:
@@ -114,12 +114,12 @@ def serve(listener: socket.socket, *, ends_children: bool = False) -> None:
                     os.close(fd)
                 with contextlib.suppress(OSError):
                     client.sendall(struct.pack("!i", pid))
-                asked[pid] = client
+                clients[pid] = client
             else:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 selector.close()
-                for other in (listener, wake, woken, *asked.values()):
+                for other in (listener, wake, woken, *clients.values()):
                     other.close()
                 if ends_children:
                     end_with_parent()
@@ -143,7 +143,7 @@ def _read_order(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return order, fds
 
 
-def _reap(asked: dict[int, socket.socket]) -> None:
+def _reap(clients: dict[int, socket.socket]) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -151,7 +151,7 @@ def _reap(asked: dict[int, socket.socket]) -> None:
             return
         if not pid:
             return
-        if client := asked.pop(pid, None):
+        if client := clients.pop(pid, None):
             with contextlib.suppress(OSError):
                 client.sendall(struct.pack("!i", status))
             client.close()
