@@ -69,8 +69,8 @@ class Uv:
 
     def __init__(self, venv: Path) -> None:
         self._program, self._python = venv / "bin" / "uv", venv / "bin" / "python"
-        command = [str(self._python), "-m", "pip", "config", "list"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        query = [str(self._python), "-m", "pip", "config", "list"]
+        done = subprocess.run(query, check=False, capture_output=True, text=True)
         if done.returncode:
             raise UvUnusable(f"pip does not say how it is configured: {last_line(done.stderr)}")
         self._variables = handed_over(pip_options(done.stdout))

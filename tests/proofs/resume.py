@@ -81,7 +81,7 @@ def measure_kills(head: RayHead, folder: Path) -> list[dict[str, Any]]:
     found = []
     for layout, (count, latest) in KILLED.items():
         moments = [after_checkpoint(2, draw.uniform(0.0, latest), layout=layout) for _ in range(count)]
-        found += killed_at(moments, laid_out(layout), head, folder)
+        found += killed_at(moments, in_layout(layout), head, folder)
     return found
 
 
@@ -89,9 +89,9 @@ def measure_crossings(head: RayHead, folder: Path) -> list[dict[str, Any]]:
     """Go on from a checkpoint of one layout in another one."""
     found = []
     for source, target in CROSSINGS:
-        whole = whole_run(laid_out(source), head, folder)
+        whole = whole_run(in_layout(source), head, folder)
         place, run = whole.run_dir / "checkpoints" / f"step-{CROSSED_STEP}", folder / f"{source}-{target}"
-        resumed = going_on(run / "a2", laid_out(target), head, place, step=CROSSED_STEP)
+        resumed = going_on(run / "a2", in_layout(target), head, place, step=CROSSED_STEP)
         last = GRPO["knobs"]["train.num_steps"]
         later = range(CROSSED_STEP + 1, last + 1)
         crossing = {
@@ -103,7 +103,7 @@ def measure_crossings(head: RayHead, folder: Path) -> list[dict[str, Any]]:
         }
         if SAMPLERS[source] != SAMPLERS[target]:  # what they have in common stands before the next rollout
             pair = [
-                going_on(run / layout / "a2", laid_out(layout, num_steps=CROSSED_STEP), head, place, step=CROSSED_STEP)
+                going_on(run / layout / "a2", in_layout(layout, num_steps=CROSSED_STEP), head, place, step=CROSSED_STEP)
                 for layout in (source, target)
             ]
             crossing["restored"] = restored_alike(*pair)
@@ -125,7 +125,7 @@ def restored_alike(one: EndedRun, other: EndedRun) -> dict[str, Any]:
     }
 
 
-def laid_out(layout: str, *, num_steps: int | None = None) -> dict[str, Any]:
+def in_layout(layout: str, *, num_steps: int | None = None) -> dict[str, Any]:
     """Return the spec of GRPO in a layout; `num_steps` replaces its own."""
     knobs = GRPO["knobs"] | ({"train.num_steps": num_steps} if num_steps else {})
     return GRPO | {"hardware": {"layout": layout}, "knobs": knobs}

@@ -153,9 +153,9 @@ class RunReport:
             if span.depth == 0:
                 self.phase_seconds[worker.role, span.phase] = span.duration / 1e9
         with self._telling():
-            told = [self._span(span, worker.role, worker.rank) for span in answer.spans]
+            span_events = [self._span(span, worker.role, worker.rank) for span in answer.spans]
             peaks = (self._peaks(span, worker.role, worker.rank) for span in answer.spans)
-            self._write(*told, *(peak for peak in peaks if peak))
+            self._write(*span_events, *(peak for peak in peaks if peak))
             for stream, lines in answer.lines.items():
                 self.lines(worker.role, worker.rank, stream, lines)
 

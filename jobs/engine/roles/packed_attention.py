@@ -73,23 +73,21 @@ def attend(
     scaling: float | None = None,
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int = 0,
-    told: list[dict[str, Any]] | None = None,
+    calls: list[dict[str, Any]] | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Return causal attention [B, L, H, D] within each sequence of a packed row; of rows as they are without bounds.
 
-    Called by transformers for every layer; `told` gets what it says besides. Dropout is not done: the trainer has none.
+    Called by transformers for every layer; `calls` gets what it says besides. There is no dropout: the trainer has none.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if cu_seq_lens_q is None:
-        if attention_mask is not None and not attention_mask.numel():  # a packed row, whose bounds did not come here
-            attention_mask = None
         return sdpa_attention_forward(  # type: ignore[no-any-return]
             module, query_BHLD, key_BKLD, value_BKLD, attention_mask, scaling=scaling, **others
         )
-    if told is not None:
-        told.append(others)
+    if calls is not None:
+        calls.append(others)
     query_THD, key_TKD, value_TKD = (part.squeeze(0).transpose(0, 1) for part in (query_BHLD, key_BKLD, value_BKLD))
     way = _by_kernel if _has_kernel(query_THD, value_TKD) else _by_length
     attended_THD = way(query_THD, key_TKD, value_TKD, cu_seq_lens_q, max_length_q, scaling)
@@ -134,8 +132,8 @@ def _by_length(
         query, key, value = (
             whole[begin:end].unflatten(0, (-1, length)).transpose(1, 2) for whole in (query_THD, key_TKD, value_TKD)
         )
-        found = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
-        attended.append(found.transpose(1, 2).flatten(0, 1))
+        part = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        attended.append(part.transpose(1, 2).flatten(0, 1))
         begin = end
     return torch.cat(attended)
 
@@ -147,15 +145,15 @@ def _tried(model: Any, *, num_layers: int) -> str:
     tokens_BL = torch.arange(len(_TRIED_LENGTHS) * longest, device=device).view(-1, longest)
     tokens_BL = tokens_BL.remainder(model.get_input_embeddings().num_embeddings)
     inputs, _ = packed_row(tokens_BL, torch.tensor(_TRIED_LENGTHS, device=device))
-    told: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
     try:
         with torch.no_grad():
-            together = model.base_model(**inputs, told=told, use_cache=False).last_hidden_state[0].float()
+            together = model.base_model(**inputs, calls=calls, use_cache=False).last_hidden_state[0].float()
     except Exception as error:  # a model raises whatever it stumbles over; all mean that it does not take such a row
         return f"it does not take two sequences in one row ({first_sentence(error).rstrip('.')})"
-    if len(told) != num_layers:
-        return f"{num_layers - len(told)} of its {num_layers} layers do not ask where a sequence begins"
-    if any(call.get("sliding_window") for call in told):
+    if len(calls) != num_layers:
+        return f"{num_layers - len(calls)} of its {num_layers} layers do not ask where a sequence begins"
+    if any(call.get("sliding_window") for call in calls):
         return "its layers see a part of the sequence each"
     with torch.no_grad():
         alone = torch.cat(

@@ -54,9 +54,9 @@ class Shard:
 
     def num_bytes(self) -> int:
         """Return the bytes of all `pieces`."""
-        return sum(piece.numel * self._whole(piece).element_size() for piece in self.pieces())
+        return sum(piece.numel * self._tensor_of(piece).element_size() for piece in self.pieces())
 
-    def _whole(self, piece: FlatSlice) -> Tensor:
+    def _tensor_of(self, piece: FlatSlice) -> Tensor:
         """Return the tensor that the elements of a piece of `pieces` lie in."""
         trained = self._fragments[piece.name].trained
         whole: Tensor = trained if piece.state == WEIGHTS else self._optimizer.state[trained][piece.state]
@@ -71,7 +71,7 @@ class Shard:
     def read(self, piece: FlatSlice) -> Tensor:
         """Return a copy of the elements of a piece of `pieces`, on the CPU, in the type they are kept in: [numel]."""
         fragment = self._fragments[piece.name]
-        return fragment.within(self._whole(piece), piece.start, piece.start + piece.numel).to("cpu", copy=True)
+        return fragment.within(self._tensor_of(piece), piece.start, piece.start + piece.numel).to("cpu", copy=True)
 
     def has_finite_weights(self) -> bool:
         """Return whether all elements of the weights that this rank trains are finite."""

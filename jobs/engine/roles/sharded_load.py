@@ -116,8 +116,8 @@ def read_outline(file: str | Path, *_: object, **_more: object) -> dict[str, Ten
 
 
 def _outline(opened: Any, name: str) -> Tensor:
-    found = opened.get_slice(name)
-    shape, kind = found.get_shape(), _FLOATS.get(found.get_dtype())
+    tensor = opened.get_slice(name)
+    shape, kind = tensor.get_shape(), _FLOATS.get(tensor.get_dtype())
     if kind is None or len(shape) < 2:
         return opened.get_tensor(name)  # type: ignore[no-any-return]
     return torch.empty(shape, dtype=kind, device="meta")

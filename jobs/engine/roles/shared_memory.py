@@ -60,14 +60,14 @@ def fillings(
     shapes: list[list[int]] = []
     sizes: list[int] = []
 
-    def told() -> dict[str, Any]:
+    def update_info() -> dict[str, Any]:
         return {"names": names, "dtype_names": dtypes, "shapes": shapes, "tensor_sizes": sizes}
 
     used = 0
     for name, weight in weights:
         size = weight.numel() * weight.element_size()
         if sizes and used + size > capacity:
-            yield told()
+            yield update_info()
             names, dtypes, shapes, sizes, used = [], [], [], [], 0
         if memory is not None:
             memory.bytes_U8[used : used + size].copy_(weight.detach().contiguous().view(-1).view(torch.uint8))
@@ -77,7 +77,7 @@ def fillings(
         sizes.append(size)
         used += size
     if sizes:
-        yield told()
+        yield update_info()
 
 
 def unpacked(filling: Any, bytes_U8: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -15,8 +15,8 @@ class StateMoves:
     """Of one DeepSpeed engine. First its states leave, then, once they were sent, its weights; both come back together.
 
     `is_pinned`: host memory from which a GPU copies fastest. With `is_on_host` masters and optimizer states are there
-    for good, and DeepSpeed must not bring them to the device. The tensors stay the same objects, and only what they hold
-    moves, so whoever knows them goes on knowing them. All ranks make the same calls.
+    for good, and DeepSpeed must not bring them to the device. The tensors stay the same objects, and only what they
+    hold moves, so whoever knows them goes on knowing them. All ranks make the same calls.
     """
 
     def __init__(self, engine: Any, *, stage: int, is_pinned: bool, is_on_host: bool = False) -> None:

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.engine import deepspeed_start
 from jobs.engine.algorithm import Counts, Loss, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
 from jobs.engine.micro_batches import Cut
-from jobs.engine import deepspeed_start
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
 from jobs.engine.roles.part_writer import PartWriter

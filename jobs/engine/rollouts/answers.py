@@ -125,10 +125,10 @@ def _closing_braces(text: str) -> dict[int, int]:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    found = None
-    for found in pattern.finditer(text):  # noqa: B007  the last one is wanted
+    match = None
+    for match in pattern.finditer(text):  # noqa: B007  the last one is wanted
         pass
-    return found
+    return match
 
 
 def _without_ending(text: str) -> str:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HOUSE = Path(__file__).parents[4]
+HOUSE = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys
 from jobs.engine import deepspeed_start

@@ -173,7 +173,7 @@ _SPLIT: tuple[Target, ...] = (
     ),
 )
 
-LAID_OUT = {
+BY_LAYOUT = {
     "colocated": ("policy", "policy-stopped", "checkpoint-disk", "runner"),
     "shared": ("policy", "vllm", "policy-stopped", "checkpoint-disk", "runner"),
 }
@@ -182,15 +182,15 @@ disk that its ranks write to. The others hit what does not know of layouts.
 """
 
 
-def _laid_out(target: Target, layout: str) -> Target:
+def _in_layout(target: Target, layout: str) -> Target:
     return replace(target, name=f"{target.name}-{layout}", text=f"{layout}: {target.text}", layout=layout)
 
 
 TARGETS: tuple[Target, ...] = (
     *_SPLIT,
     *(
-        _laid_out(target, layout)
-        for layout, names in LAID_OUT.items()
+        _in_layout(target, layout)
+        for layout, names in BY_LAYOUT.items()
         for name in names
         for target in _SPLIT
         if target.name == name
