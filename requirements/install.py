@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 import preflight
-from uv_tool import Uv, UvUnusable
+from uv_tool import LAST_ONE, Uv, UvUnusable
 
 FOLDER = Path(__file__).resolve().parent
 TORCH = "torch==2.13.0"
@@ -82,6 +82,8 @@ class Packages:
         try:
             if self._uv is not None:
                 self._uv.install(*arguments)
+                if LAST_ONE in (FOLDER / lock).read_text():
+                    self._uv.install("--reinstall-package", LAST_ONE, *arguments)
                 return
         except UvUnusable as error:
             self._uv = None

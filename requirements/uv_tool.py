@@ -64,6 +64,11 @@ def handed_over(options: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
+LAST_ONE = "django-ninja"
+"""Its module `ninja` has the name of that of a build tool which DeepSpeed asks for, and who is installed last has it.
+pip installs this one after the other; uv has no order."""
+
+
 class Uv:
     """The uv of an environment, told what pip is told. Raises: UvUnusable."""
 

@@ -337,7 +337,7 @@ class _Tools:
 
             def install(self, *arguments: str) -> None:
                 lock = Path(arguments[-1]).name
-                tools.calls.append(("uv", lock))
+                tools.calls.append(("uv again" if "--reinstall-package" in arguments else "uv", lock))
                 if lock in tools.broken:
                     raise install.UvUnusable("no route")
 
@@ -354,7 +354,8 @@ def test_uv_installs_and_pip_goes_on_where_it_cannot(
     for lock in ("engine.lock", "cuda.lock", "source.lock"):
         packages.install(lock)
 
-    assert tools.calls == [("uv", "engine.lock"), ("uv", "cuda.lock"), ("pip", "cuda.lock"), ("pip", "source.lock")]
+    with_uv = [("uv", "engine.lock"), ("uv again", "engine.lock"), ("uv", "cuda.lock")]
+    assert tools.calls == [*with_uv, ("pip", "cuda.lock"), ("pip", "source.lock")]
     assert "uv could not install cuda.lock (no route); pip goes on" in capsys.readouterr().out
 
 
