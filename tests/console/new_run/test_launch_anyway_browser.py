@@ -14,7 +14,7 @@ from tests.jobs.fake_ray import TOKEN, serve
 
 pytestmark = pytest.mark.browser
 
-NODE_BYTES = 0.5e9
+NODE_BYTES = 0.3e9
 
 
 @pytest.fixture(scope="module")

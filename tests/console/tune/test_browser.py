@@ -52,7 +52,7 @@ def test_a_sweep_from_the_form_to_its_end(page: Page, live_console: LiveConsole)
     # what it would launch, and the same elsewhere
     expect(page.locator("[data-launch-label]")).to_have_text("Launch 3 runs, 2 at once")
     expect(section.locator(".sweep-points tbody tr")).to_have_count(3)
-    expect(section).to_contain_text("2 at once ask for 8 CPUs")
+    expect(section).to_contain_text("2 at once ask for 4 CPUs")
     expect(page.locator("[data-command-text]")).to_contain_text("manage.py sweep - --project")
     page.reload()  # the draft brings the sweep back
     expect(page.locator("[data-launch-label]")).to_have_text("Launch 3 runs, 2 at once")
