@@ -52,5 +52,12 @@ def cpu_panel(estimate: Estimate, plan_input: PlanInput) -> PlanPanel:
         pools=tuple(pool_bars(pool, estimate, terms, peak * _ROOM, unit, is_host=True) for pool in pools),
         unit=unit_word(unit),
         terms=terms,
-        notes=(_("Seconds, and the memory of vLLM, are not planned on the CPU."),),
+        notes=(_unplanned_note(has_vllm=len(pools) < len(estimate.pools)),),
     )
+
+
+def _unplanned_note(*, has_vllm: bool) -> str:
+    """Say what is not planned here; ranks that draw themselves are planned whole."""
+    if has_vllm:
+        return _("Seconds, and the memory of vLLM, are not planned on the CPU.")
+    return _("Seconds are not planned on the CPU.")
