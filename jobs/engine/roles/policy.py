@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.role import ROLES
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
@@ -19,6 +20,7 @@ from jobs.engine.data.model_files import longest_sequence, model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
+from jobs.engine.policy_gradient import entropy_bonus
 from jobs.engine.roles.language_model import buckets, load_model, score
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.state_moves import StateMoves
@@ -61,7 +63,14 @@ class Policy(TrainedModel):
 
     def _load_in(self, sharding: contextlib.AbstractContextManager[None] | None) -> torch.nn.Module:
         precision = str(self._spec.knob("memory.precision"))
-        return load_model(self._folder, precision=precision, is_packed=self._cut.is_packed, sharding=sharding)
+        has_bonus = is_in(self._spec.algorithm, "rl") and entropy_bonus(self._spec) > 0
+        return load_model(
+            self._folder,
+            precision=precision,
+            is_packed=self._cut.is_packed,
+            sharding=sharding,
+            with_entropy_gradient=has_bonus,
+        )
 
     # -- learning --
 
