@@ -28,6 +28,7 @@ from jobs.engine.checkpoints.resume import (
 )
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
+from jobs.engine.data.columns import in_words, recognized_columns, with_recognized
 from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import model_folder
@@ -233,6 +234,9 @@ class Session:
         from jobs.engine.loop import Material
 
         table = load_table(spec.data, inputs_dir=self._run_dir / "inputs")
+        if found := recognized_columns(spec, table.columns, table.train):
+            self._report.note(f"The columns of the data were recognized: {in_words(found)}.", step=0)
+            spec = with_recognized(spec, table)
         problem = mapping_problem(spec, table.columns)
         if problem is not None:
             raise problem

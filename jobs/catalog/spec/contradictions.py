@@ -55,10 +55,10 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
     if (
         spec.is_native
         and spec.data.kind == "path"
-        and not spec.data.id.lower().endswith((".jsonl", ".json", ".parquet"))
+        and not spec.data.id.lower().endswith((".jsonl", ".json", ".csv", ".parquet"))
     ):
         text = Sentence(
-            "{value} is neither JSONL nor Parquet. Use a path that ends in .jsonl or .parquet.",
+            "{value} is no JSONL, JSON, CSV or Parquet. Use a path that ends in .jsonl, .json, .csv or .parquet.",
             value=repr(spec.data.id),
         )
         refuse("data.id", text)
