@@ -232,6 +232,7 @@ class Session:
 
     def _read_material(self, spec: RunSpec, text: TextModel) -> Any:
         from jobs.engine.loop import Material
+        from jobs.engine.rollouts.held_out import read_sets
 
         table = load_table(spec.data, inputs_dir=self._run_dir / "inputs")
         if found := recognized_columns(spec, table.columns, table.train):
@@ -257,7 +258,7 @@ class Session:
         reward = None
         if is_in(spec.algorithm, "rl"):
             reward = open_reward(spec.reward, limits_of(spec, check=self._check_stop))
-        return Material(text=text, train=train, held_out=held_out, reward=reward)
+        return Material(text=text, train=train, held_out=held_out, reward=reward, sets=read_sets(spec, text))
 
     def _tell_of_padding(self, spec: RunSpec, workers: WorkerGroup) -> None:
         """Note why sequences are padded, where they were to be packed."""
