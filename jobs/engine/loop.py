@@ -32,7 +32,8 @@ from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
-from jobs.engine.rollouts import evaluation
+from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets
+from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
 from jobs.engine.rollouts.reward import Reward, Score
 from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
@@ -46,12 +47,16 @@ _NUM_PROBES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What a run learns from: examples ready to use, and how completions are scored (None in SFT)."""
+    """What a run learns from: examples ready to use, and how completions are scored (None in SFT).
+
+    `sets` are held-out ones besides the data's own.
+    """
 
     text: TextModel
     train: Sequence[Example]
     held_out: Sequence[Example]
     reward: Reward | None
+    sets: Sequence[HeldOutSet] = ()
 
 
 class Loop:
@@ -85,6 +90,8 @@ class Loop:
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
         self._num_abandoned = 0
+        own = [own_set(spec, material.held_out)] if material.held_out else []
+        self._held_out = [*own, *material.sets]
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
 
@@ -99,7 +106,7 @@ class Loop:
                 self.weights.sync(step=self.start)
             self.hang_watch.progress(self.start)
         if self.start == 0:  # a checkpoint is written after the evaluation of its step
-            self._evaluate()
+            self._evaluate(self._held_out)
         self.report.state("training", step=self.start)
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
@@ -114,8 +121,9 @@ class Loop:
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
             self.saver.poll()
-            if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
-                self._evaluate()
+            if self.step < self.spec.num_steps:
+                usual = self.spec.int_knob("eval.every_steps")
+                self._evaluate([one for one in self._held_out if one.is_due(self.step, usual=usual)])
             if (
                 self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
             ) and self.step < self.spec.num_steps:
@@ -381,15 +389,15 @@ class Loop:
         every = self.spec.int_knob(knob)
         return every > 0 and self.step % every == 0
 
-    def _evaluate(self) -> None:
-        """Evaluate the policy on held-out data; export it as `model/best` if it is the best so far."""
-        if not self.material.held_out:
+    def _evaluate(self, sets: Sequence[HeldOutSet]) -> None:
+        """Evaluate the policy on these held-out sets; export it as `model/best` if it is the best so far."""
+        if not sets:
             return
         self.report.state("evaluating", step=self.step)
         self._engines_turn()
         with mark("eval", step=self.step) as eval_mark:
             try:
-                evaluated = self._evaluated()
+                evaluated = self._evaluated(sets)
             except RunStopped:
                 self.report.note("The evaluation was dropped: the run was stopped while responses were scored.")
                 return
@@ -401,23 +409,26 @@ class Loop:
         self.report.driver_spans(profile.drain())
         self.hang_watch.progress(self.step)
         self.state = replace(self.state, evaluated_step=self.step)
-        self._scores["score"] = evaluated.score
-        best = self.state.best_score
-        if self.step > 0 and (best is None or evaluated.score > best):
-            self.state = replace(self.state, best_score=evaluated.score, best_step=self.step)
-            self._policies_turn()
-            self.saver.model("best", step=self.step, metrics=evaluated.metrics)
+        if self.step == self.start and sets == self._held_out:
+            require_best_metric(self.spec, evaluated.metrics)
+        usual = evaluated.score if sets[0] is self._held_out[0] else None
+        score = ranking_score(self.spec, evaluated.metrics, usual=usual)
+        if score is not None:
+            self._scores["score"] = score
+            self._keep_best(score, evaluated.metrics)
         self.report.state("training", step=self.step)
 
-    def _evaluated(self) -> evaluation.Evaluation:
+    def _keep_best(self, score: float, metrics: dict[str, float]) -> None:
+        """Export the policy as `model/best` if it has learned something, and no earlier one had this score."""
+        best = self.state.best_score
+        if self.step > 0 and (best is None or score > best):
+            self.state = replace(self.state, best_score=score, best_step=self.step)
+            self._policies_turn()
+            self.saver.model("best", step=self.step, metrics=metrics)
+
+    def _evaluated(self, sets: Sequence[HeldOutSet]) -> Evaluation:
         material = self.material
-        if material.reward is None:
-            return evaluation.evaluate_loss(
-                self.workers, material.held_out, pad_id=material.text.pad_id, step=self.step
-            )
-        return evaluation.evaluate_answers(
-            self.workers, material.held_out, reward=material.reward, text=material.text, step=self.step
-        )
+        return evaluate_sets(self.workers, sets, reward=material.reward, text=material.text, step=self.step)
 
     def _finish(self, *, is_finished: bool) -> None:
         """Evaluate the last policy, save it, and hand it over."""
@@ -426,7 +437,7 @@ class Loop:
             if self.weights is not None:
                 self._probe_sync()
             if is_finished and self.state.evaluated_step != self.step:
-                self._evaluate()
+                self._evaluate(self._held_out)
             self._policies_turn(is_renewed=True)  # nothing is drawn any more
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)

@@ -28,6 +28,7 @@ from jobs.engine.checkpoints.resume import (
 )
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
+from jobs.engine.data.columns import in_words, recognized_columns, with_recognized
 from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import model_folder
@@ -231,8 +232,12 @@ class Session:
 
     def _read_material(self, spec: RunSpec, text: TextModel) -> Any:
         from jobs.engine.loop import Material
+        from jobs.engine.rollouts.held_out import read_sets
 
         table = load_table(spec.data, inputs_dir=self._run_dir / "inputs")
+        if found := recognized_columns(spec, table.columns, table.train):
+            self._report.note(f"The columns of the data were recognized: {in_words(found)}.", step=0)
+            spec = with_recognized(spec, table)
         problem = mapping_problem(spec, table.columns)
         if problem is not None:
             raise problem
@@ -253,7 +258,7 @@ class Session:
         reward = None
         if is_in(spec.algorithm, "rl"):
             reward = open_reward(spec.reward, limits_of(spec, check=self._check_stop))
-        return Material(text=text, train=train, held_out=held_out, reward=reward)
+        return Material(text=text, train=train, held_out=held_out, reward=reward, sets=read_sets(spec, text))
 
     def _tell_of_padding(self, spec: RunSpec, workers: WorkerGroup) -> None:
         """Note why sequences are padded, where they were to be packed."""

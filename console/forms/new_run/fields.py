@@ -228,7 +228,7 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             placeholder=_("none: hold out a fraction"),
             help=_("A split of the hub data set for evaluation, in place of a held-out fraction."),
         ),
-        *(() if chosen.trainer == "native" else (_eval_id(values),)),
+        _eval_sets(values) if chosen.trainer == "native" else _eval_id(values),
         Field(
             name="data.system_prompt",
             label=_("System prompt"),
@@ -253,6 +253,23 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
         ),
     )
     return FieldGroup(id="columns", title=_("Columns and prompt"), note="", fields=fields)
+
+
+def _eval_sets(values: Mapping[str, str]) -> Field:
+    return Field(
+        name="data.eval_sets",
+        label=_("More held-out sets"),
+        value=values.get("data.eval_sets", ""),
+        kind="area",
+        flag="data.eval_sets",
+        is_essential=False,
+        placeholder='{"hard": {"id": "/data/hard.jsonl", "every_steps": 100, "samples_per_prompt": 8}}',
+        help=_(
+            "A JSON object of held-out sets by name, each with its own charts, eval/<name>/accuracy and the like. A set "
+            "has id (a path on the cluster, or a hub id with kind hub and a split), and may have every_steps, "
+            "num_prompts, samples_per_prompt, temperature and columns of its own. Read by the built-in trainer."
+        ),
+    )
 
 
 def _eval_id(values: Mapping[str, str]) -> Field:

@@ -177,6 +177,7 @@ def preview(request: HttpRequest) -> JsonResponse:
             "problems": [{"field": c.field, "message": c.text} for c in panel.failed],
             "html": render_to_string("new_run/preview.html", {"panel": panel}, request),
             "columns": panel.data.columns if panel.data else [],
+            "recognized": panel.data.recognized if panel.data else {},
             "captions": {"model.id": panel.model_caption, "data.id": panel.data_caption},
         }
     )

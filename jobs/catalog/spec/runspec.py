@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.role import ROLES
+from jobs.catalog.spec.data_parts import check_eval_sets
 from jobs.catalog.spec.placement import placement_of
 from jobs.catalog.spec.template_variables import check_template_variables
 from jobs.catalog.trainer import trainers
@@ -79,6 +80,7 @@ AlgorithmId = Annotated[str, CatalogName(algorithms)]
 TrainerName = Annotated[str, CatalogName(trainers)]
 Text = Annotated[str, AfterValidator(_check_storable)]
 Whole = BeforeValidator(_as_integer)
+EvalSets = Annotated[Mapping[str, Any], BeforeValidator(check_eval_sets)]
 TemplateVariables = Annotated[Mapping[str, Any], BeforeValidator(check_template_variables)]
 
 
@@ -110,7 +112,9 @@ class DataSource(SpecPart):
     a hub id. GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and
     `response_column`, or `messages_column` alone; DPO and reward models read `chosen_column` and `rejected_column`.
     `eval_share` of the rows is held out where the source has no split of its own; `eval_id` names held-out data that
-    stands elsewhere, a path or hub id, for trainers that want it so.
+    stands elsewhere, a path or hub id, for trainers that want it so. `eval_sets` are held-out sets besides, by name:
+    where each is (`kind`, `id`, `split`), its columns where they are others than the data's, its own `every_steps`,
+    `num_prompts`, `samples_per_prompt` and `temperature` (jobs/catalog/spec/data_parts.py).
     """
 
     kind: Literal["bundled", "path", "upload", "hub"] = "bundled"
@@ -128,6 +132,7 @@ class DataSource(SpecPart):
     system_prompt: Text = ""
     chat_template_kwargs: TemplateVariables = {}
     eval_id: Text = ""
+    eval_sets: EvalSets = {}
 
 
 class RewardSource(SpecPart):

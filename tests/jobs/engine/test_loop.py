@@ -25,7 +25,7 @@ class ShortLoop(Loop):
         self._score_or_stop(step)
         return {"reward/mean": 0.5, "reward/std": 0.0}
 
-    def _evaluated(self) -> Any:
+    def _evaluated(self, sets: Any) -> Any:
         self._score_or_stop("evaluation")
         return SimpleNamespace(metrics={"eval/reward": 0.5}, samples=[], score=0.5)
 
@@ -74,10 +74,10 @@ def test_a_stop_while_responses_are_scored_drops_the_step(loop: Any) -> None:
 
 
 def test_a_stop_while_an_evaluation_is_scored_keeps_the_step(loop: Any) -> None:
-    def evaluate() -> Any:
+    def evaluate(sets: Any) -> Any:
         if loop.step == 3:
             loop.stops_in = "evaluation"
-        return ShortLoop._evaluated(loop)
+        return ShortLoop._evaluated(loop, sets)
 
     loop._evaluated = evaluate
 
