@@ -19,6 +19,7 @@ class CommandInbox:
         self._offset = 0
         self._checkpoint = False
         self._captures: list[tuple[str, Mapping[str, Any]]] = []
+        self._changes: list[tuple[int, Mapping[str, object]]] = []
         self._lock = threading.Lock()
         self.is_stopping = False
 
@@ -53,6 +54,8 @@ class CommandInbox:
             self.is_stopping = True
         elif verb == "checkpoint":
             self._checkpoint = True
+        elif verb == "set" and isinstance(payload, dict) and isinstance(payload.get("knobs"), dict):
+            self._changes.append((int(command.get("number", 0)), payload["knobs"]))
         elif verb in CAPTURE_VERBS and isinstance(payload, dict):
             self._captures.append((verb, payload))
 
@@ -61,6 +64,12 @@ class CommandInbox:
         with self._lock:
             is_wanted, self._checkpoint = self._checkpoint, False
         return is_wanted
+
+    def take_changes(self) -> list[tuple[int, Mapping[str, object]]]:
+        """Return number and knobs (id -> value) of each change that was asked for since the last call, in order."""
+        with self._lock:
+            changes, self._changes = self._changes, []
+        return changes
 
     def take_captures(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return verb and payload of what was asked of captures since the last call, in order."""

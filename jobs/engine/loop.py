@@ -26,6 +26,7 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
+from jobs.engine.live_changes import LiveChanges
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.micro_batches import even_out
 from jobs.engine.reporting.console_log import eval_line, step_line
@@ -87,6 +88,7 @@ class Loop:
         self._num_abandoned = 0
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
+        self._changes = LiveChanges(spec=spec, workers=workers, report=report, commands=commands)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
@@ -103,6 +105,7 @@ class Loop:
         self.report.state("training", step=self.start)
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
+            self._take_changes()
             self.captures.before_step(self.step)
             before = self.state
             try:
@@ -150,7 +153,7 @@ class Loop:
         shares = self._shares(batch, num_updates=num_updates)
 
         reference = None
-        if workers.reference is not None:
+        if workers.reference is not None and spec.needs("reference"):  # a coefficient set to 0 asks for none
             reference = workers.reference.call("logprobs", batch, step=step, phase="reference")
         if self.algorithm.needs_old_logprobs(spec):
             with mark("old_logprobs", step=step):
@@ -354,11 +357,11 @@ class Loop:
             if span.depth == 0 and span.step == self.step:
                 key = f"time/{span.phase}_seconds"
                 phases[key] = phases.get(key, 0.0) + span.duration / 1e9
-        if self.workers.reference is not None:
+        if not self.spec.needs("reference"):
+            phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
+        elif self.workers.reference is not None:
             # It works beside the policy ranks; the driver's own span is only the rest it had to wait for.
             phases["time/reference_seconds"] = self.report.phase_seconds["reference", "reference"]
-        elif not self.spec.needs("reference"):
-            phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
         self.report.readings(step=self.step)
         metrics |= phases | {
             "train/epoch": self.state.num_consumed / len(self.material.train),
@@ -376,6 +379,13 @@ class Loop:
     def _is_stopping(self) -> bool:
         self.commands.poll()
         return self.commands.is_stopping
+
+    def _take_changes(self) -> None:
+        """Take the knobs that people changed since the last step: this step is the first with them."""
+        changed = self._changes.take(self.spec, step=self.step)
+        if changed is not self.spec:
+            self.spec = changed
+            self.saver.take_spec(changed)
 
     def _is_due(self, knob: str) -> bool:
         every = self.spec.int_knob(knob)

@@ -38,6 +38,10 @@ class Saver:
         self._is_beside = bool(spec.knob("checkpoint.async_save"))
         self._under_way: _UnderWay | None = None
 
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs: checkpoints from now on say them."""
+        self._spec = spec
+
     def checkpoint(self, state: LoopState, scores: Mapping[str, float]) -> None:
         """Write a checkpoint unless this step has one; `scores` is what people choose by: reward or loss of the step,
         the held-out score. With `checkpoint.async_save` it is begun, and told of when it is whole: by `poll`, by the

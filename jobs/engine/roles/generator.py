@@ -75,6 +75,10 @@ class Generator:
         if takes_turns:
             self.sleep(2)
 
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs, of which some were changed while the run trains."""
+        self._spec = spec
+
     def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
         """Return one completion per request, in order; `greedy` takes the likeliest token and ignores seeds."""
         temperature = 0.0 if greedy else self._spec.float_knob("rollout.temperature")
