@@ -29,7 +29,7 @@ class LiveChanges:
         after = spec
         for number, wanted in self._commands.take_changes():
             after = self._taken(after, number, wanted, step)
-        if after != spec:
+        if after is not spec:
             self._workers.gather([worker.call("take_spec", after, step=step) for worker in self._workers.all()])
         return after
 
@@ -42,13 +42,11 @@ class LiveChanges:
             self._report.note(text, step=step, knobs={"command": number, "changes": [], "refused": refused})
             return spec
         differing = differing_values(spec, after)
-        changes = [
-            {"knob": knob_id, "old": old.value, "new": new.value} for knob_id, (old, new) in differing.items()
-        ]
+        changes = [{"knob": knob_id, "old": old.value, "new": new.value} for knob_id, (old, new) in differing.items()]
         texts = [
             f"{knobs()[knob_id].label} {value_text(old.value)} → {value_text(new.value)}"
             for knob_id, (old, new) in differing.items()
         ]
         text = f"{', '.join(texts)}, from step {step} on" if texts else "Nothing changed: the knobs were so already"
         self._report.note(text, step=step, knobs={"command": number, "changes": changes})
-        return after
+        return after if changes else spec

@@ -199,6 +199,8 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/metrics": VIEWER,
     "GET /api/runs/{run_id}/samples": VIEWER,
     "GET /api/runs/{run_id}/checkpoints": VIEWER,
+    "GET /api/runs/{run_id}/knobs": VIEWER,
+    "POST /api/runs/{run_id}/knobs": Rule(needs="editor", body=lambda: {"knobs": {"rollout.temperature": 0.9}}),
     "POST /api/runs/{run_id}/resume": Rule(needs="editor", body=lambda: {"step": None}),
     "GET /api/runs/{run_id}/series": Rule(needs="viewer", query={"metrics": "reward/mean"}),
     "GET /api/runs/{run_id}/spans": Rule(needs="viewer", query={"start_ns": "0", "end_ns": "1"}),
