@@ -20,6 +20,7 @@ class CommandInbox:
         self._checkpoint = False
         self._captures: list[tuple[str, Mapping[str, Any]]] = []
         self._changes: list[tuple[int, Mapping[str, object]]] = []
+        self._pins: list[tuple[int, bool]] = []
         self._lock = threading.Lock()
         self.is_stopping = False
 
@@ -56,6 +57,8 @@ class CommandInbox:
             self._checkpoint = True
         elif verb == "set" and isinstance(payload, dict) and isinstance(payload.get("knobs"), dict):
             self._changes.append((int(command.get("number", 0)), payload["knobs"]))
+        elif verb == "pin" and isinstance(payload, dict) and type(payload.get("step")) is int:
+            self._pins.append((payload["step"], payload.get("is_pinned") is not False))
         elif verb in CAPTURE_VERBS and isinstance(payload, dict):
             self._captures.append((verb, payload))
 
@@ -70,6 +73,12 @@ class CommandInbox:
         with self._lock:
             changes, self._changes = self._changes, []
         return changes
+
+    def take_pins(self) -> list[tuple[int, bool]]:
+        """Return the steps whose checkpoints were pinned (True) or released since the last call, in order."""
+        with self._lock:
+            pins, self._pins = self._pins, []
+        return pins
 
     def take_captures(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return verb and payload of what was asked of captures since the last call, in order."""

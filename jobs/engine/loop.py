@@ -116,6 +116,7 @@ class Loop:
             self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
+            self._take_pins()
             self.saver.poll()
             if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
                 self._evaluate()
@@ -387,6 +388,12 @@ class Loop:
             self.spec = changed
             self.saver.take_spec(changed)
 
+    def _take_pins(self) -> None:
+        """Pin and release checkpoints, before one is written for which others go."""
+        self.commands.poll()
+        for step, is_pinned in self.commands.take_pins():
+            self.saver.pin(step, is_pinned=is_pinned)
+
     def _is_due(self, knob: str) -> bool:
         every = self.spec.int_knob(knob)
         return every > 0 and self.step % every == 0
@@ -438,6 +445,7 @@ class Loop:
             if is_finished and self.state.evaluated_step != self.step:
                 self._evaluate()
             self._policies_turn(is_renewed=True)  # nothing is drawn any more
+            self._take_pins()
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)
                 self.saver.finish()

@@ -279,7 +279,7 @@ def _refused(prepared: PreparedRun) -> Mapping[str, str]:
     if prepared.spec.is_native:
         return {}
     why = f"{label_of(prepared.spec)} takes no commands while it trains"
-    return {"checkpoint": why, "set": why}
+    return dict.fromkeys(("checkpoint", "set", "pin"), why)
 
 
 def obey_signals(supervisor: AttemptSupervisor) -> None:

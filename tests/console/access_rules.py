@@ -200,6 +200,7 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/samples": VIEWER,
     "GET /api/runs/{run_id}/checkpoints": VIEWER,
     "GET /api/runs/{run_id}/knobs": VIEWER,
+    "PUT /api/runs/{run_id}/checkpoints/{attempt}/{step}/pin": Rule(needs="editor", body=lambda: {"is_pinned": True}),
     "POST /api/runs/{run_id}/knobs": Rule(needs="editor", body=lambda: {"knobs": {"rollout.temperature": 0.9}}),
     "POST /api/runs/{run_id}/resume": Rule(needs="editor", body=lambda: {"step": None}),
     "GET /api/runs/{run_id}/series": Rule(needs="viewer", query={"metrics": "reward/mean"}),
