@@ -26,6 +26,7 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
+from jobs.engine.live_changes import LiveChanges
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.micro_batches import even_out
 from jobs.engine.reporting.console_log import eval_line, step_line
@@ -94,6 +95,7 @@ class Loop:
         self._held_out = [*own, *material.sets]
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
+        self._changes = LiveChanges(spec=spec, workers=workers, report=report, commands=commands)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
@@ -110,6 +112,7 @@ class Loop:
         self.report.state("training", step=self.start)
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
+            self._take_changes()
             self.captures.before_step(self.step)
             before = self.state
             try:
@@ -120,6 +123,7 @@ class Loop:
             self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
+            self._take_pins()
             self.saver.poll()
             if self.step < self.spec.num_steps:
                 usual = self.spec.int_knob("eval.every_steps")
@@ -158,7 +162,7 @@ class Loop:
         shares = self._shares(batch, num_updates=num_updates)
 
         reference = None
-        if workers.reference is not None:
+        if workers.reference is not None and spec.needs("reference"):  # a coefficient set to 0 asks for none
             reference = workers.reference.call("logprobs", batch, step=step, phase="reference")
         if self.algorithm.needs_old_logprobs(spec):
             with mark("old_logprobs", step=step):
@@ -362,11 +366,11 @@ class Loop:
             if span.depth == 0 and span.step == self.step:
                 key = f"time/{span.phase}_seconds"
                 phases[key] = phases.get(key, 0.0) + span.duration / 1e9
-        if self.workers.reference is not None:
+        if not self.spec.needs("reference"):
+            phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
+        elif self.workers.reference is not None:
             # It works beside the policy ranks; the driver's own span is only the rest it had to wait for.
             phases["time/reference_seconds"] = self.report.phase_seconds["reference", "reference"]
-        elif not self.spec.needs("reference"):
-            phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
         self.report.readings(step=self.step)
         metrics |= phases | {
             "train/epoch": self.state.num_consumed / len(self.material.train),
@@ -384,6 +388,19 @@ class Loop:
     def _is_stopping(self) -> bool:
         self.commands.poll()
         return self.commands.is_stopping
+
+    def _take_changes(self) -> None:
+        """Take the knobs that people changed since the last step: this step is the first with them."""
+        changed = self._changes.take(self.spec, step=self.step)
+        if changed is not self.spec:
+            self.spec = changed
+            self.saver.take_spec(changed)
+
+    def _take_pins(self) -> None:
+        """Pin and release checkpoints, before one is written for which others go."""
+        self.commands.poll()
+        for step, is_pinned in self.commands.take_pins():
+            self.saver.pin(step, is_pinned=is_pinned)
 
     def _is_due(self, knob: str) -> bool:
         every = self.spec.int_knob(knob)
@@ -439,6 +456,7 @@ class Loop:
             if is_finished and self.state.evaluated_step != self.step:
                 self._evaluate(self._held_out)
             self._policies_turn(is_renewed=True)  # nothing is drawn any more
+            self._take_pins()
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)
                 self.saver.finish()

@@ -22,7 +22,7 @@ class Checkpoint:
 
     `score` is the value of the metric `score_name` at that step, None where there is none. `is_visible` is False in a
     dead branch. `problem` says why it is believed lost, in the words of the attempt that could not start from it; ""
-    where nothing is known against it.
+    where nothing is known against it. `is_pinned`: a person keeps it from being deleted.
     """
 
     attempt: int
@@ -32,6 +32,7 @@ class Checkpoint:
     score_name: str
     score: float | None
     problem: str
+    is_pinned: bool
     created_at: datetime
 
 
@@ -53,6 +54,7 @@ def list_checkpoints(run: Run, *, with_scores: bool = True) -> tuple[Checkpoint,
             score_name=name,
             score=scores.get((row.attempt, row.step)),
             problem=problems.get((row.attempt, row.step), ""),
+            is_pinned=bool(row.meta.get("pinned")),
             created_at=row.created_at,
         )
         for row in present

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.engine.atomic_folder import new_draft, or_nothing, put_in_place
+from jobs.engine.checkpoints.retention import PINNED, expendable, score_of
 from jobs.engine.problem import CheckpointLost, DiskTooSmall, RunProblem
 from jobs.engine.workers.worker import Worker
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -103,11 +104,11 @@ class SaveUnderWay:
 class Checkpoints:
     """The checkpoints of a run, in `folder`."""
 
-    def __init__(self, folder: Path, *, keep: int) -> None:
-        self._folder, self._keep = folder, keep
+    def __init__(self, folder: Path, *, keep: int, keep_best: int = 1) -> None:
+        self._folder, self._keep, self._keep_best = folder, keep, keep_best
 
     def save(self, workers: WorkerGroup, state: LoopState, *, about: Mapping[str, Any]) -> SavedCheckpoint:
-        """Write `step-<n>`, then delete all but the newest `keep` and the best.
+        """Write `step-<n>`, then delete all but the newest `keep`, the best `keep_best` and the pinned.
 
         `about` is added to `checkpoint.json`: the spec, and what the data were. Raises: DiskTooSmall.
         """
@@ -123,17 +124,38 @@ class Checkpoints:
         return SaveUnderWay(workers, final, state=state, about=about, is_beside=is_beside)
 
     def finish(self, saving: SaveUnderWay) -> SavedCheckpoint:
-        """Wait for it, then delete all but the newest `keep` and the best."""
+        """Wait for it, then delete all but the newest `keep`, the best and the pinned: the new one is whole by then."""
         seconds = saving.finish()
-        best = saving.state.best_step
-        removed = [old for old in self.steps()[: -self._keep] if old != best and self._remove(old)]
+        steps = self.steps()
+        old_steps = expendable(
+            {step: score_of(self._folder_of(step)) for step in steps},
+            keep_last=self._keep,
+            keep_best=self._keep_best,
+            pinned=[step for step in steps if (self._folder_of(step) / PINNED).exists()],
+            best_step=saving.state.best_step,
+        )
+        removed = [old for old in old_steps if self._remove(old)]
         return SavedCheckpoint(folder=saving.folder, seconds=seconds, removed=tuple(removed))
 
     def _remove(self, step: int) -> bool:
         """Delete a checkpoint and return whether nothing of it is left."""
-        folder = self._folder / f"step-{step}"
+        folder = self._folder_of(step)
         shutil.rmtree(folder, ignore_errors=True)
         return not folder.exists()
+
+    def pin(self, step: int, *, is_pinned: bool) -> bool:
+        """Keep a checkpoint whatever comes, or no longer; return whether it is there."""
+        mark = self._folder_of(step) / PINNED
+        if not mark.parent.is_dir():
+            return False
+        if is_pinned:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
+        return True
+
+    def _folder_of(self, step: int) -> Path:
+        return self._folder / f"step-{step}"
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints that are there, oldest first."""

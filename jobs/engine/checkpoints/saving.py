@@ -34,9 +34,17 @@ class Saver:
     ) -> None:
         self._spec, self._run_dir, self._workers, self._report, self._data = spec, run_dir, workers, report, data
         self._saved_step = -1
-        self._checkpoints = Checkpoints(run_dir / "checkpoints", keep=spec.int_knob("checkpoint.keep"))
+        self._checkpoints = Checkpoints(
+            run_dir / "checkpoints",
+            keep=spec.int_knob("checkpoint.keep"),
+            keep_best=spec.int_knob("checkpoint.keep_best"),
+        )
         self._is_beside = bool(spec.knob("checkpoint.async_save"))
         self._under_way: _UnderWay | None = None
+
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs: checkpoints from now on say them."""
+        self._spec = spec
 
     def checkpoint(self, state: LoopState, scores: Mapping[str, float]) -> None:
         """Write a checkpoint unless this step has one; `scores` is what people choose by: reward or loss of the step,
@@ -65,6 +73,14 @@ class Saver:
             self._tell_saved(saved, step=step, scores=scores, pause=saved.seconds)
         report.driver_spans(profile.drain())
         report.state("training", step=step)
+
+    def pin(self, step: int, *, is_pinned: bool) -> None:
+        """Keep the checkpoint of a step whatever comes, or no longer, and say so."""
+        done = "pinned: it is not deleted" if is_pinned else "no longer pinned"
+        if self._checkpoints.pin(step, is_pinned=is_pinned):
+            self._report.note(f"Checkpoint {step} is {done}.", step=step)
+        else:
+            self._report.note(f"Checkpoint {step} is not there (any more), so nothing was pinned.", step=step)
 
     def poll(self) -> None:
         """Put a checkpoint that is written beside training in its place, and tell of it, if it is written by now."""
@@ -100,6 +116,9 @@ class Saver:
         )
         for old in saved.removed:
             self._tell_checkpoint(old, size=0, removed=True)
+        if saved.removed:
+            steps = ", ".join(map(str, saved.removed))
+            report.note(f"Checkpoint {steps} deleted: newer, better or pinned ones are kept.", step=step)
         beside = f", beside training but for {pause:.2g} s" if self._is_beside else ""
         report.note(
             f"Checkpoint {step} saved, {_mebibytes(size)} in {saved.seconds:.2g} s{beside}",

@@ -75,6 +75,10 @@ class Generator:
         if takes_turns:
             self.sleep(2)
 
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs, of which some were changed while the run trains."""
+        self._spec = spec
+
     def generate(
         self, requests: Sequence[GenerationRequest], *, temperature: float | None = None
     ) -> list[SampledResponse]:

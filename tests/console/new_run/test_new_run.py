@@ -19,9 +19,12 @@ from jobs.catalog.knob import applicable, knobs
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.trainer import trainers
 from jobs.cluster.ray_api import forget_state
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Project, Run
+from profiling import events
+from tests.batches import delivery
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
-from tests.rows import make_project, make_run, make_user
+from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -480,3 +483,21 @@ def test_an_import_fills_the_form_or_names_what_is_unknown(editor: Client) -> No
     assert bad.status_code == broken.status_code == 422
     assert [p["field"] for p in bad.json()["problems"]] == ["dtaa", "knobs.train.nmu_steps"]
     assert "That is not JSON" in broken.json()["problems"][0]["message"]
+
+
+def test_a_clone_says_which_values_it_has_of_knobs_that_were_changed_while_the_run_trained(
+    editor: Client, project: Project
+) -> None:
+    run = make_run(project, state="running")
+    changes = [{"knob": "rollout.temperature", "old": 1.0, "new": 0.7}]
+    event = events.note("changed", attempt=1, step=3, meta={"knobs": {"command": 0, "changes": changes}})
+    store([delivery(run.pk, 1, [event])], memory=AttemptCache(), now=NOW)
+
+    changed = editor.get(reverse("new-run"), {"from": run.pk}).content.decode()
+    launched = editor.get(reverse("new-run"), {"from": run.pk, "values": "launch"}).content.decode()
+
+    assert re.search(r'name="knobs.rollout.temperature" value="0.7"', changed)
+    assert "has the values that were changed while it trained: Temperature 0.7 (1 at launch)." in changed
+    assert "values=launch" in changed
+    assert re.search(r'name="knobs.rollout.temperature" value="1(.0)?"', launched)
+    assert "has the values of the launch" in launched
