@@ -11,7 +11,7 @@ VARIANCE_EPSILON = 1e-8
 
 
 def group_advantages(rewards_B: Tensor, *, group_size: int, normalize_by_std: bool) -> Tensor:
-    """Return (reward - mean of its group), divided by the group's deviation if `normalize_by_std`: [B], float32 at least.
+    """Return (reward - mean of its group), divided by the group's deviation if `normalize_by_std`: [B].
 
     The deviation is the unbiased one (N - 1), plus 1e-6. A group whose rewards are all equal gets zeros: it teaches
     nothing.

@@ -5,13 +5,14 @@ workers/worker_group.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import zero_variance_fraction
 from jobs.engine.algorithm import Algorithm, Counts
@@ -26,6 +27,7 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
+from jobs.engine.kl_controller import next_coefficient
 from jobs.engine.live_changes import LiveChanges
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.micro_batches import even_out
@@ -34,8 +36,10 @@ from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
 from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets
+from jobs.engine.rollouts.group_sampling import Sampled, ScoredRollout, sample_groups
 from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
 from jobs.engine.rollouts.reward import Reward, Score
+from jobs.engine.rollouts.reward_shaping import Shaping
 from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.schedule import learning_rate
@@ -93,6 +97,10 @@ class Loop:
         self._num_abandoned = 0
         own = [own_set(spec, material.held_out)] if material.held_out else []
         self._held_out = [*own, *material.sets]
+        self._max_generations = 1
+        if is_in(spec.algorithm, "grouped") and spec.knob("algorithm.dynamic_sampling"):
+            self._max_generations = spec.int_knob("algorithm.dynamic_sampling_generations")
+        self._rollout_seconds = 0.0  # of the step under way, over all of its generations
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
         self._changes = LiveChanges(spec=spec, workers=workers, report=report, commands=commands)
@@ -145,17 +153,8 @@ class Loop:
         """Roll out, score, compare, update, sync."""
         spec, workers = self.spec, self.workers
         group_size = spec.int_knob("rollout.samples_per_prompt")
-        with mark("data_wait", step=step):
-            examples = self._take(spec.int_knob("rollout.prompts_per_step"))
-
-        self._engines_turn()
-        with mark("rollout", step=step) as rollout_mark:
-            rollout = roll_out(workers, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
-        self._policies_turn(is_renewed=True)
-
-        with mark("reward", step=step):
-            scores = self._score(rollout)
-            rewards_B = torch.tensor([score.total for score in scores], dtype=torch.float32)
+        sampled = self._sample_groups()
+        rollout, scores, rewards_B = sampled.drawn.rollout, sampled.drawn.scores, sampled.drawn.rewards_B
 
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         num_updates = spec.int_knob("train.updates_per_rollout")
@@ -178,7 +177,7 @@ class Loop:
                 batch = replace(batch, reference_logprobs_BL=scored_BL)
 
         with mark("advantages", step=step):
-            batch = replace(batch, rewards_B=rewards_B)
+            batch = replace(batch, rewards_B=rewards_B, kl_coefficients_B=self._kl_coefficients(len(rewards_B)))
             assert self.algorithm.advantages is not None
             estimate = self.algorithm.advantages(batch, spec)
             batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
@@ -190,6 +189,11 @@ class Loop:
             with mark("weight_sync", step=step):
                 self.weights.sync(step=step)
             updated["sync/bytes"] = float(self.weights.num_bytes)
+        updated |= self._move_kl_coefficient(updated, num_samples=len(rewards_B))
+        if group_size > 1:
+            updated["groups/zero_variance_fraction"] = zero_variance_fraction(rewards_B, group_size=group_size)
+        if self._max_generations > 1:
+            updated |= sampled.metrics
 
         lengths_B = rollout.lengths
         return updated | {
@@ -197,11 +201,11 @@ class Loop:
             "reward/std": float(rewards_B.std()),
             **_mean_parts(scores),
             **self._abandoned_fraction(scores),
-            "groups/zero_variance_fraction": zero_variance_fraction(rewards_B, group_size=group_size),
+            **sampled.drawn.shaping,
             "response/length_mean": float(lengths_B.mean()),
             "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
             "response/truncated_fraction": rollout.truncated_share,
-            "throughput/rollout_tokens_per_second": rollout.num_new_tokens / rollout_mark.seconds,
+            "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
             "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
         }
 
@@ -222,17 +226,84 @@ class Loop:
         self.state = replace(self.state, num_consumed=self.state.num_consumed + count)
         return [self.material.train[next(self._order)] for _ in range(count)]
 
-    def _score(self, rollout: Rollout) -> Sequence[Score]:
-        """Score the completions and tell the samples."""
+    def _sample_groups(self) -> Sampled:
+        """Draw and score the step's groups, others for those without variance where the run does so."""
+        wanted, step = self.spec.int_knob("rollout.prompts_per_step"), self.step
+        self._rollout_seconds = 0.0
+        sampled = sample_groups(
+            self._draw_groups,
+            wanted=wanted,
+            group_size=self.spec.int_knob("rollout.samples_per_prompt"),
+            max_generations=self._max_generations,
+        )
+        self._policies_turn(is_renewed=True)
+        if self._max_generations > 1 and sampled.num_kept < wanted:
+            text = (
+                f"Step {step} learns from {sampled.num_kept} of {wanted} groups: of {sampled.num_sampled} that were "
+                f"drawn in {sampled.num_generations} generations no more have rewards that differ."
+            )
+            self.report.note(text, step=step)
+        self.report.samples(
+            sampled.drawn.samples, step=step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
+        )
+        return sampled
+
+    def _draw_groups(self, count: int, first: int) -> ScoredRollout:
+        """Draw and score the groups of `count` further prompts, the first of which is number `first` of the step."""
+        group_size, step = self.spec.int_knob("rollout.samples_per_prompt"), self.step
+        with mark("data_wait", step=step):
+            examples = self._take(count)
+        self._engines_turn()
+        with mark("rollout", step=step) as rollout_mark:
+            rollout = roll_out(
+                self.workers, examples, samples_per_prompt=group_size, seed=self.seed, step=step, first=first
+            )
+        self._rollout_seconds += rollout_mark.seconds
+        if self._max_generations == 1:
+            self._policies_turn(is_renewed=True)
+        with mark("reward", step=step):
+            return self._score(rollout)
+
+    def _score(self, rollout: Rollout) -> ScoredRollout:
+        """Score the completions, and shape what they earned."""
         assert self.material.reward is not None
         group_size = self.spec.int_knob("rollout.samples_per_prompt")
         scored = score_rollout(
             rollout, reward=self.material.reward, text=self.material.text, samples_per_prompt=group_size
         )
-        self.report.samples(
-            scored.samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
+        rewards_B, shaping = Shaping.of(self.spec).shaped(
+            torch.tensor([score.total for score in scored.scores], dtype=torch.float32),
+            rollout.lengths,
+            torch.tensor([response.is_truncated for response in rollout.responses]),
         )
-        return scored.scores
+        return ScoredRollout(
+            rollout=rollout, scores=scored.scores, samples=scored.samples, rewards_B=rewards_B, shaping=shaping
+        )
+
+    def _kl_coefficients(self, num_sequences: int) -> Tensor | None:
+        """Return the weight of the KL for each sequence of the step where a controller moves it, else None: [B]."""
+        if not (self.spec.needs("reference") and self.spec.float_knob("algorithm.kl_target")):
+            return None
+        if self.state.kl_coefficient is None:
+            coefficient = self.spec.float_knob("algorithm.kl_coefficient")
+            self.state = replace(self.state, kl_coefficient=coefficient)
+        assert self.state.kl_coefficient is not None
+        return torch.full((num_sequences,), self.state.kl_coefficient)
+
+    def _move_kl_coefficient(self, metrics: Mapping[str, float], *, num_samples: int) -> dict[str, float]:
+        """Move the weight of the KL for the next step by the KL of this one; return that of this one as a metric."""
+        now = self.state.kl_coefficient
+        if now is None:
+            return {}
+        moved = next_coefficient(
+            now,
+            kl=metrics["kl/reference"],
+            target=self.spec.float_knob("algorithm.kl_target"),
+            horizon=self.spec.int_knob("algorithm.kl_horizon"),
+            num_samples=num_samples,
+        )
+        self.state = replace(self.state, kl_coefficient=moved)
+        return {"kl/coefficient": now}
 
     def _engines_turn(self) -> None:
         """Let the rollout engines draw, where they take turns with the policy."""

@@ -1,4 +1,4 @@
-"""What algorithms with rollouts share: the policy loss around a surrogate, group advantages, the KL in loss or reward."""
+"""What algorithms with rollouts share: the policy loss around a surrogate, advantages of groups, the KL."""
 
 from collections.abc import Callable
 from functools import partial
@@ -97,7 +97,7 @@ clipped_loss = partial(surrogate_loss, surrogate=clipped_tokens)
 
 def entropy_bonus(spec: RunSpec) -> float:
     """Return the weight of the entropies in the loss; 0 where they are only shown."""
-    return float(spec.knob("algorithm.entropy_coefficient") or 0.0)
+    return spec.float_knob("algorithm.entropy_coefficient")
 
 
 def loss_scale(spec: RunSpec) -> float:
@@ -105,7 +105,7 @@ def loss_scale(spec: RunSpec) -> float:
 
     A constant: the width of a batch would bring back the bias towards length that the scaled sum is there to remove.
     """
-    return float(spec.knob("algorithm.loss_scale") or spec.int_knob("rollout.max_new_tokens"))
+    return spec.float_knob("algorithm.loss_scale") or float(spec.int_knob("rollout.max_new_tokens"))
 
 
 def kl_weight(batch: Batch, spec: RunSpec) -> Tensor | float:

@@ -34,7 +34,8 @@ _STEP = re.compile(r"step-(\d+)$")
 class LoopState:
     """Where a run stands after `step`: what a resumed attempt starts from.
 
-    `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was.
+    `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was. `kl_coefficient` is
+    that of the next step where a controller moves it, else None.
     """
 
     step: int
@@ -42,6 +43,7 @@ class LoopState:
     best_score: float | None = None
     best_step: int = -1
     evaluated_step: int = -1
+    kl_coefficient: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +301,9 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         version = index["version"]
-        state = LoopState(**{field: index[field] for field in LoopState.__dataclass_fields__})
+        state = LoopState(
+            **{field: index[field] for field in LoopState.__dataclass_fields__ if _is_there(index, field)}
+        )
         for needed in ("files", "parameters", "optimizer_step", "ranks"):
             index[needed]
         if not (folder / TOKEN).is_file():
@@ -314,6 +318,11 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
     if version != VERSION:
         raise RunProblem("resume", f"{name} is of format {version}; this trainer reads format {VERSION}.")
     return CheckpointSource(folder=folder, name=name, state=state, index=index)
+
+
+def _is_there(index: Mapping[str, Any], field: str) -> bool:
+    """Return whether to read a field of the state: checkpoints written before there was a controller have no such."""
+    return field != "kl_coefficient" or field in index
 
 
 def read_state(folder: Path) -> LoopState:

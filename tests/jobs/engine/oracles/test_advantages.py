@@ -5,7 +5,6 @@ variance of N where verl and ours take N - 1; it takes the KL off the reward of 
 every algorithm, verl and ours take its sum off before it where the baseline is a group's.
 """
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,14 +41,14 @@ OPENRLHF_ESTIMATORS = {
 
 
 @pytest.fixture
-def batch() -> Iterator[Batch]:
+def batch() -> Batch:
     generator = torch.Generator().manual_seed(5)
     size = PROMPTS * SAMPLES
     lengths = torch.randint(2, LENGTH, (size,), generator=generator)
     mask = torch.arange(LENGTH).unsqueeze(0) <= lengths.unsqueeze(1)
     mask[:, 0] = False
     old = -torch.rand(size, LENGTH, generator=generator, dtype=torch.float64)
-    yield Batch(
+    return Batch(
         tokens_BL=torch.zeros((size, LENGTH), dtype=torch.long),
         mask_BL=mask,
         lengths_B=lengths + 1,

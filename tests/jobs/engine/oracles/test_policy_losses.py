@@ -1,4 +1,4 @@
-"""Policy losses, averages and KL against the functions of verl, OpenRLHF and TRL, in float64 to 1e-6: values, gradients.
+"""Policy losses, averages and KL against the functions of verl, OpenRLHF and TRL, in float64 to 1e-6.
 
 Known differences, none of which these inputs meet: verl holds GSPO's log-ratio to at most 10 and KL's k3 to -10, ours
 are held to 20 and 10; TRL does not hold ratios; TRL's CISPO has no lower bound, and says the upper one as 1 + ours.
