@@ -320,7 +320,7 @@ class LiveKnobJson(TypedDict):
 
     id: str
     value: float | int | str | bool | None
-    asked: float | int | str | bool | None
+    pending: float | int | str | bool | None
     allowed: str
 
 

@@ -41,7 +41,7 @@ class Saver:
         )
         self._is_beside = bool(spec.knob("checkpoint.async_save"))
         self._under_way: _UnderWay | None = None
-        self._told: dict[int, dict[str, Any]] = {}  # step -> what was told of its checkpoint
+        self._meta_of: dict[int, dict[str, Any]] = {}  # step -> what was told of its checkpoint
 
     def take_spec(self, spec: RunSpec) -> None:
         """Go on with these knobs: checkpoints from now on say them."""
@@ -79,8 +79,8 @@ class Saver:
         """Keep the checkpoint of a step whatever comes, or no longer, and say so."""
         done = "pinned: it is not deleted" if is_pinned else "no longer pinned"
         if self._checkpoints.pin(step, is_pinned=is_pinned):
-            if step in self._told:
-                self._tell_checkpoint(step, **self._told[step], pinned=is_pinned)
+            if step in self._meta_of:
+                self._tell_checkpoint(step, **self._meta_of[step], pinned=is_pinned)
             self._report.note(f"Checkpoint {step} is {done}.", step=step)
         else:
             self._report.note(f"Checkpoint {step} is not there (any more), so nothing was pinned.", step=step)
@@ -112,7 +112,7 @@ class Saver:
     def _tell_saved(self, saved: SavedCheckpoint, *, step: int, scores: Mapping[str, float], pause: float) -> None:
         report = self._report
         size = folder_bytes(saved.folder)
-        self._told[step] = {
+        self._meta_of[step] = {
             "size": size,
             "bytes": size,
             "seconds": saved.seconds,
@@ -120,7 +120,7 @@ class Saver:
             "zero_stage": int(DERIVED["memory.used_zero_stage"](self._spec)),
             **scores,
         }
-        self._tell_checkpoint(step, **self._told[step])
+        self._tell_checkpoint(step, **self._meta_of[step])
         for old in saved.removed:
             self._tell_checkpoint(old, size=0, removed=True)
         if saved.removed:

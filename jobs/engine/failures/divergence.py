@@ -85,7 +85,11 @@ class DivergenceGuards:
         self._kl = self._entropy = self._reward = None
         if "guard.kl" not in spec.knobs:
             return
-        self._policies = {name: str(spec.knob(f"guard.{name}")) for name in ("kl", "entropy", "reward")}
+        self._policies = {
+            "kl": str(spec.knob("guard.kl")),
+            "entropy": str(spec.knob("guard.entropy")),
+            "reward": str(spec.knob("guard.reward")),
+        }
         steps = spec.int_knob("guard.steps")
         self._kl = Sustained(limit=spec.float_knob("guard.kl_limit"), steps=steps, is_upper=True)
         self._entropy = Sustained(limit=spec.float_knob("guard.entropy_limit"), steps=steps, is_upper=False)
