@@ -51,7 +51,7 @@ def loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ShortLoop:
         algorithm=Mock(),
         material=material,
         workers=Mock(generators=[], reference=None),
-        report=Mock(**{"take_seconds.return_value": 0.0}),  # type: ignore[arg-type]
+        report=Mock(**{"take_seconds.return_value": 0.0}),
         commands=Mock(is_stopping=False, **{"take_changes.return_value": [], "take_pins.return_value": []}),
         saver=Mock(),
         state=LoopState(step=0, num_consumed=0),
