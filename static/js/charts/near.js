@@ -12,7 +12,7 @@ const REACH = 6; // pixels from the cursor
  * @param {number} x
  * @param {number} reach in units of x
  */
-export const marksNear = (marks, x, reach) =>
+const marksNear = (marks, x, reach) =>
   marks
     .filter((mark) => mark.text && Math.abs(mark.x - x) <= reach)
     .map((mark) => mark.text)
