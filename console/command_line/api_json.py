@@ -320,7 +320,7 @@ class LiveKnobJson(TypedDict):
 
     id: str
     value: float | int | str | bool | None
-    asked: float | int | str | bool | None
+    pending: float | int | str | bool | None
     allowed: str
 
 
@@ -346,11 +346,12 @@ class ResumedJson(TypedDict):
 
 
 class CheckpointJson(TypedDict):
-    """A checkpoint; `problem` says why it is believed lost."""
+    """A checkpoint; `problem` says why it is believed lost, `is_after_divergence` that a guard found it too late."""
 
     attempt: int
     step: int
     is_visible: bool
+    is_after_divergence: bool
     problem: str
 
 

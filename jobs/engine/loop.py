@@ -24,7 +24,8 @@ from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.examples import Example, in_order
 from jobs.engine.data.model_files import model_folder, num_layers
 from jobs.engine.data.text import TextModel
-from jobs.engine.failures.failure_cause import NonFinite, RunStopped
+from jobs.engine.failures.divergence import DivergenceGuards, Sign
+from jobs.engine.failures.failure_cause import Diverged, NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.kl_controller import next_coefficient
@@ -103,6 +104,7 @@ class Loop:
         self._rollout_seconds = 0.0  # of the step under way, over all of its generations
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
+        self._guards, self._signs = DivergenceGuards(spec), list[Sign]()
         self._changes = LiveChanges(spec=spec, workers=workers, report=report, commands=commands)
 
     def run(self) -> bool:
@@ -133,6 +135,7 @@ class Loop:
             self.state = replace(self.state, step=self.step)
             self._take_pins()
             self.saver.poll()
+            self._heed_guards()
             if self.step < self.spec.num_steps:
                 usual = self.spec.int_knob("eval.every_steps")
                 self._evaluate([one for one in self._held_out if one.is_due(self.step, usual=usual)])
@@ -449,6 +452,7 @@ class Loop:
             "time/step_seconds": time.perf_counter() - begin,
         }
         self.report.metrics(metrics, step=self.step)
+        self._signs = list(self._guards.see(self.step, metrics))
         self._scores = {
             key: metrics[name] for key, name in (("reward", "reward/mean"), ("loss", "loss/sft")) if name in metrics
         }
@@ -466,6 +470,32 @@ class Loop:
         if changed is not self.spec:
             self.spec = changed
             self.saver.take_spec(changed)
+
+    def _heed_guards(self) -> None:
+        """Note the signs of divergence, or end the run by them: with a checkpoint, and one from before kept.
+
+        Raises: Diverged.
+        """
+        since = self._guards.suspected_since()
+        self.saver.hold_before(since)
+        for sign in self._signs:
+            if self._guards.policy_of(sign) == "note":
+                self.report.note(f"{sign.text} The knob guard.{sign.guard} says what is done about it.", step=self.step)
+                continue
+            before = self.saver.hold_before(sign.since)
+            if before is not None:
+                self.saver.pin(before, is_pinned=True)
+            elif 0 < self.start < sign.since:
+                before = self.start  # in the attempt that this one goes on from
+            self._policies_turn()
+            self.saver.checkpoint(self.state, self._scores)
+            self.saver.finish()
+            way = (
+                f"Checkpoint {before} is from before it and is kept: go on from there with a lower learning rate."
+                if before is not None
+                else "No checkpoint from before it is left; start again with a lower learning rate."
+            )
+            raise Diverged(f"Training has diverged. {sign.text} {way}", checkpoint=-1 if before is None else before)
 
     def _take_pins(self) -> None:
         """Pin and release checkpoints, before one is written for which others go."""

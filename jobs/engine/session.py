@@ -34,7 +34,7 @@ from jobs.engine.data.examples import mapping_problem, render, token_limit, usab
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import Device, load_device
-from jobs.engine.failures.failure_cause import NAMED, NonFinite, RunStopped, SyncGap, cause_of, is_full
+from jobs.engine.failures.failure_cause import NAMED, Diverged, NonFinite, RunStopped, SyncGap, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.run_report import RunReport
 from jobs.engine.rollouts.reward import RewardFailed, limits_of, open_reward
@@ -161,7 +161,7 @@ class Session:
         self._loop = loop_of
         try:
             is_finished = self._loop.run()
-        except (NonFinite, SyncGap, RewardFailed):  # the ranks are well, so a checkpoint on its way arrives
+        except (NonFinite, Diverged, SyncGap, RewardFailed):  # the ranks are well, so a checkpoint on its way arrives
             with contextlib.suppress(Exception):
                 self._loop.saver.finish()
             raise

@@ -35,5 +35,5 @@ def _is_change(raw: object) -> bool:
 
 def who_asked(run_id: str, command: int) -> int | None:
     """Return the primary key of the person whose command it was; None if it is nobody's."""
-    asked = Command.objects.filter(pk=command, attempt__run_id=run_id, verb="set")
-    return asked.values_list("created_by_id", flat=True).first()
+    commands = Command.objects.filter(pk=command, attempt__run_id=run_id, verb="set")
+    return commands.values_list("created_by_id", flat=True).first()

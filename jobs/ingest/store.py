@@ -284,7 +284,7 @@ def _announce_artifacts(run: Run, attempt: int, events: Events) -> None:
         artifact, is_new = Artifact.objects.get_or_create(
             run=run, attempt=attempt, name=_arrives_as(event), defaults={**about, "size": event.get("size", 0)}
         )
-        if not is_new and artifact.meta.get("pinned") and not meta.get("removed"):
+        if not is_new and artifact.meta.get("pinned") and not meta.keys() & {"removed", "pinned"}:
             about["meta"] = {**meta, "pinned": True}  # a person's, which the trainer does not say again
         if not is_new and not artifact.received:
             Artifact.objects.filter(pk=artifact.pk).update(**about)

@@ -31,7 +31,7 @@ CHANGEABLE = ("starting", "running")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveKnob:
-    """A knob that can change: its `value` now, the one `asked` for that the trainer has not taken yet (None: none), and
+    """A knob that can change: its `value` now, the `pending` one, which the trainer has not taken yet (None: none), and
     what is `allowed`, in words.
     """
 
@@ -40,12 +40,12 @@ class LiveKnob:
     type: str
     unit: str
     value: Value
-    asked: Value
+    pending: Value
     allowed: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobChange:
+class LiveChange:
     """A knob was changed: `step` of `attempt` was the first with the new value. `is_visible` is False where that step
     is in a dead branch; the value holds all the same.
     """
@@ -68,7 +68,7 @@ class LiveSettings:
     """
 
     knobs: tuple[LiveKnob, ...]
-    changes: tuple[KnobChange, ...]
+    changes: tuple[LiveChange, ...]
     problem: str
     refused: str
 
@@ -78,10 +78,10 @@ def live_settings(run: Run) -> LiveSettings:
     spec = parse_spec(latest_spec_json(run))
     problem = _problem(run, spec)
     events = list(RunEvent.objects.filter(run=run, verb=CHANGED).select_related("actor").order_by("pk"))
-    asked = {} if problem else _asked(run, events)
+    pending = {} if problem else _pending(run, events)
     live = {} if problem else live_knobs(spec)
     return LiveSettings(
-        knobs=tuple(_live_knob(spec, knob, asked.get(knob_id)) for knob_id, knob in live.items()),
+        knobs=tuple(_live_knob(spec, knob, pending.get(knob_id)) for knob_id, knob in live.items()),
         changes=_changes(run, events),
         problem=problem,
         refused=str(events[-1].data.get("refused", "")) if events and events[-1].attempt == run.latest_attempt else "",
@@ -105,7 +105,7 @@ def change_knobs(
             text = _("Name a knob and its value. These can change: %(ids)s.")
             raise ChangeRefused("knobs", text % {"ids": ", ".join(live_knobs(before))})
         events = list(RunEvent.objects.filter(run=run, verb=CHANGED).order_by("pk"))
-        expected = _checked(before, _asked(run, events), attempt)
+        expected = _checked(before, _pending(run, events), attempt)
         after = _checked(expected, wanted, attempt)
         differing = {k: (old.value, new.value) for k, (old, new) in differing_values(expected, after).items()}
         if differing:
@@ -146,9 +146,9 @@ def _checked(spec: RunSpec, wanted: Mapping[str, object], attempt: Attempt) -> R
         after = changed_spec(spec, wanted, roles={role.id for role in roles_of(started)})
     except SpecInvalid as error:
         raise _refusal(error.problems[0]) from error
-    known = {problem.field for problem in refused(spec, say=_)}
+    before = {problem.field for problem in refused(spec, say=_)}
     for problem in refused(after, say=_):
-        if problem.field not in known:
+        if problem.field not in before:
             raise _refusal(problem)
     return after
 
@@ -167,7 +167,7 @@ def _problem(run: Run, spec: RunSpec) -> str:
     return ""
 
 
-def _asked(run: Run, events: Sequence[RunEvent]) -> dict[str, Any]:
+def _pending(run: Run, events: Sequence[RunEvent]) -> dict[str, Any]:
     """Return the knobs that the trainer of the latest attempt was asked for and has not answered yet."""
     answered = {event.data.get("command") for event in events}
     commands = Command.objects.filter(attempt__run=run, attempt__number=run.latest_attempt, verb="set").order_by("pk")
@@ -178,22 +178,22 @@ def _asked(run: Run, events: Sequence[RunEvent]) -> dict[str, Any]:
     return waiting
 
 
-def _live_knob(spec: RunSpec, knob: Knob, asked: Value) -> LiveKnob:
+def _live_knob(spec: RunSpec, knob: Knob, pending: Value) -> LiveKnob:
     return LiveKnob(
         id=knob.id,
         label=_(knob.label),
         type=knob.type,
         unit=_(knob.unit) if knob.unit else "",
         value=spec.knob(knob.id),
-        asked=asked,
+        pending=pending,
         allowed=in_words(knob.allowed(), _),
     )
 
 
-def _changes(run: Run, events: Sequence[RunEvent]) -> tuple[KnobChange, ...]:
+def _changes(run: Run, events: Sequence[RunEvent]) -> tuple[LiveChange, ...]:
     through = visible_through(run.pk)
     return tuple(
-        KnobChange(
+        LiveChange(
             knob=change["knob"],
             label=_(knobs()[change["knob"]].label),
             old=change["old"],

@@ -8,7 +8,7 @@ from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from jobs.catalog.value import Value
 from jobs.runs.annotate import ChangeRefused
-from jobs.runs.live_changes import KnobChange, LiveKnob, change_knobs, live_settings
+from jobs.runs.live_changes import LiveChange, LiveKnob, change_knobs, live_settings
 
 router = Router(tags=["runs"])
 
@@ -17,7 +17,7 @@ class LiveSettingsOut(Schema):
     """What can change of the run now, and what did."""
 
     knobs: list[LiveKnob]
-    changes: list[KnobChange] = Field(description="Oldest first")
+    changes: list[LiveChange] = Field(description="Oldest first")
     problem: str = Field(description="Why nothing can change now")
     refused: str = Field(description="By which sentence the trainer refused the last request")
 

@@ -37,6 +37,7 @@ GROUP_TITLES = {
     "agent": gettext_lazy("Agents and tools"),
     "eval": gettext_lazy("Evaluation"),
     "checkpoint": gettext_lazy("Checkpoints"),
+    "guard": gettext_lazy("Divergence guards"),
     "logging": gettext_lazy("Logging"),
     "trace": gettext_lazy("Traces and metrics"),
     "profiling": gettext_lazy("The trainer's own profiling"),

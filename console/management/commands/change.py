@@ -42,8 +42,8 @@ class Command(ApiCommand):
         if settings["problem"]:
             self.stdout.write(settings["problem"])
         for knob in settings["knobs"]:
-            asked = f", {value_text(knob['asked'])} was asked for" if knob["asked"] is not None else ""
-            self.stdout.write(f"{knob['id']}={value_text(knob['value'])}{asked} ({knob['allowed']})")
+            pending = f", {value_text(knob['pending'])} was asked for" if knob["pending"] is not None else ""
+            self.stdout.write(f"{knob['id']}={value_text(knob['value'])}{pending} ({knob['allowed']})")
         return 0
 
 

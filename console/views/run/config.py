@@ -12,7 +12,7 @@ from jobs.catalog.spec.live_change import live_knobs
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, default_of, differing
 from jobs.catalog.value import value_text
-from jobs.runs.live_changes import KnobChange
+from jobs.runs.live_changes import LiveChange
 
 SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
 
@@ -37,7 +37,7 @@ class ConfigRow:
     changed_at: int = -1
 
 
-def config_rows(spec: RunSpec, changes: Sequence[KnobChange] = ()) -> list[ConfigRow]:
+def config_rows(spec: RunSpec, changes: Sequence[LiveChange] = ()) -> list[ConfigRow]:
     """Return the knobs in the order of the catalogue, then the fields of the spec's sections."""
     live, steps = live_knobs(spec), {change.knob: change.step for change in changes}
     rows = [_knob_row(spec, knobs()[knob_id], knob_id in live, steps.get(knob_id, -1)) for knob_id in spec.knobs]

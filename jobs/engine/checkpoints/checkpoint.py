@@ -108,6 +108,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, *, keep: int, keep_best: int = 1) -> None:
         self._folder, self._keep, self._keep_best = folder, keep, keep_best
+        self._held: int | None = None  # from before what may become a divergence
 
     def save(self, workers: WorkerGroup, state: LoopState, *, about: Mapping[str, Any]) -> SavedCheckpoint:
         """Write `step-<n>`, then delete all but the newest `keep`, the best `keep_best` and the pinned.
@@ -133,7 +134,7 @@ class Checkpoints:
             {step: score_of(self._folder_of(step)) for step in steps},
             keep_last=self._keep,
             keep_best=self._keep_best,
-            pinned=[step for step in steps if (self._folder_of(step) / PINNED).exists()],
+            pinned=[step for step in steps if step == self._held or (self._folder_of(step) / PINNED).exists()],
             best_step=saving.state.best_step,
         )
         removed = [old for old in old_steps if self._remove(old)]
@@ -155,6 +156,14 @@ class Checkpoints:
         else:
             mark.unlink(missing_ok=True)
         return True
+
+    def hold_before(self, since: int) -> int | None:
+        """Keep the newest checkpoint from before the step `since` until it is called with 0; return its step."""
+        if not since:
+            self._held = None
+        elif self._held is None or self._held >= since:
+            self._held = max((step for step in self.steps() if step < since), default=None)
+        return self._held
 
     def _folder_of(self, step: int) -> Path:
         return self._folder / f"step-{step}"

@@ -23,8 +23,8 @@ def expendable(
         (step for step in steps if scores[step] is not None or step == best_step),
         key=lambda step: (step != best_step, -(scores[step] or 0.0), step),
     )
-    kept = {*steps[-max(keep_last, 1) :], *scored[:keep_best], *pinned}
-    return [step for step in steps if step not in kept]
+    remaining = {*steps[-max(keep_last, 1) :], *scored[:keep_best], *pinned}
+    return [step for step in steps if step not in remaining]
 
 
 def score_of(folder: Path) -> float | None:

@@ -9,11 +9,10 @@ import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
 import { drawLimits, drawMarks, drawOdd } from "./marks.js";
-import { marksNear } from "./near.js";
+import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
 import { smooth } from "./smooth.js";
 
-const MARK_REACH = 6; // pixels from the cursor
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
 const LOG_DECADES = 1e-12; // a log axis shows twelve decades below its largest value,
 const SMALLEST_LOG = 1e-20; // and nothing where uPlot's ticks lose their digits and never end
@@ -393,7 +392,7 @@ export class Chart {
       hooks: {
         drawClear: [(u) => drawLimits(u, plot.limits ?? [])],
         draw: [(u) => drawMarks(u, this.#marks(isTime)), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],
-        setCursor: [(u) => this.#tellValue(u.cursor.idx), (u) => this.#tellMarks(u, isTime)],
+        setCursor: [(u) => this.#tellValue(u.cursor.idx), (u) => tellMarks(u, this.#marks(isTime))],
         setSelect: [(u) => this.#zoomed(u)],
       },
     };
@@ -454,14 +453,6 @@ export class Chart {
       ? [lanes.clock.date(lanes.start), lanes.clock.date(lanes.end)].map((date) => date.getTime() / 1e3)
       : own;
     return [from, Math.max(to, from + 10)];
-  }
-
-  /** Show what the marks beside the cursor say. */
-  #tellMarks(/** @type {uPlot} */ u, /** @type {boolean} */ isTime) {
-    const left = u.cursor.left ?? -1;
-    const reach = Math.abs(u.posToVal(MARK_REACH, "x") - u.posToVal(0, "x"));
-    const text = left < 0 ? "" : marksNear(this.#marks(isTime), u.posToVal(left, "x"), reach);
-    if (u.over.title !== text) u.over.title = text;
   }
 
   #marks(/** @type {boolean} */ isTime) {

@@ -69,7 +69,7 @@ export class LiveKnobs extends EventTarget {
     const row = document.querySelector(`[data-knob-row="${knob.id}"]`);
     if (!row) return;
     const asked =
-      knob.asked === null ? "" : fill(gettext("%(value)s from the next step on"), { value: valueText(knob.asked) });
+      knob.pending === null ? "" : fill(gettext("%(value)s from the next step on"), { value: valueText(knob.pending) });
     write(row.querySelector("[data-asked]"), asked);
     const last = this.#of(knob.id).at(-1);
     if (!last) return;
@@ -94,7 +94,7 @@ export class LiveKnobs extends EventTarget {
     write(field("live-allowed"), fill(gettext("Allowed: %(what)s"), { what: knob.allowed }));
     write(field("live-problem"), "");
     const { value } = controls(find("#live-knob form"));
-    value.value = valueText(knob.asked ?? knob.value);
+    value.value = valueText(knob.pending ?? knob.value);
     this.#history(knob);
     panel.showPopover();
     const at = button.getBoundingClientRect();

@@ -54,8 +54,8 @@ def test_a_change_is_asked_for_once_and_is_in_history_and_audit() -> None:
     assert (event.text, event.actor) == ("Asked for Learning rate 3e-4 → 0.001", ada)
     audit = AuditEvent.objects.get(verb="run.set")
     assert (audit.before, audit.after, audit.actor) == ({RATE: 3e-4}, {RATE: 1e-3}, ada)
-    (waiting,) = [knob for knob in live_settings(run).knobs if knob.asked is not None]
-    assert (waiting.id, waiting.value, waiting.asked) == (RATE, 3e-4, 1e-3)
+    (waiting,) = [knob for knob in live_settings(run).knobs if knob.pending is not None]
+    assert (waiting.id, waiting.value, waiting.pending) == (RATE, 3e-4, 1e-3)
     assert latest_spec_json(run) == run.spec  # not before the trainer has taken it
 
 
@@ -69,7 +69,7 @@ def test_what_the_trainer_took_is_told_with_who_asked_and_from_which_step() -> N
     assert (change.knob, change.old, change.new, change.step, change.by) == (RATE, 3e-4, 1e-3, 13, "ada")
     assert parse_spec(latest_spec_json(run)).knob(RATE) == 1e-3
     assert parse_spec(spec_json(Attempt.objects.get(run=run))).knob(RATE) == 3e-4  # what it was started with
-    assert all(knob.asked is None for knob in live_settings(run).knobs)
+    assert all(knob.pending is None for knob in live_settings(run).knobs)
 
 
 def test_a_change_is_undone_by_setting_it_back() -> None:
@@ -136,7 +136,7 @@ def test_a_refusal_of_the_trainer_is_told_and_changes_nothing() -> None:
 
     settings = live_settings(run)
     assert (settings.refused, settings.changes) == ("It cannot.", ())
-    assert all(knob.asked is None for knob in settings.knobs)
+    assert all(knob.pending is None for knob in settings.knobs)
 
 
 def test_a_note_with_nonsense_for_knobs_changes_nothing() -> None:

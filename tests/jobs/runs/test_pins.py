@@ -6,8 +6,9 @@ import pytest
 
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Artifact, Attempt, AuditEvent, Command, Run, RunEvent
+from jobs.runs import lifecycle
 from jobs.runs.annotate import ChangeRefused
-from jobs.runs.checkpoints import list_checkpoints
+from jobs.runs.checkpoints import list_checkpoints, newest_visible
 from jobs.runs.pins import pin_checkpoint
 from tests.attempts import end, saved, train
 from tests.batches import delivery
@@ -69,6 +70,17 @@ def test_after_the_end_a_pin_is_kept_without_a_command() -> None:
 
     assert not Command.objects.exists()
     assert list_checkpoints(run)[1].is_pinned
+
+
+def test_what_was_saved_after_a_divergence_is_not_offered_first() -> None:
+    run = trained()
+    cause = {"side": "trainer", "text": "Training has diverged.", "checkpoint": 20}
+    lifecycle.finish(run_id=run.pk, attempt=1, state="failed", cause=cause, cleanup={}, now=NOW)
+
+    assert [(c.step, c.is_after_divergence) for c in list_checkpoints(run)] == [(40, True), (20, False)]
+    newest = newest_visible(run)
+    assert newest is not None
+    assert newest.step == 20
 
 
 def test_another_trainer_that_trains_is_not_asked() -> None:

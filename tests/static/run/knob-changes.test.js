@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { marksNear } from "../../../static/js/charts/near.js";
+import { tellMarks } from "../../../static/js/charts/near.js";
 import { changeMarks, valueText } from "../../../static/js/run/knob-changes.js";
 
 const change = (step, more = {}) => ({
@@ -39,7 +39,12 @@ test("a cursor near marks reads what stands there, those without words have none
     { x: 6, type: "change", text: "b" },
     { x: 5, type: "checkpoint" },
   ];
-  assert.equal(marksNear(marks, 5.4, 0.5), "a");
-  assert.equal(marksNear(marks, 5.5, 0.5), "a\nb");
-  assert.equal(marksNear(marks, 20, 0.5), "");
+  const read = (left) => {
+    const plot = { cursor: { left }, over: { title: "before" }, posToVal: (pixels) => pixels / 12 };
+    tellMarks(plot, marks);
+    return plot.over.title;
+  };
+  assert.equal(read(5.4 * 12), "a");
+  assert.equal(read(5.5 * 12), "a\nb");
+  assert.equal(read(20 * 12), "");
 });
