@@ -33,7 +33,8 @@ _STEP = re.compile(r"step-(\d+)$")
 class LoopState:
     """Where a run stands after `step`: what a resumed attempt starts from.
 
-    `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was.
+    `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was. `sources` says where
+    each source of the data stands, by name; None where `num_consumed` says it all, and in checkpoints of before.
     """
 
     step: int
@@ -41,6 +42,7 @@ class LoopState:
     best_score: float | None = None
     best_step: int = -1
     evaluated_step: int = -1
+    sources: Mapping[str, Mapping[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +279,8 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         version = index["version"]
-        state = LoopState(**{field: index[field] for field in LoopState.__dataclass_fields__})
+        known = [field for field in LoopState.__dataclass_fields__ if field != "sources"]
+        state = LoopState(**{field: index[field] for field in known}, sources=index.get("sources"))
         for needed in ("files", "parameters", "optimizer_step", "ranks"):
             index[needed]
         if not (folder / TOKEN).is_file():
