@@ -5,7 +5,7 @@ workers/worker_group.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from jobs.engine.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
-from jobs.engine.data.examples import Example, in_order
+from jobs.engine.data.examples import Example
 from jobs.engine.data.model_files import model_folder, num_layers
+from jobs.engine.data.sources import InMemory, TrainingData
 from jobs.engine.data.text import TextModel
 from jobs.engine.failures.divergence import DivergenceGuards, Sign
 from jobs.engine.failures.failure_cause import Diverged, NonFinite, RunStopped
@@ -55,7 +56,7 @@ _NUM_PROBES = 8
 class Material:
     """What a run learns from: examples ready to use, and how completions are scored (None in SFT).
 
-    `sets` are held-out ones besides the data's own.
+    `sets` are held-out ones besides the data's own. `data` is where examples come from, `train` alone where it is None.
     """
 
     text: TextModel
@@ -63,6 +64,7 @@ class Material:
     held_out: Sequence[Example]
     reward: Reward | None
     sets: Sequence[HeldOutSet] = ()
+    data: TrainingData | None = None
 
 
 class Loop:
@@ -87,7 +89,9 @@ class Loop:
         self.state = state
         self.start = self.step = state.step
         self.weights = weight_sync(workers)
-        self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
+        own_data = TrainingData({"data": InMemory(material.train, seed=self.seed)}, weights=[1.0], seed=self.seed)
+        self._data = material.data or own_data
+        self._data.seek(state.sources or {"data": {"taken": state.num_consumed}})
         self._scores: dict[str, float] = {}
         self._num_skipped = 0  # optimizer steps in a row
         self._telling_seconds = 0.0  # that the metrics of the step before took, which could not hold it
@@ -226,8 +230,10 @@ class Loop:
 
     def _take(self, count: int) -> list[Example]:
         """Return the next examples of the data; remember how many were consumed."""
-        self.state = replace(self.state, num_consumed=self.state.num_consumed + count)
-        return [self.material.train[next(self._order)] for _ in range(count)]
+        begin = self.state.num_consumed
+        examples = self._data.take(begin, count)
+        self.state = replace(self.state, num_consumed=begin + count, sources=self._data.positions)
+        return examples
 
     def _sample_groups(self) -> Sampled:
         """Draw and score the step's groups, others for those without variance where the run does so."""
@@ -447,7 +453,7 @@ class Loop:
             phases["time/reference_seconds"] = self.report.phase_seconds["reference", "reference"]
         self.report.readings(step=self.step)
         metrics |= phases | {
-            "train/epoch": self.state.num_consumed / len(self.material.train),
+            **self._data.metrics,
             "time/event_seconds": self._telling_seconds + self.report.take_seconds(),
             "time/step_seconds": time.perf_counter() - begin,
         }

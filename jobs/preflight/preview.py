@@ -57,7 +57,8 @@ class DataPreview:
 
     `num_too_long` and `num_left_out` rows to train on are longer than the limit, and left out of the run for it; exact
     where all of them were measured, else the share of those that were (`num_measured`). `recognized` has the columns
-    that nobody chose, by dotted field: the built-in trainer reads these.
+    that nobody chose, by dotted field: the built-in trainer reads these. All numbers are of the first rows alone where
+    `is_beginning`, of data that are read as needed.
     """
 
     columns: tuple[str, ...]
@@ -73,6 +74,7 @@ class DataPreview:
     mapping_field: str
     num_left_out: int = 0
     num_measured: int = 0
+    is_beginning: bool = False
     recognized: Mapping[str, str] = dataclass_field(default_factory=dict)
 
     @property
@@ -266,6 +268,7 @@ def _data_preview(answer: dict[str, Any]) -> DataPreview:
         mapping_field=str(answer.get("mapping_field") or "data.id"),
         num_left_out=int(answer.get("num_left_out", 0)),
         num_measured=int(answer.get("num_measured", 0)),
+        is_beginning=bool(answer.get("is_beginning")),
         recognized={str(field): str(column) for field, column in answer.get("recognized", {}).items()},
     )
 

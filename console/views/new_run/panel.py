@@ -309,7 +309,7 @@ def _bars(data: DataPreview, top: float, limit: int) -> tuple[HistogramBar, ...]
 def _passes(spec: RunSpec, data: DataPreview | None) -> str:
     """Return how often the run goes through its training rows: a division, no estimate."""
     num_used = 0 if data is None else data.num_train - data.num_left_out
-    if num_used <= 0 or not spec.num_steps:
+    if num_used <= 0 or not spec.num_steps or (data is not None and data.is_beginning):
         return "—"
     per_step = spec.int_knob("rollout.prompts_per_step" if is_in(spec.algorithm, "rl") else "train.batch_size")
     return f"{spec.num_steps * per_step / num_used:.2f}"
@@ -318,6 +318,8 @@ def _passes(spec: RunSpec, data: DataPreview | None) -> str:
 def _data_caption(data: DataPreview | None) -> str:
     if data is None:
         return ""
+    if data.is_beginning:
+        return _("the first %(rows)s rows are shown") % {"rows": f"{data.num_rows:,}"}
     return _("%(rows)s rows, %(eval)s held out") % {"rows": f"{data.num_rows:,}", "eval": f"{data.num_eval:,}"}
 
 

@@ -116,6 +116,11 @@ def _check_best(spec: RunSpec, refuse: Refuse) -> None:
     name = str(spec.knobs["checkpoint.best_metric"].value or "") if "checkpoint.best_metric" in spec.knobs else ""
     if spec.data.eval_sets and is_in(spec.algorithm, "pairs"):
         refuse("data.eval_sets", Sentence("Learning from pairs is evaluated on its own held-out data. Leave them out."))
+    if is_in(spec.algorithm, "pairs") and (spec.data.mixture or spec.data.weight != 1.0):
+        refuse("data.mixture", Sentence("Pairs are not mixed from several data sets. Join them into one."))
+    if "data" in spec.data.mixture:
+        text = Sentence("{name} is what the run's first data are called. Use another name.", name="data")
+        refuse("data.mixture", text)
     parts = name.split("/")
     is_known = parts[0] == "eval" and (len(parts) == 2 or (len(parts) == 3 and parts[1] in spec.data.eval_sets))
     if name not in ("", "none") and not is_known:
@@ -159,6 +164,9 @@ def _check_told(spec: RunSpec, refuse: Refuse) -> None:
     if spec.data.eval_sets:
         text = Sentence("{trainer} evaluates no sets besides its held-out data. Leave them out.", trainer=label)
         refuse("data.eval_sets", text)
+    if spec.data.mixture or spec.data.weight != 1.0:
+        text = Sentence("{trainer} gets no mixture of data from here. Leave it out.", trainer=label)
+        refuse("data.mixture", text)
     usual = DataSource().tools_column
     if spec.data.tools_column.strip() not in ("", usual):
         text = Sentence("{trainer} takes no name for the column of tools. Use {usual}.", trainer=label, usual=usual)

@@ -1,4 +1,5 @@
-"""Data besides a run's first source: held-out sets (`data.eval_sets`), each by its name with a few keys."""
+"""Data besides a run's first source, each by its name with a few keys: held-out sets (`data.eval_sets`), and what is
+mixed into training (`data.mixture`)."""
 
 import re
 from collections.abc import Mapping
@@ -52,6 +53,9 @@ EVAL_KEYS: Mapping[str, Key] = MappingProxyType(
 )
 
 
+MIXTURE_KEYS: Mapping[str, Key] = MappingProxyType({**_SOURCE, "weight": Key(low=0.000001, high=1e6, is_whole=False)})
+
+
 def check_parts(raw: object, *, keys: Mapping[str, Key]) -> dict[str, dict[str, Any]]:
     """Return the parts by name as plain JSON, a copy.
 
@@ -93,3 +97,4 @@ def _refusal(place: str, value: object, allowed: str) -> PydanticCustomError:
 
 
 check_eval_sets = partial(check_parts, keys=EVAL_KEYS)
+check_mixture = partial(check_parts, keys=MIXTURE_KEYS)

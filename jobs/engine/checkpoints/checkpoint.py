@@ -28,6 +28,7 @@ PART_BYTES = 256 << 20
 HANDED_BYTES = 64 << 20
 """The largest part of a rank's state in one file, and in one message where it goes through the object store."""
 _STEP = re.compile(r"step-(\d+)$")
+_LATER_FIELDS = frozenset({"kl_coefficient", "sources"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,8 @@ class LoopState:
     """Where a run stands after `step`: what a resumed attempt starts from.
 
     `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was. `kl_coefficient` is
-    that of the next step where a controller moves it, else None.
+    that of the next step where a controller moves it, else None. `sources` says where each source of the data stands,
+    by name; None where `num_consumed` says it all, and in checkpoints of before.
     """
 
     step: int
@@ -44,6 +46,7 @@ class LoopState:
     best_step: int = -1
     evaluated_step: int = -1
     kl_coefficient: float | None = None
+    sources: Mapping[str, Mapping[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,8 +333,8 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
 
 
 def _is_there(index: Mapping[str, Any], field: str) -> bool:
-    """Return whether to read a field of the state: checkpoints written before there was a controller have no such."""
-    return field != "kl_coefficient" or field in index
+    """Return whether to read a field of the state; checkpoints of before have no `_LATER_FIELDS`."""
+    return field not in _LATER_FIELDS or field in index
 
 
 def read_state(folder: Path) -> LoopState:

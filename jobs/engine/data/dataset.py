@@ -90,17 +90,15 @@ def _path_rows(data: DataSource, split: str) -> list[Row]:
     return read_rows(file, str(file), field)
 
 
+def hub_patterns(split: str) -> list[str]:
+    """Return where a hub data set keeps a split in files that can be read from the middle."""
+    return [f"**{split}*.parquet", f"**{split}*.jsonl", f"{split}*.jsonl", f"**/{split}/*.parquet"]
+
+
 def _hub_rows(data: DataSource, split: str) -> list[Row]:
     import huggingface_hub
 
-    patterns = [
-        f"**{split}*.parquet",
-        f"**{split}*.jsonl",
-        f"**{split}*.json",
-        f"{split}*.jsonl",
-        f"**/{split}/*.parquet",
-        f"**{split}*.csv",
-    ]
+    patterns = [*hub_patterns(split), f"**{split}*.json", f"**{split}*.csv"]
     try:
         folder = Path(huggingface_hub.snapshot_download(data.id, repo_type="dataset", allow_patterns=patterns))
     except Exception as error:  # the hub client raises many unrelated types; all mean that the data cannot be had

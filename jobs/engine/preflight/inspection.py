@@ -10,10 +10,11 @@ from pathlib import Path
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.columns import recognized_columns, with_recognized
-from jobs.engine.data.dataset import Row, Table, load_table
+from jobs.engine.data.dataset import Row, Table
 from jobs.engine.data.examples import Example, column_value, mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
 from jobs.engine.data.text import TextModel
+from jobs.engine.data.training_data import HEAD_ROWS, first_table, is_streamed
 from jobs.engine.preflight.pairs import render_pairs
 from jobs.engine.problem import RunProblem
 from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits, limits_of, open_reward
@@ -37,7 +38,7 @@ def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[s
     the columns there are, so that the form can still offer them. Raises: RunProblem.
     """
     text = TextModel(model_folder(spec.model, with_weights=False))
-    table = load_table(spec.data, inputs_dir=inputs_dir)
+    table = first_table(spec, inputs_dir=inputs_dir)
     found = recognized_columns(spec, table.columns, table.train)
     if spec.is_native:
         spec = with_recognized(spec, table)
@@ -52,6 +53,7 @@ def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[s
         "share_truncated": 0.0,
         "num_left_out": 0,
         "num_measured": 0,
+        "is_beginning": is_streamed(spec) and table.num_rows >= HEAD_ROWS,
         "recognized": {f"data.{field}": column for field, column in found.items()},
         "mapping_problem": "",
     }
@@ -141,7 +143,7 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
     reward that gives both the same shows it. Raises: RunProblem naming `reward.source`.
     """
-    table = load_table(spec.data, inputs_dir=inputs_dir)
+    table = first_table(spec, inputs_dir=inputs_dir)
     if spec.is_native:
         spec = with_recognized(spec, table)
     problem = mapping_problem(spec, table.columns)

@@ -64,9 +64,9 @@ def roll_out(
     """Draw `samples_per_prompt` completions of each example, prompts spread over the engines; without engines over the
     policy's ranks, which then draw themselves.
 
-    Each sample has its own seed made of (seed, step, its place in the step, where `first` prompts of the step were drawn
-    before these), so that it does not depend on the number of engines, and a row that comes twice in a step is not
-    answered twice the same. `temperature` is the run's where it is None; 0 takes the likeliest token.
+    Each sample has its own seed made of (seed, step, its place in the step, where `first` prompts of the step were
+    drawn before these), so that it does not depend on the number of engines, and a row that comes twice in a step is
+    not answered twice the same. `temperature` is the run's where it is None; 0 takes the likeliest token.
     """
     repeated = [e for e in examples for _ in range(samples_per_prompt)]
     requests = [
