@@ -94,8 +94,7 @@ def sample_groups(
 
 def _has_variance(rewards_B: Tensor, group_size: int) -> list[bool]:
     rewards_NG = rewards_B.view(-1, group_size)
-    found: list[bool] = (rewards_NG.amax(dim=1) > rewards_NG.amin(dim=1)).tolist()
-    return found
+    return [bool(differs) for differs in rewards_NG.amax(dim=1) > rewards_NG.amin(dim=1)]
 
 
 def _joined(parts: Sequence[ScoredRollout]) -> ScoredRollout:
