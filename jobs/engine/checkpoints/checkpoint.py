@@ -279,8 +279,8 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         version = index["version"]
-        known = [field for field in LoopState.__dataclass_fields__ if field != "sources"]
-        state = LoopState(**{field: index[field] for field in known}, sources=index.get("sources"))
+        names = [field for field in LoopState.__dataclass_fields__ if field != "sources"]
+        state = LoopState(**{field: index[field] for field in names}, sources=index.get("sources"))
         for needed in ("files", "parameters", "optimizer_step", "ranks"):
             index[needed]
         if not (folder / TOKEN).is_file():
