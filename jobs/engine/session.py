@@ -31,6 +31,7 @@ from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.teacher_files import check_teacher
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import Device, load_device
 from jobs.engine.failures.failure_cause import NAMED, NonFinite, RunStopped, SyncGap, cause_of, is_full
@@ -145,6 +146,7 @@ class Session:
 
             report.state("loading", f"Starting {len(workers.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False), now=first_rendered(checkpoint))
+            check_teacher(spec)
             starting = self._start_roles(spec, workers, device, text)
             report.state("loading", "Reading the data")
             material = self._read_material(spec, text)

@@ -83,8 +83,18 @@ def _job(source: RunContext) -> Job:
             optimizer_between_phases=gives_way,
         ),
     )
+    teacher = FrozenModel(
+        role="teacher",
+        model=source.models.teacher or source.models.policy,
+        layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
+        weight_bytes=element,
+        micro_batch=rows.size,
+        sequence=rows.sequence,
+        pool="policy" if is_shared else "teacher",
+    )
+    taught = (teacher,) if spec.needs("teacher") else ()
     if not source.is_rl:
-        return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy)
+        return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy, frozen=taught)
     engine = Engine(
         model=source.models.policy,
         num_engines=hardware.policy_ranks if ranks_draw else ROLES["vllm"].num_workers(spec),
@@ -114,7 +124,7 @@ def _job(source: RunContext) -> Job:
         algorithm=spec.algorithm,
         fleet=source.fleet,
         policy=policy,
-        frozen=(reference,) if spec.needs("reference") else (),
+        frozen=(*((reference,) if spec.needs("reference") else ()), *taught),
         engine=engine,
         rollouts=source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
         placement="colocated" if is_colocated else "split",

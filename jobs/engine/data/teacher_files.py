@@ -25,6 +25,15 @@ def teacher_folder(spec: RunSpec, *, with_weights: bool = True) -> Path:
         raise RunProblem(FIELD, f"The teacher: {problem.message}") from problem
 
 
+def check_teacher(spec: RunSpec) -> None:
+    """Hold a run's teacher against its student before anything is loaded; nothing without a teacher.
+
+    Raises: RunProblem naming the knob.
+    """
+    if spec.needs("teacher"):
+        check_vocabulary(model_folder(spec.model, with_weights=False), teacher_folder(spec, with_weights=False))
+
+
 def check_vocabulary(student: Path, teacher: Path) -> None:
     """Hold a teacher's tokenizer against the student's: distributions compare only where ids mean the same tokens.
 
