@@ -26,7 +26,7 @@ def student(tmp_path_factory: pytest.TempPathFactory) -> Path:
     generator = torch.Generator().manual_seed(1)
     weights = load_file(folder / "model.safetensors")
     noised = {
-        name: (w.float() + 0.15 * w.float().std() * torch.randn(w.shape, generator=generator)).to(w.dtype)
+        name: (w.float() + 0.8 * w.float().std() * torch.randn(w.shape, generator=generator)).to(w.dtype)
         for name, w in weights.items()
     }
     save_file(noised, folder / "model.safetensors", metadata={"format": "pt"})
