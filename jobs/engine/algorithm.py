@@ -27,8 +27,9 @@ class Counts:
 class PolicyOutputs:
     """What the policy's forward pass says of a micro-batch, at position l of token l: [B, L] in nats, float32.
 
-    Gradients flow through the log-probabilities alone. With a teacher also the log-probabilities of the tokens that it
-    lists, [B, L, K], with gradients, and which share of these is among the K likeliest here, [B, L].
+    Gradients flow through the log-probabilities, and through the entropies where the run has a bonus for them. With a
+    teacher also the log-probabilities of the tokens that it lists, [B, L, K], with gradients, and which share of these is
+    among the K likeliest here, [B, L].
     """
 
     logprobs_BL: Tensor

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
 from jobs.engine.losses import aggregate
-from jobs.engine.policy_gradient import token_mean
+from jobs.engine.policy_gradient import loss_scale, token_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ def listed_scores(logits_NV: Tensor, listed: Listed, *, temperature: float = 1.0
     """
     if listed is None:
         return ()
-    logits_NV = logits_NV.float() / temperature
+    logits_NV = logits_NV.float() if temperature == 1.0 else logits_NV.float() / temperature
     log_total_N1 = logits_NV.logsumexp(dim=-1, keepdim=True)
     if isinstance(listed, TopTokens):
         logits_NU = logits_NV[:, : listed.below]
@@ -108,13 +109,7 @@ def distillation_loss(batch: Batch, outputs: PolicyOutputs, spec: RunSpec, count
     assert outputs.overlaps_BL is not None
     student_BLK, teacher_BLK = outputs.listed_logprobs_BLK, batch.teacher_logprobs_BLK
     loss_BL = divergence(student_BLK, teacher_BLK, beta=spec.float_knob("algorithm.distillation_beta"))
-    loss = aggregate(
-        loss_BL,
-        batch.mask_BL,
-        how=spec.knob("algorithm.loss_aggregation") if "algorithm.loss_aggregation" in spec.knobs else "token_mean",
-        num_tokens=counts.num_tokens,
-        num_sequences=counts.num_sequences,
-    )
+    loss = _averaged(loss_BL, batch, spec, counts)
     with torch.no_grad():
         shares = {
             "teacher/gap": token_mean(divergence(student_BLK, teacher_BLK, beta=1.0), batch, counts),
@@ -122,3 +117,17 @@ def distillation_loss(batch: Batch, outputs: PolicyOutputs, spec: RunSpec, count
             "policy/entropy": token_mean(outputs.entropies_BL, batch, counts),
         }
     return loss, shares | {"loss/distillation": loss.detach()}
+
+
+def _averaged(loss_BL: Tensor, batch: Batch, spec: RunSpec, counts: Counts) -> Tensor:
+    """Return the loss as the run averages its samples; over tokens where answers are given."""
+    if not is_in(spec.algorithm, "rl"):
+        return token_mean(loss_BL, batch, counts)
+    return aggregate(
+        loss_BL,
+        batch.mask_BL,
+        how=spec.knob("algorithm.loss_aggregation"),
+        num_tokens=counts.num_tokens,
+        num_sequences=counts.num_sequences,
+        scale=loss_scale(spec),
+    )

@@ -24,12 +24,13 @@ _NUM_PROBES = 8
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1}
 
 
-def score_counted_tokens(model: Any, *, is_packed: bool = False) -> None:
+def score_counted_tokens(model: Any, *, is_packed: bool = False, with_entropy_gradient: bool = False) -> None:
     """Let calls of the model, `model(tokens_BL, mask_BL, temperature, lengths_B)`, return what losses need of it and no
     logits.
 
     That is the log-probability and the entropy of each counted token under softmax(logits / temperature), float32
-    [B, L] each, 0 elsewhere. Gradients flow through the log-probabilities alone. The forward methods of this one model
+    [B, L] each, 0 elsewhere. Gradients flow through the log-probabilities, and through the entropies only
+    `with_entropy_gradient`. The forward methods of this one model
     and of its output layer are replaced, so that DeepSpeed's hooks around them stay: in ZeRO-3 they gather the output
     layer once a call, whatever number of pieces a rank needs. A model whose logits are not just its output layer
     applied to its last hidden states (some families scale or cap them) computes all of them; `model.has_plain_head`
@@ -39,10 +40,12 @@ def score_counted_tokens(model: Any, *, is_packed: bool = False) -> None:
     """
     model.has_plain_head = has_plain_head(model)
     model.is_packed = is_packed
+    model.with_entropy_gradient = with_entropy_gradient
     if not model.has_plain_head:
         model.forward = types.MethodType(_score_all, model)
         return
     head = model.get_output_embeddings()
+    head.with_entropy_gradient = with_entropy_gradient
     head.forward = types.MethodType(_score_chunks, head)
     model.forward = types.MethodType(_score_counted, model)
 
@@ -93,9 +96,7 @@ def _counted(listed: Listed, rows_N: Tensor, columns_N: Tensor) -> Listed:
     return listed[rows_N, columns_N + 1] if isinstance(listed, Tensor) else listed
 
 
-def _at_counted(
-    scores: tuple[Tensor, ...], tokens_BL: Tensor, rows_N: Tensor, columns_N: Tensor
-) -> tuple[Tensor, ...]:
+def _at_counted(scores: tuple[Tensor, ...], tokens_BL: Tensor, rows_N: Tensor, columns_N: Tensor) -> tuple[Tensor, ...]:
     return tuple(
         score.new_zeros((*tokens_BL.shape, *score.shape[1:])).index_put((rows_N, columns_N + 1), score)
         for score in scores
@@ -107,7 +108,9 @@ def _score_chunks(
 ) -> tuple[Tensor, ...]:
     def score(hidden_nD: Tensor, targets_n: Tensor, listed: Listed) -> tuple[Tensor, ...]:
         logits_nV = torch.nn.functional.linear(hidden_nD, head.weight, head.bias)
-        chosen = chosen_scores(logits_nV, targets_n, temperature=temperature)
+        chosen = chosen_scores(
+            logits_nV, targets_n, temperature=temperature, with_entropy_gradient=head.with_entropy_gradient
+        )
         return (*chosen, *listed_scores(logits_nV, listed, temperature=temperature))
 
     size = max(CHUNK_ELEMENTS // head.out_features, 1)
@@ -135,6 +138,11 @@ def _score_all(
         return logits_BLV
 
     logits_NV, rows_N, columns_N = _before_counted(model, run, tokens_BL, mask_BL, lengths_B)
-    chosen = chosen_scores(logits_NV, tokens_BL[rows_N, columns_N + 1], temperature=temperature)
+    chosen = chosen_scores(
+        logits_NV,
+        tokens_BL[rows_N, columns_N + 1],
+        temperature=temperature,
+        with_entropy_gradient=model.with_entropy_gradient,
+    )
     beside = listed_scores(logits_NV, _counted(listed, rows_N, columns_N), temperature=temperature)
     return _at_counted((*chosen, *beside), tokens_BL, rows_N, columns_N)

@@ -42,9 +42,7 @@ class Teacher:
         self._asked = TopTokens(count=min(spec.int_knob("algorithm.distillation_top_k"), below), below=below)
         self._cut = Cut.of(spec)
         try:
-            model = load_model(
-                folder, precision=str(spec.knob("memory.precision")), is_packed=self._cut.is_packed
-            )
+            model = load_model(folder, precision=str(spec.knob("memory.precision")), is_packed=self._cut.is_packed)
         except RunProblem as problem:
             raise RunProblem(FIELD, f"The teacher: {problem.message}") from problem
         self._cut = replace(self._cut, is_packed=bool(model.is_packed))

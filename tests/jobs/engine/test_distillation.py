@@ -114,9 +114,7 @@ def test_the_output_layer_in_pieces_says_what_whole_logits_say(
     _, _, listed_BLK, overlaps_BL = model(batch.tokens_BL, batch.mask_BL, 0.7, None, ids_BLK)
 
     assert torch.allclose(top_BLK[batch.mask_BL], whole_BLV.topk(5, dim=-1).values[batch.mask_BL], atol=1e-5)
-    assert torch.allclose(
-        top_BLK[batch.mask_BL], whole_BLV.gather(-1, top_ids_BLK.long())[batch.mask_BL], atol=1e-5
-    )
+    assert torch.allclose(top_BLK[batch.mask_BL], whole_BLV.gather(-1, top_ids_BLK.long())[batch.mask_BL], atol=1e-5)
     assert torch.allclose(listed_BLK, expected_BLK, atol=1e-5)
     assert not overlaps_BL.requires_grad
     for mine, theirs in zip(gradients(model, listed_BLK.sum(dim=-1), batch.mask_BL), pulls, strict=True):

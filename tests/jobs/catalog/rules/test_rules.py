@@ -25,7 +25,9 @@ def found(rule_id: str, spec: RunSpec) -> SpecFinding:
     ],
 )
 def test_a_run_of_defaults_is_not_refused(trainer: str, version: str, algorithm: str) -> None:
-    named = {"models.teacher_path": "/models/teacher"} if is_in(algorithm, "distillation") else {}  # nobody else's to say
+    named = (
+        {"models.teacher_path": "/models/teacher"} if is_in(algorithm, "distillation") else {}
+    )  # nobody else's to say
     spec = parse_spec({"algorithm": algorithm, "trainer": {"name": trainer, "version": version}, "knobs": named})
 
     assert refused(spec) == []

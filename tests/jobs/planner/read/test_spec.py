@@ -93,7 +93,11 @@ def test_native_grpo_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "layout", "pool", "devices"),
-    [("distill", "split", "teacher", 1), ("distill", "colocated", "policy", 2), ("distill_on_policy", "split", "teacher", 1)],
+    [
+        ("distill", "split", "teacher", 1),
+        ("distill", "colocated", "policy", 2),
+        ("distill_on_policy", "split", "teacher", 1),
+    ],
 )
 def test_a_teacher_is_a_frozen_model_of_its_own_size(algorithm: str, layout: str, pool: str, devices: int) -> None:
     raw = {"algorithm": algorithm, "hardware": {"layout": layout, "policy_ranks": 2}}
