@@ -38,5 +38,5 @@ WAITING = ("backward", "optimizer")
 BY_FIRST_RANK = ("weight_sync", "checkpoint", "export")
 """Phases in which the first rank works for all of them: that it takes longest there does not mean that it is slow."""
 
-ROLES = ("driver", "policy", "critic", "reference", "reward", "vllm", "runner")
+ROLES = ("driver", "policy", "critic", "reference", "teacher", "reward", "vllm", "runner")
 """Who does the work; a lane of the timeline is a role and a rank."""

@@ -8,7 +8,7 @@ from console.command_line.api_json import PointsJson, RunResultJson
 from jobs.catalog.metric import metric, metrics
 
 WINDOW = 20  # steps at either end, at most, that a mean is taken over
-_ENDS = ("reward/mean", "loss/sft", "eval/accuracy", "eval/reward", "eval/loss", "time/step_seconds")
+_ENDS = ("reward/mean", "loss/sft", "teacher/gap", "eval/accuracy", "eval/reward", "eval/loss", "time/step_seconds")
 
 
 def wanted() -> list[str]:

@@ -13,8 +13,9 @@ class AlgorithmInfo:
 
     `families`: rl (samples are rolled out), grouped (several samples per prompt are the baseline), critic (a value
     model is trained), supervised (no rollout), answers (supervised by one given answer a prompt), pairs (supervised by
-    a chosen and a rejected answer). Code asks for a family, never for an algorithm by name. `metric` is the one that
-    runs are judged by.
+    a chosen and a rejected answer), distillation (a frozen teacher says what to learn). Code asks for a family, never
+    for an algorithm by name. `metric` is the one that runs are judged by. `without` are knobs of its families that mean
+    nothing to it.
     """
 
     id: str
@@ -23,6 +24,7 @@ class AlgorithmInfo:
     metric: str
     help: str
     source: str
+    without: tuple[str, ...] = ()
 
 
 @cache
@@ -37,6 +39,7 @@ def algorithms() -> Mapping[str, AlgorithmInfo]:
             metric=table["metric"],
             help=table["help"],
             source=table["source"],
+            without=tuple(table.get("without", ())),
         )
         for name, table in tables.items()
     }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
-from jobs.catalog.algorithm import expand
+from jobs.catalog.algorithm import algorithms, expand
 from jobs.catalog.flag import Flag, flags_of
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.tables import folder_entries
@@ -261,7 +261,7 @@ def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
         help=table["help"],
         effects=table.get("effects", {}),
         source=table["source"],
-        algorithms=_algorithms(table["algorithms"], flags),
+        algorithms=_algorithms(knob_id, table["algorithms"], flags),
         flags=flags,
         needs=tuple(
             KnobCondition(knob=need["knob"], values=tuple(need.get("is", ())), above=need.get("above"))
@@ -273,11 +273,12 @@ def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
     )
 
 
-def _algorithms(names: Sequence[str], flags: Sequence[Flag]) -> tuple[str, ...]:
+def _algorithms(knob_id: str, names: Sequence[str], flags: Sequence[Flag]) -> tuple[str, ...]:
     offered = {
         algorithm
         for flag in flags
         for algorithm in trainers()[flag.trainer].algorithms
         if not flag.algorithms or algorithm in flag.algorithms
     }
-    return tuple(name for name in expand(names) if name in names or name in offered)
+    meant = (name for name in expand(names) if name in names or name in offered)
+    return tuple(name for name in meant if knob_id not in algorithms()[name].without)

@@ -43,6 +43,10 @@ def _samples(spec: "RunSpec") -> bool:
     return is_in(spec.algorithm, "rl")
 
 
+def _has_kl(spec: "RunSpec") -> bool:
+    return _samples(spec) and "algorithm.kl_coefficient" in spec.knobs
+
+
 def _takes_turns(spec: "RunSpec") -> bool:
     """Whether vLLM draws on the devices of the policy's ranks."""
     return spec.hardware.layout == "colocated" and spec.knob("rollout.engine") == "vllm"
@@ -80,8 +84,15 @@ ROLES: Mapping[str, Role] = {
         Role(
             id="reference",
             label="reference",
-            is_needed=lambda spec: _samples(spec) and spec.float_knob("algorithm.kl_coefficient") > 0,
+            is_needed=lambda spec: _has_kl(spec) and spec.float_knob("algorithm.kl_coefficient") > 0,
             worker="jobs.engine.roles.reference:Reference",
+            num_workers=lambda spec: 1 if spec.hardware.layout == "split" else 0,
+        ),
+        Role(
+            id="teacher",
+            label="teacher",
+            is_needed=lambda spec: is_in(spec.algorithm, "distillation"),
+            worker="jobs.engine.roles.teacher:Teacher",
             num_workers=lambda spec: 1 if spec.hardware.layout == "split" else 0,
         ),
         Role(

@@ -32,6 +32,7 @@ MEASURES = (
     Measure(metric="time/step_seconds", kind="median"),
     Measure(metric="reward/mean", kind="mean"),
     Measure(metric="loss/sft", kind="mean"),
+    Measure(metric="teacher/gap", kind="mean"),
     Measure(metric="eval/accuracy", kind="newest"),
     Measure(metric="eval/loss", kind="newest"),
     Measure(metric="throughput/rollout_tokens_per_second", kind="median"),

@@ -19,7 +19,7 @@ from jobs.telemetry.chunks import Floats
 Badge = Literal["better", "worse", "no_difference", "not_enough"]
 
 DROPPED_STEPS = 3  # of the window's first steps, where caches fill and kernels compile
-OUTCOMES = ("reward/mean", "loss/sft")
+OUTCOMES = ("reward/mean", "loss/sft", "teacher/gap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ class Batch:
     rollout_logprobs_BL: Tensor | None = None  # float32, of the engine that sampled the counted tokens, 0 elsewhere
     old_logprobs_BL: Tensor | None = None  # float32, of the policy before the update; None: as the update finds them
     reference_logprobs_BL: Tensor | None = None  # float32, of the frozen reference
+    teacher_ids_BLK: Tensor | None = None  # int32, the teacher's likeliest tokens (jobs/engine/distillation.py)
+    teacher_logprobs_BLK: Tensor | None = None  # float32, the teacher's log-probabilities of these
     values_BL: Tensor | None = None  # float32, of the critic before the update
     advantages_BL: Tensor | None = None  # float32
     returns_BL: Tensor | None = None  # float32, what the critic learns
@@ -73,8 +75,13 @@ def make_batch(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], *, pad
 
 
 def join_padded(parts: Sequence[Tensor], width: int) -> Tensor:
-    """Return the rows of all parts below each other, each part padded with zeros to `width`."""
-    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1])) for part in parts])
+    """Return the rows of all parts below each other, each part padded with zeros to `width` positions."""
+    return torch.cat([_widened(part, width) for part in parts])
+
+
+def _widened(part: Tensor, width: int) -> Tensor:
+    room = part.new_zeros((part.shape[0], width - part.shape[1], *part.shape[2:]))
+    return torch.cat([part, room], dim=1)
 
 
 def share_out(num_sequences: int, *, num_updates: int, num_ranks: int, seed: str) -> list[list[Tensor]]:

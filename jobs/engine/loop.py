@@ -45,6 +45,7 @@ from jobs.engine.rollouts.reward_shaping import Shaping
 from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.schedule import learning_rate
+from jobs.engine.teaching import taught
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
@@ -132,7 +133,7 @@ class Loop:
             self.captures.before_step(self.step)
             before = self.state
             try:
-                seconds = self._timed(self._supervise if self.algorithm.advantages is None else self._reinforce)
+                seconds = self._timed(self._reinforce if is_in(self.spec.algorithm, "rl") else self._supervise)
             except RunStopped:
                 self._drop_step(before)
                 break
@@ -185,11 +186,13 @@ class Loop:
                 scored_BL = self._score_shares("reference_logprobs", batch, shares, phase="reference")
                 batch = replace(batch, reference_logprobs_BL=scored_BL)
 
+        batch, teacher_says = self._taught(batch, shares)
+
         with mark("advantages", step=step):
             batch = replace(batch, rewards_B=rewards_B, kl_coefficients_B=self._kl_coefficients(len(rewards_B)))
-            assert self.algorithm.advantages is not None
-            estimate = self.algorithm.advantages(batch, spec)
-            batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
+            if self.algorithm.advantages is not None:
+                estimate = self.algorithm.advantages(batch, spec)
+                batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
 
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
@@ -205,18 +208,22 @@ class Loop:
             updated |= sampled.metrics
 
         lengths_B = rollout.lengths
-        return updated | {
-            "reward/mean": float(rewards_B.mean()),
-            "reward/std": float(rewards_B.std()),
-            **_mean_parts(scores),
-            **self._abandoned_fraction(scores),
-            **sampled.drawn.shaping,
-            "response/length_mean": float(lengths_B.mean()),
-            "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
-            "response/truncated_fraction": rollout.truncated_share,
-            "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
-            "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
-        }
+        return (
+            updated
+            | teacher_says
+            | {
+                "reward/mean": float(rewards_B.mean()),
+                "reward/std": float(rewards_B.std()),
+                **_mean_parts(scores),
+                **self._abandoned_fraction(scores),
+                **sampled.drawn.shaping,
+                "response/length_mean": float(lengths_B.mean()),
+                "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
+                "response/truncated_fraction": rollout.truncated_share,
+                "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
+                "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
+            }
+        )
 
     def _supervise(self, step: int) -> dict[str, float]:
         """Take a batch of given answers and learn them."""
@@ -224,11 +231,19 @@ class Loop:
             examples = self._take(self.spec.int_knob("train.batch_size"))
             batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
         shares = self._shares(batch, num_updates=1)
+        batch, teacher_says = self._taught(batch, shares)
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
-        return updated | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
+        return updated | teacher_says | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
 
     # -- its parts --
+
+    def _taught(self, batch: Batch, shares: list[list[Tensor]]) -> tuple[Batch, dict[str, float]]:
+        """Return the batch with what the teacher says of it, and metrics of the teacher; as it is without one."""
+        if not self.spec.needs("teacher"):
+            return batch, {}
+        with mark("reference", step=self.step):
+            return taught(self.workers, batch, shares, step=self.step)
 
     def _take(self, count: int) -> list[Example]:
         """Return the next examples of the data; remember how many were consumed."""
@@ -448,7 +463,7 @@ class Loop:
             if span.depth == 0 and span.step == self.step:
                 key = f"time/{span.phase}_seconds"
                 phases[key] = phases.get(key, 0.0) + span.duration / 1e9
-        if not self.spec.needs("reference"):
+        if not (self.spec.needs("reference") or self.spec.needs("teacher")):
             phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
         elif self.workers.reference is not None:
             # It works beside the policy ranks; the driver's own span is only the rest it had to wait for.
@@ -462,7 +477,9 @@ class Loop:
         self.report.metrics(metrics, step=self.step)
         self._signs = list(self._guards.see(self.step, metrics))
         self._scores = {
-            key: metrics[name] for key, name in (("reward", "reward/mean"), ("loss", "loss/sft")) if name in metrics
+            key: metrics[name]
+            for key, name in (("reward", "reward/mean"), ("loss", "loss/sft"), ("gap", "teacher/gap"))
+            if name in metrics
         }
         self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
         self._telling_seconds = self.report.take_seconds()

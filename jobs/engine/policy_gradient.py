@@ -97,7 +97,7 @@ clipped_loss = partial(surrogate_loss, surrogate=clipped_tokens)
 
 def entropy_bonus(spec: RunSpec) -> float:
     """Return the weight of the entropies in the loss; 0 where they are only shown."""
-    return spec.float_knob("algorithm.entropy_coefficient")
+    return spec.float_knob("algorithm.entropy_coefficient") if "algorithm.entropy_coefficient" in spec.knobs else 0.0
 
 
 def loss_scale(spec: RunSpec) -> float:

@@ -29,6 +29,7 @@ from jobs.engine.checkpoints.resume import (
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.teacher_files import check_teacher
 from jobs.engine.data.text import TextModel
 from jobs.engine.data.training_data import read_training_data
 from jobs.engine.device import Device, load_device
@@ -144,6 +145,7 @@ class Session:
 
             report.state("loading", f"Starting {len(workers.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False), now=first_rendered(checkpoint))
+            check_teacher(spec)
             starting = self._start_roles(spec, workers, device, text)
             report.state("loading", "Reading the data")
             material = self._read_material(spec, text)

@@ -23,7 +23,7 @@ def phase_word(key: str) -> Sentence:
     return Sentence(BY_KEY[key].label)
 
 
-POOL_WORDS: Mapping[str, str] = {role.id: role.label for role in ROLES.values()} | {"teacher": "teacher"}
+POOL_WORDS: Mapping[str, str] = {role.id: role.label for role in ROLES.values()}
 """What people call the devices of a pool, by its name."""
 
 

@@ -13,7 +13,7 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from jobs.engine.algorithm import PolicyOutputs, load_algorithm
+from jobs.engine.algorithm import load_algorithm
 from jobs.engine.batch import Batch
 from profiling import plugins
 from tests.jobs.engine.policy_batches import counts_of, four, outputs_of, spec_of
@@ -21,6 +21,7 @@ from tests.jobs.engine.policy_batches import counts_of, four, outputs_of, spec_o
 FOLDER = "jobs.engine.algorithms"
 NAMES = plugins.names(FOLDER)
 SAMPLING = tuple(name for name in NAMES if is_in(name, "rl"))
+REWARDED = tuple(name for name in SAMPLING if not is_in(name, "distillation"))
 GROUPED = tuple(name for name in NAMES if is_in(name, "grouped"))
 OF_GROUPS = tuple(name for name in GROUPED if "algorithm.whiten_by_std" not in spec_of(name).knobs)
 """Whose advantages are those of a group alone; the others whiten them over the whole batch."""
@@ -51,7 +52,7 @@ def test_the_built_in_trainer_offers_each_algorithm_that_has_a_file() -> None:
 def test_it_says_what_its_families_say(name: str) -> None:
     plugin = load_algorithm(name)
 
-    assert (plugin.advantages is not None) == is_in(name, "rl")
+    assert (plugin.advantages is not None) == (is_in(name, "rl") and not is_in(name, "distillation"))
     assert (plugin.value_loss is not None) == is_in(name, "critic")
 
 
@@ -128,7 +129,8 @@ def test_what_is_outside_of_the_mask_changes_nothing(name: str) -> None:
     outputs = outputs_of(logits_BLV, batch)
 
     def spoiled(values_BL: torch.Tensor) -> torch.Tensor:
-        return torch.where(batch.mask_BL, values_BL, NOWHERE)
+        mask = batch.mask_BL if values_BL.ndim == 2 else batch.mask_BL.unsqueeze(-1)
+        return torch.where(mask, values_BL, NOWHERE)
 
     other = replace(
         batch,
@@ -138,7 +140,8 @@ def test_what_is_outside_of_the_mask_changes_nothing(name: str) -> None:
             if (value := getattr(batch, field.name)) is not None and value.is_floating_point() and value.ndim > 1
         },
     )
-    elsewhere = PolicyOutputs(logprobs_BL=spoiled(outputs.logprobs_BL), entropies_BL=spoiled(outputs.entropies_BL))
+    said = {field.name: getattr(outputs, field.name) for field in fields(outputs)}
+    elsewhere = replace(outputs, **{name: spoiled(value) for name, value in said.items() if value is not None})
     loss, metrics = plugin.policy_loss(batch, outputs, spec, counts_of(batch))
     same, same_metrics = plugin.policy_loss(other, elsewhere, spec, counts_of(batch))
 
@@ -148,7 +151,7 @@ def test_what_is_outside_of_the_mask_changes_nothing(name: str) -> None:
         assert torch.equal(advantages(name, batch), advantages(name, other))
 
 
-@pytest.mark.parametrize("name", SAMPLING)
+@pytest.mark.parametrize("name", REWARDED)
 def test_advantages_are_one_number_a_token_and_none_outside_of_the_mask(name: str) -> None:
     batch, _ = four()
 

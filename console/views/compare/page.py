@@ -31,6 +31,7 @@ from jobs.runs.queries import RunHeader
 
 SHOWN_VERDICTS = 3
 SHOWN_SETTINGS = 6
+DISTILLATION_CHARTS = ("teacher/gap", "teacher/overlap", "policy/grad_norm", "time/step_seconds")
 RL_CHARTS = ("reward/mean", "kl/reference", "response/length_mean", "time/step_seconds")
 ANSWERS_CHARTS = ("loss/sft", "eval/loss", "policy/grad_norm", "time/step_seconds")
 _ORDER = ("reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train")
@@ -90,7 +91,8 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     words = metric_words()
     window = window_of(sides.runs)
     has_answers = bool(sides.shown) and is_in(sides.shown[0].run.spec.get("algorithm", "grpo"), "answers")
-    charts = ANSWERS_CHARTS if has_answers else RL_CHARTS
+    is_taught = bool(sides.shown) and is_in(sides.shown[0].run.spec.get("algorithm", "grpo"), "distillation")
+    charts = DISTILLATION_CHARTS if is_taught else ANSWERS_CHARTS if has_answers else RL_CHARTS
     return {
         "runs": [
             {

@@ -60,6 +60,8 @@ class Chip:
 
 def overview_charts(spec: RunSpec) -> tuple[ChartPlan, ...]:
     """Return the charts of the overview: eight of the built-in trainer's, of others those that they report."""
+    if is_in(spec.algorithm, "distillation"):
+        return _distilled(_rl(spec) if is_in(spec.algorithm, "rl") else _sft(spec))
     if is_in(spec.algorithm, "rl"):
         return _rl(spec)
     return _pairs(spec) if is_in(spec.algorithm, "pairs") else _sft(spec)
@@ -67,6 +69,18 @@ def overview_charts(spec: RunSpec) -> tuple[ChartPlan, ...]:
 
 def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
     """Return the chips of the overview."""
+    if is_in(spec.algorithm, "distillation"):
+        is_sampled = is_in(spec.algorithm, "rl")
+        return (
+            Chip(name="teacher/gap", label=_("Gap to the teacher")),
+            Chip(name="teacher/overlap", label=_("Overlap with the teacher"), unit="share"),
+            Chip(name="eval/accuracy", label=_("Held-out accuracy"), unit="share")
+            if is_sampled
+            else Chip(name="eval/loss", label=_("Held-out loss")),
+            Chip(name="policy/entropy", label=_("Entropy")),
+            Chip(name="policy/grad_norm", label=_("Gradient norm")),
+            Chip(name="policy/learning_rate", label=_("Learning rate")),
+        )
     if is_in(spec.algorithm, "answers"):
         return (
             Chip(name="loss/sft", label=_("Loss")),
@@ -151,6 +165,38 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
         _gradient(spec),
         _step_time() if timed_phases(spec) else _whole_step_time(),
     )
+
+
+def _distilled(charts: tuple[ChartPlan, ...]) -> tuple[ChartPlan, ...]:
+    """Return an overview with what a teacher says in the place of what such a run does not have."""
+    of_teacher = {
+        "loss": ChartPlan(
+            key="loss",
+            title=_("Distillation loss"),
+            hint=_("nats per token"),
+            lines=(ChartLine(name="loss/distillation", label=_("Loss")),),
+        ),
+        "kl": _gap(),
+        "rate": _gap(),
+        "clip": _overlap(),
+        "epoch": _overlap(),
+        "groups": _entropies(),
+        "update": _entropies(),
+    }
+    return tuple(of_teacher.get(chart.key, chart) for chart in charts)
+
+
+def _gap() -> ChartPlan:
+    return _single("gap", _("Gap to the teacher"), _("KL of student from teacher, nats per token"), "teacher/gap")
+
+
+def _overlap() -> ChartPlan:
+    title = _("Overlap with the teacher")
+    return _single("overlap", title, _("of the likeliest tokens"), "teacher/overlap", "share")
+
+
+def _entropies() -> ChartPlan:
+    return _single("teacher", _("The teacher's entropy"), _("nats per token"), "teacher/entropy")
 
 
 def _groups(spec: RunSpec, samples: int) -> ChartPlan:

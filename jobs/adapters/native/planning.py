@@ -35,6 +35,10 @@ that of their logsumexp (jobs/engine/losses.py). Measured with all logits on an 
 ENTROPY_LOGIT_BYTES = 8.0
 """More of each logit where a bonus gives entropies a gradient: softmax and its product with the logits, in float32."""
 
+LISTED_LOGIT_BYTES = 17.0
+"""Beside these where a teacher's tokens are compared: the logits once more in float32 4, which tokens are listed 1, and
+the gradients of the listed ones 4 and of their logsumexp 8 (jobs/engine/distillation.py). Counted, not measured."""
+
 SAMPLER_ROOM = 64
 """Tokens for which the cache of a rank that draws gets room at a time."""
 
@@ -71,7 +75,9 @@ def _job(source: RunContext) -> Job:
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
         head="chunked" if source.models.policy.has_plain_head else "unfused",
         head_chunk=max(HEAD_CHUNK_ELEMENTS // source.models.policy.vocab, 1),
-        logit_bytes=LOGIT_BYTES + (ENTROPY_LOGIT_BYTES if knobs.number("algorithm.entropy_coefficient", 0.0) else 0.0),
+        logit_bytes=LOGIT_BYTES
+        + (LISTED_LOGIT_BYTES if spec.needs("teacher") else 0.0)
+        + (ENTROPY_LOGIT_BYTES if knobs.number("algorithm.entropy_coefficient", 0.0) else 0.0),
         scored_logit_bytes=SCORED_LOGIT_BYTES,
         reduced_bytes=element,
         micro_batch=rows.size,
@@ -86,8 +92,18 @@ def _job(source: RunContext) -> Job:
             optimizer_between_phases=gives_way,
         ),
     )
+    teacher = FrozenModel(
+        role="teacher",
+        model=source.models.teacher or source.models.policy,
+        layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
+        weight_bytes=element,
+        micro_batch=rows.size,
+        sequence=rows.sequence,
+        pool="policy" if is_shared else "teacher",
+    )
+    taught = (teacher,) if spec.needs("teacher") else ()
     if not source.is_rl:
-        return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy)
+        return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy, frozen=taught)
     engine = Engine(
         model=source.models.policy,
         num_engines=hardware.policy_ranks if ranks_draw else ROLES["vllm"].num_workers(spec),
@@ -117,7 +133,7 @@ def _job(source: RunContext) -> Job:
         algorithm=spec.algorithm,
         fleet=source.fleet,
         policy=policy,
-        frozen=(reference,) if spec.needs("reference") else (),
+        frozen=(*((reference,) if spec.needs("reference") else ()), *taught),
         engine=engine,
         rollouts=source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
         placement="colocated" if is_colocated else "split",

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 _OF_A_STEP = {
     "reward/mean": "reward",
     "loss/sft": "loss",
+    "loss/distillation": "loss",
+    "teacher/gap": "gap",
     "kl/reference": "kl",
     "policy/entropy": "entropy",
     "policy/grad_norm": "grad norm",

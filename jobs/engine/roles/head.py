@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from jobs.engine.distillation import Listed, listed_scores
 from jobs.engine.losses import chosen_scores
 from jobs.engine.roles.packed_attention import packed_row
 
@@ -34,6 +35,8 @@ def score_counted_tokens(model: Any, *, is_packed: bool = False, with_entropy_gr
     layer once a call, whatever number of pieces a rank needs. A model whose logits are not just its output layer
     applied to its last hidden states (some families scale or cap them) computes all of them; `model.has_plain_head`
     says which. With `is_packed` (see packed_attention.why_not) nothing is computed for padding, where lengths are told.
+    A further argument asks for what learning from a teacher needs (distillation.Listed), ids as [B, L, K]; that comes
+    behind the two, [B, L, K] or [B, L] each.
     """
     model.has_plain_head = has_plain_head(model)
     model.is_packed = is_packed
@@ -60,14 +63,20 @@ def has_plain_head(model: Any) -> bool:
 
 
 def _score_counted(
-    model: Any, tokens_BL: Tensor, mask_BL: Tensor, temperature: float, lengths_B: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+    model: Any,
+    tokens_BL: Tensor,
+    mask_BL: Tensor,
+    temperature: float,
+    lengths_B: Tensor | None = None,
+    listed: Listed = None,
+) -> tuple[Tensor, ...]:
     def run(**inputs: Any) -> Tensor:
         hidden_BLD: Tensor = model.base_model(**inputs, use_cache=False).last_hidden_state
         return hidden_BLD
 
     hidden_ND, rows_N, columns_N = _before_counted(model, run, tokens_BL, mask_BL, lengths_B)
-    scores = model.get_output_embeddings()(hidden_ND, tokens_BL[rows_N, columns_N + 1], temperature)
+    targets_N, listed = tokens_BL[rows_N, columns_N + 1], _counted(listed, rows_N, columns_N)
+    scores = model.get_output_embeddings()(hidden_ND, targets_N, temperature, listed)
     return _at_counted(scores, tokens_BL, rows_N, columns_N)
 
 
@@ -82,46 +91,58 @@ def _before_counted(
     return run(**inputs)[0, begins_B[rows_N] + columns_N], rows_N, columns_N
 
 
-def _at_counted(
-    scores: tuple[Tensor, Tensor], tokens_BL: Tensor, rows_N: Tensor, columns_N: Tensor
-) -> tuple[Tensor, Tensor]:
-    logprobs_BL, entropies_BL = (
-        torch.zeros(tokens_BL.shape, device=tokens_BL.device).index_put((rows_N, columns_N + 1), score_N)
-        for score_N in scores
+def _counted(listed: Listed, rows_N: Tensor, columns_N: Tensor) -> Listed:
+    """Return ids [B, L, K] of counted tokens alone, [N, K]; anything else as it is."""
+    return listed[rows_N, columns_N + 1] if isinstance(listed, Tensor) else listed
+
+
+def _at_counted(scores: tuple[Tensor, ...], tokens_BL: Tensor, rows_N: Tensor, columns_N: Tensor) -> tuple[Tensor, ...]:
+    return tuple(
+        score.new_zeros((*tokens_BL.shape, *score.shape[1:])).index_put((rows_N, columns_N + 1), score)
+        for score in scores
     )
-    return logprobs_BL, entropies_BL
 
 
-def _score_chunks(head: Any, hidden_ND: Tensor, targets_N: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    def score(hidden_nD: Tensor, targets_n: Tensor) -> tuple[Tensor, Tensor]:
+def _score_chunks(
+    head: Any, hidden_ND: Tensor, targets_N: Tensor, temperature: float, listed: Listed = None
+) -> tuple[Tensor, ...]:
+    def score(hidden_nD: Tensor, targets_n: Tensor, listed: Listed) -> tuple[Tensor, ...]:
         logits_nV = torch.nn.functional.linear(hidden_nD, head.weight, head.bias)
-        return chosen_scores(
+        chosen = chosen_scores(
             logits_nV, targets_n, temperature=temperature, with_entropy_gradient=head.with_entropy_gradient
         )
+        return (*chosen, *listed_scores(logits_nV, listed, temperature=temperature))
 
     size = max(CHUNK_ELEMENTS // head.out_features, 1)
     if len(targets_N) <= size:
-        return score(hidden_ND, targets_N)
+        return score(hidden_ND, targets_N, listed)
+    hidden, targets = hidden_ND.split(size), targets_N.split(size)
+    ids = listed.split(size) if isinstance(listed, Tensor) else [listed] * len(hidden)
     parts = [
-        checkpoint(score, hidden_nD, targets_n, use_reentrant=False)
-        for hidden_nD, targets_n in zip(hidden_ND.split(size), targets_N.split(size), strict=True)
+        checkpoint(score, hidden_nD, targets_n, part, use_reentrant=False)
+        for hidden_nD, targets_n, part in zip(hidden, targets, ids, strict=True)
     ]
-    logprobs, entropies = zip(*parts, strict=True)
-    return torch.cat(logprobs), torch.cat(entropies)
+    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
 
 def _score_all(
-    model: Any, tokens_BL: Tensor, mask_BL: Tensor, temperature: float, lengths_B: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+    model: Any,
+    tokens_BL: Tensor,
+    mask_BL: Tensor,
+    temperature: float,
+    lengths_B: Tensor | None = None,
+    listed: Listed = None,
+) -> tuple[Tensor, ...]:
     def run(**inputs: Any) -> Tensor:
         logits_BLV: Tensor = type(model).forward(model, **inputs, use_cache=False).logits
         return logits_BLV
 
     logits_NV, rows_N, columns_N = _before_counted(model, run, tokens_BL, mask_BL, lengths_B)
-    scores = chosen_scores(
+    chosen = chosen_scores(
         logits_NV,
         tokens_BL[rows_N, columns_N + 1],
         temperature=temperature,
         with_entropy_gradient=model.with_entropy_gradient,
     )
-    return _at_counted(scores, tokens_BL, rows_N, columns_N)
+    beside = listed_scores(logits_NV, _counted(listed, rows_N, columns_N), temperature=temperature)
+    return _at_counted((*chosen, *beside), tokens_BL, rows_N, columns_N)

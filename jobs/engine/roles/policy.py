@@ -24,6 +24,7 @@ from jobs.engine.policy_gradient import entropy_bonus
 from jobs.engine.roles.language_model import buckets, load_model, score
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.state_moves import StateMoves
+from jobs.engine.roles.teacher import Teacher, TeacherScores
 from jobs.engine.roles.trained_model import GATHER_BYTES, TrainedModel, num_elements
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
 
@@ -47,6 +48,9 @@ class Policy(TrainedModel):
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
             model = self._load_in(None)  # whole, also where ZeRO-3 divides what is trained
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
+        self._teacher: Teacher | None = None
+        if spec.needs("teacher") and not ROLES["teacher"].num_workers(spec):
+            self._teacher = Teacher(spec=spec, device=self._device.name)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
         self._lender: Lender | None = None
@@ -108,6 +112,11 @@ class Policy(TrainedModel):
         assert self._reference is not None
         return self._score(self._reference, batch, self._cut.rows(batch.lengths_B))
 
+    def teacher_scores(self, batch: Batch) -> TeacherScores:
+        """Return what the teacher that this rank holds beside its own model says of the batch."""
+        assert self._teacher is not None
+        return self._teacher.scores(batch)
+
     def _score(self, model: Any, batch: Batch, micros: Sequence[Tensor]) -> Tensor:
         return score(
             model,
@@ -131,8 +140,16 @@ class Policy(TrainedModel):
     def _outputs(self, batch: Batch) -> PolicyOutputs:
         """Return the forward pass of a micro-batch, under the temperature at which its tokens were sampled."""
         temperature = self._spec.float_knob("rollout.temperature") if self._spec.needs("vllm") else 1.0
-        logprobs_BL, entropies_BL = self._engine(batch.tokens_BL, batch.mask_BL, temperature, batch.lengths_B)
-        return PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=entropies_BL)
+        logprobs_BL, entropies_BL, *listed = self._engine(
+            batch.tokens_BL, batch.mask_BL, temperature, batch.lengths_B, batch.teacher_ids_BLK
+        )
+        listed_logprobs_BLK, overlaps_BL = listed or (None, None)
+        return PolicyOutputs(
+            logprobs_BL=logprobs_BL,
+            entropies_BL=entropies_BL,
+            listed_logprobs_BLK=listed_logprobs_BLK,
+            overlaps_BL=overlaps_BL,
+        )
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> tuple[float, int]:
@@ -191,6 +208,8 @@ class Policy(TrainedModel):
             self._moves.states_off()
             if self._reference is not None:
                 self._reference.to("cpu")
+            if self._teacher is not None:
+                self._teacher.to("cpu")
             self._device.release_memory()
 
     def weights_off(self) -> None:
@@ -205,6 +224,8 @@ class Policy(TrainedModel):
             self._moves.back()
             if self._reference is not None:
                 self._reference.to(self._device.torch_device())
+            if self._teacher is not None:
+                self._teacher.to(self._device.torch_device())
 
     def export_bucket(self, index: int) -> dict[str, Tensor] | None:
         """Return bucket `index` of the weights on rank 0, {} elsewhere; None past the last. A collective in ZeRO-3."""

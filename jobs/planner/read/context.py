@@ -172,7 +172,8 @@ class RunContext:
             sentences.append(Sentence("Response lengths are not known; a fraction of the length limit is assumed."))
         if self.has_reward_model and self.models.reward is None:
             sentences.append(Sentence("The reward model's size is not known; that of the policy is assumed."))
-        if self.knobs.flag("algorithm.distillation") and self.models.teacher is None:
+        is_taught = self.spec.needs("teacher") or self.knobs.flag("algorithm.distillation")
+        if is_taught and self.models.teacher is None:
             sentences.append(Sentence("The teacher's size is not known; that of the policy is assumed."))
         return tuple(sentences)
 

@@ -6,7 +6,7 @@ import { Row } from "./row.js";
 
 /** @import { Branches } from "../charts/branches.js" */
 
-const ORDER = ["driver", "policy", "critic", "reference", "reward", "vllm", "runner"];
+const ORDER = ["driver", "policy", "critic", "reference", "teacher", "reward", "vllm", "runner"];
 const place = (/** @type {string} */ role) => ORDER.indexOf(role) + 1 || ORDER.length + 1;
 const SECOND = 1e9; // ns
 

@@ -27,6 +27,8 @@ def test_each_role_is_a_lane_of_the_timeline() -> None:
     ("algorithm", "changes", "roles"),
     [
         ("sft", {}, ["policy"]),
+        ("distill", {}, ["policy", "teacher"]),
+        ("distill_on_policy", {}, ["policy", "vllm", "teacher"]),
         ("grpo", {}, ["policy", "vllm", "reference"]),
         ("grpo", {"knobs": {"algorithm.kl_coefficient": 0.0}}, ["policy", "vllm"]),
         ("ppo", {"trainer": VERL}, ["policy", "vllm", "critic"]),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rules.rule import changed
 from jobs.catalog.spec.parse import parse_spec
@@ -33,7 +34,7 @@ def test_every_recipe_is_read(name: str) -> None:
     own = sum(f.layout.num_devices for f in job.frozen if f.pool == f.role)
     critic = job.critic.layout.num_devices if job.critic and job.critic_pool == "critic" else 0
     assert job.policy.layout.num_devices + job.engine_devices + own + critic == spec.num_workers
-    assert (job.engine is None) == (job.rollouts is None) == (spec.algorithm in ("sft", "dpo", "rm"))
+    assert (job.engine is None) == (job.rollouts is None) == (not is_in(spec.algorithm, "rl"))
     assert (job.critic is not None) == (spec.algorithm == "ppo")
     if job.engine is not None:
         pool = job.engine_devices or job.policy.layout.num_devices
@@ -88,6 +89,25 @@ def test_native_grpo_by_hand() -> None:
     assert (job.placement, job.engine_devices, job.engine.tensor) == ("split", 2, 2)
     assert [(f.role, f.pool, f.layout.num_devices) for f in job.frozen] == [("reference", "reference", 1)]
     assert job.fleet.num_devices == 4 + 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "layout", "pool", "devices"),
+    [
+        ("distill", "split", "teacher", 1),
+        ("distill", "colocated", "policy", 2),
+        ("distill_on_policy", "split", "teacher", 1),
+    ],
+)
+def test_a_teacher_is_a_frozen_model_of_its_own_size(algorithm: str, layout: str, pool: str, devices: int) -> None:
+    raw = {"algorithm": algorithm, "hardware": {"layout": layout, "policy_ranks": 2}}
+
+    job = _read(parse_spec(raw), teacher=shape_of("Qwen/Qwen2.5-7B"))
+    unknown = _read(parse_spec(raw))
+
+    assert [(f.role, f.pool, f.layout.num_devices) for f in job.frozen] == [("teacher", pool, devices)]
+    assert job.frozen[0].model == shape_of("Qwen/Qwen2.5-7B") != job.policy.model
+    assert [any("teacher's size" in note for note in job.notes) for job in (job, unknown)] == [False, True]
 
 
 def test_native_micro_batches_by_tokens_are_rows_of_the_budget_without_padding() -> None:
