@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import zero_variance_fraction
 from jobs.engine.algorithm import Algorithm, Counts
-from jobs.engine.batch import Batch, join_padded, make_batch, share_out
+from jobs.engine.batch import Batch, join_padded, share_out
 from jobs.engine.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
@@ -27,12 +28,13 @@ from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
-from jobs.engine.micro_batches import even_out
+from jobs.engine.micro_batches import even_out, of_units, sequences_per_sample
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
 from jobs.engine.rollouts import evaluation
+from jobs.engine.rollouts.held_out_pairs import HeldOutPairs, batch_of
 from jobs.engine.rollouts.reward import Reward, Score
 from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
@@ -42,6 +44,8 @@ from profiling import profile
 from profiling.profile import mark
 
 _NUM_PROBES = 8
+_TOLD_SCORES = (("reward", "reward/mean"), ("loss", "loss/sft"), ("loss", "loss/pairs"))
+"""By which metric of its step a checkpoint is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,7 @@ class Loop:
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
         self._num_abandoned = 0
+        self._held_out_pairs: HeldOutPairs | None = None
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
 
@@ -194,11 +199,14 @@ class Loop:
         }
 
     def _supervise(self, step: int) -> dict[str, float]:
-        """Take a batch of given answers and learn them."""
+        """Take a batch of given answers, or of pairs of them, and learn them."""
         with mark("data_wait", step=step):
             examples = self._take(self.spec.int_knob("train.batch_size"))
-            batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
+            batch = batch_of(examples, pad_id=self.material.text.pad_id)
         shares = self._shares(batch, num_updates=1)
+        if self.spec.needs("reference"):
+            with mark("reference", step=step):
+                batch = replace(batch, reference_logprobs_BL=self._reference_logprobs(batch, shares))
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
         return updated | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
@@ -255,13 +263,15 @@ class Loop:
 
     def _shares(self, batch: Batch, *, num_updates: int) -> list[list[Tensor]]:
         """Return which sequences of the step each rank takes in each update."""
+        unit = sequences_per_sample(self.spec)
         shares = share_out(
-            batch.num_sequences,
+            batch.num_sequences // unit,
             num_updates=num_updates,
             num_ranks=len(self.workers.policies),
             seed=f"{self.seed}/{self.step}/shares",
         )
-        return even_out(shares, batch.lengths_B)
+        even = even_out(shares, batch.lengths_B.view(-1, unit).sum(dim=1))
+        return [[of_units(samples, unit) for samples in updates] for updates in even]
 
     def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
         """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""
@@ -276,6 +286,15 @@ class Loop:
         logprobs_BL = torch.empty((batch.num_sequences, width))
         logprobs_BL[torch.cat(row_indices)] = join_padded(parts, width)
         return logprobs_BL
+
+    def _reference_logprobs(self, batch: Batch, shares: list[list[Tensor]]) -> Tensor:
+        """Return the frozen model's log-probabilities, by whoever holds it: [B, L]."""
+        if self.workers.reference is None:
+            return self._score_shares("reference_logprobs", batch, shares, phase="reference")
+        (scored_BL,) = self.workers.gather(
+            [self.workers.reference.call("logprobs", batch, step=self.step, phase="reference")]
+        )
+        return cast(Tensor, scored_BL)
 
     def _update(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
         """Take the step's optimizer steps on all ranks; return their metrics, averaged over the optimizer steps."""
@@ -367,7 +386,7 @@ class Loop:
         }
         self.report.metrics(metrics, step=self.step)
         self._scores = {
-            key: metrics[name] for key, name in (("reward", "reward/mean"), ("loss", "loss/sft")) if name in metrics
+            key: metrics[name] for key, name in _TOLD_SCORES if name in metrics
         }
         self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
         self._telling_seconds = self.report.take_seconds()
@@ -411,6 +430,8 @@ class Loop:
 
     def _evaluated(self) -> evaluation.Evaluation:
         material = self.material
+        if self.algorithm.rewards is not None:
+            return self._pairs_evaluated()
         if material.reward is None:
             return evaluation.evaluate_loss(
                 self.workers, material.held_out, pad_id=material.text.pad_id, step=self.step
@@ -418,6 +439,15 @@ class Loop:
         return evaluation.evaluate_answers(
             self.workers, material.held_out, reward=material.reward, text=material.text, step=self.step
         )
+
+    def _pairs_evaluated(self) -> evaluation.Evaluation:
+        """Return what the model says of held-out pairs; the frozen reference is asked once."""
+        if self._held_out_pairs is None:
+            examples, pad_id = self.material.held_out, self.material.text.pad_id
+            self._held_out_pairs = HeldOutPairs(self.spec, self.algorithm, self.workers, examples, pad_id=pad_id)
+            if self.spec.needs("reference"):
+                self._held_out_pairs.compare_with_reference(step=self.step)
+        return self._held_out_pairs.evaluate(step=self.step)
 
     def _finish(self, *, is_finished: bool) -> None:
         """Evaluate the last policy, save it, and hand it over."""

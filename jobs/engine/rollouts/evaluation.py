@@ -59,12 +59,13 @@ def evaluate_loss(workers: WorkerGroup, held_out: Sequence[Example], *, pad_id: 
     return Evaluation(metrics={"eval/loss": loss}, samples=[], score=-loss)
 
 
-def even_parts(batch: Batch, num_parts: int) -> list[Batch]:
-    """Return the batch in parts of equal size, filled up with sequences that do not count.
+def even_parts(batch: Batch, num_parts: int, *, unit: int = 1) -> list[Batch]:
+    """Return the batch in parts of equal size, filled up with sequences that do not count. `unit` sequences that belong
+    together stay so.
 
     In ZeRO-3 every forward pass is a collective, so all ranks must take the same number.
     """
-    size = -(-batch.num_sequences // num_parts)
+    size = -(-batch.num_sequences // unit // num_parts) * unit
     parts = []
     for k in range(num_parts):
         numbers = torch.arange(k * size, (k + 1) * size)

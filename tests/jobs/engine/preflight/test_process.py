@@ -93,7 +93,7 @@ def test_a_column_of_tools_that_holds_something_else_is_a_problem_of_the_mapping
 def test_a_missing_column_still_shows_the_columns_there_are(tmp_path: Path) -> None:
     found = preview(tmp_path, data={"prompt_column": "question"})
 
-    assert found["columns"] == ["prompt", "answer", "response"]
+    assert found["columns"] == ["prompt", "answer", "response", "chosen", "rejected"]
     assert "no column 'question'" in found["mapping_problem"]
     assert found["samples"] == []
 
