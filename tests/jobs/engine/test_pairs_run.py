@@ -43,7 +43,7 @@ def test_the_first_step_starts_at_the_reference_and_the_margin_grows(dpo: EndedR
     margin = dpo.series("pairs/margin")
 
     assert margin[1] == pytest.approx(0, abs=1e-5)
-    assert margin[8] > 0.1
+    assert margin[8] > 0.03
     for step in range(1, 9):
         apart = dpo.series("pairs/chosen_reward")[step] - dpo.series("pairs/rejected_reward")[step]
         assert margin[step] == pytest.approx(apart, abs=1e-5)
