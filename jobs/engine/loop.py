@@ -385,9 +385,7 @@ class Loop:
             "time/step_seconds": time.perf_counter() - begin,
         }
         self.report.metrics(metrics, step=self.step)
-        self._scores = {
-            key: metrics[name] for key, name in _TOLD_SCORES if name in metrics
-        }
+        self._scores = {key: metrics[name] for key, name in _TOLD_SCORES if name in metrics}
         self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
         self._telling_seconds = self.report.take_seconds()
         return metrics["time/step_seconds"]

@@ -32,7 +32,7 @@ def preference_loss(
     label_smoothing: float = 0.0,
     target_margin: float = 0.0,
 ) -> Tensor:
-    """Return the loss of each pair, [P], from d: log(policy / reference) of the chosen response less the rejected one's.
+    """Return the loss of each pair, [P], from d: log(policy / reference) of the chosen response less the other one's.
 
     sigmoid: -(1 - s) log sigmoid(x) - s log sigmoid(-x) with x = beta d - target_margin and s the smoothing; ipo:
     (d - 1 / (2 beta))^2.
@@ -43,15 +43,6 @@ def preference_loss(
         return (differences_P - 1 / (2 * beta)).square()
     x_P = beta * differences_P - target_margin
     return -(1 - label_smoothing) * logsigmoid(x_P) - label_smoothing * logsigmoid(-x_P)
-
-
-def ranking_loss(differences_P: Tensor, margins_P: Tensor | None = None) -> Tensor:
-    """Return -log sigmoid(d - margin) of each pair, d being the score of the chosen response less the other's: [P].
-
-    Sources: Bradley and Terry 1952; InstructGPT, arXiv 2203.02155, equation 1; margins: Llama 2, arXiv 2307.09288,
-    equation 2. log(1 + exp(-d)), which OpenRLHF calls LogExpLoss, is the same number.
-    """
-    return -logsigmoid(differences_P if margins_P is None else differences_P - margins_P)
 
 
 def pair_metrics(rewards_B: Tensor) -> dict[str, Tensor]:

@@ -86,7 +86,9 @@ def _job(source: RunContext) -> Job:
     )
     if is_in(spec.algorithm, "pairs"):
         is_by_tokens = knobs.flag("train.dynamic_batch")  # the budget holds both responses
-        policy = replace(policy, num_micro_batches=2 * rows.count) if is_by_tokens else replace(policy, objective="pairs")
+        policy = (
+            replace(policy, num_micro_batches=2 * rows.count) if is_by_tokens else replace(policy, objective="pairs")
+        )
     reference = FrozenModel(
         role="reference",
         model=source.models.reference or source.models.policy,

@@ -212,7 +212,9 @@ def _answer_messages(data: DataSource, row: Row, field: str, number: int) -> lis
         return [{"role": "assistant", "content": value}]
     messages = _as_messages(value, field, column, number)
     if messages[-1]["role"] != "assistant":
-        raise RunProblem(f"data.{field}", f"The messages of row {number + 1} in column {column!r} end without an answer.")
+        raise RunProblem(
+            f"data.{field}", f"The messages of row {number + 1} in column {column!r} end without an answer."
+        )
     return messages
 
 

@@ -40,7 +40,11 @@ MESSAGES = {
     "chosen": [said("user", QUESTION), said("assistant", GOOD)],
     "rejected": [said("user", QUESTION), said("assistant", BAD)],
 }
-ANSWERS = {"prompt": [said("user", QUESTION)], "chosen": [said("assistant", GOOD)], "rejected": [said("assistant", BAD)]}
+ANSWERS = {
+    "prompt": [said("user", QUESTION)],
+    "chosen": [said("assistant", GOOD)],
+    "rejected": [said("assistant", BAD)],
+}
 
 
 @pytest.mark.parametrize("row", [PLAIN, MESSAGES, ANSWERS], ids=["texts", "whole conversations", "answers as messages"])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from jobs.engine.algorithm import Counts, PolicyOutputs, load_algorithm
 from jobs.engine.batch import Batch, make_batch
-from jobs.engine.preferences import preference_loss, ranking_loss, sequence_logprobs, sides
+from jobs.engine.preferences import preference_loss, sequence_logprobs, sides
 from tests.jobs.engine.oracles.peers import OPENRLHF, TRL, peer
 from tests.jobs.engine.policy_batches import spec_of
 
@@ -152,19 +152,6 @@ def test_without_reference_by_length_and_with_a_margin_it_is_simpo_as_trl_has_it
 
     assert loss == pytest.approx(float(losses.mean()), abs=1e-6)
     assert metrics["pairs/chosen_reward"] == pytest.approx(float(chosen_rewards.mean()), abs=1e-6)
-
-
-@pytest.mark.parametrize("has_margins", [False, True])
-def test_ranking_is_openrlhfs(has_margins: bool) -> None:
-    chosen_P, rejected_P, margins_P = torch.randn((3, 16), generator=torch.Generator().manual_seed(4)) * 3
-    losses = peer(OPENRLHF, "openrlhf.models.loss")
-    margin = margins_P.abs() if has_margins else None
-
-    loss = float(ranking_loss(chosen_P - rejected_P, margin).mean())
-
-    assert loss == pytest.approx(float(losses.PairWiseLoss()(chosen_P, rejected_P, margin)), abs=1e-6)
-    if not has_margins:
-        assert loss == pytest.approx(float(losses.LogExpLoss()(chosen_P, rejected_P)), abs=1e-6)
 
 
 def test_by_hand() -> None:
