@@ -21,8 +21,8 @@ _ROLES = ("system", "user", "assistant", "tool")
 class Example:
     """One row, ready: `tokens`, and `is_trained` per token (all false in a prompt to continue).
 
-    `prompt` and `answer` are the raw texts, for rewards and pages; `row` is its number among the rows it came from. Of a
-    pair it is the chosen response, and `rejected` the other one.
+    `prompt` and `answer` are the raw texts, for rewards and pages; `row` is its number among the rows it came from. Of
+    a pair it is the chosen response, and `rejected` the other one.
     """
 
     row: int

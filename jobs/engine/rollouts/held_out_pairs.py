@@ -57,8 +57,8 @@ class HeldOutPairs:
         counts = Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
         _, metrics = self._algorithm.policy_loss(batch, outputs, self._spec, counts)
         rewards = self._algorithm.rewards(batch, logprobs_BL, self._spec).tolist()
-        told = {name: float(metrics[key]) for key, name in _TOLD_AS.items()}
-        return Evaluation(metrics=told, samples=self._samples(rewards), score=told["eval/pairs_accuracy"])
+        measured = {name: float(metrics[key]) for key, name in _TOLD_AS.items()}
+        return Evaluation(metrics=measured, samples=self._samples(rewards), score=measured["eval/pairs_accuracy"])
 
     def _scored(self, method: str, workers: Sequence[Worker], *, step: int) -> Tensor:
         batch = self._batch
