@@ -9,8 +9,8 @@ from typing import Any
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
-from jobs.engine.data.pairs import conversation_of, shared_messages, tokenized, without_shared_turns
-from jobs.engine.data.text import Message, TextModel, TextSegment
+from jobs.engine.data.pairs import Message, conversation_of, shared_messages, tokenized, without_shared_turns
+from jobs.engine.data.text import TextModel, TextSegment
 from jobs.engine.problem import RunProblem
 
 _MISSING = object()

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jobs.engine.data.text import Message, TextModel, TokenizedText, Variables
+from jobs.engine.data.text import TextModel, TextSegment, TokenizedText, Variables
 
-Messages = list[dict[str, Any]]
+Message = dict[str, Any]
 
 
 def conversation_of(prompt: Sequence[Message], answer: Sequence[Message]) -> list[Message]:
@@ -32,7 +32,7 @@ def shared_messages(first: Sequence[Message], second: Sequence[Message]) -> list
 
 def tokenized(
     conversations: Sequence[Sequence[Message]], variables: Sequence[Variables], text: TextModel
-) -> list[tuple[Any, TokenizedText]]:
+) -> list[tuple[tuple[TextSegment, ...], TokenizedText]]:
     """Return the segments and the tokens of each conversation, rendered once each."""
     segments = [tuple(text.conversation(m, v)) for m, v in zip(conversations, variables, strict=True)]
     return list(zip(segments, text.tokenize(segments), strict=True))

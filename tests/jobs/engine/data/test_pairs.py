@@ -34,7 +34,7 @@ def said(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
 
 
-PLAIN = {"prompt": QUESTION, "chosen": GOOD, "rejected": BAD}
+PLAIN: dict[str, Any] = {"prompt": QUESTION, "chosen": GOOD, "rejected": BAD}
 MESSAGES = {
     "prompt": QUESTION,
     "chosen": [said("user", QUESTION), said("assistant", GOOD)],
@@ -82,7 +82,7 @@ def test_a_system_prompt_comes_once(text: TextModel) -> None:
 
 def test_pairs_that_are_equal_or_cut_before_an_answer_are_left_out(text: TextModel) -> None:
     spec = parse_spec({"algorithm": "dpo", "knobs": {"train.max_sequence_tokens": 8}})
-    same = PLAIN | {"rejected": GOOD}
+    same: dict[str, Any] = PLAIN | {"rejected": GOOD}
 
     assert usable(spec, render(spec, [PLAIN], text)) == []
     assert usable(parse_spec({"algorithm": "dpo"}), render(spec, [same], text)) == []
