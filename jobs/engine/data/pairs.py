@@ -5,11 +5,9 @@ Imports no torch.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from jobs.engine.data.messages import Message
 from jobs.engine.data.text import TextModel, TextSegment, TokenizedText, Variables
-
-Message = dict[str, Any]
 
 
 def conversation_of(prompt: Sequence[Message], answer: Sequence[Message]) -> list[Message]:

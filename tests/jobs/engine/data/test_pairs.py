@@ -92,7 +92,7 @@ def test_pairs_that_are_equal_or_cut_before_an_answer_are_left_out(text: TextMod
     ("row", "field", "words"),
     [
         (PLAIN | {"rejected": 3}, "data.rejected_column", "Row 1 holds int '3' in column 'rejected'"),
-        (PLAIN | {"chosen": [said("user", "?")]}, "data.chosen_column", "end without an answer"),
+        (PLAIN | {"chosen": [said("user", "?")]}, "data.chosen_column", "ends unanswered"),
         ({"chosen": GOOD, "rejected": BAD}, "data.prompt_column", "Row 1 holds nothing in column 'prompt'"),
     ],
 )
