@@ -35,7 +35,7 @@ class Inputs(Protocol):
 
 
 class PlainInputs:
-    """JSON lines with the columns of the source under their own names; the bundled data also chosen and rejected."""
+    """JSON lines with the columns of the source under their own names."""
 
     suffix: Format = "jsonl"
 

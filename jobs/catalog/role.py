@@ -43,8 +43,15 @@ def _samples(spec: "RunSpec") -> bool:
     return is_in(spec.algorithm, "rl")
 
 
-def _has_kl(spec: "RunSpec") -> bool:
-    return _samples(spec) and "algorithm.kl_coefficient" in spec.knobs
+def _holds_near(spec: "RunSpec") -> bool:
+    """Whether the policy is held near its start: by a KL term, or by what preferences are compared with.
+
+    Other trainers place the reference of the latter themselves.
+    """
+    if is_in(spec.algorithm, "anchored"):
+        return spec.is_native and not ("pairs.reference_free" in spec.knobs and spec.knob("pairs.reference_free"))
+    has_kl = _samples(spec) and "algorithm.kl_coefficient" in spec.knobs
+    return has_kl and spec.float_knob("algorithm.kl_coefficient") > 0
 
 
 def _takes_turns(spec: "RunSpec") -> bool:
@@ -84,7 +91,7 @@ ROLES: Mapping[str, Role] = {
         Role(
             id="reference",
             label="reference",
-            is_needed=lambda spec: _has_kl(spec) and spec.float_knob("algorithm.kl_coefficient") > 0,
+            is_needed=_holds_near,
             worker="jobs.engine.roles.reference:Reference",
             num_workers=lambda spec: 1 if spec.hardware.layout == "split" else 0,
         ),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import zero_variance_fraction
 from jobs.engine.algorithm import Algorithm, Counts
-from jobs.engine.batch import Batch, join_padded, make_batch, share_out
+from jobs.engine.batch import Batch, join_padded, share_out
 from jobs.engine.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
@@ -32,14 +33,15 @@ from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.kl_controller import next_coefficient
 from jobs.engine.live_changes import LiveChanges
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
-from jobs.engine.micro_batches import even_out
+from jobs.engine.micro_batches import even_out, of_units, sequences_per_sample
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
-from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets
+from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets, joined
 from jobs.engine.rollouts.group_sampling import Sampled, ScoredRollout, sample_groups
 from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
+from jobs.engine.rollouts.held_out_pairs import HeldOutPairs, batch_of
 from jobs.engine.rollouts.reward import Reward, Score
 from jobs.engine.rollouts.reward_shaping import Shaping
 from jobs.engine.rollouts.rollout import Rollout, roll_out
@@ -51,6 +53,8 @@ from profiling import profile
 from profiling.profile import mark
 
 _NUM_PROBES = 8
+_TOLD_SCORES = (("reward", "reward/mean"), ("loss", "loss/sft"), ("loss", "loss/pairs"), ("gap", "teacher/gap"))
+"""By which metric of its step a checkpoint is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,7 @@ class Loop:
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
         self._num_abandoned = 0
+        self._pairs: dict[str, HeldOutPairs] = {}
         own = [own_set(spec, material.held_out)] if material.held_out else []
         self._held_out = [*own, *material.sets]
         self._max_generations = 1
@@ -226,11 +231,14 @@ class Loop:
         )
 
     def _supervise(self, step: int) -> dict[str, float]:
-        """Take a batch of given answers and learn them."""
+        """Take a batch of given answers, or of pairs of them, and learn them."""
         with mark("data_wait", step=step):
             examples = self._take(self.spec.int_knob("train.batch_size"))
-            batch = make_batch([(e.tokens, e.is_trained) for e in examples], pad_id=self.material.text.pad_id)
+            batch = batch_of(examples, pad_id=self.material.text.pad_id)
         shares = self._shares(batch, num_updates=1)
+        if self.spec.needs("reference"):
+            with mark("reference", step=step):
+                batch = replace(batch, reference_logprobs_BL=self._reference_logprobs(batch, shares))
         batch, teacher_says = self._taught(batch, shares)
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
@@ -364,13 +372,15 @@ class Loop:
 
     def _shares(self, batch: Batch, *, num_updates: int) -> list[list[Tensor]]:
         """Return which sequences of the step each rank takes in each update."""
+        unit = sequences_per_sample(self.spec)
         shares = share_out(
-            batch.num_sequences,
+            batch.num_sequences // unit,
             num_updates=num_updates,
             num_ranks=len(self.workers.policies),
             seed=f"{self.seed}/{self.step}/shares",
         )
-        return even_out(shares, batch.lengths_B)
+        even = even_out(shares, batch.lengths_B.view(-1, unit).sum(dim=1))
+        return [[of_units(samples, unit) for samples in updates] for updates in even]
 
     def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
         """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""
@@ -385,6 +395,15 @@ class Loop:
         logprobs_BL = torch.empty((batch.num_sequences, width))
         logprobs_BL[torch.cat(row_indices)] = join_padded(parts, width)
         return logprobs_BL
+
+    def _reference_logprobs(self, batch: Batch, shares: list[list[Tensor]]) -> Tensor:
+        """Return the frozen model's log-probabilities, by whoever holds it: [B, L]."""
+        if self.workers.reference is None:
+            return self._score_shares("reference_logprobs", batch, shares, phase="reference")
+        (scored_BL,) = self.workers.gather(
+            [self.workers.reference.call("logprobs", batch, step=self.step, phase="reference")]
+        )
+        return cast(Tensor, scored_BL)
 
     def _update(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
         """Take the step's optimizer steps on all ranks; return their metrics, averaged over the optimizer steps."""
@@ -476,11 +495,7 @@ class Loop:
         }
         self.report.metrics(metrics, step=self.step)
         self._signs = list(self._guards.see(self.step, metrics))
-        self._scores = {
-            key: metrics[name]
-            for key, name in (("reward", "reward/mean"), ("loss", "loss/sft"), ("gap", "teacher/gap"))
-            if name in metrics
-        }
+        self._scores = {key: metrics[name] for key, name in _TOLD_SCORES if name in metrics}
         self.report.say(step_line(metrics, step=self.step, num_steps=self.spec.num_steps))
         self._telling_seconds = self.report.take_seconds()
         return metrics["time/step_seconds"]
@@ -571,7 +586,22 @@ class Loop:
 
     def _evaluated(self, sets: Sequence[HeldOutSet]) -> Evaluation:
         material = self.material
+        if self.algorithm.rewards is not None:
+            return self._pairs_evaluated(sets)
         return evaluate_sets(self.workers, sets, reward=material.reward, text=material.text, step=self.step)
+
+    def _pairs_evaluated(self, sets: Sequence[HeldOutSet]) -> Evaluation:
+        """Return what the model says of held-out pairs; the frozen reference is asked once for each set."""
+        each = []
+        for one in sets:
+            if one.name not in self._pairs:
+                pad_id = self.material.text.pad_id
+                pairs = HeldOutPairs(self.spec, self.algorithm, self.workers, one.examples, pad_id=pad_id)
+                if self.spec.needs("reference"):
+                    pairs.compare_with_reference(step=self.step)
+                self._pairs[one.name] = pairs
+            each.append(self._pairs[one.name].evaluate(step=self.step))
+        return joined(sets, each)
 
     def _finish(self, *, is_finished: bool) -> None:
         """Evaluate the last policy, save it, and hand it over."""

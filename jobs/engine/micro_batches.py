@@ -4,11 +4,12 @@ Neither changes a result: losses are divided by counts of the whole batch. Both 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.batch import Batch
 
@@ -19,12 +20,14 @@ class Cut:
 
     Sequences of like length come together, so that little is padded. With `max_tokens` a micro-batch takes at most that
     many: without padding (`is_packed`) the sum of its lengths, else its sequences times the longest. A sequence that is
-    longer has one of its own.
+    longer has one of its own. Where `unit` sequences belong together, as those of a pair, they stay so, in order: a
+    micro-batch takes `size` units, and a unit counts by its longest sequence or by the sum of its lengths.
     """
 
     size: int
     max_tokens: int | None = None
     is_packed: bool = False
+    unit: int = 1
 
     @classmethod
     def of(cls, spec: RunSpec) -> "Cut":
@@ -34,6 +37,7 @@ class Cut:
             size=spec.int_knob("train.micro_batch_size"),
             max_tokens=spec.int_knob("train.max_tokens_per_gpu") if by_tokens else None,
             is_packed=bool(spec.knob("train.packing")),
+            unit=sequences_per_sample(spec),
         )
 
     def rows(self, lengths_B: Tensor, *, at_least: int = 1) -> list[Tensor]:
@@ -42,6 +46,8 @@ class Cut:
         At least so many, or one for each sequence where these are fewer: where passes are collective a rank takes as
         many as the one that needs most. What it has fewer is made by halving those with the most tokens.
         """
+        if self.unit > 1:
+            return [of_units(rows, self.unit) for rows in self._of_whole(lengths_B, at_least=at_least)]
         order_B = torch.argsort(lengths_B, descending=True, stable=True)
         if self.max_tokens is None:
             return list(order_B.split(self.size))
@@ -53,6 +59,12 @@ class Cut:
             at = runs.index(largest)
             runs[at : at + 1] = [range(largest.start, middle), range(middle, largest.stop)]
         return [order_B[run.start : run.stop] for run in runs]
+
+    def _of_whole(self, lengths_B: Tensor, *, at_least: int) -> list[Tensor]:
+        """Return which units each micro-batch takes."""
+        lengths_UN = lengths_B.view(-1, self.unit)
+        tokens_U = lengths_UN.sum(1) if self.is_packed else lengths_UN.amax(1) * self.unit
+        return replace(self, unit=1).rows(tokens_U, at_least=at_least)
 
     def split(self, batch: Batch, *, at_least: int = 1) -> list[Batch]:
         """Return the micro-batches of a batch, each cut to its longest sequence."""
@@ -80,6 +92,16 @@ class Cut:
             if held >= half:
                 return min(i + 1, run.stop - 1)
         return run.stop - 1
+
+
+def sequences_per_sample(spec: RunSpec) -> int:
+    """Return how many sequences of a batch belong together: the two responses of a pair, else each alone."""
+    return 2 if is_in(spec.algorithm, "pairs") else 1
+
+
+def of_units(units_U: Tensor, unit: int) -> Tensor:
+    """Return the sequences of these units, in order: unit u has those from u * unit on."""
+    return (units_U.unsqueeze(1) * unit + torch.arange(unit)).flatten()
 
 
 def even_out(shares: list[list[Tensor]], lengths_B: Tensor) -> list[list[Tensor]]:

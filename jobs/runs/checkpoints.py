@@ -12,7 +12,7 @@ from jobs.runs.filter import main_metric
 from jobs.telemetry.history import is_visible, limits, origins
 from jobs.telemetry.series import MAX_POINTS, SeriesWindow, read_series
 
-EVAL_SCORES = ("eval/accuracy", "eval/reward", "eval/loss")
+EVAL_SCORES = ("eval/accuracy", "eval/pairs_accuracy", "eval/reward", "eval/loss")
 """What scores the model at a step, the first that the run has; else the main metric of its algorithm."""
 
 

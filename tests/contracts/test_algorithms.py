@@ -15,6 +15,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.engine.algorithm import load_algorithm
 from jobs.engine.batch import Batch
+from jobs.engine.micro_batches import sequences_per_sample
 from profiling import plugins
 from tests.jobs.engine.policy_batches import counts_of, four, outputs_of, spec_of
 
@@ -54,6 +55,7 @@ def test_it_says_what_its_families_say(name: str) -> None:
 
     assert (plugin.advantages is not None) == (is_in(name, "rl") and not is_in(name, "distillation"))
     assert (plugin.value_loss is not None) == is_in(name, "critic")
+    assert (plugin.rewards is not None) == (is_in(name, "pairs") or is_in(name, "anchored"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,12 +79,14 @@ def test_the_shares_of_micro_batches_add_up_to_the_whole(name: str, average: str
     plugin = load_algorithm(name)
     spec = of(name, **({"algorithm__loss_aggregation": average} if name in SAMPLING else {}))
     batch, logits_BLV = four()
+    size = sequences_per_sample(spec)
     counts = counts_of(batch)
 
     whole, metrics = plugin.policy_loss(batch, outputs_of(logits_BLV, batch), spec, counts)
     parts = [
-        plugin.policy_loss(micro, outputs_of(logits_BLV[i : i + 1, : micro.tokens_BL.shape[1]], micro), spec, counts)
-        for i, micro in enumerate(batch.rows(slice(i, i + 1)) for i in range(batch.num_sequences))
+        plugin.policy_loss(micro, outputs_of(logits_BLV[i : i + size, : micro.tokens_BL.shape[1]], micro), spec, counts)
+        for i in range(0, batch.num_sequences, size)
+        for micro in [batch.rows(slice(i, i + size))]
     ]
 
     assert float(sum(loss for loss, _ in parts)) == pytest.approx(float(whole), rel=1e-6, abs=1e-6)

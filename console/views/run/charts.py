@@ -260,11 +260,24 @@ def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
                 ChartLine(name="pairs/rejected_reward", label=_("rejected"), color="--run-7", is_dashed=True),
             ),
         ),
+        *_likelihoods(spec),
         _single("eval", _("Held-out loss"), _("of held-out pairs"), "eval/pairs_loss"),
         _gradient(spec),
         _single("rate", _("Learning rate"), _("of the step's last update"), "policy/learning_rate"),
         _whole_step_time(),
     )
+
+
+def _likelihoods(spec: RunSpec) -> tuple[ChartPlan, ...]:
+    """Whether the chosen responses stay likely, where responses are compared with a reference."""
+    if not is_in(spec.algorithm, "anchored"):
+        return ()
+    lines = (
+        ChartLine(name="pairs/chosen_logprob", label=_("chosen")),
+        ChartLine(name="pairs/rejected_logprob", label=_("rejected"), color="--run-7", is_dashed=True),
+    )
+    hint = _("nats of a whole response")
+    return (ChartPlan(key="likelihoods", title=_("Likelihood of the responses"), hint=hint, lines=lines),)
 
 
 def _single(key: str, title: str, hint: str, name: str, unit: str = "") -> ChartPlan:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from jobs.adapters.native.layouts import native_spaces
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
@@ -101,9 +102,33 @@ def _job(source: RunContext) -> Job:
         sequence=rows.sequence,
         pool="policy" if is_shared else "teacher",
     )
-    taught = (teacher,) if spec.needs("teacher") else ()
+    if is_in(spec.algorithm, "pairs"):
+        is_by_tokens = knobs.flag("train.dynamic_batch")  # the budget holds both responses
+        policy = (
+            replace(policy, num_micro_batches=2 * rows.count) if is_by_tokens else replace(policy, objective="pairs")
+        )
+    reference = FrozenModel(
+        role="reference",
+        model=source.models.reference or source.models.policy,
+        layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
+        weight_bytes=element,
+        micro_batch=(knobs.whole("train.micro_batch_size", 1) if has_padding else rows.size)
+        * (2 if policy.objective == "pairs" else 1),
+        sequence=rows.sequence,
+        pool="policy" if is_shared else "reference",
+    )
+    frozen = (
+        *((reference,) if spec.needs("reference") else ()),
+        *((teacher,) if spec.needs("teacher") else ()),
+    )
     if not source.is_rl:
-        return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy, frozen=taught)
+        return Job(
+            algorithm=spec.algorithm,
+            fleet=source.fleet,
+            policy=policy,
+            frozen=frozen,
+            placement="split" if frozen and not is_shared else "colocated",
+        )
     engine = Engine(
         model=source.models.policy,
         num_engines=hardware.policy_ranks if ranks_draw else ROLES["vllm"].num_workers(spec),
@@ -120,20 +145,11 @@ def _job(source: RunContext) -> Job:
         sleep_level=2 if gives_way else 1 if ranks_draw else 0,  # between rollouts a sampler in the ranks holds nothing
         shares_weights=ranks_draw,
     )
-    reference = FrozenModel(
-        role="reference",
-        model=source.models.reference or source.models.policy,
-        layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
-        weight_bytes=element,
-        micro_batch=knobs.whole("train.micro_batch_size", 1) if has_padding else rows.size,
-        sequence=rows.sequence,
-        pool="policy" if is_shared else "reference",
-    )
     return Job(
         algorithm=spec.algorithm,
         fleet=source.fleet,
         policy=policy,
-        frozen=(*((reference,) if spec.needs("reference") else ()), *taught),
+        frozen=frozen,
         engine=engine,
         rollouts=source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
         placement="colocated" if is_colocated else "split",

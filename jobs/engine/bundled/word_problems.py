@@ -88,13 +88,31 @@ def flawed_solution(problem: WordProblem, rng: random.Random) -> str:
     return solve(problem, slip=rng.choice((-1, 1)), is_marked=is_marked)
 
 
+def worse_solution(problem: WordProblem, rng: random.Random) -> str:
+    """Return a solution with a mistake that the bundled model makes: wrong as `flawed_solution` is, always."""
+    is_marked = rng.random() >= UNMARKED_PROBABILITY
+    if problem.has_carry:
+        return solve(problem, forgets_carry=True, is_marked=is_marked)
+    return solve(problem, slip=1 if problem.answer == 0 else rng.choice((-1, 1)), is_marked=is_marked)
+
+
 def rows(num_rows: int = NUM_ROWS, seed: int = DATA_SEED) -> list[dict[str, str]]:
-    """Return different problems with `prompt`, `answer` and a correct `response`; always the same ones for a seed."""
+    """Return different problems with `prompt`, `answer` and a correct `response`; always the same ones for a seed.
+
+    For learning from pairs `chosen` is that response, and `rejected` one with a mistake.
+    """
     rng = random.Random(seed)
-    by_question: dict[str, dict[str, str]] = {}
+    by_question: dict[str, WordProblem] = {}
     while len(by_question) < num_rows:
         problem = draw_problem(rng)
-        by_question.setdefault(
-            problem.text, {"prompt": problem.text, "answer": str(problem.answer), "response": solve(problem)}
-        )
-    return list(by_question.values())
+        by_question.setdefault(problem.text, problem)
+    return [
+        {
+            "prompt": text,
+            "answer": str(problem.answer),
+            "response": solve(problem),
+            "chosen": solve(problem),
+            "rejected": worse_solution(problem, random.Random(f"{seed}/{text}")),
+        }
+        for text, problem in by_question.items()
+    ]

@@ -17,7 +17,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.atomic_folder import atomic_folder
 from jobs.engine.checkpoints.checkpoint import CheckpointSource, open_checkpoint
 from jobs.engine.checkpoints.export import ABOUT
-from jobs.engine.data.examples import Example
+from jobs.engine.data.examples import Example, sides_of
 from jobs.engine.problem import CheckpointLost, RunProblem
 
 FILE = "resume.json"
@@ -104,8 +104,8 @@ def fingerprint(examples: Sequence[Example]) -> DataFingerprint:
     digest = hashlib.sha256()
     num_taken = min(len(examples), _NUM_FINGERPRINTED)
     for k in range(num_taken):
-        tokens = examples[k * len(examples) // num_taken].tokens
-        digest.update(array("q", [len(tokens), *tokens]).tobytes())
+        for side in sides_of(examples[k * len(examples) // num_taken]):
+            digest.update(array("q", [len(side.tokens), *side.tokens]).tobytes())
     return {"num_examples": len(examples), "sha256": digest.hexdigest()}
 
 

@@ -3,13 +3,14 @@
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
-from jobs.engine.data.messages import as_messages, kind_of, take_flags
+from jobs.engine.data.messages import Message, as_messages, kind_of, take_flags
+from jobs.engine.data.pairs import conversation_of, shared_messages, tokenized, without_shared_turns
 from jobs.engine.data.text import TextModel, TextSegment
 from jobs.engine.problem import RunProblem
 
@@ -22,7 +23,8 @@ JOINED = " + "
 class Example:
     """One row, ready: `tokens`, and `is_trained` per token (all false in a prompt to continue).
 
-    `prompt` and `answer` are the raw texts, for rewards and pages; `row` is its number among the rows it came from.
+    `prompt` and `answer` are the raw texts, for rewards and pages; `row` is its number among the rows it came from. Of
+    a pair it is the chosen response, and `rejected` the other one.
     """
 
     row: int
@@ -31,6 +33,7 @@ class Example:
     segments: tuple[TextSegment, ...]
     tokens: tuple[int, ...]
     is_trained: tuple[bool, ...]
+    rejected: "Example | None" = None
 
 
 def mapping_problem(spec: RunSpec, columns: Sequence[str]) -> RunProblem | None:
@@ -55,10 +58,8 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
     """Return the fields of `data` whose column this spec reads."""
     if is_in(spec.algorithm, "answers"):
         return ("messages_column",) if spec.data.messages_column else ("prompt_column", "response_column")
-    if is_in(spec.algorithm, "pairs"):  # the bundled data get their pairs when they are materialized
-        return (
-            ("prompt_column",) if spec.data.kind == "bundled" else ("prompt_column", "chosen_column", "rejected_column")
-        )
+    if is_in(spec.algorithm, "pairs"):
+        return ("prompt_column", "chosen_column", "rejected_column")
     needs_answer = spec.reward.kind in ("math", "exact_match")
     return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
 
@@ -73,6 +74,8 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
 
     Raises: RunProblem naming the column and row whose value is missing or of the wrong type.
     """
+    if is_in(spec.algorithm, "pairs"):
+        return _render_pairs(spec, rows, text)
     shown = [_messages(spec, row, number) for number, row in enumerate(rows)]
     segments = [
         tuple(_segments(spec, messages, row, number, text))
@@ -93,6 +96,30 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
     ]
 
 
+def _render_pairs(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]:
+    """Return the chosen response of each row with the rejected one beside it; turns that both share do not count."""
+    sides = [_pair_messages(spec.data, row, number) for number, row in enumerate(rows)]
+    variables = [template_variables(spec.data, row, number) for number, row in enumerate(rows)]
+    chosen, rejected = (tokenized([pair[k] for pair in sides], variables, text) for k in (0, 1))
+    examples = []
+    for number, (pair, (segments, first), (others, second)) in enumerate(zip(sides, chosen, rejected, strict=True)):
+        first, second = without_shared_turns(first, second)
+        prompt = next((str(m["content"]) for m in reversed(shared_messages(*pair)) if m["role"] == "user"), "")
+        one, other = (
+            Example(
+                row=number,
+                prompt=prompt,
+                answer=str(messages[-1]["content"] or ""),
+                segments=parts,
+                tokens=side.tokens,
+                is_trained=side.is_trained,
+            )
+            for messages, parts, side in zip(pair, (segments, others), (first, second), strict=True)
+        )
+        examples.append(replace(one, rejected=other))
+    return examples
+
+
 def _segments(
     spec: RunSpec, messages: list[dict[str, Any]], row: Row, number: int, text: TextModel
 ) -> list[TextSegment]:
@@ -110,12 +137,17 @@ def usable(spec: RunSpec, examples: Sequence[Example]) -> list[Example]:
     """Return the examples as they are trained on.
 
     GRPO leaves out prompts longer than `rollout.max_prompt_tokens`. SFT cuts at `train.max_sequence_tokens` and leaves
-    out what has no trained token left.
+    out what has no trained token left; so it does with a pair of which one response has none.
     """
     if is_in(spec.algorithm, "rl"):
         return [e for e in examples if 0 < len(e.tokens) <= token_limit(spec)]
     cut = [_cut(example, token_limit(spec)) for example in examples]
-    return [e for e in cut if any(e.is_trained[1:])]
+    return [e for e in cut if all(any(side.is_trained[1:]) for side in sides_of(e))]
+
+
+def sides_of(example: Example) -> tuple[Example, ...]:
+    """Return what an example gives to a batch: itself, or the chosen response and the rejected one."""
+    return (example,) if example.rejected is None else (example, example.rejected)
 
 
 def token_limit(spec: RunSpec) -> int:
@@ -124,15 +156,11 @@ def token_limit(spec: RunSpec) -> int:
 
 
 def _cut(example: Example, limit: int) -> Example:
-    if len(example.tokens) <= limit:
-        return example
-    return Example(
-        row=example.row,
-        prompt=example.prompt,
-        answer=example.answer,
-        segments=example.segments,
+    return replace(
+        example,
         tokens=example.tokens[:limit],
         is_trained=example.is_trained[:limit],
+        rejected=None if example.rejected is None else _cut(example.rejected, limit),
     )
 
 
@@ -170,14 +198,7 @@ def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, Any]]:
         if not any(m["role"] == "assistant" for m in messages):
             raise RunProblem("data.messages_column", f"Row {number + 1} has no assistant message to learn from.")
         return with_system(messages, data)
-    prompt = column_value(row, data.prompt_column)
-    if prompt is None and is_in(spec.algorithm, "pairs") and not data.prompt_column:
-        prompt = column_value(row, data.chosen_column)  # each of the two answers brings its prompt along
-    if isinstance(prompt, str):
-        messages = [{"role": "user", "content": prompt}]
-    else:
-        messages = as_messages(prompt, "prompt_column", data.prompt_column, number)
-    messages = with_system(messages, data)
+    messages = with_system(_prompt(data, row, number), data)
     if is_in(spec.algorithm, "answers"):
         response = column_value(row, data.response_column)
         if not isinstance(response, str):
@@ -186,6 +207,35 @@ def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, Any]]:
                 f"Row {number + 1} has no text in column {data.response_column!r}, but {kind_of(response)}.",
             )
         messages.append({"role": "assistant", "content": response})
+    return messages
+
+
+def _prompt(data: DataSource, row: Row, number: int) -> list[dict[str, Any]]:
+    prompt = column_value(row, data.prompt_column)
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    return as_messages(prompt, "prompt_column", data.prompt_column, number)
+
+
+def _pair_messages(data: DataSource, row: Row, number: int) -> tuple[list[Message], list[Message]]:
+    """Return the conversations with the chosen and the rejected response of a row: texts, or lists of messages, which
+    may bring the prompt along. Raises: RunProblem naming the column.
+    """
+    answers = [_answer_messages(data, row, field, number) for field in ("chosen_column", "rejected_column")]
+    bring_prompt = all(answer[0]["role"] != "assistant" for answer in answers)
+    prompt = [] if bring_prompt and not data.prompt_column else _prompt(data, row, number)
+    first, second = (conversation_of(with_system(prompt, data), answer) for answer in answers)
+    return with_system(first, data), with_system(second, data)
+
+
+def _answer_messages(data: DataSource, row: Row, field: str, number: int) -> list[dict[str, Any]]:
+    column = str(getattr(data, field))
+    value = column_value(row, column)
+    if isinstance(value, str):
+        return [{"role": "assistant", "content": value}]
+    messages = as_messages(value, field, column, number)
+    if messages[-1]["role"] != "assistant":
+        raise RunProblem(f"data.{field}", f"Row {number + 1} has a conversation in {column!r} that ends unanswered.")
     return messages
 
 

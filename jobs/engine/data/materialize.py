@@ -6,7 +6,6 @@ are not what the trainer needs. Imports no torch.
 """
 
 import json
-import random
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,6 @@ from jobs.engine.data.dataset import Row, load_table
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.problem import RunProblem
 
-FLAW_SEED = 7
 REFUSED = 2
 
 
@@ -51,19 +49,8 @@ def materialize_inputs(spec: RunSpec, run_dir: Path) -> list[str]:
 
 def _fitted(spec: RunSpec, rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the columns that the trainer reads."""
-    if spec.data.kind == "bundled":
-        rows = [with_pair(row, number) for number, row in enumerate(rows)] if is_in(spec.algorithm, "pairs") else rows
     _require(spec, rows)
     return inputs_of(spec).rows(spec, rows)
-
-
-def with_pair(row: Row, number: int) -> Row:
-    """Return a bundled problem with its solution as the chosen answer, and one with a mistake as the rejected."""
-    rng = random.Random(FLAW_SEED + number)
-    solution = str(row["response"])
-    head, _, result = solution.rpartition("#### ")
-    wrong = int(result) + rng.choice((-10, -1, 1, 10))
-    return row | {"chosen": solution, "rejected": f"{head}#### {wrong}"}
 
 
 def _require(spec: RunSpec, rows: Sequence[Row]) -> None:

@@ -7,11 +7,20 @@ _OF_A_STEP = {
     "loss/sft": "loss",
     "loss/distillation": "loss",
     "teacher/gap": "gap",
+    "loss/pairs": "loss",
+    "pairs/accuracy": "in order",
+    "pairs/margin": "margin",
     "kl/reference": "kl",
     "policy/entropy": "entropy",
     "policy/grad_norm": "grad norm",
 }
-_OF_AN_EVALUATION = {"eval/accuracy": "accuracy", "eval/reward": "reward", "eval/loss": "loss"}
+_OF_AN_EVALUATION = {
+    "eval/accuracy": "accuracy",
+    "eval/pairs_accuracy": "in order",
+    "eval/reward": "reward",
+    "eval/loss": "loss",
+    "eval/pairs_loss": "loss",
+}
 
 
 def step_line(metrics: Mapping[str, float], *, step: int, num_steps: int) -> str:

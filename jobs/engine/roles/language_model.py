@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.batch import Batch
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.head import score_counted_tokens
@@ -16,6 +18,11 @@ from jobs.engine.roles.sharded_load import restore_tables, whole_while_used
 from profiling.process_memory import resident_bytes, return_freed_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def temperature_of(spec: RunSpec) -> float:
+    """Return the temperature at which the run's tokens count: the one they were drawn at; 1 where none are drawn."""
+    return spec.float_knob("rollout.temperature") if is_in(spec.algorithm, "rl") else 1.0
 
 
 def memory_before_model() -> dict[str, float]:

@@ -21,7 +21,7 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.policy_gradient import entropy_bonus
-from jobs.engine.roles.language_model import buckets, load_model, score
+from jobs.engine.roles.language_model import buckets, load_model, score, temperature_of
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.state_moves import StateMoves
 from jobs.engine.roles.teacher import Teacher, TeacherScores
@@ -122,7 +122,7 @@ class Policy(TrainedModel):
             model,
             batch,
             micros=micros,
-            temperature=self._spec.float_knob("rollout.temperature"),
+            temperature=temperature_of(self._spec),
             device=self._device.torch_device(),
         )
 
@@ -139,7 +139,7 @@ class Policy(TrainedModel):
 
     def _outputs(self, batch: Batch) -> PolicyOutputs:
         """Return the forward pass of a micro-batch, under the temperature at which its tokens were sampled."""
-        temperature = self._spec.float_knob("rollout.temperature") if self._spec.needs("vllm") else 1.0
+        temperature = temperature_of(self._spec)
         logprobs_BL, entropies_BL, *listed = self._engine(
             batch.tokens_BL, batch.mask_BL, temperature, batch.lengths_B, batch.teacher_ids_BLK
         )

@@ -9,7 +9,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.device import load_device
 from jobs.engine.micro_batches import Cut
-from jobs.engine.roles.language_model import load_model, memory_before_model, score
+from jobs.engine.roles.language_model import load_model, memory_before_model, score, temperature_of
 
 
 class Reference:
@@ -36,7 +36,7 @@ class Reference:
             self._model,
             batch,
             micros=self._cut.rows(batch.lengths_B),
-            temperature=self._spec.float_knob("rollout.temperature"),
+            temperature=temperature_of(self._spec),
             device=self._device.torch_device(),
         )
 

@@ -38,6 +38,11 @@ def evaluate_sets(
         else evaluate_answers(workers, one, reward=reward, text=text, step=step)
         for one in sets
     ]
+    return joined(sets, each)
+
+
+def joined(sets: Sequence[HeldOutSet], each: Sequence[Evaluation]) -> Evaluation:
+    """Return the evaluations of several sets as one: all metrics, the score and the samples of the first."""
     named = [one.named(made.metrics) for one, made in zip(sets, each, strict=True)]
     return replace(each[0], metrics={name: value for metrics in named for name, value in metrics.items()})
 
@@ -97,12 +102,13 @@ def evaluate_loss(workers: WorkerGroup, held_out: Sequence[Example], *, pad_id: 
     return Evaluation(metrics={"eval/loss": loss}, samples=[], score=-loss)
 
 
-def even_parts(batch: Batch, num_parts: int) -> list[Batch]:
-    """Return the batch in parts of equal size, filled up with sequences that do not count.
+def even_parts(batch: Batch, num_parts: int, *, unit: int = 1) -> list[Batch]:
+    """Return the batch in parts of equal size, filled up with sequences that do not count. `unit` sequences that belong
+    together stay so.
 
     In ZeRO-3 every forward pass is a collective, so all ranks must take the same number.
     """
-    size = -(-batch.num_sequences // num_parts)
+    size = -(-batch.num_sequences // unit // num_parts) * unit
     parts = []
     for k in range(num_parts):
         numbers = torch.arange(k * size, (k + 1) * size)

@@ -210,7 +210,7 @@ export class SampleTab {
       el("td", { class: "num" }, grouped(row.tokens)),
       el("td", { class: "num" }, `${full}/${group.length}`),
     );
-    const toggle = () => this.#toggle(line, row);
+    const toggle = () => this.#toggle(line, row, group);
     line.addEventListener("click", () => {
       if (!getSelection()?.toString()) toggle();
     });
@@ -230,18 +230,19 @@ export class SampleTab {
     return el("span", { class: "tag run-attempt-tag", title }, `a${attempt}`);
   }
 
-  #toggle(line, row) {
+  #toggle(line, row, group) {
     if (line.getAttribute("aria-expanded") === "true") {
       line.nextElementSibling?.remove();
       line.setAttribute("aria-expanded", "false");
       return;
     }
     line.setAttribute("aria-expanded", "true");
+    const pair = pairOf(group);
     const parts = [
       [gettext("Prompt"), row.prompt],
-      [gettext("Response"), row.completion || gettext("(empty)")],
-      [gettext("Expected"), row.expected || "—"],
+      [gettext("Response"), pair ? sideBySide(pair) : row.completion || gettext("(empty)")],
     ];
+    if (!pair) parts.push([gettext("Expected"), row.expected || "—"]);
     const named = Object.entries(row.rewards ?? {})
       .map(([name, value]) => `${name} ${numbers.number(value)}`)
       .join(" · ");
@@ -273,6 +274,23 @@ export class SampleTab {
       ),
     );
   }
+}
+
+/** The two responses of a pair, whose rewards are named by their sides; null of any other group. */
+function pairOf(group) {
+  const sides = ["chosen", "rejected"].map((side) => group.find((row) => side in (row.rewards ?? {})));
+  return sides.every(Boolean) ? sides : null;
+}
+
+function sideBySide([chosen, rejected]) {
+  const side = (name, row) =>
+    el(
+      "div",
+      {},
+      el("b", {}, fill(gettext("%(side)s, reward %(reward)s"), { side: name, reward: numbers.number(row.reward) })),
+      el("p", {}, row.completion || gettext("(empty)")),
+    );
+  return el("div", { class: "run-pair" }, side(gettext("Chosen"), chosen), side(gettext("Rejected"), rejected));
 }
 
 const groupKey = (row) => `${row.attempt}|${row.step}|${row.is_eval}|${row.group}`;

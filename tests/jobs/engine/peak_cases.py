@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.model_files import model_folder
@@ -84,7 +85,7 @@ class Case:
             "memory.gradient_checkpointing": self.recomputes,
             "train.micro_batch_size": self.rows,
         }
-        if self.algorithm == "sft":
+        if not is_in(self.algorithm, "rl"):
             knobs |= {"train.batch_size": count, "train.max_sequence_tokens": self.tokens}
         else:
             knobs |= {"rollout.prompts_per_step": count // 2, "rollout.samples_per_prompt": 2}
@@ -98,8 +99,9 @@ class Case:
         return spec
 
 
-LAYOUTS = tuple(
-    Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")
+LAYOUTS = (
+    *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")),
+    Case(model="small", algorithm="dpo", layout="shared", ranks=1),
 )
 """A policy rank that is alone, with what it holds of the others in each layout: for tests.jobs.engine.lone_rank."""
 

@@ -14,11 +14,13 @@ from typing import Any
 import ray
 import torch
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import Batch, make_batch
+from jobs.engine.micro_batches import of_units, sequences_per_sample
 from jobs.engine.rollouts.request import GenerationRequest
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.actor import CallResult
@@ -54,10 +56,10 @@ def measure(spec: RunSpec, run_dir: Path) -> dict[str, PeakMeasurement]:
     workers.gather(starts)
     for step in range(1, NUM_STEPS + 1):
         pairs = list(zip(workers.policies, batches, strict=True))
-        if spec.algorithm != "sft" and spec.hardware.layout == "colocated":
+        if is_in(spec.algorithm, "rl") and spec.hardware.layout == "colocated":
             requests = requests_of(spec)
             workers.gather([p.call("generate", requests, step=step, phase="rollout") for p in workers.policies])
-        if spec.algorithm != "sft" and DERIVED["batch.has_old_pass"](spec):
+        if is_in(spec.algorithm, "rl") and DERIVED["batch.has_old_pass"](spec):
             workers.gather([p.call("logprobs", b, step=step, phase="old_logprobs") for p, b in pairs])
         if workers.reference is not None:
             workers.gather([workers.reference.call("logprobs", whole, step=step, phase="reference")])
@@ -84,23 +86,27 @@ def requests_of(spec: RunSpec) -> list[GenerationRequest]:
 def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
     """Return each rank's batch of one optimizer step, all sequences as long as the longest, and all of them."""
     ranks = spec.hardware.policy_ranks
-    if spec.algorithm == "sft":
-        count, length = spec.int_knob("train.batch_size"), spec.int_knob("train.max_sequence_tokens")
+    unit = sequences_per_sample(spec)
+    if not is_in(spec.algorithm, "rl"):
+        count, length = unit * spec.int_knob("train.batch_size"), spec.int_knob("train.max_sequence_tokens")
     else:
         count = spec.int_knob("rollout.prompts_per_step") * spec.int_knob("rollout.samples_per_prompt")
         length = spec.int_knob("rollout.max_prompt_tokens") + spec.int_knob("rollout.max_new_tokens")
     generator = torch.Generator().manual_seed(0)
     rows = torch.randint(0, 500, (count, length), generator=generator).tolist()
     whole = make_batch([(row, [True] * length) for row in rows], pad_id=0)
-    if spec.algorithm != "sft":
-        zeros_BL = torch.full((count, length), -6.0)
+    zeros_BL = torch.full((count, length), -6.0)
+    if is_in(spec.algorithm, "pairs"):
+        whole = replace(whole, reference_logprobs_BL=zeros_BL)
+    elif is_in(spec.algorithm, "rl"):
         whole = replace(
             whole,
             advantages_BL=torch.randn((count, 1), generator=generator).expand(count, length),
             old_logprobs_BL=zeros_BL,
             reference_logprobs_BL=zeros_BL.clone() if spec.needs("reference") else None,
         )
-    return [whole.rows(torch.arange(rank, count, ranks)) for rank in range(ranks)], whole
+    samples = torch.arange(count // unit)
+    return [whole.rows(of_units(samples[rank::ranks], unit)) for rank in range(ranks)], whole
 
 
 def _measured(answers: list[CallResult]) -> PeakMeasurement:

@@ -86,3 +86,33 @@ def test_one_rank_keeps_its_share_as_it_was_drawn() -> None:
     drawn = share_out(8, num_updates=2, num_ranks=1, seed="a")
 
     assert all(torch.equal(a, b) for a, b in zip(even_out(drawn, LENGTHS)[0], drawn[0], strict=True))
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        Cut(size=2, unit=2),
+        Cut(size=1, unit=2),
+        Cut(size=1, max_tokens=18, unit=2),
+        Cut(size=1, max_tokens=16, unit=2, is_packed=True),
+    ],
+)
+@pytest.mark.parametrize("at_least", [1, 3])
+def test_both_responses_of_a_pair_stay_together_in_order(cut: Cut, at_least: int) -> None:
+    micros = [rows.tolist() for rows in cut.rows(LENGTHS, at_least=at_least)]
+
+    assert sorted(chain(*micros)) == list(range(8))
+    for rows in micros:
+        assert [(first % 2, second - first) for first, second in zip(rows[0::2], rows[1::2], strict=True)] == [
+            (0, 1)
+        ] * (len(rows) // 2)
+    if cut.max_tokens is not None:
+        lengths = [LENGTHS[torch.tensor(rows)].tolist() for rows in micros]
+        tokens = [sum(n) if cut.is_packed else max(n) * len(n) for n in lengths]
+        assert all(held <= cut.max_tokens or len(n) == 2 for held, n in zip(tokens, lengths, strict=True))
+        assert at_least == 1 or len(micros) >= 3
+
+
+def test_the_knobs_of_a_run_from_pairs_count_pairs() -> None:
+    assert Cut.of(spec_of("dpo", train__micro_batch_size=3)).unit == 2
+    assert Cut.of(spec_of("sft")).unit == 1

@@ -31,7 +31,7 @@ def test_the_bundled_task_is_the_same_every_time() -> None:
 
     assert once == again
     assert (len(once.train), len(once.held_out)) == (3686, 410)
-    assert once.columns == ("prompt", "answer", "response")
+    assert once.columns == ("prompt", "answer", "response", "chosen", "rejected")
 
 
 def test_no_held_out_row_is_trained_on() -> None:

@@ -29,7 +29,7 @@ def test_openrlhf_gets_the_model_folder_and_json_lines_where_its_adapter_says(tm
 
     train, held_out = lines(tmp_path / train_path(spec)), lines(tmp_path / eval_path(spec))
     assert (len(train), len(held_out)) == (3686, 410)
-    assert set(train[0]) == {"prompt", "response", "answer"}
+    assert set(train[0]) == {"prompt", "response", "answer", "chosen", "rejected"}
     assert {row["prompt"] for row in train}.isdisjoint(row["prompt"] for row in held_out)
     assert json.loads((tmp_path / model_path(spec) / "config.json").read_text())["architectures"]
     assert (tmp_path / model_path(spec) / "model.safetensors").stat().st_size > 1e6

@@ -153,7 +153,7 @@ def test_a_missing_column_still_shows_the_columns_there_are(tmp_path: Path) -> N
     found = preview(tmp_path, data={"prompt_column": "question"})
 
     assert found["recognized"] == {}
-    assert found["columns"] == ["prompt", "answer", "response"]
+    assert found["columns"] == ["prompt", "answer", "response", "chosen", "rejected"]
     assert "no column 'question'" in found["mapping_problem"]
     assert found["samples"] == []
 

@@ -50,8 +50,10 @@ def model_of(config: Any, *, dtype: torch.dtype = torch.float32, is_checkpointed
 
 
 def loss_of(algorithm: str, batch: Batch, outputs: PolicyOutputs) -> Loss:
-    """Return the loss of SFT, or of GRPO with a KL and a policy that has moved since it sampled."""
+    """Return the loss of SFT, of DPO, or of GRPO with a KL and a policy that has moved since it sampled."""
     counts = Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
+    if algorithm == "dpo":
+        batch = replace(batch, reference_logprobs_BL=torch.full(batch.tokens_BL.shape, -2.0) * batch.mask_BL)
     if algorithm == "grpo":
         random = torch.Generator().manual_seed(6)
         moved = [torch.randn(batch.tokens_BL.shape, generator=random) / 8 for _ in range(2)]
@@ -81,7 +83,7 @@ def both(family: str, algorithm: str, **how: Any) -> list[tuple[Tensor, dict[str
 
 
 @pytest.mark.parametrize("family", list(CONFIGS))
-@pytest.mark.parametrize("algorithm", ["sft", "grpo"])
+@pytest.mark.parametrize("algorithm", ["sft", "grpo", "dpo"])
 @pytest.mark.parametrize("is_checkpointed", [False, True])
 def test_packed_is_padded_in_float32(family: str, algorithm: str, is_checkpointed: bool) -> None:
     padded, packed = both(family, algorithm, is_checkpointed=is_checkpointed)

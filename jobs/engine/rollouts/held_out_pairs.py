@@ -1,0 +1,88 @@
+"""Held-out evaluation of what learns from pairs: is the chosen response worth more than the rejected one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from jobs.catalog.spec.runspec import RunSpec
+from jobs.engine.algorithm import Algorithm, Counts, PolicyOutputs
+from jobs.engine.batch import Batch, join_padded, make_batch
+from jobs.engine.data.examples import Example, sides_of
+from jobs.engine.micro_batches import sequences_per_sample
+from jobs.engine.reporting.run_report import ShownSample
+from jobs.engine.rollouts.evaluation import Evaluation, even_parts
+from jobs.engine.workers.worker import Worker
+from jobs.engine.workers.worker_group import WorkerGroup
+
+_TOLD_AS = {
+    "loss/pairs": "eval/pairs_loss",
+    "pairs/accuracy": "eval/pairs_accuracy",
+    "pairs/margin": "eval/pairs_margin",
+}
+SIDES = ("chosen", "rejected")
+
+
+def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
+    """Return the examples as a batch; of a pair the chosen response first, and the rejected one right after it."""
+    return make_batch([(s.tokens, s.is_trained) for example in examples for s in sides_of(example)], pad_id=pad_id)
+
+
+class HeldOutPairs:
+    """The held-out pairs of a run. All ranks of the policy are asked, each for a part."""
+
+    def __init__(
+        self, spec: RunSpec, algorithm: Algorithm, workers: WorkerGroup, examples: Sequence[Example], *, pad_id: int
+    ) -> None:
+        self._spec, self._algorithm, self._workers, self._examples = spec, algorithm, workers, examples
+        self._batch = batch_of(examples, pad_id=pad_id)
+
+    def compare_with_reference(self, *, step: int) -> None:
+        """Ask the frozen reference for its log-probabilities, which stay the same."""
+        apart = self._workers.reference
+        scored_BL = (
+            self._scored("logprobs", [apart], step=step)
+            if apart is not None
+            else self._scored("reference_logprobs", self._workers.policies, step=step)
+        )
+        self._batch = replace(self._batch, reference_logprobs_BL=scored_BL)
+
+    def evaluate(self, *, step: int) -> Evaluation:
+        """Return loss and accuracy of the pairs, and both responses of each with their rewards. Ranked by accuracy."""
+        assert self._algorithm.rewards is not None
+        batch = self._batch
+        logprobs_BL = self._scored("logprobs", self._workers.policies, step=step)
+        outputs = PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=torch.zeros_like(logprobs_BL))
+        counts = Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
+        _, metrics = self._algorithm.policy_loss(batch, outputs, self._spec, counts)
+        rewards = self._algorithm.rewards(batch, logprobs_BL, self._spec).tolist()
+        measured = {name: float(metrics[key]) for key, name in _TOLD_AS.items()}
+        return Evaluation(metrics=measured, samples=self._samples(rewards), score=measured["eval/pairs_accuracy"])
+
+    def _scored(self, method: str, workers: Sequence[Worker], *, step: int) -> Tensor:
+        batch = self._batch
+        parts = even_parts(batch, len(workers), unit=sequences_per_sample(self._spec))
+        calls = [w.call(method, part, step=step, phase="eval") for w, part in zip(workers, parts, strict=True)]
+        scored_BL = join_padded(self._workers.gather(calls), batch.tokens_BL.shape[1])
+        return scored_BL[: batch.num_sequences]
+
+    def _samples(self, rewards: Sequence[float]) -> list[ShownSample]:
+        responses = [
+            (group, side, response)
+            for group, example in enumerate(self._examples)
+            for side, response in enumerate(sides_of(example))
+        ]
+        return [
+            ShownSample(
+                group=group,
+                index=side,
+                prompt=response.prompt,
+                completion=response.answer,
+                expected="",
+                reward=reward,
+                rewards={SIDES[side]: reward},
+                tokens=sum(response.is_trained),
+            )
+            for (group, side, response), reward in zip(responses, rewards, strict=True)
+        ]

@@ -1,0 +1,114 @@
+"""Rows of pairs to examples: both responses, templated once, and only what answers the shared question counts."""
+
+from typing import Any
+
+import pytest
+
+from jobs.catalog.spec.parse import parse_spec
+from jobs.engine.data.examples import Example, render, usable
+from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.text import TextModel
+from jobs.engine.problem import RunProblem
+from jobs.engine.rollouts.held_out_pairs import batch_of
+
+QUESTION = "Ana has 3 pens and gets 4 more. How many pens now?"
+GOOD, BAD = "3+4=7, 0+0=0. #### 7", "3+4=8, 0+0=0. #### 8"
+
+
+@pytest.fixture(scope="module")
+def text() -> TextModel:
+    return TextModel(model_folder(parse_spec({}).model))
+
+
+def pair(text: TextModel, row: dict[str, Any], *, knobs: dict[str, Any] | None = None, **data: Any) -> Example:
+    spec = parse_spec({"algorithm": "dpo", "data": data, "knobs": knobs or {}})
+    (example,) = render(spec, [row], text)
+    return example
+
+
+def counted(text: TextModel, example: Example) -> str:
+    return text.decode([t for t, counts in zip(example.tokens, example.is_trained, strict=True) if counts])
+
+
+def said(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+PLAIN: dict[str, Any] = {"prompt": QUESTION, "chosen": GOOD, "rejected": BAD}
+MESSAGES = {
+    "prompt": QUESTION,
+    "chosen": [said("user", QUESTION), said("assistant", GOOD)],
+    "rejected": [said("user", QUESTION), said("assistant", BAD)],
+}
+ANSWERS = {
+    "prompt": [said("user", QUESTION)],
+    "chosen": [said("assistant", GOOD)],
+    "rejected": [said("assistant", BAD)],
+}
+
+
+@pytest.mark.parametrize("row", [PLAIN, MESSAGES, ANSWERS], ids=["texts", "whole conversations", "answers as messages"])
+def test_each_form_of_a_pair_is_the_same_two_conversations(text: TextModel, row: dict[str, Any]) -> None:
+    example = pair(text, row)
+
+    assert example.rejected is not None
+    assert (counted(text, example), counted(text, example.rejected)) == (GOOD, BAD)
+    assert text.decode(example.tokens).count(QUESTION) == 1
+    assert (example.prompt, example.answer, example.rejected.answer) == (QUESTION, GOOD, BAD)
+
+
+def test_conversations_that_bring_their_prompt_need_no_prompt_column(text: TextModel) -> None:
+    row = {key: MESSAGES[key] for key in ("chosen", "rejected")}
+
+    assert pair(text, row, prompt_column="") == pair(text, MESSAGES)
+
+
+def test_turns_that_both_share_do_not_count(text: TextModel) -> None:
+    history = [said("user", QUESTION), said("assistant", "7"), said("user", "Show the steps.")]
+    row = {side: [*history, said("assistant", answer)] for side, answer in (("chosen", GOOD), ("rejected", BAD))}
+
+    example = pair(text, row, prompt_column="")
+
+    assert example.rejected is not None
+    assert (counted(text, example), counted(text, example.rejected)) == (GOOD, BAD)
+    assert example.prompt == "Show the steps."
+
+
+def test_a_system_prompt_comes_once(text: TextModel) -> None:
+    example = pair(text, MESSAGES, system_prompt="Be brief.")
+
+    assert text.decode(example.tokens).count("Be brief.") == 1
+
+
+def test_pairs_that_are_equal_or_cut_before_an_answer_are_left_out(text: TextModel) -> None:
+    spec = parse_spec({"algorithm": "dpo", "knobs": {"train.max_sequence_tokens": 8}})
+    same: dict[str, Any] = PLAIN | {"rejected": GOOD}
+
+    assert usable(spec, render(spec, [PLAIN], text)) == []
+    assert usable(parse_spec({"algorithm": "dpo"}), render(spec, [same], text)) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "field", "words"),
+    [
+        (PLAIN | {"rejected": 3}, "data.rejected_column", "Row 1 holds int '3' in column 'rejected'"),
+        (PLAIN | {"chosen": [said("user", "?")]}, "data.chosen_column", "ends unanswered"),
+        ({"chosen": GOOD, "rejected": BAD}, "data.prompt_column", "Row 1 holds nothing in column 'prompt'"),
+    ],
+)
+def test_a_pair_that_is_none_is_named(text: TextModel, row: dict[str, Any], field: str, words: str) -> None:
+    with pytest.raises(RunProblem) as refused:
+        pair(text, row)
+
+    assert refused.value.field == field
+    assert words in refused.value.message
+
+
+def test_a_batch_holds_chosen_and_rejected_in_turn(text: TextModel) -> None:
+    example = pair(text, PLAIN)
+    assert example.rejected is not None
+
+    batch = batch_of([example, example], pad_id=text.pad_id)
+
+    assert batch.lengths_B.tolist() == [len(example.tokens), len(example.rejected.tokens)] * 2
+    assert batch.mask_BL.sum(dim=1).tolist() == [sum(example.is_trained), sum(example.rejected.is_trained)] * 2
