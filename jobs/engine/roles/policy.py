@@ -84,15 +84,19 @@ class Policy(TrainedModel):
             return self._score(self._engine.module, batch, self._cut.rows(batch.lengths_B))
         return self._score(self._engine, batch, self._micro_batches(batch))
 
-    def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
-        """Return one completion per request, in order, by this rank's own weights, whole up to ZeRO-2."""
+    def generate(
+        self, requests: Sequence[GenerationRequest], *, temperature: float | None = None
+    ) -> list[SampledResponse]:
+        """Return one completion per request, in order, by this rank's own weights, whole up to ZeRO-2, at this
+        temperature, None: the run's.
+        """
         spec = self._spec
         if self._sampler is None:
             text = TextModel(self._folder)
             self._eos_ids = [] if spec.knob("rollout.ignore_eos") else text.eos_ids
             self._sampler = Sampler(self._engine.module, pad_id=text.pad_id, device=self._device.torch_device())
         limits = SamplingLimits(
-            temperature=0.0 if greedy else spec.float_knob("rollout.temperature"),
+            temperature=spec.float_knob("rollout.temperature") if temperature is None else temperature,
             max_new_tokens=spec.int_knob("rollout.max_new_tokens"),
             eos_ids=self._eos_ids,
             batch_size=spec.int_knob("rollout.max_num_seqs"),

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from jobs.catalog.metric import PEAKS, metrics, peak_name
-from jobs.engine.checkpoints.checkpoint import read_state
+from jobs.engine.checkpoints.checkpoint import Checkpoints, read_state
 from profiling.phases import BY_KEY, STEP_PHASES
 from profiling.process_memory import ProcessFiles
-from tests.jobs.engine.conftest import GRPO, EndedRun
+from tests.jobs.engine.conftest import GRPO, RUN_SECONDS, EndedRun
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.engine
 
@@ -379,14 +380,32 @@ def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_pa
 
 
 def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engine: Any, tmp_path: Path) -> None:
-    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"}
+    saved = {"checkpoint.every_steps": 1, "checkpoint.keep": 1, "checkpoint.keep_best": 0}
+    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"} | saved
     asked = {"capture": "novllm", "tool": "torch", "first_step": 2, "num_steps": 1, "roles": ["vllm"], "ranks": []}
     line = json.dumps({"number": 1, "verb": "profile", "payload": asked})
     (tmp_path / "commands.jsonl").write_text(f"{line}\n")
 
-    ended = start_engine(tmp_path, GRPO | {"hardware": {"layout": "colocated"}, "knobs": knobs}).wait()
+    spec = GRPO | {"hardware": {"layout": "colocated"}, "knobs": knobs}
+    running = start_engine(tmp_path, spec, program=("tests.jobs.engine.holding_run", "3"))
+    wait_until(lambda: [e for e in running.events() if e.get("name") == "checkpoint-2"], RUN_SECONDS, running.output)
+    changed = {"optimizer.learning_rate": 1e-3, "rollout.temperature": 0.5}
+    with (tmp_path / "commands.jsonl").open("a") as file:
+        file.write(json.dumps({"number": 2, "verb": "set", "payload": {"knobs": changed}}) + "\n")
+        file.write(json.dumps({"number": 3, "verb": "pin", "payload": {"step": 2, "is_pinned": True}}) + "\n")
+    running.hold_no_longer(3)
+    ended = running.wait()
 
     assert ended.code == 0, ended.output
+    # Sampler and scores took the temperature at once, or the differences below would be far from 0.
+    (taken,) = [e for e in ended.of("note") if "knobs" in e["meta"]]
+    assert {c["knob"]: c["new"] for c in taken["meta"]["knobs"]["changes"]} == changed
+    rates = ended.series("policy/learning_rate")
+    assert taken["step"] in (3, 4)
+    assert {step: rate for step, rate in rates.items() if rate != 1e-3} == dict.fromkeys(range(1, taken["step"]), 3e-4)
+    assert Checkpoints(tmp_path / "checkpoints", keep=1).steps() == [2, 4]
+    index = json.loads((tmp_path / "checkpoints" / "step-4" / "checkpoint.json").read_text())
+    assert index["spec"]["knobs"]["rollout.temperature"]["value"] == 0.5
     assert {(e["role"], e["rank"]) for e in ended.of("span")} == {("driver", 0), ("policy", 0), ("policy", 1)}
     lanes = {(e["role"], e["phase"]) for e in ended.of("span") if e["role"] == "policy"}
     assert {("policy", phase) for phase in ("rollout", "reference", "update", "eval")} <= lanes
