@@ -508,6 +508,10 @@ class Loop:
         """Take the knobs that people changed since the last step: this step is the first with them."""
         changed = self._changes.take(self.spec, step=self.step)
         if changed is not self.spec:
+            if self.state.kl_coefficient is not None:  # a controller moves it: it goes on from what a person set
+                coefficient = changed.float_knob("algorithm.kl_coefficient")
+                if coefficient != self.spec.float_knob("algorithm.kl_coefficient"):
+                    self.state = replace(self.state, kl_coefficient=coefficient)
             self.spec = changed
             self.saver.take_spec(changed)
 

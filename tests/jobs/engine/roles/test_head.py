@@ -102,3 +102,26 @@ def test_scoring_puts_each_sequence_where_it_was_whatever_the_micro_batch() -> N
     assert torch.allclose(one, all_at_once, atol=1e-5)
     assert torch.allclose(two, all_at_once, atol=1e-5)
     assert (one != 0).equal(batch.mask_BL)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "gemma2"])
+@pytest.mark.parametrize("size", [61, 1 << 26])
+def test_entropies_have_the_gradient_of_the_models_own_logits_where_it_is_wanted(
+    family: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head, "CHUNK_ELEMENTS", size)
+    batch = batch_of([9, 5, 7])
+    plain, ours, without = (model_of(family, is_tied=False) for _ in range(3))
+    head.score_counted_tokens(ours, with_entropy_gradient=True)
+    head.score_counted_tokens(without)
+
+    logits_BLV = plain(input_ids=batch.tokens_BL).logits
+    wanted_BL = token_scores(logits_BLV, batch.tokens_BL, with_entropy_gradient=True)[1]
+    wanted_BL[batch.mask_BL].sum().backward()
+    ours(batch.tokens_BL, batch.mask_BL, 1.0)[1].sum().backward()
+
+    assert not without(batch.tokens_BL, batch.mask_BL, 1.0)[1].requires_grad
+    for expected, found in zip(plain.parameters(), ours.parameters(), strict=True):
+        assert expected.grad is not None
+        assert found.grad is not None
+        assert torch.allclose(found.grad, expected.grad, atol=1e-5)
