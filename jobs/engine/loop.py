@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.spec.live_change import differing_values
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import zero_variance_fraction
 from jobs.engine.algorithm import Algorithm, Counts
@@ -508,10 +509,8 @@ class Loop:
         """Take the knobs that people changed since the last step: this step is the first with them."""
         changed = self._changes.take(self.spec, step=self.step)
         if changed is not self.spec:
-            if self.state.kl_coefficient is not None:  # a controller moves it: it goes on from what a person set
-                coefficient = changed.float_knob("algorithm.kl_coefficient")
-                if coefficient != self.spec.float_knob("algorithm.kl_coefficient"):
-                    self.state = replace(self.state, kl_coefficient=coefficient)
+            if "algorithm.kl_coefficient" in differing_values(self.spec, changed):
+                self.state = replace(self.state, kl_coefficient=None)  # one that moves to a target begins anew
             self.spec = changed
             self.saver.take_spec(changed)
 

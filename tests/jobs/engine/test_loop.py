@@ -1,5 +1,6 @@
 """The training loop without workers: what a stop and checks that take too long do to its steps."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +57,21 @@ def loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ShortLoop:
         saver=Mock(),
         state=LoopState(step=0, num_consumed=0),
     )
+
+
+def test_a_coefficient_that_moves_to_a_target_begins_anew_at_the_value_that_people_set(loop: Any) -> None:
+    loop.workers.all.return_value = []
+    loop.state = replace(loop.state, kl_coefficient=0.7)
+    loop.commands.take_changes.return_value = [(1, {"rollout.temperature": 0.5})]
+    loop._take_changes()
+    assert loop.state.kl_coefficient == 0.7
+
+    loop.commands.take_changes.return_value = [(2, {"algorithm.kl_coefficient": 0.01})]
+    loop._take_changes()
+
+    assert loop.state.kl_coefficient is None
+    assert loop.spec.knob("algorithm.kl_coefficient") == 0.01
+    assert loop.saver.take_spec.call_args.args == (loop.spec,)
 
 
 def test_a_guard_ends_the_run_with_a_checkpoint_and_keeps_the_one_from_before(loop: Any) -> None:
