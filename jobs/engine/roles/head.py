@@ -63,12 +63,12 @@ def _score_counted(
         hidden_BLD: Tensor = model.base_model(**inputs, use_cache=False).last_hidden_state
         return hidden_BLD
 
-    hidden_ND, rows_N, columns_N = _before_counted(model, run, tokens_BL, mask_BL, lengths_B)
+    hidden_ND, rows_N, columns_N = before_counted(model, run, tokens_BL, mask_BL, lengths_B)
     scores = model.get_output_embeddings()(hidden_ND, tokens_BL[rows_N, columns_N + 1], temperature)
     return _at_counted(scores, tokens_BL, rows_N, columns_N)
 
 
-def _before_counted(
+def before_counted(
     model: Any, run: Callable[..., Tensor], tokens_BL: Tensor, mask_BL: Tensor, lengths_B: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `run` says of the positions before counted tokens, and these positions: [N, ...], [N], [N]."""
@@ -112,6 +112,6 @@ def _score_all(
         logits_BLV: Tensor = type(model).forward(model, **inputs, use_cache=False).logits
         return logits_BLV
 
-    logits_NV, rows_N, columns_N = _before_counted(model, run, tokens_BL, mask_BL, lengths_B)
+    logits_NV, rows_N, columns_N = before_counted(model, run, tokens_BL, mask_BL, lengths_B)
     scores = chosen_scores(logits_NV, tokens_BL[rows_N, columns_N + 1], temperature=temperature)
     return _at_counted(scores, tokens_BL, rows_N, columns_N)

@@ -19,6 +19,7 @@ from jobs.engine.data.model_files import longest_sequence, model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
+from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.language_model import buckets, load_model, score
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.state_moves import StateMoves
@@ -45,6 +46,9 @@ class Policy(TrainedModel):
         if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
             model = self._load_in(None)  # whole, also where ZeRO-3 divides what is trained
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
+        self.critic: Critic | None = None
+        if spec.needs("critic") and not ROLES["critic"].num_workers(spec):
+            self.critic = Critic(spec=spec, **place)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
         self._lender: Lender | None = None
@@ -131,6 +135,13 @@ class Policy(TrainedModel):
             summed -= float(logprobs_BL.sum())
         return summed, batch.num_trained_tokens
 
+    def readings(self) -> dict[str, float]:
+        """Return measured bytes of model state on this rank, those of a critic that it holds with them."""
+        own = super().readings()
+        held = {} if self.critic is None else self.critic.readings()
+        states = ("parameter_bytes", "gradient_bytes", "optimizer_bytes")
+        return own | {name: own[name] + held[name] for name in states if name in held}
+
     # -- weights --
 
     def open_transfer(self, host: str, port: int, world_size: int) -> None:
@@ -176,6 +187,8 @@ class Policy(TrainedModel):
         """Leave room on the device for the engine's weights: all but this model's own weights goes to the host."""
         if self._device.gives_back_memory:
             self._moves.states_off()
+            if self.critic is not None:
+                self.critic.off()
             if self._reference is not None:
                 self._reference.to("cpu")
             self._device.release_memory()
@@ -190,6 +203,8 @@ class Policy(TrainedModel):
         """Take the device again. The engine must be asleep."""
         if self._device.gives_back_memory:
             self._moves.back()
+            if self.critic is not None:
+                self.critic.back()
             if self._reference is not None:
                 self._reference.to(self._device.torch_device())
 
@@ -214,4 +229,6 @@ class Policy(TrainedModel):
         """Leave the groups in order; without it the interpreter's exit may abort."""
         if self._sender is not None:
             self._sender.close()
+        if self.critic is not None:
+            self.critic.leave()
         super().close()

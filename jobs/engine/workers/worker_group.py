@@ -126,6 +126,10 @@ class WorkerGroup:
         """The policy ranks, in order."""
         return self.by_role["policy"]
 
+    def ranks_of(self, role: str) -> list[Worker]:
+        """The ranks of a trained role, in order: its own workers, or what the policy's ranks hold of it."""
+        return self.by_role.get(role) or [policy.held(role) for policy in self.policies]
+
     @property
     def generators(self) -> list[Worker]:
         """The rollout engines; none in SFT, and where the policy's ranks draw."""
