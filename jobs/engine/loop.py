@@ -157,7 +157,7 @@ class Loop:
 
         values: list[Pending] = []
         if self.has_critic:
-            critic = workers.ranks_of("critic")
+            critic = workers.trained["critic"]
             values = start_scores(critic, "values", batch, shares, step=step, phase="old_logprobs")
         reference = None
         if workers.reference is not None:
@@ -290,7 +290,7 @@ class Loop:
         assert batch.values_BL is not None
         assert batch.returns_BL is not None
         rate = learning_rate(self.spec, step, knobs=Critic.optimizer_knobs)
-        ranks = self.workers.ranks_of("critic")
+        ranks = self.workers.trained["critic"]
         learning = start_update(ranks, batch, shares, learning_rate=rate, step=step)
         is_alone = step <= self.spec.int_knob("algorithm.critic_warmup_steps")
         of_policy = {} if is_alone else self._update(batch, shares, step)

@@ -59,12 +59,12 @@ def whitened(values_BL: Tensor, mask_BL: Tensor, *, divides: bool) -> Tensor:
 
 
 def clipped_value_loss(values_BL: Tensor, old_values_BL: Tensor, returns_BL: Tensor, *, clip: float) -> ClippedValues:
-    """Return max((V - R)^2, (V_old + clamp(V - V_old, -clip, clip) - R)^2) / 2 of each token.
+    """Return max((V - R)^2, (clamp(V, V_old - clip, V_old + clip) - R)^2) / 2 of each token.
 
     A value that has moved by more than `clip` gains nothing by moving on. Source: Huang et al., The 37 implementation
     details of PPO (2022), detail 9; half of it, as verl and OpenRLHF take.
     """
-    held_BL = old_values_BL + (values_BL - old_values_BL).clamp(-clip, clip)
+    held_BL = values_BL.clamp(old_values_BL - clip, old_values_BL + clip)
     free_loss_BL, held_loss_BL = (values_BL - returns_BL).square(), (held_BL - returns_BL).square()
     loss_BL = torch.maximum(free_loss_BL, held_loss_BL) / 2
     return ClippedValues(loss_BL=loss_BL, is_cut_BL=held_loss_BL > free_loss_BL)

@@ -36,6 +36,8 @@ def four() -> tuple[Batch, Tensor]:
         advantages_BL=over_tokens(torch.tensor([1.0, -1.0, 0.5, -0.5]), batch.mask_BL),
         old_logprobs_BL=now_BL + noise_BL,
         reference_logprobs_BL=now_BL - noise_BL,
+        values_BL=noise_BL,
+        returns_BL=noise_BL + now_BL / 4,
     )
     return scored, logits_BLV
 

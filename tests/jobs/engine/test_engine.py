@@ -131,7 +131,7 @@ def test_the_checkpoint_is_whole(grpo: EndedRun) -> None:
 
     assert read_state(folder).step == 6
     assert read_state(folder).num_consumed == 48
-    assert len(list(folder.glob("policy-*.safetensors"))) == 2
+    assert len(list(folder.glob("policy/*.safetensors"))) == 2
     assert [p.name for p in sorted((grpo.run_dir / "checkpoints").iterdir())] == ["step-3", "step-6"]
     notes = [e["text"] for e in grpo.of("note")]
     assert any(n.startswith("Checkpoint 6 saved, ") and " MiB in " in n for n in notes)
