@@ -29,10 +29,10 @@ from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.micro_batches import even_out
+from jobs.engine.optimizer_knobs import OF_CRITIC, OF_POLICY
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.role_calls import scores_of, start_scores, start_update, update_metrics
-from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
 from jobs.engine.rollouts import evaluation
@@ -289,7 +289,7 @@ class Loop:
             return self._update(batch, shares, step)
         assert batch.values_BL is not None
         assert batch.returns_BL is not None
-        rate = learning_rate(self.spec, step, knobs=Critic.optimizer_knobs)
+        rate = learning_rate(self.spec, step, knobs=OF_CRITIC)
         ranks = self.workers.trained["critic"]
         learning = start_update(ranks, batch, shares, learning_rate=rate, step=step)
         is_alone = step <= self.spec.int_knob("algorithm.critic_warmup_steps")
@@ -315,14 +315,14 @@ class Loop:
 
     def _count_skipped(self, updates: Sequence[Update], *, role: str = "policy") -> None:
         """Tell of a role's optimizer steps that were skipped. Raises: NonFinite after too many in a row."""
-        of_critic = role == Critic.role
-        knobs, whose = (Critic.optimizer_knobs, "critic's ") if of_critic else ("optimizer.", "")
+        of_critic = role == "critic"
+        knobs, whose = (OF_CRITIC, "critic's ") if of_critic else (OF_POLICY, "")
         for update in updates:
             in_a_row = self._num_skipped[role] = self._num_skipped.get(role, 0) + 1 if update.is_skipped else 0
             if in_a_row > self.spec.int_knob("optimizer.max_skipped_steps"):
                 raise NonFinite(
                     f"The {whose}gradient was not finite {in_a_row} times in a row, up to step {self.step}; the "
-                    f"weights are those before. Lower {knobs}learning_rate, or go on from an earlier checkpoint."
+                    f"weights are those before. Lower {knobs.learning_rate}, or go on from an earlier checkpoint."
                 )
         if any(update.is_skipped for update in updates):
             whose = "the critic's" if of_critic else "its"

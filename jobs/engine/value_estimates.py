@@ -62,7 +62,7 @@ def clipped_value_loss(values_BL: Tensor, old_values_BL: Tensor, returns_BL: Ten
     """Return max((V - R)^2, (clamp(V, V_old - clip, V_old + clip) - R)^2) / 2 of each token.
 
     A value that has moved by more than `clip` gains nothing by moving on. Source: Huang et al., The 37 implementation
-    details of PPO (2022), detail 9; half of it, as verl and OpenRLHF take.
+    details of PPO (2022), detail 9; half of it is usual.
     """
     held_BL = values_BL.clamp(old_values_BL - clip, old_values_BL + clip)
     free_loss_BL, held_loss_BL = (values_BL - returns_BL).square(), (held_BL - returns_BL).square()

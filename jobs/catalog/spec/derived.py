@@ -98,8 +98,8 @@ def _least_stage(spec: RunSpec, stage: int) -> int:
 
 def _used_critic_zero_stage(spec: RunSpec) -> int:
     """Return the ZeRO stage of the built-in trainer's critic: that of the policy where it has none of its own."""
-    own = spec.values().get("memory.critic_zero_stage")
-    return _used_zero_stage(spec) if own is None else _least_stage(spec, int(own))
+    own = spec.knob("memory.critic_zero_stage")
+    return _used_zero_stage(spec) if own == "policy" else _least_stage(spec, int(own))
 
 
 def _offloads_params(spec: RunSpec) -> bool:

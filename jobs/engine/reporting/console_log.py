@@ -5,6 +5,7 @@ from collections.abc import Mapping
 _OF_A_STEP = {
     "reward/mean": "reward",
     "loss/sft": "loss",
+    "loss/value": "value loss",
     "kl/reference": "kl",
     "policy/entropy": "entropy",
     "policy/grad_norm": "grad norm",

@@ -13,17 +13,22 @@ from jobs.catalog.spec.runspec import ModelSource, RunSpec
 from jobs.engine.algorithm import Counts, Loss
 from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import BUNDLED, count_parameters, find_model, model_folder, read_json
+from jobs.engine.optimizer_knobs import OF_CRITIC
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.state_moves import StateMoves
 from jobs.engine.roles.trained_model import TrainedModel
 from jobs.engine.roles.value_head import FIELD, load_value_model
 
 
+POLICY = "policy"
+"""What `models.critic_path` calls the policy's own model."""
+
+
 class Critic(TrainedModel):
     """A rank of the critic."""
 
     role = "critic"
-    optimizer_knobs = "optimizer.critic_"
+    optimizer_knobs = OF_CRITIC
     stage_of = "memory.used_critic_zero_stage"
 
     def __init__(self, *, spec: RunSpec, **place: Any) -> None:
@@ -76,14 +81,14 @@ class Critic(TrainedModel):
 
 
 def critic_folder(spec: RunSpec) -> Path:
-    """Return the folder that the critic starts from: the policy's, or what `models.critic_path` names, which is a
-    folder, a bundled model or one of the hub.
+    """Return the folder that the critic starts from: the policy's, or that of the model that `models.critic_path`
+    names, a folder, a bundled model or one of the hub.
 
     Raises: RunProblem naming `models.critic_path` if there is none, or its vocabulary is not the policy's.
     """
     name = spec.knob("models.critic_path")
     policy = model_folder(spec.model)
-    if not name:
+    if name == POLICY:
         return policy
     is_path = Path(str(name)).expanduser().is_dir()
     kind = "path" if is_path else "bundled" if (BUNDLED / str(name) / "config.json").is_file() else "hub"

@@ -23,6 +23,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
 from jobs.engine.micro_batches import Cut
+from jobs.engine.optimizer_knobs import OF_POLICY, OptimizerKnobs
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
 from jobs.engine.roles.part_writer import PartWriter
@@ -56,8 +57,7 @@ class TrainedModel(ABC):
     role: ClassVar[str]
     """In the table of roles."""
 
-    optimizer_knobs: ClassVar[str] = "optimizer."
-    """What the names of its optimizer's knobs begin with."""
+    optimizer_knobs: ClassVar[OptimizerKnobs] = OF_POLICY
 
     stage_of: ClassVar[str] = "memory.used_zero_stage"
     """The derived quantity that is its ZeRO stage."""
@@ -125,7 +125,7 @@ class TrainedModel(ABC):
             self._spec,
             world_size,
             stage=self._stage,
-            max_grad_norm=self._spec.float_knob(f"{self.optimizer_knobs}max_grad_norm"),
+            max_grad_norm=self._spec.float_knob(self.optimizer_knobs.max_grad_norm),
             pins_memory=self._device.pins_memory,
         )
 
@@ -337,21 +337,18 @@ def _shape(parameter: Any) -> tuple[int, ...]:
     return tuple(getattr(parameter, "ds_shape", None) or parameter.shape)
 
 
-def adamw(model: torch.nn.Module, spec: RunSpec, *, knobs: str = "optimizer.") -> torch.optim.AdamW:
-    """Return torch's fused AdamW, which needs no compiler; vectors (norms and biases) are kept from weight decay.
-
-    `knobs`: what the names of its knobs begin with.
-    """
-    decay = spec.float_knob(f"{knobs}weight_decay")
+def adamw(model: torch.nn.Module, spec: RunSpec, *, knobs: OptimizerKnobs = OF_POLICY) -> torch.optim.AdamW:
+    """Return torch's fused AdamW, which needs no compiler; vectors (norms and biases) are kept from weight decay."""
+    decay = spec.float_knob(knobs.weight_decay)
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [{"params": [p for p in trained if num_dimensions(p) > 1 or not decay], "weight_decay": decay}]
     if decay:
         groups.append({"params": [p for p in trained if num_dimensions(p) <= 1], "weight_decay": 0.0})
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
-        lr=spec.float_knob(f"{knobs}learning_rate"),
-        betas=(spec.float_knob(f"{knobs}beta1"), spec.float_knob(f"{knobs}beta2")),
-        eps=spec.float_knob(f"{knobs}epsilon"),
+        lr=spec.float_knob(knobs.learning_rate),
+        betas=(spec.float_knob(knobs.beta1), spec.float_knob(knobs.beta2)),
+        eps=spec.float_knob(knobs.epsilon),
         fused=True,
     )
 

@@ -30,7 +30,7 @@ def test_a_grpo_run_finishes(grpo: EndedRun) -> None:
 
 
 def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: EndedRun) -> None:
-    apart = ("eval/", "loss/sft", "time/eval", "time/checkpoint", "time/export", "time/load")
+    apart = ("eval/", "loss/sft", "loss/value", "value/", "time/eval", "time/checkpoint", "time/export", "time/load")
     synced = ("sync/max_logprob_diff", "sync/mean_probability_diff", "sync/far_token_fraction", "kl/rollout")
     off_policy = ("policy/ratio_mean", "time/old_logprobs_seconds")  # with several updates a rollout
     here = [name for name, info in metrics().items() if info.told_here]
