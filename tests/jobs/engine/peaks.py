@@ -99,6 +99,8 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
             advantages_BL=torch.randn((count, 1), generator=generator).expand(count, length),
             old_logprobs_BL=zeros_BL,
             reference_logprobs_BL=zeros_BL.clone() if spec.needs("reference") else None,
+            values_BL=zeros_BL.clone() if spec.needs("critic") else None,
+            returns_BL=zeros_BL.clone() if spec.needs("critic") else None,
         )
     return [whole.rows(torch.arange(rank, count, ranks)) for rank in range(ranks)], whole
 
