@@ -153,9 +153,7 @@ def test_what_a_critic_learns_adds_up_and_is_that_of_counted_tokens(name: str) -
     whole, metrics = value_loss(batch, values_BL, spec, counts)
     spoiled, _ = value_loss(batch, torch.where(batch.mask_BL, values_BL, NOWHERE), spec, counts)
     micros = [(batch.rows(slice(i, i + 1)), values_BL.detach()[i : i + 1]) for i in range(batch.num_sequences)]
-    parts = [
-        value_loss(micro, values_1L[:, : micro.tokens_BL.shape[1]], spec, counts) for micro, values_1L in micros
-    ]
+    parts = [value_loss(micro, values_1L[:, : micro.tokens_BL.shape[1]], spec, counts) for micro, values_1L in micros]
 
     assert whole.shape == ()
     assert whole.requires_grad

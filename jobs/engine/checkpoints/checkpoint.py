@@ -1,9 +1,9 @@
 """Checkpoints: written by all ranks, there whole or not at all, loaded by any number of ranks at any ZeRO stage.
 
 A folder holds the training state as part files (parts.py), those of each trained role in a folder of its own, and
-`checkpoint.json`: the step, the data position, the scores, what the parts are and their checksums. There is no random state to save: every draw is a function of the seed
-and the position. Nodes need share no file system: a rank that does not see the driver's folder hands its parts over
-through Ray's object store, and is handed what it needs when it loads.
+`checkpoint.json`: the step, the data position, the scores, what the parts are and their checksums. There is no random
+state to save: every draw is a function of the seed and the position. Nodes need share no file system: a rank that does
+not see the driver's folder hands its parts over through Ray's object store, and is handed what it needs when it loads.
 """
 
 import json
@@ -339,7 +339,9 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
             f"{name} cannot be read: {INDEX} is damaged ({error}). Resume from another checkpoint."
         ) from error
     if version not in (_OF_POLICY_ALONE, VERSION):
-        raise RunProblem("resume", f"{name} is of format {version}; this trainer reads formats {_OF_POLICY_ALONE} and {VERSION}.")
+        raise RunProblem(
+            "resume", f"{name} is of format {version}; this trainer reads formats {_OF_POLICY_ALONE} and {VERSION}."
+        )
     return CheckpointSource(folder=folder, name=name, state=state, index=index)
 
 

@@ -19,7 +19,6 @@ from jobs.engine.roles.state_moves import StateMoves
 from jobs.engine.roles.trained_model import TrainedModel
 from jobs.engine.roles.value_head import FIELD, load_value_model
 
-
 POLICY = "policy"
 """What `models.critic_path` calls the policy's own model."""
 

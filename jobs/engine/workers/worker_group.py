@@ -130,7 +130,9 @@ class WorkerGroup:
     @property
     def trained(self) -> dict[str, list[Worker]]:
         """The ranks of each trained role, in order: its own workers, or what the policy's ranks hold of it."""
-        return {role: self.by_role.get(role) or [policy.held(role) for policy in self.policies] for role in self._trained}
+        return {
+            role: self.by_role.get(role) or [policy.held(role) for policy in self.policies] for role in self._trained
+        }
 
     @property
     def generators(self) -> list[Worker]:

@@ -26,7 +26,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "2": {"memory.zero_stage": "2", "train.packing": False},
     "3": {"memory.critic_zero_stage": "3", "train.packing": False},
     "micro": {"train.micro_batch_size": 3, "train.packing": False},
-    "packed": {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 60},
     "packed 3": {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 60, "memory.critic_zero_stage": "3"},
     "one rank": {"train.packing": False},
     **{

@@ -31,7 +31,6 @@ KNOBS: dict[str, Any] = {
     "train.updates_per_rollout": 2,
     "rollout.prompts_per_step": 16,
     "rollout.samples_per_prompt": 1,
-    "rollout.max_new_tokens": 16,
     "eval.num_prompts": 4,
     "eval.every_steps": 0,
     "checkpoint.every_steps": 2,

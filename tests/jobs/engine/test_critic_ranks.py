@@ -20,7 +20,7 @@ def found(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.mark.slow("the first test waits for the ranks that all of them read")
-@pytest.mark.parametrize("variant", ["2", "3", "micro", "packed", "packed 3", "one rank", "beside"])
+@pytest.mark.parametrize("variant", ["2", "3", "micro", "packed 3", "one rank", "beside"])
 def test_a_critic_learns_what_one_plain_replica_learns(found: dict[str, Any], variant: str) -> None:
     """In float32 to 1e-5, the norm of the gradient to 1e-4 of itself."""
     for told, plain in zip(found[variant], found["0"], strict=True):

@@ -134,6 +134,5 @@ def test_a_critic_of_another_vocabulary_or_of_no_files_is_refused(tmp_path: Path
 
 
 def _vocabulary(folder: Path) -> int:
-    import json
 
     return int(json.loads((folder / "config.json").read_text())["vocab_size"])
