@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-WHITEN_EPSILON = 1e-8
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippedValues:
@@ -18,12 +16,6 @@ class ClippedValues:
 
     loss_BL: Tensor
     is_cut_BL: Tensor
-
-
-def at_last_token(values_B: Tensor, mask_BL: Tensor) -> Tensor:
-    """Return each completion's value at its last counted token, 0 elsewhere: [B, L]."""
-    is_last_BL = mask_BL & (mask_BL.flip(1).cumsum(1).flip(1) == 1)
-    return torch.where(is_last_BL, values_B.unsqueeze(1), torch.zeros((), dtype=values_B.dtype))
 
 
 def generalized_advantages(
@@ -44,18 +36,6 @@ def generalized_advantages(
         next_advantage_B = torch.where(counts_B, advantage_B, next_advantage_B)
         advantages_BL[:, position] = torch.where(counts_B, advantage_B, 0.0)
     return advantages_BL, torch.where(mask_BL, advantages_BL + values_BL, 0.0)
-
-
-def whitened(values_BL: Tensor, mask_BL: Tensor, *, divides: bool) -> Tensor:
-    """Return (value - mean) / sqrt(unbiased variance + 1e-8) over all counted tokens, 0 elsewhere: [B, L].
-
-    Without `divides` only the mean is taken off. A batch of one token, which has no variance, becomes 0.
-    """
-    counted_N = values_BL[mask_BL]
-    centered_BL = torch.where(mask_BL, values_BL - counted_N.mean(), 0.0)
-    if not divides or counted_N.numel() < 2:
-        return centered_BL
-    return centered_BL * (counted_N.var() + WHITEN_EPSILON).rsqrt()
 
 
 def clipped_value_loss(values_BL: Tensor, old_values_BL: Tensor, returns_BL: Tensor, *, clip: float) -> ClippedValues:

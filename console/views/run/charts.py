@@ -158,7 +158,7 @@ def _baseline(spec: RunSpec, samples: int, longest: int) -> ChartPlan:
     """Return the chart of what rewards are held against: the critic's values, or the group."""
     if spec.needs("critic"):
         return _critic()
-    return _groups(samples) if spec.is_native else _truncated(longest)
+    return _groups(spec, samples) if spec.is_native and samples > 1 else _truncated(longest)
 
 
 def _explained() -> ChartPlan:
@@ -166,7 +166,18 @@ def _explained() -> ChartPlan:
     return _single("explained", title, hint, "value/explained_variance")
 
 
-def _groups(samples: int) -> ChartPlan:
+def _groups(spec: RunSpec, samples: int) -> ChartPlan:
+    if _knob_value(spec, "algorithm.dynamic_sampling"):
+        return ChartPlan(
+            key="groups",
+            title=_("Groups drawn"),
+            hint=_("in a step, and those with rewards that differ"),
+            lines=(
+                ChartLine(name="groups/kept", label=_("with variance")),
+                ChartLine(name="groups/sampled", label=_("drawn"), color="--run-7", is_dashed=True),
+            ),
+            unit="groups",
+        )
     title = _("Zero-variance groups")
     line = ChartLine(name="groups/zero_variance_fraction", label=title)
     return ChartPlan(

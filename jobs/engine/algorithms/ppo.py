@@ -4,29 +4,24 @@ Source: PPO, arXiv 1707.06347; generalized advantage estimation, arXiv 1506.0243
 reward of each token: Ziegler et al., arXiv 1909.08593, section 2.
 """
 
-import torch
 from torch import Tensor
 
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.engine.advantages import at_last_token, whiten
 from jobs.engine.algorithm import Algorithm, Counts, Estimates, Loss
 from jobs.engine.batch import Batch
-from jobs.engine.losses import kl_estimate
-from jobs.engine.policy_gradient import clipped_loss, needs_old_logprobs, token_mean
-from jobs.engine.value_estimates import at_last_token, clipped_value_loss, generalized_advantages, whitened
+from jobs.engine.policy_gradient import clipped_loss, kl_costs, needs_old_logprobs, token_mean
+from jobs.engine.value_estimates import clipped_value_loss, generalized_advantages
 
 
 def token_rewards(batch: Batch, spec: RunSpec) -> Tensor:
-    """Return the reward of each token: the completion's at its last one, less kl_coefficient * KL to the reference at
-    each, if that is not in the loss: [B, L].
+    """Return the reward of each token: the completion's at its last one, less the weighed KL to the reference at each,
+    if that is not in the loss: [B, L].
     """
     assert batch.rewards_B is not None
     rewards_BL = at_last_token(batch.rewards_B, batch.mask_BL)
-    if batch.reference_logprobs_BL is None or spec.knob("algorithm.kl_in_loss"):
-        return rewards_BL
-    assert batch.old_logprobs_BL is not None
-    estimator = spec.knob("algorithm.kl_estimator")
-    kl_BL = kl_estimate(batch.old_logprobs_BL, batch.reference_logprobs_BL, estimator=estimator)
-    return rewards_BL - spec.float_knob("algorithm.kl_coefficient") * torch.where(batch.mask_BL, kl_BL, 0.0)
+    costs_BL = kl_costs(batch, spec)
+    return rewards_BL if costs_BL is None else rewards_BL - costs_BL
 
 
 def advantages(batch: Batch, spec: RunSpec) -> Estimates:
@@ -39,8 +34,8 @@ def advantages(batch: Batch, spec: RunSpec) -> Estimates:
         gamma=spec.float_knob("algorithm.gamma"),
         gae_lambda=spec.float_knob("algorithm.gae_lambda"),
     )
-    divides = bool(spec.knob("algorithm.whiten_by_std"))
-    return Estimates(advantages_BL=whitened(advantages_BL, batch.mask_BL, divides=divides), returns_BL=returns_BL)
+    by_std = bool(spec.knob("algorithm.whiten_by_std"))
+    return Estimates(advantages_BL=whiten(advantages_BL, batch.mask_BL, by_std=by_std), returns_BL=returns_BL)
 
 
 def value_loss(batch: Batch, values_BL: Tensor, spec: RunSpec, counts: Counts) -> Loss:

@@ -4,24 +4,14 @@ import pytest
 import torch
 
 from jobs.engine.value_estimates import (
-    at_last_token,
     clipped_value_loss,
     generalized_advantages,
     value_metrics,
-    whitened,
 )
 
 MASK_BL = torch.tensor([[False, True, True, True], [False, True, False, True]])
 VALUES_BL = torch.tensor([[9.0, 0.5, 0.25, 1.0], [9.0, 0.5, 9.0, 0.25]])
 REWARDS_BL = torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 2.0]])
-
-
-def test_the_reward_of_a_completion_stands_at_its_last_token() -> None:
-    mask_BL = torch.tensor([[False, True, True, False], [False, True, False, True], [False, False, False, False]])
-
-    found = at_last_token(torch.tensor([1.0, 2.0, 3.0]), mask_BL)
-
-    assert found.tolist() == [[0, 0, 1, 0], [0, 0, 0, 2], [0, 0, 0, 0]]
 
 
 def test_generalized_advantages_by_hand() -> None:
@@ -46,20 +36,6 @@ def test_with_lambda_0_an_advantage_is_the_surprise_of_one_token() -> None:
     advantages_BL, _ = generalized_advantages(REWARDS_BL, VALUES_BL, MASK_BL, gamma=1.0, gae_lambda=0.0)
 
     assert advantages_BL.tolist() == [[0, -0.25, 0.75, 0], [0, -0.25, 0, 1.75]]
-
-
-def test_whitened_has_mean_0_and_deviation_1_over_what_counts() -> None:
-    found = whitened(VALUES_BL, MASK_BL, divides=True)
-    centered = whitened(VALUES_BL, MASK_BL, divides=False)
-
-    assert float(found[MASK_BL].mean()) == pytest.approx(0, abs=1e-6)
-    assert float(found[MASK_BL].std()) == pytest.approx(1, abs=1e-6)
-    assert not found[~MASK_BL].any()
-    assert centered[MASK_BL].tolist() == pytest.approx([0.0, -0.25, 0.5, 0.0, -0.25])
-
-
-def test_one_token_is_whitened_to_nothing() -> None:
-    assert whitened(torch.tensor([[3.0]]), torch.tensor([[True]]), divides=True).tolist() == [[0.0]]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ class PeerModule(ModuleType):
             raise ValueError(f"{class_name} of {self._wheel} has not got all of {', '.join(methods)}.")
         for method in kept:
             method.decorator_list = [d for d in method.decorator_list if _is_builtin(d)]
-        self._run(ast.ClassDef(name=class_name, bases=[], keywords=[], body=kept, decorator_list=[]))
+        self._run(ast.ClassDef(name=class_name, bases=[], keywords=[], body=list[ast.stmt](kept), decorator_list=[]))
         found: type = self.__dict__.pop(class_name)
         return found
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from jobs.engine.advantages import whiten
 from jobs.engine.algorithm import Counts, PolicyOutputs, load_algorithm
 from jobs.engine.batch import Batch
-from jobs.engine.value_estimates import clipped_value_loss, generalized_advantages, whitened
+from jobs.engine.value_estimates import clipped_value_loss, generalized_advantages
 from tests.jobs.engine.oracles.peers import OPENRLHF, VERL, peer
 from tests.jobs.engine.policy_batches import spec_of
 
@@ -44,7 +45,7 @@ def test_advantages_and_returns_are_verls(seed: int, has_gaps: bool, gamma: floa
 
     found, returns = generalized_advantages(rewards, values, mask, gamma=gamma, gae_lambda=gae_lambda)
 
-    assert torch.allclose(whitened(found, mask, divides=True)[mask], theirs[mask], atol=1e-6)
+    assert torch.allclose(whiten(found, mask, by_std=True)[mask], theirs[mask], atol=1e-6)
     assert torch.allclose(returns[mask], their_returns[mask], atol=1e-6)
 
 
