@@ -107,6 +107,8 @@ ROLES: Mapping[str, Role] = {
             label="critic",
             is_needed=lambda spec: is_in(spec.algorithm, "critic"),
             is_trained=True,
+            worker="jobs.engine.roles.critic:Critic",
+            num_workers=lambda spec: spec.hardware.policy_ranks if spec.hardware.layout == "split" else 0,
         ),
         Role(
             id="reward",

@@ -17,8 +17,8 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.live_change import differing_values
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import zero_variance_fraction
-from jobs.engine.algorithm import Algorithm, Counts
-from jobs.engine.batch import Batch, join_padded, share_out
+from jobs.engine.algorithm import Algorithm
+from jobs.engine.batch import Batch, share_out
 from jobs.engine.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
@@ -35,8 +35,10 @@ from jobs.engine.kl_controller import next_coefficient
 from jobs.engine.live_changes import LiveChanges
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.micro_batches import even_out, of_units, sequences_per_sample
+from jobs.engine.optimizer_knobs import OF_CRITIC, OF_POLICY
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
+from jobs.engine.role_calls import scores_of, start_scores, start_update, update_metrics
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
 from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets, joined
@@ -49,6 +51,8 @@ from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.schedule import learning_rate
 from jobs.engine.teaching import taught
+from jobs.engine.value_estimates import value_metrics
+from jobs.engine.workers.worker import Pending
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
@@ -101,7 +105,8 @@ class Loop:
         self._data = material.data or own_data
         self._data.seek(state.sources or {"data": {"taken": state.num_consumed}})
         self._scores: dict[str, float] = {}
-        self._num_skipped = 0  # optimizer steps in a row
+        self._num_skipped: dict[str, int] = {}  # optimizer steps in a row, by role
+        self.has_critic = spec.needs("critic")
         self._telling_seconds = 0.0  # that the metrics of the step before took, which could not hold it
         self._sync_guard = SyncGuard(
             precision=str(spec.knob("memory.precision")),
@@ -176,6 +181,10 @@ class Loop:
         num_updates = spec.int_knob("train.updates_per_rollout")
         shares = self._shares(batch, num_updates=num_updates)
 
+        values: list[Pending] = []
+        if self.has_critic:
+            critic = workers.trained["critic"]
+            values = start_scores(critic, "values", batch, shares, step=step, phase="old_logprobs")
         reference = None
         if workers.reference is not None and spec.needs("reference"):  # a coefficient set to 0 asks for none
             reference = workers.reference.call("logprobs", batch, step=step, phase="reference")
@@ -185,6 +194,9 @@ class Loop:
             assert batch.rollout_logprobs_BL is not None
             self._check_sync(gap_sums(batch.rollout_logprobs_BL, old_logprobs_BL, batch.mask_BL), synced_at=step - 1)
             batch = replace(batch, old_logprobs_BL=old_logprobs_BL)
+        if values:
+            with mark("old_logprobs", step=step):
+                batch = replace(batch, values_BL=scores_of(workers, values, batch, shares))
         with mark("reference", step=step):
             if reference is not None:
                 batch = replace(batch, reference_logprobs_BL=workers.gather([reference])[0])
@@ -201,7 +213,7 @@ class Loop:
                 batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
 
         with mark("update", step=step) as update_mark:
-            updated = self._update(batch, shares, step)
+            updated = self._update_roles(batch, shares, step)
 
         if self.weights is not None:
             with mark("weight_sync", step=step):
@@ -328,7 +340,7 @@ class Loop:
     def _move_kl_coefficient(self, metrics: Mapping[str, float], *, num_samples: int) -> dict[str, float]:
         """Move the weight of the KL for the next step by the KL of this one; return that of this one as a metric."""
         now = self.state.kl_coefficient
-        if now is None:
+        if now is None or "kl/reference" not in metrics:  # while a critic warms up the policy is not measured
             return {}
         moved = next_coefficient(
             now,
@@ -385,17 +397,29 @@ class Loop:
 
     def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
         """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""
-        row_indices = [torch.cat(updates) for updates in shares]
-        parts = self.workers.gather(
-            [
-                policy.call(method, batch.rows(index), step=self.step, phase=phase)
-                for policy, index in zip(self.workers.policies, row_indices, strict=True)
-            ]
+        started = start_scores(self.workers.policies, method, batch, shares, step=self.step, phase=phase)
+        return scores_of(self.workers, started, batch, shares)
+
+    def _update_roles(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
+        """Take the step's optimizer steps of the policy and, beside them, of the critic, if there is one; return the
+        metrics of both. In the critic's warm-up it learns alone.
+        """
+        if not self.has_critic:
+            return self._update(batch, shares, step)
+        assert batch.values_BL is not None
+        assert batch.returns_BL is not None
+        rate = learning_rate(self.spec, step, knobs=OF_CRITIC)
+        ranks = self.workers.trained["critic"]
+        learning = start_update(ranks, batch, shares, learning_rate=rate, step=step)
+        is_alone = step <= self.spec.int_knob("algorithm.critic_warmup_steps")
+        of_policy = {} if is_alone else self._update(batch, shares, step)
+        per_rank: list[list[Update]] = self.workers.gather(learning)
+        self._count_skipped(per_rank[0], role="critic")
+        return (
+            of_policy
+            | update_metrics(per_rank, learning_rate=rate, prefix="value")
+            | value_metrics(batch.values_BL, batch.returns_BL, batch.mask_BL)
         )
-        width = batch.tokens_BL.shape[1]
-        logprobs_BL = torch.empty((batch.num_sequences, width))
-        logprobs_BL[torch.cat(row_indices)] = join_padded(parts, width)
-        return logprobs_BL
 
     def _reference_logprobs(self, batch: Batch, shares: list[list[Tensor]]) -> Tensor:
         """Return the frozen model's log-probabilities, by whoever holds it: [B, L]."""
@@ -407,43 +431,30 @@ class Loop:
         return cast(Tensor, scored_BL)
 
     def _update(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
-        """Take the step's optimizer steps on all ranks; return their metrics, averaged over the optimizer steps."""
+        """Take the policy's optimizer steps on all ranks; return their metrics, averaged over the optimizer steps."""
         rate = learning_rate(self.spec, step)
-        num_updates = len(shares[0])
-        wholes = [batch.rows(torch.cat([rank[u] for rank in shares])) for u in range(num_updates)]
-        counts = [Counts(num_tokens=w.num_trained_tokens, num_sequences=w.num_sequences) for w in wholes]
-        per_rank: list[list[Update]] = self.workers.gather(
-            [
-                policy.call("update", [batch.rows(index) for index in updates], counts, rate, step=step, phase="update")
-                for policy, updates in zip(self.workers.policies, shares, strict=True)
-            ]
-        )
+        started = start_update(self.workers.policies, batch, shares, learning_rate=rate, step=step)
+        per_rank: list[list[Update]] = self.workers.gather(started)
         gaps = [update.gap for updates in per_rank for update in updates if update.gap is not None]
         if gaps:
             self._check_sync(total(gaps), synced_at=step - 1)
         self._count_skipped(per_rank[0])
-        metrics = {
-            "policy/learning_rate": rate,
-            "policy/grad_norm": sum(update.grad_norm for update in per_rank[0]) / num_updates,
-            "policy/skipped_steps": float(sum(update.is_skipped for update in per_rank[0])),
-        }
-        for updates in per_rank:
-            for update in updates:
-                for name, value in update.shares.items():
-                    metrics[name] = metrics.get(name, 0.0) + value / num_updates
-        return metrics
+        return update_metrics(per_rank, learning_rate=rate, prefix="policy")
 
-    def _count_skipped(self, updates: Sequence[Update]) -> None:
-        """Tell of optimizer steps that were skipped. Raises: NonFinite after too many in a row."""
+    def _count_skipped(self, updates: Sequence[Update], *, role: str = "policy") -> None:
+        """Tell of a role's optimizer steps that were skipped. Raises: NonFinite after too many in a row."""
+        of_critic = role == "critic"
+        knobs, whose = (OF_CRITIC, "critic's ") if of_critic else (OF_POLICY, "")
         for update in updates:
-            self._num_skipped = self._num_skipped + 1 if update.is_skipped else 0
-            if self._num_skipped > self.spec.int_knob("optimizer.max_skipped_steps"):
+            in_a_row = self._num_skipped[role] = self._num_skipped.get(role, 0) + 1 if update.is_skipped else 0
+            if in_a_row > self.spec.int_knob("optimizer.max_skipped_steps"):
                 raise NonFinite(
-                    f"The gradient was not finite {self._num_skipped} times in a row, up to step {self.step}; the "
-                    "weights are those before. Lower optimizer.learning_rate, or go on from an earlier checkpoint."
+                    f"The {whose}gradient was not finite {in_a_row} times in a row, up to step {self.step}; the "
+                    f"weights are those before. Lower {knobs.learning_rate}, or go on from an earlier checkpoint."
                 )
         if any(update.is_skipped for update in updates):
-            self.report.note(f"Step {self.step} was skipped: its gradient is not finite.", step=self.step)
+            whose = "the critic's" if of_critic else "its"
+            self.report.note(f"Step {self.step} was skipped: {whose} gradient is not finite.", step=self.step)
 
     def _check_sync(self, gap: GapSums, *, synced_at: int) -> None:
         """Tell how far vLLM's log-probabilities are from the trainer's since the sync of step `synced_at`.

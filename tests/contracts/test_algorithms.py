@@ -23,6 +23,7 @@ FOLDER = "jobs.engine.algorithms"
 NAMES = plugins.names(FOLDER)
 SAMPLING = tuple(name for name in NAMES if is_in(name, "rl"))
 REWARDED = tuple(name for name in SAMPLING if not is_in(name, "distillation"))
+CRITICAL = tuple(name for name in NAMES if is_in(name, "critic"))
 GROUPED = tuple(name for name in NAMES if is_in(name, "grouped"))
 OF_GROUPS = tuple(name for name in GROUPED if "algorithm.whiten_by_std" not in spec_of(name).knobs)
 """Whose advantages are those of a group alone; the others whiten them over the whole batch."""
@@ -165,6 +166,44 @@ def test_advantages_are_one_number_a_token_and_none_outside_of_the_mask(name: st
     assert found.dtype == torch.float32
     assert found.abs().sum() > 0
     assert not found[~batch.mask_BL].any()
+
+
+@pytest.mark.parametrize("name", CRITICAL)
+def test_what_a_critic_learns_adds_up_and_is_that_of_counted_tokens(name: str) -> None:
+    """Shares of micro-batches add up; values outside of the mask change nothing; gradients flow through values."""
+    value_loss, spec = load_algorithm(name).value_loss, of(name)
+    assert value_loss is not None
+    batch, _ = four()
+    values_BL = torch.linspace(-1, 1, batch.mask_BL.numel()).view(batch.mask_BL.shape).requires_grad_()
+    counts = counts_of(batch)
+
+    whole, metrics = value_loss(batch, values_BL, spec, counts)
+    spoiled, _ = value_loss(batch, torch.where(batch.mask_BL, values_BL, NOWHERE), spec, counts)
+    micros = [(batch.rows(slice(i, i + 1)), values_BL.detach()[i : i + 1]) for i in range(batch.num_sequences)]
+    parts = [value_loss(micro, values_1L[:, : micro.tokens_BL.shape[1]], spec, counts) for micro, values_1L in micros]
+
+    assert whole.shape == ()
+    assert whole.requires_grad
+    assert whole.item() > 0
+    assert spoiled.item() == whole.item()
+    assert float(sum(loss for loss, _ in parts)) == pytest.approx(whole.item(), abs=1e-6)
+    for metric, value in metrics.items():
+        assert not value.requires_grad
+        assert float(sum(m[metric] for _, m in parts)) == pytest.approx(float(value), abs=1e-6), metric
+
+
+@pytest.mark.parametrize("name", CRITICAL)
+def test_what_a_critic_should_expect_is_said_of_counted_tokens_alone(name: str) -> None:
+    estimate = load_algorithm(name).advantages
+    assert estimate is not None
+    batch, _ = four()
+
+    returns_BL = estimate(batch, of(name)).returns_BL
+
+    assert returns_BL is not None
+    assert returns_BL.shape == batch.tokens_BL.shape
+    assert returns_BL.dtype == torch.float32
+    assert not returns_BL[~batch.mask_BL].any()
 
 
 @pytest.mark.parametrize("name", OF_GROUPS)

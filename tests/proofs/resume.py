@@ -223,8 +223,8 @@ def measure_apart(head: RayHead, folder: Path) -> dict[str, Any]:
     assert resumed.code == 0, resumed.output
     assert outside
     assert not [name for name in outside if "checkpoints" in name], outside
-    parts = sorted(p.name for p in (run / "a1" / "checkpoints" / f"step-{step}").glob("*.safetensors"))
-    assert {name.split("-")[1] for name in parts} == {"0", "1"}
+    parts = sorted(p.name for p in (run / "a1" / "checkpoints" / f"step-{step}").glob("policy/*.safetensors"))
+    assert {name.split("-")[0] for name in parts} == {"0", "1"}
     return {"resumed_from": step, "parts": parts, **compared(whole, resumed, step, SFT["knobs"]["train.num_steps"])}
 
 

@@ -107,13 +107,18 @@ def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
             Chip(name="throughput/tokens_per_second_per_gpu", label=_("Throughput"), unit="tok/s/GPU"),
         )
     gap = GAP_LIMIT if spec.knob("memory.precision") == "float32" else None
+    baseline = (
+        Chip(name="value/explained_variance", label=_("Explained variance"))
+        if spec.needs("critic")
+        else Chip(name="groups/zero_variance_fraction", label=_("Zero-variance groups"), unit="share")
+    )
     return (
         Chip(name="reward/mean", label=_("Reward")),
         Chip(name="eval/accuracy", label=_("Held-out accuracy"), unit="share"),
         Chip(name="kl/reference", label=_("KL to reference")),
         Chip(name="policy/entropy", label=_("Entropy")),
         Chip(name="response/truncated_fraction", label=_("Truncated"), unit="share"),
-        Chip(name="groups/zero_variance_fraction", label=_("Zero-variance groups"), unit="share"),
+        baseline,
         Chip(name="sync/max_logprob_diff", label=_("Rollout gap"), limit=gap),
     )
 
@@ -156,12 +161,8 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
             ),
             limits=(Limit(value=longest, label=_("limit %(n)s") % {"n": f"{longest:,}"}),) if longest else (),
         ),
-        _groups(spec, samples)
-        if spec.is_native and samples > 1
-        else _critic()
-        if spec.needs("critic")
-        else _truncated(longest),
-        _clip(spec),
+        _baseline(spec, samples, longest),
+        _explained() if spec.is_native and spec.needs("critic") else _clip(spec),
         _gradient(spec),
         _step_time() if timed_phases(spec) else _whole_step_time(),
     )
@@ -197,6 +198,18 @@ def _overlap() -> ChartPlan:
 
 def _entropies() -> ChartPlan:
     return _single("teacher", _("The teacher's entropy"), _("nats per token"), "teacher/entropy")
+
+
+def _baseline(spec: RunSpec, samples: int, longest: int) -> ChartPlan:
+    """Return the chart of what rewards are held against: the critic's values, or the group."""
+    if spec.needs("critic"):
+        return _critic()
+    return _groups(spec, samples) if spec.is_native and samples > 1 else _truncated(longest)
+
+
+def _explained() -> ChartPlan:
+    title, hint = _("Explained variance"), _("of the returns, by the critic's values")
+    return _single("explained", title, hint, "value/explained_variance")
 
 
 def _groups(spec: RunSpec, samples: int) -> ChartPlan:

@@ -1,4 +1,4 @@
-"""The built-in trainer's layouts: every role on devices of its own, or the reference in the policy's ranks."""
+"""The built-in trainer's layouts: every role on devices of its own, or reference and critic in the policy's ranks."""
 
 from collections.abc import Iterator
 
@@ -18,13 +18,8 @@ def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> 
     Colocated only where no device is left for an engine: how fast ranks draw on a GPU has not been measured.
     """
     is_rl = is_in(spec.algorithm, "rl")
-    layouts = (
-        ("colocated",)
-        if size == 1
-        else ("split", "shared")
-        if any(map(spec.needs, ("reference", "teacher")))
-        else ("split",)
-    )
+    has_guests = any(map(spec.needs, ("reference", "critic", "teacher")))
+    layouts = ("colocated",) if size == 1 else ("split", "shared") if has_guests else ("split",)
     for layout in layouts if is_rl else ("",):
         yield from _spaces(spec, shape, fleet, size, layout=layout)
 
@@ -36,7 +31,7 @@ def _spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int, *, layout
     is_colocated = layout == "colocated"
     apart = sum(not role.is_trained and not role.generates for role in roles) if layout == "split" else 0
     rest = size - apart
-    groups = sum(role.is_trained for role in roles)
+    groups = sum(role.is_trained for role in roles) if layout == "split" else 1
     most = rest // groups - (is_rl and not is_colocated)  # an engine has a device of its own
     ranks = [r for r in range(1, most + 1) if samples % r == 0 and (r <= 16 or r % 8 == 0)]
     for count in ranks:

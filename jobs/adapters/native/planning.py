@@ -121,6 +121,7 @@ def _job(source: RunContext) -> Job:
         *((reference,) if spec.needs("reference") else ()),
         *((teacher,) if spec.needs("teacher") else ()),
     )
+    critic = _critic(source, policy) if spec.needs("critic") else None
     if not source.is_rl:
         return Job(
             algorithm=spec.algorithm,
@@ -149,6 +150,8 @@ def _job(source: RunContext) -> Job:
         algorithm=spec.algorithm,
         fleet=source.fleet,
         policy=policy,
+        critic=critic,
+        critic_pool="critic" if spec.hardware.layout == "split" else "policy",
         frozen=frozen,
         engine=engine,
         rollouts=source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
@@ -156,6 +159,18 @@ def _job(source: RunContext) -> Job:
         engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
         notes=(_COLOCATED,) if ranks_draw else (),
+    )
+
+
+def _critic(source: RunContext, policy: Training) -> Training:
+    """Return the critic's training: as the policy's, with a ZeRO stage of its own, and one number for each token where
+    the policy has a vocabulary."""
+    return replace(
+        policy,
+        model=source.models.critic or source.models.policy,
+        layout=replace(policy.layout, shards=int(DERIVED["memory.used_critic_zero_stage"](source.spec))),
+        has_master=policy.compute == "bf16" or int(DERIVED["memory.used_critic_zero_stage"](source.spec)) > 0,
+        objective="scalar",
     )
 
 

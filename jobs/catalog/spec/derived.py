@@ -88,9 +88,18 @@ def _used_zero_stage(spec: RunSpec) -> int:
 
     DeepSpeed adds up bfloat16 gradients in float32 from stage 2 on only, and offloads what is divided.
     """
-    stage = _number(spec, "memory.zero_stage", 2)
+    return _least_stage(spec, _number(spec, "memory.zero_stage", 2))
+
+
+def _least_stage(spec: RunSpec, stage: int) -> int:
     needs_two = spec.knob("memory.precision") == "bfloat16" or bool(spec.knob("memory.adam_offload"))
     return max(stage, 2) if needs_two else stage
+
+
+def _used_critic_zero_stage(spec: RunSpec) -> int:
+    """Return the ZeRO stage of the built-in trainer's critic: that of the policy where it has none of its own."""
+    own = spec.knob("memory.critic_zero_stage")
+    return _used_zero_stage(spec) if own == "policy" else _least_stage(spec, int(own))
 
 
 def _offloads_params(spec: RunSpec) -> bool:
@@ -296,6 +305,7 @@ DERIVED: Mapping[str, Derived] = {
     "correction.rejection_problem": _rejection_problem,
     "rollout.engines": _engines,
     "memory.used_zero_stage": _used_zero_stage,
+    "memory.used_critic_zero_stage": _used_critic_zero_stage,
     "memory.offloads_params": _offloads_params,
     "memory.used_master_precision": _master_precision,
     "batch.has_old_pass": _has_old_pass,

@@ -1,9 +1,9 @@
-"""Checkpoints: written by all policy ranks, there whole or not at all, loaded by any number of ranks at any ZeRO stage.
+"""Checkpoints: written by all ranks, there whole or not at all, loaded by any number of ranks at any ZeRO stage.
 
-A folder holds the training state as part files (parts.py) and `checkpoint.json`: the step, the data position, the
-scores, what the parts are and their checksums. There is no random state to save: every draw is a function of the seed
-and the position. Nodes need share no file system: a rank that does not see the driver's folder hands its parts over
-through Ray's object store, and is handed what it needs when it loads.
+A folder holds the training state as part files (parts.py), those of each trained role in a folder of its own, and
+`checkpoint.json`: the step, the data position, the scores, what the parts are and their checksums. There is no random
+state to save: every draw is a function of the seed and the position. Nodes need share no file system: a rank that does
+not see the driver's folder hands its parts over through Ray's object store, and is handed what it needs when it loads.
 """
 
 import json
@@ -12,7 +12,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,14 @@ from jobs.engine.workers.worker import Worker
 from jobs.engine.workers.worker_group import WorkerGroup
 
 INDEX, TOKEN = "checkpoint.json", "token"
-VERSION = 1
+VERSION = 2
+_OF_POLICY_ALONE = 1
+"""The format of before there were other trained roles: the policy's parts stand in the checkpoint's own folder."""
 PART_BYTES = 256 << 20
 HANDED_BYTES = 64 << 20
 """The largest part of a rank's state in one file, and in one message where it goes through the object store."""
+RoleRank = tuple[str, Worker]
+"""A rank of a trained role, with the name of the role."""
 _STEP = re.compile(r"step-(\d+)$")
 _LATER_FIELDS = frozenset({"kl_coefficient", "sources"})
 
@@ -81,11 +85,11 @@ class SaveUnderWay:
     def _take_files(self, *, waits: bool) -> bool:
         """Return whether all ranks have written; what they wrote is known then."""
         with or_nothing(self._draft):
-            calls = [p.call("saved_parts", waits=waits, step=self.state.step) for p in self._written.ranks]
+            calls = [p.call("saved_parts", waits=waits, step=self.state.step) for _, p in self._written.ranks]
             answers = self._workers.gather(calls)
         if any(answer is None for answer in answers):
             return False
-        self._written.files = [file for files in answers for file in files]
+        self._written.files = _in_folders(self._written.ranks, answers)
         return True
 
     def finish(self) -> float:
@@ -96,7 +100,7 @@ class SaveUnderWay:
             self._take_files(waits=True)
         with or_nothing(self._draft):
             index = asdict(self.state) | {"version": VERSION, "ranks": len(self._workers.policies)}
-            index |= {**self._written.about, "files": to_json(self._written.files or [])}
+            index |= {"roles": self._written.about, "files": to_json(self._written.files or [])}
             (self._draft / INDEX).write_text(json.dumps(index | dict(self._about), indent=1) + "\n", encoding="utf-8")
             put_in_place(self._draft, self.folder)
         return time.perf_counter() - self._begin
@@ -179,49 +183,72 @@ class Checkpoints:
 
 @dataclass(slots=True, kw_only=True)
 class WrittenState:
-    """What is written of a checkpoint: what `checkpoint.json` says `about` it; its `files`, None while `ranks` are
-    still writing theirs.
+    """What is written of a checkpoint: what `checkpoint.json` says `about` each role; its `files`, None while `ranks`
+    are still writing theirs.
     """
 
     about: Mapping[str, object]
     files: list[Any] | None
-    ranks: Sequence[Worker]
+    ranks: Sequence[RoleRank]
 
 
 def begin_state(workers: WorkerGroup, partial: Path, state: LoopState, *, is_beside: bool) -> WrittenState:
     """Have every rank's training state written into `partial`, beside training where that was asked for and all ranks
     see the folder. Raises: DiskTooSmall.
     """
-    from jobs.engine.roles.parts import PartFile, part_name, write_part
-
     token = secrets.token_hex(16)
     (partial / TOKEN).write_text(token, encoding="utf-8")
-    near, far = who_sees(workers, partial, token)
-    telling = workers.policies[0]
-    (metadata, optimizer_step) = workers.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
-    about: dict[str, object] = {
-        "optimizer_step": optimizer_step,
-        "parameters": dict(zip(metadata["names"], metadata["shapes"], strict=True)),
-    }
-    _check_disk(partial, sum(workers.gather([p.call("state_bytes") for p in workers.policies])), step=state.step)
+    about = {role: _about(workers, role) for role in workers.trained}
+    for role in about:
+        (partial / role).mkdir()
+    near, far = who_sees(workers, everyone(workers), partial, token)
+    _check_disk(partial, sum(workers.gather([p.call("state_bytes") for _, p in near + far])), step=state.step)
+
+    def saving(method: str) -> list[Any]:
+        calls = [
+            p.call(method, str(partial / role), PART_BYTES, step=state.step, phase="checkpoint") for role, p in near
+        ]
+        return workers.gather(calls)
+
     if is_beside and not far:
-        workers.gather(
-            [p.call("begin_save", str(partial), PART_BYTES, step=state.step, phase="checkpoint") for p in near]
-        )
+        saving("begin_save")
         return WrittenState(about=about, files=None, ranks=near)
-    files: list[PartFile] = []
-    for written in workers.gather(
-        [p.call("save_parts", str(partial), PART_BYTES, step=state.step, phase="checkpoint") for p in near]
-    ):
-        files += written
+    files = _in_folders(near, saving("save_parts"))
+    return WrittenState(about=about, files=[*files, *_handed_over(workers, far, partial, state)], ranks=())
+
+
+def _about(workers: WorkerGroup, role: str) -> dict[str, object]:
+    """Return what `checkpoint.json` says of a role: the folder of its parts, its parameters, its optimizer's step."""
+    telling = workers.trained[role][0]
+    (metadata, optimizer_step) = workers.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
+    parameters = dict(zip(metadata["names"], metadata["shapes"], strict=True))
+    return {"folder": role, "optimizer_step": optimizer_step, "parameters": parameters}
+
+
+def _in_folders(ranks: Sequence[RoleRank], written: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the files that each rank has written into the folder of its role, named from the checkpoint's."""
+    return [
+        replace(file, name=f"{role}/{file.name}")
+        for (role, _), files in zip(ranks, written, strict=True)
+        for file in files
+    ]
+
+
+def _handed_over(workers: WorkerGroup, far: Sequence[RoleRank], partial: Path, state: LoopState) -> list[Any]:
+    """Write what ranks that do not see the folder hand over, part by part; return the files."""
+    from jobs.engine.roles.parts import part_name, write_part
+
+    files: list[Any] = []
     index = 0
     while far:
-        calls = [p.call("state_part", index, HANDED_BYTES, step=state.step, phase="checkpoint") for p in far]
-        handed = dict(zip(far, workers.gather(calls), strict=True))
-        far = [p for p, data in handed.items() if data is not None]
-        files += [write_part(partial / part_name(p.rank, index), handed[p]) for p in far]
+        calls = [p.call("state_part", index, HANDED_BYTES, step=state.step, phase="checkpoint") for _, p in far]
+        handed = [(each, data) for each, data in zip(far, workers.gather(calls), strict=True) if data is not None]
+        far = [each for each, _ in handed]
+        for (role, rank), data in handed:
+            file = write_part(partial / role / part_name(rank.rank, index), data)
+            files += _in_folders([(role, rank)], [[file]])
         index += 1
-    return WrittenState(about=about, files=files, ranks=())
+    return files
 
 
 def _check_disk(folder: Path, num_bytes: int, *, step: int) -> None:
@@ -237,11 +264,18 @@ def _gigabytes(size: int) -> str:
     return f"{size / 1e9:,.3g} GB"
 
 
-def who_sees(workers: WorkerGroup, folder: Path, token: str) -> tuple[list[Worker], list[Worker]]:
-    """Return the policy ranks whose node has the driver's `folder`, and those whose node has not."""
-    answers = workers.gather([p.call("sees", str(folder), token) for p in workers.policies])
-    near = [p for p, sees in zip(workers.policies, answers, strict=True) if sees]
-    return near, [p for p in workers.policies if p not in near]
+def everyone(workers: WorkerGroup) -> list[RoleRank]:
+    """Return all ranks of all trained roles."""
+    return [(role, rank) for role, ranks in workers.trained.items() for rank in ranks]
+
+
+def who_sees(
+    workers: WorkerGroup, ranks: Sequence[RoleRank], folder: Path, token: str
+) -> tuple[list[RoleRank], list[RoleRank]]:
+    """Return the ranks whose node has the driver's `folder`, and those whose node has not."""
+    answers = workers.gather([p.call("sees", str(folder), token) for _, p in ranks])
+    near, far = ([each for each, sees in zip(ranks, answers, strict=True) if sees is there] for there in (True, False))
+    return near, far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,40 +299,53 @@ class CheckpointSource:
         files = [PartFile(name=f["name"], size=f["size"], crc32=f["crc32"]) for f in self.index["files"]]
         check_parts(self.folder, files, what=self.name)
 
-    def check_model(self, metadata: Mapping[str, list[Any]]) -> None:
-        """Raise RunProblem naming the parameter if the model (`Policy.weight_metadata`) is not the one that was
-        saved.
+    def check_model(self, metadata: Mapping[str, list[Any]], role: str = "policy") -> None:
+        """Raise RunProblem naming the parameter if a role's model (`TrainedModel.weight_metadata`) is not the one that
+        was saved.
         """
-        then = {name: list(shape) for name, shape in self.index["parameters"].items()}
+        then = {name: list(shape) for name, shape in self._of(role)["parameters"].items()}
         now = {name: list(shape) for name, shape in zip(metadata["names"], metadata["shapes"], strict=True)}
         for name in sorted(then | now):
             if then.get(name) != now.get(name):
                 raise RunProblem(
                     "resume",
                     f"{self.name} is of another model: {name} {_shape(then.get(name))} there and "
-                    f"{_shape(now.get(name))} in this run's model. Resume with the model it was trained from.",
+                    f"{_shape(now.get(name))} in this run's {role}. Resume with the model it was trained from.",
                 )
 
+    def _of(self, role: str) -> Mapping[str, Any]:
+        """Return what the checkpoint says of a role. Raises: RunProblem if it has none of it."""
+        about: Mapping[str, Any] | None = self.index["roles"].get(role)
+        if about is None:
+            raise RunProblem("resume", f"{self.name} holds no {role}. Resume from a checkpoint of a run that had one.")
+        return about
+
     def restore(self, workers: WorkerGroup) -> None:
-        """Bring the checkpoint's training state into every policy rank. Raises: RunProblem, WorkerFailed."""
+        """Bring the checkpoint's training state into every rank. Raises: RunProblem, WorkerFailed."""
+        for role, ranks in workers.trained.items():
+            (metadata,) = workers.gather([ranks[0].call("weight_metadata")])
+            self.check_model(metadata, role)
+        for role, ranks in workers.trained.items():
+            self._restore_role(workers, role, ranks)
+
+    def _restore_role(self, workers: WorkerGroup, role: str, ranks: Sequence[Worker]) -> None:
         from jobs.engine.roles.parts import WEIGHTS, Parts
 
-        (metadata,) = workers.gather([workers.policies[0].call("weight_metadata")])
-        self.check_model(metadata)
-        parts = Parts(self.folder)
+        about = self._of(role)
+        folder = self.folder / about["folder"]
+        parts = Parts(folder)
         states = [WEIGHTS, *sorted(parts.states - {WEIGHTS})]
-        workers.gather([p.call("begin_load", step=0, phase="load") for p in workers.policies])
+        workers.gather([p.call("begin_load", step=0, phase="load") for p in ranks])
         token = (self.folder / TOKEN).read_text(encoding="utf-8")
-        near, far = who_sees(workers, self.folder, token)
-        loading = [p.call("load_parts", str(self.folder), states, PART_BYTES, step=0, phase="load") for p in near]
-        wanted = workers.gather([p.call("wanted", states, HANDED_BYTES) for p in far])
-        for rank, batches in zip(far, wanted, strict=True):
+        near, far = who_sees(workers, [(role, p) for p in ranks], self.folder, token)
+        loading = [p.call("load_parts", str(folder), states, PART_BYTES, step=0, phase="load") for _, p in near]
+        wanted = workers.gather([p.call("wanted", states, HANDED_BYTES) for _, p in far])
+        for (_, rank), batches in zip(far, wanted, strict=True):
             for pieces in batches:
                 values = [parts.read(piece) for piece in pieces]
                 workers.gather([rank.call("take", pieces, values, step=0, phase="load")])
         workers.gather(loading)
-        calls = [p.call("finish_load", self.index["optimizer_step"], step=0, phase="load") for p in workers.policies]
-        workers.gather(calls)
+        workers.gather([p.call("finish_load", about["optimizer_step"], step=0, phase="load") for p in ranks])
 
 
 def _shape(shape: list[int] | None) -> str:
@@ -316,7 +363,9 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
         state = LoopState(
             **{field: index[field] for field in LoopState.__dataclass_fields__ if _is_there(index, field)}
         )
-        for needed in ("files", "parameters", "optimizer_step", "ranks"):
+        if version == _OF_POLICY_ALONE:
+            index["roles"] = {"policy": {"folder": "", **{key: index[key] for key in ("parameters", "optimizer_step")}}}
+        for needed in ("files", "roles", "ranks") if version in (_OF_POLICY_ALONE, VERSION) else ():
             index[needed]
         if not (folder / TOKEN).is_file():
             raise KeyError(TOKEN)
@@ -327,8 +376,10 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
         raise CheckpointLost(
             f"{name} cannot be read: {INDEX} is damaged ({error}). Resume from another checkpoint."
         ) from error
-    if version != VERSION:
-        raise RunProblem("resume", f"{name} is of format {version}; this trainer reads format {VERSION}.")
+    if version not in (_OF_POLICY_ALONE, VERSION):
+        raise RunProblem(
+            "resume", f"{name} is of format {version}; this trainer reads formats {_OF_POLICY_ALONE} and {VERSION}."
+        )
     return CheckpointSource(folder=folder, name=name, state=state, index=index)
 
 

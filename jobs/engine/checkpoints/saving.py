@@ -157,12 +157,12 @@ class Saver:
         self._report.driver_spans(profile.drain())
 
     def _check_weights(self, step: int) -> None:
-        ranks = self._workers.policies
-        if not all(self._workers.gather([rank.call("has_finite_weights", step=step) for rank in ranks])):
-            raise NonFinite(
-                f"The policy's weights are not finite after step {step}, so nothing was written; what was saved before "
-                "is still there. Lower optimizer.learning_rate or optimizer.max_grad_norm."
-            )
+        for role, ranks in self._workers.trained.items():
+            if not all(self._workers.gather([rank.call("has_finite_weights", step=step) for rank in ranks])):
+                raise NonFinite(
+                    f"The {role}'s weights are not finite after step {step}, so nothing was written; what was saved "
+                    "before is still there. Lower optimizer.learning_rate or optimizer.max_grad_norm."
+                )
 
     def tell_model(self, name: str, *, step: int, metrics: Mapping[str, Any]) -> int:
         """Announce the folder `model/<name>`, which is there; return its bytes."""

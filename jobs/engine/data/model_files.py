@@ -19,7 +19,7 @@ def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
     Raises: RunProblem naming `model.id` if the folder is not there, is no causal language model, or has no usable
     weights.
     """
-    folder = _find(model, with_weights)
+    folder = find_model(model, with_weights=with_weights)
     config = read_json(folder / "config.json", field="model.id")
     names = architectures(config)
     if not any("CausalLM" in name for name in names):
@@ -41,7 +41,7 @@ def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
 def read_config(model: ModelSource) -> dict[str, object]:
     """Return a model's config.json; of a hub model that file alone is fetched. Raises: RunProblem naming `model.id`."""
     if model.kind != "hub":
-        return read_json(_find(model, with_weights=False) / "config.json", field="model.id")
+        return read_json(find_model(model, with_weights=False) / "config.json", field="model.id")
     import huggingface_hub as hub
 
     where = {"repo_id": model.id, "filename": "config.json", "revision": model.revision or None}
@@ -92,7 +92,8 @@ def num_layers(folder: Path) -> int:
     return int(layers) if isinstance(layers, int) else 1
 
 
-def _find(model: ModelSource, with_weights: bool) -> Path:
+def find_model(model: ModelSource, *, with_weights: bool = True) -> Path:
+    """Return the folder of a model's files, whatever its architecture. Raises: RunProblem naming `model.id`."""
     if model.kind == "bundled":
         folder = BUNDLED / model.id
         if "/" in model.id or not (folder / "config.json").is_file():

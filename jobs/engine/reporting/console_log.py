@@ -10,6 +10,7 @@ _OF_A_STEP = {
     "loss/pairs": "loss",
     "pairs/accuracy": "in order",
     "pairs/margin": "margin",
+    "loss/value": "value loss",
     "kl/reference": "kl",
     "policy/entropy": "entropy",
     "policy/grad_norm": "grad norm",

@@ -74,13 +74,13 @@ def _score_counted(
         hidden_BLD: Tensor = model.base_model(**inputs, use_cache=False).last_hidden_state
         return hidden_BLD
 
-    hidden_ND, rows_N, columns_N = _before_counted(model, run, tokens_BL, mask_BL, lengths_B)
+    hidden_ND, rows_N, columns_N = before_counted(model, run, tokens_BL, mask_BL, lengths_B)
     targets_N, listed = tokens_BL[rows_N, columns_N + 1], _counted(listed, rows_N, columns_N)
     scores = model.get_output_embeddings()(hidden_ND, targets_N, temperature, listed)
     return _at_counted(scores, tokens_BL, rows_N, columns_N)
 
 
-def _before_counted(
+def before_counted(
     model: Any, run: Callable[..., Tensor], tokens_BL: Tensor, mask_BL: Tensor, lengths_B: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `run` says of the positions before counted tokens, and these positions: [N, ...], [N], [N]."""
@@ -137,7 +137,7 @@ def _score_all(
         logits_BLV: Tensor = type(model).forward(model, **inputs, use_cache=False).logits
         return logits_BLV
 
-    logits_NV, rows_N, columns_N = _before_counted(model, run, tokens_BL, mask_BL, lengths_B)
+    logits_NV, rows_N, columns_N = before_counted(model, run, tokens_BL, mask_BL, lengths_B)
     chosen = chosen_scores(
         logits_NV,
         tokens_BL[rows_N, columns_N + 1],

@@ -51,18 +51,42 @@ def load_model(
     """
     from transformers import AutoModelForCausalLM
 
+    model, _ = read_model(AutoModelForCausalLM, folder, precision=precision, sharding=sharding, field="model.id")
+    with whole_while_used(model) if sharding is not None else contextlib.nullcontext():
+        problem = why_not(model) if is_packed else ""
+        score_counted_tokens(model, is_packed=is_packed and not problem, with_entropy_gradient=with_entropy_gradient)
+    model.packing_problem = problem
+    return model
+
+
+def read_model(
+    auto_class: Any,
+    folder: Path,
+    *,
+    precision: str,
+    sharding: contextlib.AbstractContextManager[None] | None,
+    field: str,
+    **changes: Any,
+) -> tuple[Any, list[str]]:
+    """Return the model that one of transformers' `Auto` classes makes of a folder, dropout off, and the names of the
+    weights that the folder does not have; `changes` go into its configuration.
+
+    Raises: RunProblem naming `field`.
+    """
     try:
         with sharding if sharding is not None else contextlib.nullcontext():
-            model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+            model, loaded = auto_class.from_pretrained(
                 folder,
                 dtype=DTYPES[precision],
                 attn_implementation="sdpa",
                 use_safetensors=True,  # never a pickle, nor code that comes with the model
                 trust_remote_code=False,
+                output_loading_info=True,
+                **changes,
             )
     except Exception as error:  # transformers raises whatever its model files raise; all mean that it cannot be loaded
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RunProblem("model.id", f"The model {folder.name!r} cannot be loaded: {reason}") from error
+        raise RunProblem(field, f"The model {folder.name!r} cannot be loaded: {reason}") from error
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -70,11 +94,7 @@ def load_model(
             module.attention_dropout = 0.0
     if sharding is not None:
         restore_tables(model)
-    with whole_while_used(model) if sharding is not None else contextlib.nullcontext():
-        problem = why_not(model) if is_packed else ""
-        score_counted_tokens(model, is_packed=is_packed and not problem, with_entropy_gradient=with_entropy_gradient)
-    model.packing_problem = problem
-    return model
+    return model, sorted(loaded["missing_keys"])
 
 
 @torch.no_grad()

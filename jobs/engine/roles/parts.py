@@ -65,8 +65,8 @@ def batches(pieces: Sequence[FlatSlice], *, limit_bytes: int) -> list[list[FlatS
 
 
 def part_name(rank: int, index: int) -> str:
-    """Return the name of a policy rank's part file."""
-    return f"policy-{rank}-{index}.safetensors"
+    """Return the name of a rank's part file in the folder of its role."""
+    return f"{rank}-{index}.safetensors"
 
 
 def part_bytes(values: dict[str, Tensor]) -> bytes:

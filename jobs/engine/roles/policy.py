@@ -21,6 +21,7 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.policy_gradient import entropy_bonus
+from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.language_model import buckets, load_model, score, temperature_of
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.state_moves import StateMoves
@@ -51,6 +52,9 @@ class Policy(TrainedModel):
         self._teacher: Teacher | None = None
         if spec.needs("teacher") and not ROLES["teacher"].num_workers(spec):
             self._teacher = Teacher(spec=spec, device=self._device.name)
+        self.critic: Critic | None = None
+        if spec.needs("critic") and not ROLES["critic"].num_workers(spec):
+            self.critic = Critic(spec=spec, **place)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
         self._lender: Lender | None = None
@@ -77,6 +81,12 @@ class Policy(TrainedModel):
         )
 
     # -- learning --
+
+    def take_spec(self, spec: RunSpec) -> None:
+        """See TrainedModel; the critic that this rank holds goes on with them, too."""
+        super().take_spec(spec)
+        if self.critic is not None:
+            self.critic.take_spec(spec)
 
     def packing_problem(self) -> str:
         """Return why this model's sequences are padded although they were to be packed, as the end of a sentence."""
@@ -161,6 +171,13 @@ class Policy(TrainedModel):
             summed -= float(logprobs_BL.sum())
         return summed, batch.num_trained_tokens
 
+    def readings(self) -> dict[str, float]:
+        """Return measured bytes of model state on this rank, those of a critic that it holds with them."""
+        own = super().readings()
+        held = {} if self.critic is None else self.critic.readings()
+        states = ("parameter_bytes", "gradient_bytes", "optimizer_bytes")
+        return own | {name: own[name] + held[name] for name in states if name in held}
+
     # -- weights --
 
     def open_transfer(self, host: str, port: int, world_size: int) -> None:
@@ -206,6 +223,8 @@ class Policy(TrainedModel):
         """Leave room on the device for the engine's weights: all but this model's own weights goes to the host."""
         if self._device.gives_back_memory:
             self._moves.states_off()
+            if self.critic is not None:
+                self.critic.off()
             if self._reference is not None:
                 self._reference.to("cpu")
             if self._teacher is not None:
@@ -222,6 +241,8 @@ class Policy(TrainedModel):
         """Take the device again. The engine must be asleep."""
         if self._device.gives_back_memory:
             self._moves.back()
+            if self.critic is not None:
+                self.critic.back()
             if self._reference is not None:
                 self._reference.to(self._device.torch_device())
             if self._teacher is not None:
@@ -248,4 +269,6 @@ class Policy(TrainedModel):
         """Leave the groups in order; without it the interpreter's exit may abort."""
         if self._sender is not None:
             self._sender.close()
+        if self.critic is not None:
+            self.critic.leave()
         super().close()

@@ -77,10 +77,8 @@ def restore_tables(model: Any) -> None:
     `deepspeed.zero.Init` rounds to bfloat16 whatever numbers are made inside it; at position 1,000 an angle is wrong by
     a radian then. They are taken from the same model made outside of it, without weights.
     """
-    from transformers import AutoModelForCausalLM
-
     with _without_weights():
-        twin = AutoModelForCausalLM.from_config(model.config)
+        twin = type(model)._from_config(model.config)
     for name, table in twin.named_buffers():
         path, _, leaf = name.rpartition(".")
         module = model.get_submodule(path)

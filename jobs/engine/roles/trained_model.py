@@ -23,6 +23,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
 from jobs.engine.micro_batches import Cut
+from jobs.engine.optimizer_knobs import OF_POLICY, OptimizerKnobs
 from jobs.engine.roles.compiled_layers import compile_layers
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
@@ -55,14 +56,19 @@ class TrainedModel(ABC):
     """A rank: learns and saves. All ranks of a role must make the same calls in the same order."""
 
     role: ClassVar[str]
-    """In the table of roles; names the metrics."""
+    """In the table of roles."""
+
+    optimizer_knobs: ClassVar[OptimizerKnobs] = OF_POLICY
+
+    stage_of: ClassVar[str] = "memory.used_zero_stage"
+    """The derived quantity that is its ZeRO stage."""
 
     def __init__(self, *, spec: RunSpec, rank: int, world_size: int, host: str, port: int, device: str) -> None:
         self._spec, self._rank = spec, rank
         self._device: Device = load_device(device)
         self._device.prepare_trainer()
         self._algorithm = load_algorithm(spec.algorithm)
-        self._stage = int(DERIVED["memory.used_zero_stage"](spec))
+        self._stage = int(DERIVED[self.stage_of](spec))
         self._cut = Cut.of(spec)
         self._gradient_bytes = 0
         self._engine = self._make_engine(world_size, host, port)
@@ -111,12 +117,20 @@ class TrainedModel(ABC):
         if bool(self._spec.knob("memory.adam_offload")):
             self._device.prepare_host_optimizer(world_size)
         engine, *_ = deepspeed.initialize(
-            model=model, optimizer=adamw(model, self._spec), config=self._config(world_size)
+            model=model,
+            optimizer=adamw(model, self._spec, knobs=self.optimizer_knobs),
+            config=self._config(world_size),
         )
         return engine
 
     def _config(self, world_size: int) -> dict[str, object]:
-        return deepspeed_config(self._spec, world_size, pins_memory=self._device.pins_memory)
+        return deepspeed_config(
+            self._spec,
+            world_size,
+            stage=self._stage,
+            max_grad_norm=self._spec.float_knob(self.optimizer_knobs.max_grad_norm),
+            pins_memory=self._device.pins_memory,
+        )
 
     def _sharding(self) -> contextlib.AbstractContextManager[None] | None:
         """Return what `_load` makes the model in: in ZeRO-3 it is divided as it is read."""
@@ -304,11 +318,15 @@ class TrainedModel(ABC):
             **self._device.memory_readings(),
         }
 
+    def leave(self) -> None:
+        """Let go of the model; the groups stay, for others in this process."""
+        self._engine.destroy()
+
     def close(self) -> None:
         """Leave the groups in order; without it the interpreter's exit may abort."""
         import torch.distributed as dist
 
-        self._engine.destroy()
+        self.leave()
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()
@@ -326,24 +344,26 @@ def _shape(parameter: Any) -> tuple[int, ...]:
     return tuple(getattr(parameter, "ds_shape", None) or parameter.shape)
 
 
-def adamw(model: torch.nn.Module, spec: RunSpec) -> torch.optim.AdamW:
+def adamw(model: torch.nn.Module, spec: RunSpec, *, knobs: OptimizerKnobs = OF_POLICY) -> torch.optim.AdamW:
     """Return torch's fused AdamW, which needs no compiler; vectors (norms and biases) are kept from weight decay."""
-    decay = spec.float_knob("optimizer.weight_decay")
+    decay = spec.float_knob(knobs.weight_decay)
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [{"params": [p for p in trained if num_dimensions(p) > 1 or not decay], "weight_decay": decay}]
     if decay:
         groups.append({"params": [p for p in trained if num_dimensions(p) <= 1], "weight_decay": 0.0})
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
-        lr=spec.float_knob("optimizer.learning_rate"),
-        betas=(spec.float_knob("optimizer.beta1"), spec.float_knob("optimizer.beta2")),
-        eps=spec.float_knob("optimizer.epsilon"),
+        lr=spec.float_knob(knobs.learning_rate),
+        betas=(spec.float_knob(knobs.beta1), spec.float_knob(knobs.beta2)),
+        eps=spec.float_knob(knobs.epsilon),
         fused=True,
     )
 
 
-def deepspeed_config(spec: RunSpec, world_size: int, *, pins_memory: bool = False) -> dict[str, object]:
-    """Return DeepSpeed's configuration of a spec; `pins_memory`: page-lock what is kept in host memory."""
+def deepspeed_config(
+    spec: RunSpec, world_size: int, *, stage: int, max_grad_norm: float, pins_memory: bool = False
+) -> dict[str, object]:
+    """Return DeepSpeed's configuration of a trained role; `pins_memory`: page-lock what is kept in host memory."""
     per_update = int(DERIVED["batch.samples_per_update"](spec))
     by_tokens = bool(spec.knob("train.dynamic_batch"))  # as many micro-batches as it takes; each ends where we say
     micro = 1 if by_tokens else min(spec.int_knob("train.micro_batch_size"), per_update // world_size)
@@ -352,11 +372,11 @@ def deepspeed_config(spec: RunSpec, world_size: int, *, pins_memory: bool = Fals
     return {
         "train_micro_batch_size_per_gpu": micro,
         "gradient_accumulation_steps": num_micros,
-        "zero_optimization": _zero_config(spec, pins_memory=pins_memory),
+        "zero_optimization": _zero_config(spec, stage=stage, pins_memory=pins_memory),
         "bf16": _bf16_config(spec),
         # Micro-batches are added up in float32: in bfloat16 the sum of many loses what each one adds.
         **({"data_types": {"grad_accum_dtype": "fp32"}} if is_half else {}),
-        "gradient_clipping": spec.float_knob("optimizer.max_grad_norm"),
+        "gradient_clipping": max_grad_norm,
         # torch's own AdamW: DeepSpeed's are compiled on the spot.
         "zero_force_ds_cpu_optimizer": False,
         "zero_allow_untested_optimizer": True,
@@ -364,14 +384,14 @@ def deepspeed_config(spec: RunSpec, world_size: int, *, pins_memory: bool = Fals
     }
 
 
-def _zero_config(spec: RunSpec, *, pins_memory: bool) -> dict[str, object]:
+def _zero_config(spec: RunSpec, *, stage: int, pins_memory: bool) -> dict[str, object]:
     """Return what ZeRO divides, and what of it lies in host memory: https://www.deepspeed.ai/docs/config-json/."""
-    config: dict[str, object] = {"stage": int(DERIVED["memory.used_zero_stage"](spec))}
+    config: dict[str, object] = {"stage": stage}
     host = {"device": "cpu", "pin_memory": pins_memory}
     if bool(spec.knob("memory.adam_offload")):
         config["offload_optimizer"] = host
-    if DERIVED["memory.offloads_params"](spec):
-        config["offload_param"] = host
+        if stage == 3 and bool(spec.knob("memory.zero_param_offload")):
+            config["offload_param"] = host
     return config
 
 

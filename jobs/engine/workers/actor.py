@@ -5,6 +5,7 @@ Imports nothing heavy, so that the driver can create all actors at once and thei
 """
 
 import importlib
+import operator
 import os
 import socket
 import sys
@@ -172,10 +173,12 @@ class Actor:
     def call(
         self, method: str, step: int, phase: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> CallResult:
-        """Call a method of the role's object; with a `phase`, inside a mark of it."""
+        """Call a method of the role's object, or of what it holds (`critic.update`); with a `phase`, inside a mark of
+        it.
+        """
 
         def body() -> Any:
-            return getattr(self._target, method)(*arguments, **options)
+            return operator.attrgetter(method)(self._target)(*arguments, **options)
 
         return self._listening(self._run(body, phase=phase, step=step))
 

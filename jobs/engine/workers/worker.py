@@ -74,10 +74,14 @@ class Pending:
 
 
 class Worker:
-    """The driver's hand on one actor."""
+    """The driver's hand on one actor; `part` begins the names of the methods of what it means within it."""
 
-    def __init__(self, actor: Any, *, role: str, rank: int, node: RunNode) -> None:
-        self.actor, self.role, self.rank, self.node = actor, role, rank, node
+    def __init__(self, actor: Any, *, role: str, rank: int, node: RunNode, part: str = "") -> None:
+        self.actor, self.role, self.rank, self.node, self._part = actor, role, rank, node, part
+
+    def held(self, role: str) -> "Worker":
+        """Return a hand on the role that this worker's object holds under its name, in the same process."""
+        return Worker(self.actor, role=self.role, rank=self.rank, node=self.node, part=f"{role}.")
 
     @property
     def name(self) -> str:
@@ -86,7 +90,7 @@ class Worker:
 
     def call(self, method: str, *arguments: Any, step: int = -1, phase: str = "", **options: Any) -> Pending:
         """Start a call; `phase` marks it on the actor's lane of the timeline."""
-        reference = self.actor.call.remote(method, step, phase, arguments, options)
+        reference = self.actor.call.remote(f"{self._part}{method}", step, phase, arguments, options)
         return Pending(worker=self, reference=reference, step=step, phase=phase)
 
     def start(self, target: str, **arguments: Any) -> Pending:

@@ -56,6 +56,7 @@ class WorkerGroup:
         self.device = device
         counts = {role: role.num_workers(spec) for role in roles_of(spec)}
         sizes = {role.id: [role.devices(spec)] * count for role, count in counts.items() if count}
+        self._trained = [role.id for role in counts if role.is_trained]
         guests = {role.id for role in counts if role.share_devices(spec)}
         self.share_devices = bool(guests)
         apart = [size for role, members in sizes.items() if role not in guests for size in members]
@@ -125,6 +126,13 @@ class WorkerGroup:
     def policies(self) -> list[Worker]:
         """The policy ranks, in order."""
         return self.by_role["policy"]
+
+    @property
+    def trained(self) -> dict[str, list[Worker]]:
+        """The ranks of each trained role, in order: its own workers, or what the policy's ranks hold of it."""
+        return {
+            role: self.by_role.get(role) or [policy.held(role) for policy in self.policies] for role in self._trained
+        }
 
     @property
     def generators(self) -> list[Worker]:

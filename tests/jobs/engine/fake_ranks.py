@@ -100,10 +100,11 @@ class Rank:
 
 
 class FakeWorkerGroup:
-    """As much of a worker group as saving and loading need."""
+    """As much of a worker group as saving and loading need; `critic`: ranks of a second trained role."""
 
-    def __init__(self, *ranks: Rank) -> None:
+    def __init__(self, *ranks: Rank, critic: tuple[Rank, ...] = ()) -> None:
         self.policies = ranks
+        self.trained = {"policy": ranks} | ({"critic": critic} if critic else {})
 
     def gather(self, calls: Any) -> list[Any]:
         return list(calls)

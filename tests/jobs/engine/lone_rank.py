@@ -1,7 +1,7 @@
 """The program of test_peaks for one policy rank without Ray: RUN_DIR holds `cases.json`, argument NAME chooses of it;
 what the rank held before its model and at most in each phase is added to `found.json`.
 
-In the layouts shared and colocated the rank scores as the reference, and draws, too.
+In the layouts shared and colocated the rank scores as the reference, holds the critic, and draws, too.
 """
 
 import json
@@ -37,8 +37,14 @@ def main() -> None:
         if layout != "split":
             with profile.mark("reference", step=step):
                 policy.reference_logprobs(batch)
+        if policy.critic is not None:
+            with profile.mark("old_logprobs", step=step):
+                policy.critic.values(batch)
+                policy.logprobs(batch)
         with profile.mark("update", step=step):
             policy.update([batch], counts, 1e-4)
+            if policy.critic is not None:
+                policy.critic.update([batch], counts, 1e-4)
     peaks: dict[str, int] = {}
     for span in profile.drain():
         if span.memory is not None and not span.name:

@@ -102,6 +102,7 @@ class Case:
 LAYOUTS = (
     *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")),
     Case(model="small", algorithm="dpo", layout="shared", ranks=1),
+    Case(model="small", algorithm="ppo", layout="shared", ranks=1),
 )
 """A policy rank that is alone, with what it holds of the others in each layout: for tests.jobs.engine.lone_rank."""
 

@@ -104,6 +104,8 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
             advantages_BL=torch.randn((count, 1), generator=generator).expand(count, length),
             old_logprobs_BL=zeros_BL,
             reference_logprobs_BL=zeros_BL.clone() if spec.needs("reference") else None,
+            values_BL=zeros_BL.clone() if spec.needs("critic") else None,
+            returns_BL=zeros_BL.clone() if spec.needs("critic") else None,
         )
     samples = torch.arange(count // unit)
     return [whole.rows(of_units(samples[rank::ranks], unit)) for rank in range(ranks)], whole

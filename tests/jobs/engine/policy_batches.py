@@ -43,6 +43,8 @@ def four() -> tuple[Batch, Tensor]:
         reference_logprobs_BL=now_BL - noise_BL,
         teacher_ids_BLK=ids_BK.view(*batch.tokens_BL.shape, LISTED),
         teacher_logprobs_BLK=logprobs_BK.view(*batch.tokens_BL.shape, LISTED),
+        values_BL=noise_BL,
+        returns_BL=noise_BL + now_BL / 4,
     )
     return scored, logits_BLV
 

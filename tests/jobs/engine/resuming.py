@@ -127,7 +127,7 @@ class Bench:
         saved = checkpoints.finish(saving)
         if not layout.is_beside:
             losses += self.losses(workers, SAVED_STEP + 1, NUM_STEPS)
-        files = sorted(f.name for f in saved.folder.glob("*.safetensors"))
+        files = sorted(f.name for f in saved.folder.glob("policy/*.safetensors"))
         return {
             "losses": losses,
             "folder": str(saved.folder),

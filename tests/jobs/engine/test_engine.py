@@ -42,7 +42,8 @@ def test_a_grpo_run_finishes(grpo: EndedRun) -> None:
 
 
 def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: EndedRun) -> None:
-    apart = ("eval/", "loss/sft", "time/eval", "time/checkpoint", "time/export", "time/load", *ON_DEMAND)
+    apart = ("eval/", "loss/sft", "loss/value", "value/", "time/eval", "time/checkpoint", "time/export", "time/load")
+    apart = (*apart, *ON_DEMAND)
     synced = ("sync/max_logprob_diff", "sync/mean_probability_diff", "sync/far_token_fraction", "kl/rollout")
     off_policy = ("policy/ratio_mean", "time/old_logprobs_seconds")  # with several updates a rollout
     here = [name for name, info in metrics().items() if info.told_here]
@@ -143,7 +144,7 @@ def test_the_checkpoint_is_whole(grpo: EndedRun) -> None:
 
     assert read_state(folder).step == 6
     assert read_state(folder).num_consumed == 48
-    assert len(list(folder.glob("policy-*.safetensors"))) == 2
+    assert len(list(folder.glob("policy/*.safetensors"))) == 2
     assert [p.name for p in sorted((grpo.run_dir / "checkpoints").iterdir())] == ["step-3", "step-6"]
     notes = [e["text"] for e in grpo.of("note")]
     assert any(n.startswith("Checkpoint 6 saved, ") and " MiB in " in n for n in notes)

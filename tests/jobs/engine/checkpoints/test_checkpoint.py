@@ -175,6 +175,51 @@ def test_any_number_of_ranks_goes_on_from_what_two_saved(tmp_path: Path, num_ran
         assert [v for rank in ranks for v in rank.share(state)] == pytest.approx(whole.tolist())
 
 
+def test_each_trained_role_has_a_folder_of_its_own_and_any_ranks_go_on(tmp_path: Path) -> None:
+    """A critic of two ranks goes on with one, whose disk is another's; the policy the other way round."""
+    critic = (Rank(0, 2), Rank(1, 2))
+    for rank in critic:
+        rank.held["weights"] = rank.held["weights"] + 100
+    saved = cast(WorkerGroup, FakeWorkerGroup(Rank(), critic=critic))
+    state = LoopState(step=20, num_consumed=320)
+    folder = Checkpoints(tmp_path, keep=1).save(saved, state, about={}).folder
+    policies, far = (Rank(0, 2).forget(), Rank(1, 2).forget()), Rank(has_disk=False).forget()
+
+    source = open_checkpoint(folder, name="The checkpoint")
+    source.check()
+    source.restore(cast(WorkerGroup, FakeWorkerGroup(*policies, critic=(far,))))
+
+    parts = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.safetensors"))
+    assert parts == ["critic/0-0.safetensors", "critic/1-0.safetensors", "policy/0-0.safetensors"]
+    assert far.share("weights") == [100.0 + k for k in range(8)]
+    assert [value for rank in policies for value in rank.share("weights")] == [float(k) for k in range(8)]
+
+
+def test_a_checkpoint_without_the_critic_is_refused_to_a_run_that_has_one(tmp_path: Path) -> None:
+    source = open_checkpoint(save(tmp_path, 20), name="Checkpoint 20 of attempt 1")
+
+    with pytest.raises(RunProblem, match="Checkpoint 20 of attempt 1 holds no critic"):
+        source.restore(cast(WorkerGroup, FakeWorkerGroup(Rank(), critic=(Rank(),))))
+
+
+def test_a_checkpoint_of_the_format_before_is_read(tmp_path: Path) -> None:
+    """Its parts stand in its own folder, and its index says of the policy alone."""
+    folder = save(tmp_path, 20)
+    index = json.loads((folder / "checkpoint.json").read_text())
+    about = index.pop("roles")["policy"]
+    (folder / "policy" / "0-0.safetensors").rename(folder / "policy-0-0.safetensors")
+    (folder / "policy").rmdir()
+    index |= {"version": 1, "parameters": about["parameters"], "optimizer_step": about["optimizer_step"]}
+    index["files"][0]["name"] = "policy-0-0.safetensors"
+    (folder / "checkpoint.json").write_text(json.dumps(index))
+    rank = Rank().forget()
+
+    open_checkpoint(folder, name="The checkpoint").check()
+    restore(folder, rank)
+
+    assert rank.share("exp_avg") == Rank().share("exp_avg")
+
+
 def test_a_rank_without_the_disk_hands_over_and_is_handed_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +230,7 @@ def test_a_rank_without_the_disk_hands_over_and_is_handed_piece_by_piece(
 
     assert "save_parts" not in far.calls
     assert far.calls.count("state_part") == 5  # 4 + 4 elements, at most three in one, and the one that is not there
-    assert len(list(folder.glob("policy-1-*.safetensors"))) == 4
+    assert len(list(folder.glob("policy/1-*.safetensors"))) == 4
     restore(folder, near.forget(), far.forget())
     assert "load_parts" not in far.calls
     assert far.share("weights") == [4, 5, 6, 7]
@@ -205,7 +250,7 @@ def test_a_rank_on_a_node_with_a_folder_of_that_name_but_not_the_same_is_found_o
 
 
 def damage(folder: Path, how: str) -> None:
-    part, index = folder / "policy-0-0.safetensors", folder / "checkpoint.json"
+    part, index = folder / "policy" / "0-0.safetensors", folder / "checkpoint.json"
     match how:
         case "part gone":
             part.unlink()
@@ -229,9 +274,9 @@ def damage(folder: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("part gone", "policy-0-0.safetensors is missing"),
+        ("part gone", "policy/0-0.safetensors is missing"),
         ("part cut", "bytes instead of"),
-        ("bit turned", "policy-0-0.safetensors is damaged"),
+        ("bit turned", "policy/0-0.safetensors is damaged"),
         ("no index", "checkpoint.json is missing"),
         ("index torn", "checkpoint.json is damaged"),
         ("no token", "token"),
@@ -261,7 +306,7 @@ def test_a_checkpoint_that_the_disk_does_not_give_is_refused(tmp_path: Path, mon
 
     monkeypatch.setattr(Path, "open", broken)
 
-    with pytest.raises(CheckpointLost, match=r"policy-0-0\.safetensors cannot be read \(Input/output error\)"):
+    with pytest.raises(CheckpointLost, match=r"policy/0-0\.safetensors cannot be read \(Input/output error\)"):
         found.check()
 
 

@@ -91,7 +91,7 @@ def test_states_of_bfloat16_take_half_of_the_disk(layouts: list[dict[str, Any]])
 def test_a_rank_without_the_drivers_disk_handed_its_state_over_in_pieces(layouts: list[dict[str, Any]]) -> None:
     for saved in layouts:
         if "apart" in saved["source"]:
-            assert saved["files"] == ["policy-0-0.safetensors", *(f"policy-1-{k}.safetensors" for k in range(4))]
+            assert saved["files"] == ["0-0.safetensors", *(f"1-{k}.safetensors" for k in range(4))]
 
 
 @pytest.mark.slow("the first test waits for the run that goes on, which others read, too")
@@ -185,7 +185,7 @@ def test_a_checkpoint_that_is_damaged_ends_the_attempt_before_any_worker_starts(
     start_engine: Any, after_stop: EndedRun, tmp_path: Path
 ) -> None:
     folder = after_stop.run_dir / "checkpoints" / "step-6"
-    (folder / "policy-0-0.safetensors").rename(tmp_path / "away")
+    (folder / "policy" / "0-0.safetensors").rename(tmp_path / "away")
     (tmp_path / "a3").mkdir()
     (tmp_path / "a3" / "resume.json").write_text(json.dumps({"attempt": 2, "step": 6, "folder": str(folder)}))
 
@@ -193,5 +193,5 @@ def test_a_checkpoint_that_is_damaged_ends_the_attempt_before_any_worker_starts(
 
     assert ended.code == 1
     assert (ended.cause["side"], ended.cause["field"]) == ("cluster", "resume")
-    assert "Checkpoint 6 of attempt 2 is not whole: its file policy-0-0.safetensors is missing" in ended.cause["text"]
+    assert "Checkpoint 6 of attempt 2 is not whole: its file policy/0-0.safetensors is missing" in ended.cause["text"]
     assert not list((tmp_path / "a3").glob("log/policy-*"))

@@ -52,7 +52,7 @@ def test_a_writer_writes_beside_and_lets_go_of_what_it_has_written(tmp_path: Pat
     files = writer.files(waits=True)
 
     assert files is not None
-    assert [file.name for file in files] == ["policy-1-0.safetensors", "policy-1-1.safetensors"]
+    assert [file.name for file in files] == ["1-0.safetensors", "1-1.safetensors"]
     check_parts(tmp_path, files, what="It")
     assert Parts(tmp_path).read(piece(0, 5)).tolist() == [0, 1, 2, 3, 4]
     assert parts == [{}, {}]

@@ -1,0 +1,103 @@
+"""A model that says of each token what reward is still to come: a language model's layers under a head of one number.
+
+It is transformers' class for sequence classification with one label, so that a reward model is one already. Shapes: B
+sequences, L positions, N counted tokens, D hidden.
+"""
+
+import contextlib
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jobs.engine.problem import RunProblem
+from jobs.engine.roles.head import before_counted
+from jobs.engine.roles.language_model import read_model
+from jobs.engine.roles.packed_attention import why_not
+from jobs.engine.roles.sharded_load import whole_while_used
+
+FIELD = "knobs.models.critic_path"
+
+
+def load_value_model(
+    folder: Path,
+    *,
+    precision: str,
+    is_packed: bool,
+    sharding: contextlib.AbstractContextManager[None] | None = None,
+) -> Any:
+    """Return the model of a folder as one of values, as `language_model.load_model` returns one of tokens.
+
+    A folder of a language model has no such head: it starts at zero, so that first values are 0 in every layout, and
+    what the layers have learned is not disturbed. Raises: RunProblem naming `models.critic_path`.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    model, missing = read_model(
+        AutoModelForSequenceClassification,
+        folder,
+        precision=precision,
+        sharding=sharding,
+        field=FIELD,
+        num_labels=1,
+    )
+    path, head = value_head(model, folder.name)
+    own = {f"{path}.{name}" for name, _ in head.named_parameters()}
+    if lost := sorted(set(missing) - own):
+        raise RunProblem(FIELD, f"The model {folder.name!r} has no weights for {lost[0]} of its own architecture.")
+    if missing:
+        for parameter in head.parameters():
+            getattr(parameter, "ds_tensor", parameter).data.zero_()  # in ZeRO-3 a rank has its part alone
+    with whole_while_used(model) if sharding is not None else contextlib.nullcontext():
+        problem = why_not(model) if is_packed else ""
+    value_counted_tokens(model, head, is_packed=is_packed and not problem)
+    return model
+
+
+def value_head(model: Any, name: str) -> tuple[str, torch.nn.Linear]:
+    """Return where the layer is that makes one number of a hidden state, and the layer.
+
+    Raises: RunProblem naming `models.critic_path` where the family has none that works token by token.
+    """
+    layers = [
+        (path, layer)
+        for path, layer in model.named_children()
+        if isinstance(layer, torch.nn.Linear) and layer.out_features == 1
+    ]
+    if len(layers) != 1 or model.base_model is model:
+        raise RunProblem(
+            FIELD,
+            f"The architecture of {name!r} has no scalar head in transformers ({type(model).__name__}). Use a critic "
+            "of another family with the same tokenizer.",
+        )
+    return layers[0]
+
+
+def value_counted_tokens(model: Any, head: torch.nn.Linear, *, is_packed: bool) -> None:
+    """Let calls of the model, `model(tokens_BL, mask_BL, lengths_B)`, return the values of counted tokens: float32
+    [B, L], 0 elsewhere.
+
+    That of a token is what the model expects before it sees it, as its log-probability is. Forward methods are replaced
+    as `head.score_counted_tokens` does. The head computes in float32: 8 bits would round values to 1/256 of themselves.
+    """
+    model.is_packed = is_packed
+    head.forward = types.MethodType(_in_float32, head)
+    object.__setattr__(model, "scalar_head", head)  # not a second module of that name in its weights
+    model.forward = types.MethodType(_values, model)
+
+
+def _in_float32(head: Any, hidden_ND: Tensor) -> Tensor:
+    bias = None if head.bias is None else head.bias.float()
+    return torch.nn.functional.linear(hidden_ND.float(), head.weight.float(), bias)
+
+
+def _values(model: Any, tokens_BL: Tensor, mask_BL: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+    def run(**inputs: Any) -> Tensor:
+        hidden_BLD: Tensor = model.base_model(**inputs, use_cache=False).last_hidden_state
+        return hidden_BLD
+
+    hidden_ND, rows_N, columns_N = before_counted(model, run, tokens_BL, mask_BL, lengths_B)
+    values_N = model.scalar_head(hidden_ND).squeeze(-1)
+    return torch.zeros(tokens_BL.shape, device=tokens_BL.device).index_put((rows_N, columns_N + 1), values_N)
