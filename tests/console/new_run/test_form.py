@@ -48,6 +48,13 @@ COMBINATIONS: list[tuple[Any, Trainer]] = [
 LIMITS = {"policy_ranks": 8, "rollout_engines": 8, "tensor_parallel_size": 8, "cpus_per_worker": 8, "retries": 10}
 
 
+OBJECTS = {
+    "chat_template_kwargs": VARIABLES,
+    "eval_sets": st.just({"hard": {"id": "/data/hard.jsonl", "every_steps": 100, "temperature": 0.5}}),
+    "mixture": st.just({"algebra": {"kind": "hub", "id": "org/name", "weight": 0.25}}),
+}
+
+
 def section_values(cls: type[SpecPart]) -> st.SearchStrategy[Any]:
     def values(name: str, field: FieldInfo) -> st.SearchStrategy[Any]:
         if choices := choices_of(field):
@@ -55,8 +62,8 @@ def section_values(cls: type[SpecPart]) -> st.SearchStrategy[Any]:
         if field.annotation is int:
             return st.integers(1, LIMITS.get(name, 8))
         if field.annotation is float:
-            return st.floats(*RANGES["data.eval_share"])
-        return VARIABLES if name == "chat_template_kwargs" else TEXT
+            return st.floats(*RANGES["data.weight" if name == "weight" else "data.eval_share"])
+        return OBJECTS.get(name, TEXT)
 
     return st.builds(cls, **{name: values(name, field) for name, field in cls.model_fields.items()})
 
