@@ -33,7 +33,9 @@ from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
 from jobs.engine.rollouts import evaluation
-from jobs.engine.rollouts.reward import Reward, Score
+from jobs.engine.rollouts.mixed_reward import MixedReward
+from jobs.engine.rollouts.reward import Score
+from jobs.engine.rollouts.reward_report import RewardReport, rewards_of, without_skipped
 from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.schedule import learning_rate
@@ -51,7 +53,7 @@ class Material:
     text: TextModel
     train: Sequence[Example]
     held_out: Sequence[Example]
-    reward: Reward | None
+    reward: MixedReward | None
 
 
 class Loop:
@@ -84,7 +86,9 @@ class Loop:
             precision=str(spec.knob("memory.precision")),
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
-        self._num_abandoned = 0
+        self._reward_report = RewardReport(
+            counts_failures=self.algorithm.advantages is not None and spec.knob("reward.on_failure") != "stop"
+        )
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
 
@@ -143,9 +147,9 @@ class Loop:
 
         with mark("reward", step=step):
             scores = self._score(rollout)
-            rewards_B = torch.tensor([score.total for score in scores], dtype=torch.float32)
+            rewards_B = rewards_of(scores, group_size=group_size)
 
-        batch = rollout.batch(pad_id=self.material.text.pad_id)
+        batch = without_skipped(rollout.batch(pad_id=self.material.text.pad_id), scores)
         num_updates = spec.int_knob("train.updates_per_rollout")
         shares = self._shares(batch, num_updates=num_updates)
 
@@ -181,10 +185,7 @@ class Loop:
 
         lengths_B = rollout.lengths
         return updated | {
-            "reward/mean": float(rewards_B.mean()),
-            "reward/std": float(rewards_B.std()),
-            **_mean_parts(scores),
-            **self._abandoned_fraction(scores),
+            **self._reward_report.metrics(scores, lambda text: self.report.note(text, step=step)),
             "groups/zero_variance_fraction": zero_variance_fraction(rewards_B, group_size=group_size),
             "response/length_mean": float(lengths_B.mean()),
             "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
@@ -233,19 +234,6 @@ class Loop:
         if self.weights is not None and not self.weights.is_turn("policy"):
             with mark("weight_sync", step=self.step):
                 self.weights.policies_turn(step=self.step, is_renewed=is_renewed)
-
-    def _abandoned_fraction(self, scores: Sequence[Score]) -> dict[str, float]:
-        """Return the fraction of responses whose check took too long, where there are such checks; note the first."""
-        checked = [score.is_abandoned for score in scores if score.is_abandoned is not None]
-        num_abandoned = sum(checked)
-        if num_abandoned and not self._num_abandoned:
-            text = (
-                f"The checks of {num_abandoned} of {len(scores)} responses took too long and were ended; they count as "
-                "wrong. The metric reward/abandoned_fraction has how many do."
-            )
-            self.report.note(text, step=self.step)
-        self._num_abandoned += num_abandoned
-        return {"reward/abandoned_fraction": num_abandoned / len(scores)} if checked else {}
 
     def _drop_step(self, before: LoopState) -> None:
         """Take back the step under way, whose responses will not be scored: nothing was learned from them yet."""
@@ -436,9 +424,3 @@ class Loop:
         self.report.artifact(
             "tensorboard", artifact="tensorboard", path="tb", step=self.step, size=folder_bytes(self.run_dir / "tb")
         )
-
-
-def _mean_parts(scores: Sequence[Score]) -> dict[str, float]:
-    """Return the mean of each part of the reward, as `reward/<part>`."""
-    names = scores[0].parts if len(scores[0].parts) > 1 else ()
-    return {f"reward/{name}": sum(s.parts[name] for s in scores) / len(scores) for name in names}

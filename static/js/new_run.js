@@ -8,6 +8,7 @@ import { wireEditor } from "./new_run/editor.js";
 import { Findings } from "./new_run/findings.js";
 import { wireHelp } from "./new_run/help.js";
 import { Knobs, walkTabs } from "./new_run/knobs.js";
+import { wireMix } from "./new_run/mix.js";
 import { hardwareOfAddress, Plan } from "./new_run/plan.js";
 import { Problems } from "./new_run/problems.js";
 import { apply, Draft, difference, History, snapshot } from "./new_run/state.js";
@@ -266,6 +267,11 @@ function showVerdict(failure = "") {
   said.title = sentence;
 }
 
+/** Rewards beside the first one, where the trainer mixes them. */
+function showParts() {
+  showMix({ isAble: ["rl", "native"].every((word) => combination.words.includes(word)) });
+}
+
 // ---- Changes of the form ----------------------------------------------------------------------------------------------
 
 /** Something changed: paint at once, then ask. `isDone` says that it is one step for Undo. */
@@ -280,6 +286,7 @@ function changed(names, { isDone = true } = {}) {
   place("reward-card").hidden = !combination.words.includes("rl") || !isTried;
   if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
   numberLines();
+  showParts();
   problems.show();
   plan.paint();
   check.ask();
@@ -359,6 +366,8 @@ const numberLines = wireEditor(form, {
     fields["reward.source"].focus();
   },
 });
+const showMix = wireMix(form, { changed: () => changed(["reward.more"]) });
+showParts();
 wireHelp(form, facts);
 wireImport(form, {
   onValues(values, report) {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.spec.reward_parts import COMPARING
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.text import TextModel, TextSegment
@@ -51,7 +52,7 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
         return (
             ("prompt_column",) if spec.data.kind == "bundled" else ("prompt_column", "chosen_column", "rejected_column")
         )
-    needs_answer = spec.reward.kind in ("math", "exact_match")
+    needs_answer = any(part.kind in COMPARING for part in spec.reward.parts)
     return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
 
 

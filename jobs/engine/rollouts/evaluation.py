@@ -9,7 +9,7 @@ from jobs.engine.batch import Batch, make_batch
 from jobs.engine.data.examples import Example
 from jobs.engine.data.text import TextModel
 from jobs.engine.reporting.run_report import ShownSample
-from jobs.engine.rollouts.reward import Reward
+from jobs.engine.rollouts.mixed_reward import MixedReward
 from jobs.engine.rollouts.rollout import roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -27,16 +27,16 @@ class Evaluation:
 
 
 def evaluate_answers(
-    workers: WorkerGroup, held_out: Sequence[Example], *, reward: Reward, text: TextModel, step: int
+    workers: WorkerGroup, held_out: Sequence[Example], *, reward: MixedReward, text: TextModel, step: int
 ) -> Evaluation:
     """Answer each held-out prompt greedily and score it.
 
     `eval/accuracy` is there where the reward knows what a right answer is; it ranks checkpoints, else the mean reward
-    does.
+    does. Answers that could not be scored count in neither where the run skips them.
     """
     rollout = roll_out(workers, held_out, samples_per_prompt=1, seed=0, step=step, phase="eval", greedy=True)
     scored = score_rollout(rollout, reward=reward, text=text, samples_per_prompt=1)
-    scores = scored.scores
+    scores = [score for score in scored.scores if not score.is_skipped]
     metrics = {"eval/reward": sum(s.total for s in scores) / len(scores)}
     right = [s.is_right for s in scores if s.is_right is not None]
     if right:

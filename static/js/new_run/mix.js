@@ -1,0 +1,71 @@
+// Rewards beside the first one: rows that write the list in the hidden input `reward.more`.
+
+import { around, copyOf, find } from "../dom.js";
+
+/** The parts that a text holds; none where it is no list. */
+export function partsOf(text) {
+  try {
+    const parts = text.trim() ? JSON.parse(text) : [];
+    return Array.isArray(parts) ? parts : [];
+  } catch {
+    return [];
+  }
+}
+
+/** The text of parts, "" for none: as the server writes it, so that nothing counts as changed. */
+export function textOf(parts) {
+  return parts.length ? JSON.stringify(parts) : "";
+}
+
+/** What was typed as a weight: a number, or the text for the server to refuse. */
+export function weightOf(text) {
+  const plain = text.trim().replaceAll(",", "");
+  return plain && Number.isFinite(Number(plain)) ? Number(plain) : text;
+}
+
+/** Wire the rows; `changed()` is called after each edit. Returns what shows the rows of the form's text. */
+export function wireMix(form, { changed }) {
+  const section = find("[data-mix]", form);
+  const kept = find("input[name='reward.more']", form);
+  const list = find("[data-mix-parts]", section);
+  let shown = null;
+
+  function write(parts) {
+    kept.value = textOf(parts);
+    changed();
+  }
+
+  function row(part, number) {
+    const node = copyOf("template#mix-part");
+    for (const input of node.querySelectorAll("[data-part]")) {
+      input.value = String(part[input.dataset.part] ?? (input.dataset.part === "weight" ? 1 : ""));
+      input.hidden = Boolean(input.dataset.kinds) && !input.dataset.kinds.split(" ").includes(part.kind);
+      input.addEventListener("change", () => {
+        const parts = partsOf(kept.value);
+        const value = input.dataset.part === "weight" ? weightOf(input.value) : input.value;
+        parts[number] = { ...parts[number], [input.dataset.part]: value };
+        if (input.dataset.part !== "kind") shown = textOf(parts); // the row already shows it, and keeps the focus
+        write(parts);
+      });
+    }
+    find("[data-mix-remove]", node).addEventListener("click", () => {
+      write(partsOf(kept.value).filter((_, i) => i !== number));
+      find("[data-mix-add]", form).focus();
+    });
+    return node;
+  }
+
+  form.addEventListener("click", (event) => {
+    if (!around(event, "[data-mix-add]")) return;
+    write([...partsOf(kept.value), { kind: "format", weight: 1 }]);
+    list.lastElementChild?.querySelector("select")?.focus();
+  });
+
+  return function show({ isAble }) {
+    section.hidden = !isAble || !partsOf(kept.value).length;
+    find("[data-mix-add]", form).hidden = !isAble;
+    if (kept.value === shown) return;
+    shown = kept.value;
+    list.replaceChildren(...partsOf(kept.value).map(row));
+  };
+}
