@@ -282,7 +282,7 @@ function changed(names, { isDone = true } = {}) {
   find("button[data-undo]", form).disabled = history.size === 0;
   if (difference(pristine, now).length) draft.write(now);
   else draft.drop();
-  const isTried = !["file", "url", "model"].includes(fields["reward.kind"].value); // others live with the trainer
+  const isTried = !["file", "url", "judge", "model"].includes(fields["reward.kind"].value); // others live with the trainer
   place("reward-card").hidden = !combination.words.includes("rl") || !isTried;
   if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
   numberLines();

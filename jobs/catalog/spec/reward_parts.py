@@ -13,7 +13,7 @@ from jobs.catalog.trainer import trainers
 MAX_REWARD_SOURCE_BYTES = 64 * 1024
 TOKEN_PREFIX = "REWARD_"  # noqa: S105  the beginning of a name
 """How names of variables begin that may hold a token: whoever launches must not have other secrets sent anywhere."""
-COMPARING = ("math", "exact_match", "code")
+COMPARING = ("math", "exact_match")
 """Kinds that need the answer column."""
 ASKED = ("url", "judge")
 """Kinds of the built-in trainer that call an address."""
@@ -76,6 +76,8 @@ def _check_part(spec: RunSpec, part: RewardPart, field: str, refuse: Refuse) -> 
             "data.answer_column",
             Sentence("The {kind} reward compares with an answer. Name the column that holds it.", kind=part.kind),
         )
+    if part.kind == "judge" and spec.is_native:
+        _check_judge(spec, part, field, refuse)
     if part.token_env and not _TOKEN_ENV.fullmatch(part.token_env):
         refuse(
             f"{field}.token_env",
@@ -86,6 +88,15 @@ def _check_part(spec: RunSpec, part: RewardPart, field: str, refuse: Refuse) -> 
                 prefix=TOKEN_PREFIX,
             ),
         )
+
+
+def _check_judge(spec: RunSpec, part: RewardPart, field: str, refuse: Refuse) -> None:
+    if not str(spec.knob("reward.judge_model") or "").strip():
+        refuse("knobs.reward.judge_model", Sentence("Name the model that the judge's address serves."))
+    prompt = part.source if part.source.strip() else str(spec.knob("reward.judge_prompt"))
+    if "{completion}" not in prompt:
+        text = Sentence("The judge's prompt has no {place}, so it would never see a response.", place="{completion}")
+        refuse(f"{field}.source" if part.source.strip() else "knobs.reward.judge_prompt", text)
 
 
 def _check_mixed(parts: Sequence[RewardPart], refuse: Refuse) -> None:
@@ -123,7 +134,7 @@ def _check_mixed(parts: Sequence[RewardPart], refuse: Refuse) -> None:
 def _check_alone(spec: RunSpec, refuse: Refuse) -> None:
     """Refuse what other trainers have no way of being told."""
     label, able = trainers()[spec.trainer.name].label, trainers()[spec.trainer.name].rewards
-    if spec.reward.kind in ("code", "judge"):
+    if spec.reward.kind == "judge":
         text = Sentence(
             "{trainer} cannot score by {kind}. Use one of {able}.",
             trainer=label,

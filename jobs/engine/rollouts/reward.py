@@ -44,6 +44,32 @@ def _go_on() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLimits:
+    """How a service is asked: `batch_size` completions a request (of a reward server), `num_at_once` requests.
+
+    One that is not answered is tried `retries` times again. After `breaker_failures` such requests in a row (0: never)
+    the service is left alone for `breaker_seconds`.
+    """
+
+    batch_size: int = 64
+    num_at_once: int = 8
+    retries: int = 4
+    breaker_failures: int = 8
+    breaker_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """What a judge is asked, and the range of its scores. `prompt` has {prompt}, {completion}, {answer} in it."""
+
+    model: str = ""
+    prompt: str = "{prompt}\n{completion}\n{answer}"
+    lowest: float = 0.0
+    highest: float = 10.0
+    max_tokens: int = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringLimits:
     """What scoring may take, where code runs whose time nobody knows.
 
@@ -59,6 +85,8 @@ class ScoringLimits:
     load_seconds: float = _LOAD_SECONDS
     check: Callable[[], None] = _go_on
     keeps_failures: bool = False
+    service: ServiceLimits = ServiceLimits()
+    judge: JudgeSettings = JudgeSettings()
 
 
 def limits_of(spec: RunSpec, *, check: Callable[[], None] = _go_on) -> ScoringLimits:
@@ -68,6 +96,20 @@ def limits_of(spec: RunSpec, *, check: Callable[[], None] = _go_on) -> ScoringLi
         timeout_seconds=spec.float_knob("reward.timeout_seconds"),
         check=check,
         keeps_failures=spec.knob("reward.on_failure") != "stop",
+        service=ServiceLimits(
+            batch_size=spec.int_knob("reward.server_batch_size"),
+            num_at_once=spec.int_knob("reward.max_concurrent"),
+            retries=spec.int_knob("reward.retries"),
+            breaker_failures=spec.int_knob("reward.breaker_failures"),
+            breaker_seconds=spec.float_knob("reward.breaker_seconds"),
+        ),
+        judge=JudgeSettings(
+            model=str(spec.knob("reward.judge_model") or ""),
+            prompt=str(spec.knob("reward.judge_prompt")),
+            lowest=spec.float_knob("reward.judge_lowest"),
+            highest=spec.float_knob("reward.judge_highest"),
+            max_tokens=spec.int_knob("reward.judge_max_tokens"),
+        ),
     )
 
 

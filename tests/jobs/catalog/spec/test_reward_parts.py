@@ -54,6 +54,10 @@ def test_parts_are_called_by_their_name_or_kind_and_those_of_a_kind_are_numbered
         ({"name": "Mean"}, "reward.name", "cannot name a reward"),
         ({"name": "mean"}, "reward.name", "but none of mean, std"),
         ({"name": "a", "more": [{"kind": "format", "name": "a"}]}, "reward.more.0.name", "Two rewards are called a."),
+        ({"kind": "judge", "location": "http://host"}, "knobs.reward.judge_model", "Name the model"),
+        ({"kind": "judge", "location": "http://u:p@host", "source": "Hm?"}, "reward.source", "has no {completion}"),
+        ({"kind": "url", "location": "gopher://host"}, "reward.location", "is not an http or https address"),
+        ({"kind": "url"}, "reward.location", "Name the URL that scores"),
         ({"token_env": "HF_TOKEN"}, "reward.token_env", "begins with REWARD_"),
         ({"token_env": "REWARD_X=1"}, "reward.token_env", "'REWARD_X=1' cannot hold"),
     ],
@@ -67,7 +71,7 @@ def test_what_cannot_score_is_refused_at_its_field(reward: dict[str, object], fi
     [
         ({"more": [{"kind": "format"}]}, "reward.more"),
         ({"weight": 0.5}, "reward.weight"),
-        ({"kind": "code"}, "reward.kind"),
+        ({"kind": "judge", "location": "http://host"}, "reward.kind"),
         ({"token_env": "REWARD_TOKEN"}, "reward.token_env"),
     ],
 )
