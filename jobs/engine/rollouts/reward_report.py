@@ -1,4 +1,4 @@
-"""From scores to what is learned from and what is said of them: rewards, rows without signal, metrics, notes."""
+"""From scores to what is learned from and what is said of them: rewards, skipped rows, metrics, notes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -43,11 +43,11 @@ class RewardReport:
 
         `note` is called with a sentence the first time that something did.
         """
-        kept = [score for score in scores if not score.is_skipped]
-        totals_B = torch.tensor([score.total for score in kept], dtype=torch.float32)
+        scored = [score for score in scores if not score.is_skipped]
+        totals_B = torch.tensor([score.total for score in scored], dtype=torch.float32)
         return {
             "reward/mean": float(totals_B.mean()),
-            **({"reward/std": float(totals_B.std())} if len(kept) > 1 else {}),
+            **({"reward/std": float(totals_B.std())} if len(scored) > 1 else {}),
             **mean_parts(scores),
             **self._failed(scores, note),
             **self._abandoned(scores, note),

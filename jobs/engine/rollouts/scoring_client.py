@@ -114,7 +114,7 @@ class ScoringClient:
                     self._breaker.failed()
                     text = f"{self._called} did not score in {tries} tries (reward.retries); the last: {failed}."
                     raise RewardFailed(text, kind="unreachable", field=_FIELD) from None
-                await asyncio.sleep(wait_seconds(number, asked=failed.after))
+                await asyncio.sleep(wait_seconds(number, server=failed.after))
             except RewardFailed:
                 self._breaker.succeeded()  # it is there, and says no
                 raise
@@ -171,13 +171,13 @@ class ScoringClient:
         return text.replace(self._token, "(token)") if self._token else text
 
 
-def wait_seconds(number: int, *, asked: float = 0.0, draw: Callable[[float, float], float] = random.uniform) -> float:
+def wait_seconds(number: int, *, server: float = 0.0, draw: Callable[[float, float], float] = random.uniform) -> float:
     """Return how long to wait after try `number`, from 1: drawn between half and all of 0.5 s, doubled each time.
 
-    What the server asked for counts if it is more; 30 s are the most.
+    What the server wants counts if it is more; 30 s are the most.
     """
     longest = min(_FIRST_WAIT * 2 ** (number - 1), LONGEST_WAIT)
-    return min(max(draw(longest / 2, longest), asked), LONGEST_WAIT)
+    return min(max(draw(longest / 2, longest), server), LONGEST_WAIT)
 
 
 def _retry_after(text: str) -> float:

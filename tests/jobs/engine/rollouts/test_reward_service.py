@@ -21,7 +21,7 @@ TOKEN = "t0p-secret"
 
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring_client, "wait_seconds", lambda number, *, asked: 0.0)
+    monkeypatch.setattr(scoring_client, "wait_seconds", lambda number, *, server: 0.0)
 
 
 def texts(*completions: str) -> list[Completion]:
@@ -175,8 +175,8 @@ def test_waits_double_are_drawn_and_end_at_half_a_minute() -> None:
 
     assert shortest == [0.25, 0.5, 1.0, 15.0]
     assert longest == [0.5, 1.0, 2.0, 30.0]
-    assert wait_seconds(1, asked=7.0) == 7.0
-    assert wait_seconds(1, asked=7000.0) == 30.0
+    assert wait_seconds(1, server=7.0) == 7.0
+    assert wait_seconds(1, server=7000.0) == 30.0
 
 
 def test_the_example_server_scores_and_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
