@@ -37,14 +37,15 @@ export function wireMix(form, { changed }) {
 
   function row(part, number) {
     const node = copyOf("template#mix-part");
-    for (const input of node.querySelectorAll("[data-part]")) {
-      input.value = String(part[input.dataset.part] ?? (input.dataset.part === "weight" ? 1 : ""));
-      input.hidden = Boolean(input.dataset.kinds) && !input.dataset.kinds.split(" ").includes(part.kind);
+    for (const element of node.querySelectorAll("[data-part]")) {
+      const input = /** @type {HTMLInputElement} */ (element);
+      const { part: name = "", kinds = "" } = input.dataset;
+      input.value = String(part[name] ?? (name === "weight" ? 1 : ""));
+      input.hidden = Boolean(kinds) && !kinds.split(" ").includes(part.kind);
       input.addEventListener("change", () => {
         const parts = partsOf(kept.value);
-        const value = input.dataset.part === "weight" ? weightOf(input.value) : input.value;
-        parts[number] = { ...parts[number], [input.dataset.part]: value };
-        if (input.dataset.part !== "kind") shown = textOf(parts); // the row already shows it, and keeps the focus
+        parts[number] = { ...parts[number], [name]: name === "weight" ? weightOf(input.value) : input.value };
+        if (name !== "kind") shown = textOf(parts); // the row already shows it, and keeps the focus
         write(parts);
       });
     }
