@@ -279,7 +279,7 @@ def test_gradients_that_stay_not_finite_end_a_run_with_its_last_checkpoint_kept(
     assert announced == [(2, True), (4, True), (2, False)]
 
 
-FAILS_ON_EVEN = "def reward(p, c, a):\n    return 1 / (len(c) % 2)\n"
+FAILS_SOMETIMES = "def reward(p, c, a):\n    return (len(c) % 5) / (len(c) % 8 > 0)\n"
 
 
 @pytest.mark.slow("a run of its own")
@@ -311,7 +311,7 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
         "reward": {
             "kind": "format",
             "weight": 2.0,
-            "more": [{"kind": "custom", "name": "odd", "source": FAILS_ON_EVEN}],
+            "more": [{"kind": "custom", "name": "length", "source": FAILS_SOMETIMES}],
         },
         "knobs": knobs,
     }
@@ -328,7 +328,7 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
     assert not ended.series("eval/accuracy")
     assert not ended.series("kl/reference")
     assert not ended.series("time/reference_seconds")
-    assert sorted(ended.series("reward/format")) == sorted(ended.series("reward/odd")) == [1, 2]
+    assert sorted(ended.series("reward/format")) == sorted(ended.series("reward/length")) == [1, 2]
     assert all(0 < share < 1 for share in ended.series("reward/failed_fraction").values())
     assert len([e for e in ended.of("note") if "could not be scored" in e["text"]]) == 1
     assert {(e["role"], e["rank"]) for e in ended.of("system")} == {

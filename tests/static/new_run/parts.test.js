@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { partsOf, textOf, weightOf } from "../../../static/js/new_run/mix.js";
+import { partsOf, textOf, weightOf } from "../../../static/js/new_run/parts.js";
 
 test("parts survive their text", () => {
   const parts = [
