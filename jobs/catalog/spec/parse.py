@@ -322,6 +322,10 @@ def _unknown_of_part(error: ErrorDetails) -> Sentence:
     return _unknown(Sentence("field"), str(error["loc"][-1]), list(RewardPart.model_fields))
 
 
+def _part_refused(error: ErrorDetails) -> Sentence:
+    return Sentence("{place} is {value}. Use {allowed}.", **error["ctx"])
+
+
 _PART = '{"kind": "format", "weight": 0.2}'
 _VARIABLES = '{"enable_thinking": false}'
 _MOST = MAX_BYTES // 1024
@@ -342,6 +346,7 @@ _SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
     "not_a_variable": _not_a_variable,
     "not_json": _not_json,
     "not_objects": _not_objects,
+    "part_refused": _part_refused,
     "variables_too_large": _variables_too_large,
     "not_parts": _not_parts,
     "not_finite": _not_in_range,

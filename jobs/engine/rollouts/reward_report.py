@@ -12,17 +12,17 @@ from jobs.engine.rollouts.reward import Score
 Note = Callable[[str], None]
 
 
-def rewards_of(scores: Sequence[Score], *, group_size: int) -> Tensor:
-    """Return what each completion earned: float32 [B], groups of `group_size` one after the other.
+def fill_skipped(rewards_B: Tensor, scores: Sequence[Score], *, group_size: int) -> Tensor:
+    """Return the rewards, in which those without signal have the mean of their group's others: float32 [B].
 
-    One that gives no signal has the mean of its group's others: then a baseline that is the group's mean is that of
-    the others, and its own advantage is 0. Of a group without a score all have 0.
+    Groups of `group_size` lie together. Then a baseline that is the group's mean is that of the others, and their own
+    advantage is 0. Of a group without a score all have 0.
     """
-    totals_NG = torch.tensor([score.total for score in scores], dtype=torch.float32).view(-1, group_size)
-    is_kept_NG = torch.tensor([not score.is_skipped for score in scores]).view(-1, group_size)
-    kept_NG = torch.where(is_kept_NG, totals_NG, 0.0)
-    mean_N1 = kept_NG.sum(dim=1, keepdim=True) / is_kept_NG.sum(dim=1, keepdim=True).clamp(min=1)
-    return torch.where(is_kept_NG, totals_NG, mean_N1).view(-1)
+    totals_NG = rewards_B.view(-1, group_size)
+    is_scored_NG = torch.tensor([not score.is_skipped for score in scores]).view(-1, group_size)
+    mean_N1 = torch.where(is_scored_NG, totals_NG, 0.0).sum(dim=1, keepdim=True)
+    mean_N1 = mean_N1 / is_scored_NG.sum(dim=1, keepdim=True).clamp(min=1)
+    return torch.where(is_scored_NG, totals_NG, mean_N1).view(-1)
 
 
 def without_skipped(batch: Batch, scores: Sequence[Score]) -> Batch:
