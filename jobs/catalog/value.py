@@ -1,19 +1,22 @@
 """What a knob can hold, and how it is written so that reading it back gives the same. Standard library only."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 Scalar = float | int | str | bool
 Value = Scalar | None
 """None is "not set": the trainer decides."""
 
 
-def value_text(value: Value | Mapping[str, object]) -> str:
+def value_text(value: Value | Mapping[str, object] | Sequence[Iterable[Any]]) -> str:
     """Return a value as people type it: 3e-4, 0.05, true, cosine, {"a": 1}; nothing for what is not set."""
     if value is None:
         return ""
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False) if value else ""
+    if isinstance(value, (list, tuple)):
+        return json.dumps([dict(each) for each in value], ensure_ascii=False) if value else ""
     if isinstance(value, bool):
         return "true" if value else "false"
     return _short_float(value) if isinstance(value, float) else str(value)

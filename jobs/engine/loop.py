@@ -45,7 +45,8 @@ from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets, joined
 from jobs.engine.rollouts.group_sampling import Sampled, ScoredRollout, sample_groups
 from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
 from jobs.engine.rollouts.held_out_pairs import HeldOutPairs, batch_of
-from jobs.engine.rollouts.reward import Reward, Score
+from jobs.engine.rollouts.mixed_reward import MixedReward
+from jobs.engine.rollouts.reward_report import RewardReport, fill_skipped, without_skipped
 from jobs.engine.rollouts.reward_shaping import Shaping
 from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
@@ -72,7 +73,7 @@ class Material:
     text: TextModel
     train: Sequence[Example]
     held_out: Sequence[Example]
-    reward: Reward | None
+    reward: MixedReward | None
     sets: Sequence[HeldOutSet] = ()
     data: TrainingData | None = None
 
@@ -112,8 +113,10 @@ class Loop:
             precision=str(spec.knob("memory.precision")),
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
-        self._num_abandoned = 0
         self._pairs: dict[str, HeldOutPairs] = {}
+        self._reward_report = RewardReport(
+            counts_failures=self.algorithm.advantages is not None and spec.knob("reward.on_failure") != "stop"
+        )
         own = [own_set(spec, material.held_out)] if material.held_out else []
         self._held_out = [*own, *material.sets]
         self._max_generations = 1
@@ -177,7 +180,7 @@ class Loop:
         sampled = self._sample_groups()
         rollout, scores, rewards_B = sampled.drawn.rollout, sampled.drawn.scores, sampled.drawn.rewards_B
 
-        batch = rollout.batch(pad_id=self.material.text.pad_id)
+        batch = without_skipped(rollout.batch(pad_id=self.material.text.pad_id), scores)
         num_updates = spec.int_knob("train.updates_per_rollout")
         shares = self._shares(batch, num_updates=num_updates)
 
@@ -226,22 +229,15 @@ class Loop:
             updated |= sampled.metrics
 
         lengths_B = rollout.lengths
-        return (
-            updated
-            | teacher_says
-            | {
-                "reward/mean": float(rewards_B.mean()),
-                "reward/std": float(rewards_B.std()),
-                **_mean_parts(scores),
-                **self._abandoned_fraction(scores),
-                **sampled.drawn.shaping,
-                "response/length_mean": float(lengths_B.mean()),
-                "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
-                "response/truncated_fraction": rollout.truncated_share,
-                "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
-                "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
-            }
-        )
+        return updated | teacher_says | {
+            **self._reward_report.metrics(scores, lambda text: self.report.note(text, step=step)),
+            **sampled.drawn.shaping,
+            "response/length_mean": float(lengths_B.mean()),
+            "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
+            "response/truncated_fraction": rollout.truncated_share,
+            "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
+            "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
+        }
 
     def _supervise(self, step: int) -> dict[str, float]:
         """Take a batch of given answers, or of pairs of them, and learn them."""
@@ -323,6 +319,7 @@ class Loop:
             rollout.lengths,
             torch.tensor([response.is_truncated for response in rollout.responses]),
         )
+        rewards_B = fill_skipped(rewards_B, scored.scores, group_size=group_size)
         return ScoredRollout(
             rollout=rollout, scores=scored.scores, samples=scored.samples, rewards_B=rewards_B, shaping=shaping
         )
@@ -363,19 +360,6 @@ class Loop:
         if self.weights is not None and not self.weights.is_turn("policy"):
             with mark("weight_sync", step=self.step):
                 self.weights.policies_turn(step=self.step, is_renewed=is_renewed)
-
-    def _abandoned_fraction(self, scores: Sequence[Score]) -> dict[str, float]:
-        """Return the fraction of responses whose check took too long, where there are such checks; note the first."""
-        checked = [score.is_abandoned for score in scores if score.is_abandoned is not None]
-        num_abandoned = sum(checked)
-        if num_abandoned and not self._num_abandoned:
-            text = (
-                f"The checks of {num_abandoned} of {len(scores)} responses took too long and were ended; they count as "
-                "wrong. The metric reward/abandoned_fraction has how many do."
-            )
-            self.report.note(text, step=self.step)
-        self._num_abandoned += num_abandoned
-        return {"reward/abandoned_fraction": num_abandoned / len(scores)} if checked else {}
 
     def _drop_step(self, before: LoopState) -> None:
         """Take back the step under way, whose responses will not be scored: nothing was learned from them yet."""
@@ -635,9 +619,3 @@ class Loop:
         self.report.artifact(
             "tensorboard", artifact="tensorboard", path="tb", step=self.step, size=folder_bytes(self.run_dir / "tb")
         )
-
-
-def _mean_parts(scores: Sequence[Score]) -> dict[str, float]:
-    """Return the mean of each part of the reward, as `reward/<part>`."""
-    names = scores[0].parts if len(scores[0].parts) > 1 else ()
-    return {f"reward/{name}": sum(s.parts[name] for s in scores) / len(scores) for name in names}

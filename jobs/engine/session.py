@@ -36,7 +36,8 @@ from jobs.engine.device import Device, load_device
 from jobs.engine.failures.failure_cause import NAMED, Diverged, NonFinite, RunStopped, SyncGap, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.run_report import RunReport
-from jobs.engine.rollouts.reward import RewardFailed, limits_of, open_reward
+from jobs.engine.rollouts.mixed_reward import open_mixed
+from jobs.engine.rollouts.reward import RewardFailed, limits_of
 from jobs.engine.workers.node_placement import RunNode, placement_note
 from jobs.engine.workers.worker import WorkerFailed
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -239,7 +240,7 @@ class Session:
             self._report.note(note)
         reward = None
         if is_in(spec.algorithm, "rl"):
-            reward = open_reward(spec.reward, limits_of(spec, check=self._check_stop))
+            reward = open_mixed(spec, limits_of(spec, check=self._check_stop))
         return Material(
             text=text,
             train=read.examples,

@@ -228,7 +228,7 @@ def _taken(spec: RunSpec, *changes: Mapping[str, Value]) -> tuple[Mapping[str, V
 
 def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
     """Return what trying the reward on a few completions showed. The bundled ones are ours and need no trial."""
-    if spec.reward.kind != "custom":
+    if all(part.kind != "custom" for part in spec.reward.parts):
         return []
     try:
         results = try_reward(spec, project=project)

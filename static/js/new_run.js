@@ -8,6 +8,7 @@ import { wireEditor } from "./new_run/editor.js";
 import { Findings } from "./new_run/findings.js";
 import { wireHelp } from "./new_run/help.js";
 import { Knobs, walkTabs } from "./new_run/knobs.js";
+import { wireMix } from "./new_run/mix.js";
 import { hardwareOfAddress, Plan } from "./new_run/plan.js";
 import { Problems } from "./new_run/problems.js";
 import { apply, Draft, difference, History, snapshot } from "./new_run/state.js";
@@ -279,6 +280,11 @@ function showVerdict(failure = "") {
   said.title = sentence;
 }
 
+/** Rewards beside the first one, where the trainer mixes them. */
+function showParts() {
+  showMix({ isAble: ["rl", "native"].every((word) => combination.words.includes(word)) });
+}
+
 // ---- Changes of the form ----------------------------------------------------------------------------------------------
 
 /** Something changed: paint at once, then ask. `isDone` says that it is one step for Undo. */
@@ -289,10 +295,11 @@ function changed(names, { isDone = true } = {}) {
   find("button[data-undo]", form).disabled = history.size === 0;
   if (difference(pristine, now).length) draft.write(now);
   else draft.drop();
-  const isTried = !["file", "url", "model"].includes(fields["reward.kind"].value); // others live with the trainer
+  const isTried = !["file", "url", "judge", "model"].includes(fields["reward.kind"].value); // others live with the trainer
   place("reward-card").hidden = !combination.words.includes("rl") || !isTried;
   if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
   numberLines();
+  showParts();
   problems.show();
   plan.paint();
   check.ask();
@@ -372,6 +379,8 @@ const numberLines = wireEditor(form, {
     fields["reward.source"].focus();
   },
 });
+const showMix = wireMix(form, { changed: () => changed(["reward.more"]) });
+showParts();
 wireHelp(form, facts);
 wireImport(form, {
   onValues(values, report) {

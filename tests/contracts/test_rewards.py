@@ -9,26 +9,48 @@ from typing import get_args
 
 import pytest
 
-from jobs.catalog.spec.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardPart, RewardSource
 from jobs.catalog.trainer import trainers
 from jobs.engine.rollouts.reward import Completion, Reward, Score, open_reward
 from profiling import plugins
+from tests.jobs.engine.rollouts.services import Asked, Reply, as_json, serving
 
 NAMES = plugins.names("jobs.engine.rewards")
 CUSTOM = "def reward(prompt, completion, answer):\n    return len(completion) / 10\n"
 TEXTS = ("#### 54", "", "54", "no idea", "#### " + "9" * 400, "#### -1,234.50", "\0\ud7ff 数", "<answer>" * 50)
 
 
+def answer(asked: Asked) -> Reply:
+    """A service that scores by length, as a reward server and as a chat model."""
+    if "completions" in asked.body:
+        return as_json({"scores": [len(text) / 10 for text in asked.body["completions"]]})
+    score = min(len(asked.body["messages"][0]["content"]), 10)
+    return as_json({"choices": [{"message": {"content": f"I say {score}"}}]})
+
+
+@pytest.fixture(scope="module")
+def service_url() -> Iterator[str]:
+    with serving(answer) as service:
+        yield service.url
+
+
+def part(name: str, url: str) -> RewardPart:
+    sources = {"custom": CUSTOM, "judge": "{completion}"}
+    location = url if name in ("url", "judge") else ""
+    return RewardPart(kind=name, source=sources.get(name, ""), location=location)  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module", params=NAMES)
-def reward(request: pytest.FixtureRequest) -> Iterator[Reward]:
+def reward(request: pytest.FixtureRequest, service_url: str) -> Iterator[Reward]:
     """Each reward of the folder, opened once."""
-    opened = open_reward(RewardSource(kind=request.param, source=CUSTOM))
+    opened = open_reward(part(request.param, service_url))
     yield opened
     opened.close()
 
 
 def scores_of(reward: Reward, texts: Sequence[str]) -> list[Score]:
-    return reward.score([Completion(prompt="47 + 7?", completion=text, answer="54") for text in texts])
+    scored = reward.score([Completion(prompt="47 + 7?", completion=text, answer="54") for text in texts])
+    return [each for each in scored if isinstance(each, Score)]
 
 
 def test_a_spec_can_ask_for_each_and_the_built_in_trainer_scores_by_all_of_them() -> None:
@@ -64,7 +86,7 @@ def test_no_completions_are_no_scores(reward: Reward) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_can_be_closed_twice(name: str) -> None:
-    opened = open_reward(RewardSource(kind=name, source=CUSTOM))  # type: ignore[arg-type]
+    opened = open_reward(part(name, "http://127.0.0.1:1"))
 
     opened.close()
     opened.close()

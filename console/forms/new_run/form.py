@@ -6,10 +6,10 @@ person's.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import get_origin
+from typing import Any, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -200,7 +200,7 @@ def minimal(spec: RunSpec) -> dict[str, object]:
     return short
 
 
-def show(value: Value | Mapping[str, object]) -> str:
+def show(value: Value | Mapping[str, object] | Sequence[Iterable[Any]]) -> str:
     """Return a value as people type it; reading it back gives the same value."""
     return value_text(value)
 
@@ -249,12 +249,14 @@ def _from_text(text: str, field: FieldInfo) -> object:
     """Return what an input of a section means; text that means nothing stays text, for the validator to refuse."""
     if field.annotation in (int, float):
         return _number(text)
-    return _object(text) if get_origin(field.annotation) is Mapping else _lines(text)
+    if get_origin(field.annotation) in (Mapping, tuple):
+        return _object(text, empty={} if get_origin(field.annotation) is Mapping else [])
+    return _lines(text)
 
 
-def _object(text: str) -> object:
+def _object(text: str, *, empty: object) -> object:
     try:
-        return json.loads(text) if text.strip() else {}
+        return json.loads(text) if text.strip() else empty
     except (ValueError, RecursionError):
         return text
 

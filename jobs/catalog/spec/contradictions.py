@@ -8,12 +8,12 @@ from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
 from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.own_profile import profile_problem
+from jobs.catalog.spec.reward_parts import check_reward
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.catalog.trainer import trainers
 from profiling.config import names_of, ranks_of
 from profiling.recorders.recorder import shown_by
 
-MAX_REWARD_SOURCE_BYTES = 64 * 1024
 _INTERFACES = re.compile(r"[A-Za-z0-9_,-]*")
 """What nsys may trace. Ray puts it into a shell's command as it is, so it can be nothing else."""
 
@@ -25,7 +25,6 @@ _WHAT_ID_MEANS = {
     "bundled": Sentence("pick one of the list"),
 }
 _SECTIONS = {"model": Sentence("model"), "data": Sentence("data")}
-_SCORES_BY = {"file": Sentence("the file"), "url": Sentence("the URL"), "model": Sentence("the model")}
 
 
 def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
@@ -75,7 +74,7 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
     if is_in(spec.algorithm, "rl"):
         if not spec.data.prompt_column.strip():
             refuse("data.prompt_column", Sentence("Name the column that holds the prompt."))
-        _check_reward(spec, refuse)
+        check_reward(spec, refuse)
     elif is_in(spec.algorithm, "pairs"):
         for column in ("chosen_column", "rejected_column"):
             if not getattr(spec.data, column).strip():
@@ -236,38 +235,6 @@ def _check_profile(spec: RunSpec, refuse: Refuse) -> None:
 def _is_upload_id(text: str) -> bool:
     digest = text.removeprefix("upload:")
     return text.startswith("upload:") and len(digest) == 64 and all(c in "0123456789abcdef" for c in digest)
-
-
-def _check_reward(spec: RunSpec, refuse: Refuse) -> None:
-    if spec.reward.kind in ("file", "url", "model"):
-        if spec.is_native:
-            text = Sentence(
-                "The built-in trainer cannot score by {kind}. Use custom, with its file.",
-                kind=_SCORES_BY[spec.reward.kind],
-            )
-            refuse("reward.kind", text)
-        if not spec.reward.location.strip():
-            refuse("reward.location", Sentence("Name {kind} that scores responses.", kind=_SCORES_BY[spec.reward.kind]))
-    if spec.reward.kind == "custom" and not spec.reward.source.strip():
-        refuse(
-            "reward.source",
-            Sentence("A custom reward needs its Python file: define reward(prompt, completion, answer) -> float."),
-        )
-    if len(spec.reward.source.encode()) > MAX_REWARD_SOURCE_BYTES:
-        refuse(
-            "reward.source",
-            Sentence(
-                "The reward file is larger than {most} KiB. Shorten it or import a package.",
-                most=MAX_REWARD_SOURCE_BYTES // 1024,
-            ),
-        )
-    if spec.reward.kind in ("math", "exact_match") and not spec.data.answer_column.strip():
-        refuse(
-            "data.answer_column",
-            Sentence(
-                "The {kind} reward compares with an answer. Name the column that holds it.", kind=spec.reward.kind
-            ),
-        )
 
 
 def _check_rollout_batches(spec: RunSpec, refuse: Refuse) -> None:

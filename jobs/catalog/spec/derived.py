@@ -309,6 +309,7 @@ DERIVED: Mapping[str, Derived] = {
     "memory.offloads_params": _offloads_params,
     "memory.used_master_precision": _master_precision,
     "batch.has_old_pass": _has_old_pass,
+    "reward.kinds": lambda spec: [part.kind for part in spec.reward.parts],
     "has.critic": lambda spec: spec.needs("critic"),
     "has.reference": lambda spec: spec.needs("reference"),
     "has.agent": _agent,

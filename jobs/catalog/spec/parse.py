@@ -20,12 +20,14 @@ from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, default_values
 from jobs.catalog.sentence import Sentence, sentence_of
 from jobs.catalog.spec.contradictions import contradictions
 from jobs.catalog.spec.runspec import (
+    MAX_REWARD_PARTS,
     RANGES,
     SECTIONS,
     SPEC_VERSION,
     KnobValue,
     Origin,
     ProfileConfig,
+    RewardPart,
     RunSpec,
     SpecPart,
     Trainer,
@@ -105,7 +107,8 @@ def _parse_fields(raw: Mapping[Any, Any], problems: list[Problem]) -> RunSpec:
     for error in errors:
         *outer, name = place = [str(part) for part in error["loc"]]
         problems.append(Problem(field=".".join(place), message=_SENTENCES[error["type"]](error)))
-        (sections[outer[0]] if outer else fields_of_spec).pop(name)
+        held = sections.get(outer[0], fields_of_spec) if outer else fields_of_spec
+        held.pop(place[1] if outer else name, None)
     return RunSpec.model_validate(fields_of_spec)
 
 
@@ -241,7 +244,8 @@ def _not_a_choice(error: ErrorDetails) -> Sentence:
 
 
 def _not_in_range(error: ErrorDetails) -> Sentence:
-    low, high = RANGES[".".join(map(str, error["loc"]))]
+    section, *_, name = error["loc"]  # of a part in a list as of the section itself
+    low, high = RANGES[f"{section}.{name}"]
     is_int = _field(error).annotation is int
     return _not_allowed(error, number_from(f"{low:,.15g}", f"{high:,.15g}", is_int=is_int))
 
@@ -305,10 +309,24 @@ def _variables_too_large(error: ErrorDetails) -> Sentence:
     return Sentence("{name} is larger than {most} KiB. Put what belongs to rows into the data.", name=name, most=_MOST)
 
 
+def _not_parts(error: ErrorDetails) -> Sentence:
+    return Sentence(
+        "{value} is not a list of further rewards. Use at most {most} objects such as {example}.",
+        value=repr(error["input"])[:200],
+        most=MAX_REWARD_PARTS - 1,
+        example=_PART,
+    )
+
+
+def _unknown_of_part(error: ErrorDetails) -> Sentence:
+    return _unknown(Sentence("field"), str(error["loc"][-1]), list(RewardPart.model_fields))
+
+
 def _part_refused(error: ErrorDetails) -> Sentence:
     return Sentence("{place} is {value}. Use {allowed}.", **error["ctx"])
 
 
+_PART = '{"kind": "format", "weight": 0.2}'
 _VARIABLES = '{"enable_thinking": false}'
 _MOST = MAX_BYTES // 1024
 _SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
@@ -330,5 +348,8 @@ _SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
     "not_objects": _not_objects,
     "part_refused": _part_refused,
     "variables_too_large": _variables_too_large,
+    "not_parts": _not_parts,
+    "not_finite": _not_in_range,
+    "extra_forbidden": _unknown_of_part,
 }
 """Type of pydantic's or our own error -> what people read of it."""

@@ -5,6 +5,7 @@ from them. `jobs.catalog.spec.parse` is the one validator. The same spec launche
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -26,6 +27,7 @@ SPEC_VERSION: Literal[1] = 1
 MAX_NAME_CHARS = 120
 MAX_OVERRIDDEN = 200
 MAX_RULE_CHARS = 100
+MAX_REWARD_PARTS = 8
 
 Origin = Literal["default", "recipe", "you", "tuner"]
 
@@ -71,6 +73,18 @@ def _is_rule_id(raw: object) -> bool:
     return isinstance(raw, str) and is_storable(raw) and len(raw) <= MAX_RULE_CHARS
 
 
+def _check_more(raw: object) -> object:
+    if not isinstance(raw, (list, tuple)) or len(raw) >= MAX_REWARD_PARTS:
+        raise PydanticCustomError("not_parts", "not a list of parts")
+    return tuple(raw)
+
+
+def _check_finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise PydanticCustomError("not_finite", "not a finite number")
+    return value
+
+
 def _as_integer(raw: object) -> object:
     """Return 2 for 2.0, as JSON of other languages has it."""
     return int(raw) if isinstance(raw, float) and raw.is_integer() else raw
@@ -80,6 +94,7 @@ AlgorithmId = Annotated[str, CatalogName(algorithms)]
 TrainerName = Annotated[str, CatalogName(trainers)]
 Text = Annotated[str, AfterValidator(_check_storable)]
 Whole = BeforeValidator(_as_integer)
+Finite = AfterValidator(_check_finite)
 EvalSets = Annotated[Mapping[str, Any], BeforeValidator(check_eval_sets)]
 Mixture = Annotated[Mapping[str, Any], BeforeValidator(check_mixture)]
 TemplateVariables = Annotated[Mapping[str, Any], BeforeValidator(check_template_variables)]
@@ -139,18 +154,39 @@ class DataSource(SpecPart):
     mixture: Mixture = {}
 
 
-class RewardSource(SpecPart):
-    """How a completion is scored. `custom` carries its own Python source, so that the spec stays complete.
+class RewardPart(SpecPart):
+    """One way in which a completion is scored. `custom` carries its own Python source, so that the spec stays complete.
 
-    A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`. Other trainers may also score
-    by a `file` (a Python path on the cluster, in the trainer's own form), a `url` or a reward `model`: `location`
-    names it.
+    A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`. A `url` is a reward server, a
+    `judge` a chat model behind an address like OpenAI's: `location` is the address, `token_env` names the environment
+    variable of the cluster that holds its bearer token. The `source` of a judge is its own prompt, in place of the
+    knob's. Other trainers may also score by a `file` (a Python path on the cluster, in the trainer's own form) or a
+    reward `model`, which `location` names.
+
+    What the part gives counts `weight` times; `name` is what charts call it, the kind where it is "".
     """
 
-    kind: Literal["math", "exact_match", "format", "custom", "file", "url", "model"] = "math"
+    kind: Literal["math", "exact_match", "format", "custom", "url", "judge", "file", "model"] = "math"
     source: Text = ""
     file_name: Text = ""
     location: Text = ""
+    token_env: Text = ""
+    weight: Annotated[float, Field(ge=-1000.0, le=1000.0), Finite] = 1.0
+    name: Text = ""
+
+
+class RewardSource(RewardPart):
+    """How completions are scored: by its own fields and, where rewards are mixed, by those of `more` besides.
+
+    A completion earns the sum of what each part gives, times the part's weight.
+    """
+
+    more: Annotated[tuple[RewardPart, ...], BeforeValidator(_check_more)] = ()
+
+    @property
+    def parts(self) -> tuple[RewardPart, ...]:
+        """Every part: the section's own fields first."""
+        return (self, *self.more)
 
 
 class Hardware(SpecPart):
@@ -274,7 +310,8 @@ class RunSpec(SpecPart):
 
 def to_json(spec: RunSpec) -> dict[str, Any]:
     """Return the spec as plain JSON values; `parse_spec` of it gives the same spec."""
-    return spec.model_dump() | {"overridden": list(spec.overridden)}
+    whole = spec.model_dump() | {"overridden": list(spec.overridden)}
+    return whole | {"reward": whole["reward"] | {"more": list(whole["reward"]["more"])}}
 
 
 def to_text(spec: RunSpec) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.spec.reward_parts import COMPARING
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.messages import Message, as_messages, kind_of, take_flags
@@ -60,7 +61,7 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
         return ("messages_column",) if spec.data.messages_column else ("prompt_column", "response_column")
     if is_in(spec.algorithm, "pairs"):
         return ("prompt_column", "chosen_column", "rejected_column")
-    needs_answer = spec.reward.kind in ("math", "exact_match")
+    needs_answer = any(part.kind in COMPARING for part in spec.reward.parts)
     return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
 
 

@@ -76,9 +76,9 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
     if isinstance(error, RunProblem):
         return _cause("user", "driver", 0, step, error.message, "", field=error.field)
     if isinstance(error, RewardFailed):
-        if error.kind == "not_started":
+        if error.kind in ("not_started", "unreachable"):
             return _cause("cluster", "reward", 0, step, str(error), error.log_line)
-        return _cause("user", "reward", 0, step, str(error), error.log_line, field="reward.source")
+        return _cause("user", "reward", 0, step, str(error), error.log_line, field=error.field)
     if isinstance(error, WorkerFailed):
         return _worker_cause(error, step, log_tail)
     if isinstance(error, SyncGap):

@@ -18,11 +18,13 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.data.training_data import HEAD_ROWS, first_table, is_streamed
 from jobs.engine.preflight.pairs import render_pairs
 from jobs.engine.problem import RunProblem
-from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits, limits_of, open_reward
+from jobs.engine.rollouts.mixed_reward import open_mixed
+from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits, limits_of
 
 MAX_MEASURED = 20_000
 NUM_BINS = 20
 REWARD_SECONDS = 8.0
+TRIED = ("math", "exact_match", "format", "custom")
 TRIAL_LIMITS = ScoringLimits(
     timeout_seconds=REWARD_SECONDS, timeout_name="the limit of a trial", load_seconds=REWARD_SECONDS
 )
@@ -142,7 +144,8 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     """Return what the reward gives `num_samples` completions made of the data's own rows.
 
     The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
-    reward that gives both the same shows it. Raises: RunProblem naming `reward.source`.
+    reward that gives both the same shows it. Parts that call an address or run what a model wrote are left out: that is
+    the cluster's business. Raises: RunProblem naming `reward.source`.
     """
     table = first_table(spec, inputs_dir=inputs_dir)
     if spec.is_native:
@@ -153,7 +156,8 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     completions = _tries(spec, table, num_samples)
     results = []
     try:
-        reward = open_reward(spec.reward, _trial_limits(spec))
+        parts = [part for part in spec.reward.parts if part.kind in TRIED]
+        reward = open_mixed(spec, _trial_limits(spec), parts=parts)
         try:
             for completion in completions:
                 begin = time.perf_counter()

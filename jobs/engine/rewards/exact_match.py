@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from jobs.catalog.spec.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardPart
 from jobs.engine.rollouts.reward import Completion, Score, ScoringLimits
 
 
@@ -25,7 +25,7 @@ class ExactMatchReward:
 class Plugin:
     """How the registry opens it."""
 
-    def open(self, source: RewardSource, limits: ScoringLimits) -> ExactMatchReward:  # noqa: ARG002
+    def open(self, source: RewardPart, limits: ScoringLimits) -> ExactMatchReward:  # noqa: ARG002
         """Return the scorer; it takes no options."""
         return ExactMatchReward()
 

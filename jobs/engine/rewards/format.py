@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from jobs.catalog.spec.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardPart
 from jobs.engine.rollouts.reward import Completion, Score, ScoringLimits
 
 _ENDING = re.compile(r"####\s*-?(?:[\d,]*\.\d+|[\d,]*\d)\s*$")  # linear: one way to read a row of digits
@@ -30,7 +30,7 @@ class FormatReward:
 class Plugin:
     """How the registry opens it."""
 
-    def open(self, source: RewardSource, limits: ScoringLimits) -> FormatReward:  # noqa: ARG002
+    def open(self, source: RewardPart, limits: ScoringLimits) -> FormatReward:  # noqa: ARG002
         """Return the scorer; it takes no options."""
         return FormatReward()
 

@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from jobs.catalog.spec.runspec import RewardSource
+from jobs.catalog.spec.runspec import RewardPart
 from jobs.engine.rollouts.answers import expected_answer, given_answer, marked_number, number, quick_equal
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, ScoringLimits
 from jobs.engine.rollouts.reward_pool import RewardPool
@@ -72,7 +72,7 @@ class MathReward:
             rewards = self._pool.score(calls, may_lose=True)
         except RewardFailed as failed:  # our own code and its packages, no fault of the person's
             raise RewardFailed(str(failed), kind="not_started", log_line=failed.log_line) from failed
-        return [None if reward is None else reward > 0 for reward in rewards]
+        return [reward > 0 if isinstance(reward, float) else None for reward in rewards]
 
 
 def _read(completion: Completion) -> _ReadResponse:
@@ -98,7 +98,7 @@ def _score(is_marked: bool, is_right: bool | None) -> Score:
 class Plugin:
     """How the registry opens it."""
 
-    def open(self, source: RewardSource, limits: ScoringLimits) -> MathReward:  # noqa: ARG002
+    def open(self, source: RewardPart, limits: ScoringLimits) -> MathReward:  # noqa: ARG002
         """Return the scorer. Raises: RewardFailed if the package is missing that compares formulas."""
         if importlib.util.find_spec("math_verify") is None:
             raise RewardFailed(

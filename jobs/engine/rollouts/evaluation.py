@@ -10,8 +10,8 @@ from jobs.engine.data.examples import Example
 from jobs.engine.data.text import TextModel
 from jobs.engine.reporting.run_report import ShownSample
 from jobs.engine.rollouts.held_out import HeldOutSet
+from jobs.engine.rollouts.mixed_reward import MixedReward
 from jobs.engine.rollouts.pass_at_k import majority_votes, pass_at_k, sizes
-from jobs.engine.rollouts.reward import Reward
 from jobs.engine.rollouts.rollout import roll_out
 from jobs.engine.rollouts.scoring import completions_of, score_rollout
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -29,7 +29,7 @@ class Evaluation:
 
 
 def evaluate_sets(
-    workers: WorkerGroup, sets: Sequence[HeldOutSet], *, reward: Reward | None, text: TextModel, step: int
+    workers: WorkerGroup, sets: Sequence[HeldOutSet], *, reward: MixedReward | None, text: TextModel, step: int
 ) -> Evaluation:
     """Evaluate the sets one after the other; the score and the samples are those of the first of them."""
     each = [
@@ -48,12 +48,13 @@ def joined(sets: Sequence[HeldOutSet], each: Sequence[Evaluation]) -> Evaluation
 
 
 def evaluate_answers(
-    workers: WorkerGroup, held_out: HeldOutSet, *, reward: Reward, text: TextModel, step: int
+    workers: WorkerGroup, held_out: HeldOutSet, *, reward: MixedReward, text: TextModel, step: int
 ) -> Evaluation:
     """Answer each held-out prompt as often as its set says, and score the responses.
 
     `eval/accuracy` is there where the reward knows what a right answer is; it ranks checkpoints, else the mean reward
     does. With several samples of a prompt it is their mean, and `eval/pass_at_<k>` and `eval/maj_at_<n>` come besides.
+    Responses that could not be scored count in none of them where the run skips them.
     """
     size = held_out.samples_per_prompt
     rollout = roll_out(
@@ -66,12 +67,12 @@ def evaluate_answers(
         temperature=held_out.temperature,
     )
     scored = score_rollout(rollout, reward=reward, text=text, samples_per_prompt=size)
-    scores = scored.scores
+    scores = [score for score in scored.scores if not score.is_skipped]
     metrics = {"eval/reward": sum(s.total for s in scores) / len(scores)}
     right = [s.is_right for s in scores if s.is_right is not None]
     if right:
         metrics["eval/accuracy"] = sum(right) / len(right)
-    if size > 1 and len(right) == len(scores):
+    if size > 1 and len(right) == len(scored.scores):
         metrics |= pass_rates(right, size=size)
         votes = majority_votes(completions_of(rollout, text), right, reward=reward, samples_per_prompt=size)
         metrics[f"eval/maj_at_{size}"] = sum(votes) / len(votes)

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jobs.engine.rollouts.reward import Completion, Reward
+from jobs.engine.rollouts.mixed_reward import MixedReward
+from jobs.engine.rollouts.reward import Completion
 
 
 def pass_at_k(*, num_samples: int, num_right: int, k: int) -> float:
@@ -27,7 +28,7 @@ def sizes(num_samples: int) -> list[int]:
 
 
 def majority_votes(
-    completions: Sequence[Completion], is_right: Sequence[bool], *, reward: Reward, samples_per_prompt: int
+    completions: Sequence[Completion], is_right: Sequence[bool], *, reward: MixedReward, samples_per_prompt: int
 ) -> list[float]:
     """Return for each prompt whether the answer that most of its samples give is right: 1, 0, or between them the
     chance of it where several answers have as many votes.
@@ -51,7 +52,7 @@ _RIGHT, _NO_ANSWER, _OPEN = -1, -2, -3
 
 
 def _same_answers(
-    completions: Sequence[Completion], is_right: Sequence[bool], *, reward: Reward, size: int
+    completions: Sequence[Completion], is_right: Sequence[bool], *, reward: MixedReward, size: int
 ) -> list[int]:
     """Return a number for each completion, the same for the same answer to its prompt.
 

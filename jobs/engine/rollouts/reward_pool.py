@@ -26,12 +26,12 @@ class _Batch:
     """Completions and what has become of them.
 
     After a failure none behind it counts: those before it are waited for, as one of them may fail too, and the first in
-    the batch's order is reported.
+    the batch's order is reported. With `keeps_failures` it stands in place of the reward, and all are scored.
     """
 
-    def __init__(self, completions: Sequence[Completion], *, may_lose: bool) -> None:
-        self.completions, self.may_lose = completions, may_lose
-        self.rewards: list[float | None] = [None] * len(completions)
+    def __init__(self, completions: Sequence[Completion], *, may_lose: bool, keeps_failures: bool = False) -> None:
+        self.completions, self.may_lose, self.keeps_failures = completions, may_lose, keeps_failures
+        self.rewards: list[float | RewardFailed | None] = [None] * len(completions)
         self.next = 0
         self._pending: set[int] = set()
         self._end = len(completions)
@@ -59,9 +59,11 @@ class _Batch:
         self.rewards[index] = reward
 
     def fail(self, index: int, failure: RewardFailed) -> None:
-        """Keep a failure if it is the first in order."""
+        """Keep a failure: in its place, or if it is the first in order."""
         self._pending.discard(index)
-        if index < self._end:
+        if self.keeps_failures:
+            self.rewards[index] = failure
+        elif index < self._end:
             self._end, self.failure = index, failure
 
 
@@ -76,17 +78,20 @@ class RewardPool:
         self._has_loaded = False
         self._work(_Batch([], may_lose=False), until=lambda: any(worker.is_loaded for worker in self._workers))
 
-    def score(self, completions: Sequence[Completion], *, may_lose: bool = False) -> list[float | None]:
+    def score(
+        self, completions: Sequence[Completion], *, may_lose: bool = False, keeps_failures: bool = False
+    ) -> list[float | RewardFailed | None]:
         """Return the reward of each completion, in order.
 
         With `may_lose` a call that takes too long or ends its process has None, and a new process takes its place; else
         there is no None. Such calls wait for nothing, so the limit is CPU time: on a busy machine one may take six
-        times as long, and the same ones are lost.
+        times as long, and the same ones are lost. With `keeps_failures` a completion that cannot be scored has its
+        failure, and the others are scored.
 
         Raises: RewardFailed of kind `raised`, `wrong_type`, `hung` or `died`, or `not_started`; what `limits.check`
         raises. After that no process is left.
         """
-        batch = _Batch(completions, may_lose=may_lose)
+        batch = _Batch(completions, may_lose=may_lose, keeps_failures=keeps_failures)
         self._work(batch, until=lambda: batch.is_done)
         return batch.rewards
 
@@ -270,7 +275,7 @@ class RewardPool:
     def _lost(self, worker: RewardWorker, batch: _Batch, failure: RewardFailed) -> None:
         """End a process, and keep what has become of its completion."""
         self._remove(worker)
-        if worker.state == "idle" and not batch.may_lose:
+        if worker.state == "idle" and not (batch.may_lose or batch.keeps_failures):
             raise failure
         if worker.state == "scoring" and batch.may_lose:
             batch.put(worker.index, None)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from jobs.catalog.spec.reward_parts import TOKEN_PREFIX
 from jobs.engine.rollouts.reward_process import UP
 
 _DUMP_SECONDS = 10.0
@@ -23,6 +24,10 @@ _SECRETS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOK
 # Hashes of texts differ between processes unless told otherwise, and with them the order of a set: what a completion
 # earns must not depend on which process scores it.
 _SAME_EVERYWHERE = {"PYTHONHASHSEED": "0"}
+
+
+def _is_secret(name: str) -> bool:
+    return name in _SECRETS or name.startswith(TOKEN_PREFIX)
 
 
 class RewardWorker:
@@ -49,7 +54,7 @@ class RewardWorker:
             stderr=self._errors,
             start_new_session=True,
             cwd=Path(__file__).parents[3],
-            env=_SAME_EVERYWHERE | {name: value for name, value in os.environ.items() if name not in _SECRETS},
+            env=_SAME_EVERYWHERE | {name: value for name, value in os.environ.items() if not _is_secret(name)},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

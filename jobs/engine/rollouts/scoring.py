@@ -1,12 +1,17 @@
 """From a rollout to its scores: completions as text, what the reward gave each, and what people see of it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs.engine.data.text import TextModel
 from jobs.engine.reporting.run_report import ShownSample
-from jobs.engine.rollouts.reward import Completion, Reward, Score
+from jobs.engine.rollouts.mixed_reward import MixedReward
+from jobs.engine.rollouts.reward import Completion, Score
 from jobs.engine.rollouts.rollout import Rollout
+
+FAILED = "failed"
+"""What stands among the parts of a sample of which one could not be scored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +30,7 @@ def completions_of(rollout: Rollout, text: TextModel) -> list[Completion]:
     ]
 
 
-def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_per_prompt: int) -> RolloutScores:
+def score_rollout(rollout: Rollout, *, reward: MixedReward, text: TextModel, samples_per_prompt: int) -> RolloutScores:
     """Score the completions of a rollout whose prompts were each continued `samples_per_prompt` times.
 
     Raises: RewardFailed, from the reward.
@@ -39,8 +44,8 @@ def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_
             prompt=c.prompt,
             completion=c.completion,
             expected=c.answer,
-            reward=s.total,
-            rewards=s.parts,
+            reward=math.nan if s.is_skipped else s.total,
+            rewards={**s.parts, FAILED: 1.0} if s.failure else s.parts,
             tokens=len(r.tokens),
         )
         for i, (c, s, r) in enumerate(zip(completions, scores, rollout.responses, strict=True))

@@ -43,7 +43,9 @@ export class Problems {
     const placed = new Set();
     for (const slot of this.#form.querySelectorAll("[data-error-for]")) {
       const names = slot.dataset.errorFor.split(" ");
-      const mine = problems.filter((p) => names.includes(p.field));
+      const holds = (/** @type {string} */ name, /** @type {string} */ field) =>
+        name.endsWith(".*") ? field.startsWith(name.slice(0, -1)) : name === field;
+      const mine = problems.filter((p) => names.some((name) => holds(name, p.field)));
       const told = mine.filter((p) => !this.#isTooEarly(p));
       for (const problem of mine) placed.add(problem);
       const field = slot.closest(".field");

@@ -23,7 +23,17 @@ from console.forms.new_run.form import (
 )
 from jobs.catalog.knob import Knob, applicable
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
-from jobs.catalog.spec.runspec import RANGES, SECTIONS, KnobValue, RunSpec, SpecPart, Trainer, choices_of, to_json
+from jobs.catalog.spec.runspec import (
+    RANGES,
+    SECTIONS,
+    KnobValue,
+    RewardPart,
+    RunSpec,
+    SpecPart,
+    Trainer,
+    choices_of,
+    to_json,
+)
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=40)
 VARIABLES = st.dictionaries(
@@ -63,6 +73,8 @@ def section_values(cls: type[SpecPart]) -> st.SearchStrategy[Any]:
             return st.integers(1, LIMITS.get(name, 8))
         if field.annotation is float:
             return st.floats(*RANGES["data.weight" if name == "weight" else "data.eval_share"])
+        if name == "more":
+            return st.lists(section_values(RewardPart), max_size=2).map(tuple)
         return OBJECTS.get(name, TEXT)
 
     return st.builds(cls, **{name: values(name, field) for name, field in cls.model_fields.items()})

@@ -292,6 +292,9 @@ def test_gradients_that_stay_not_finite_end_a_run_with_its_last_checkpoint_kept(
     assert announced == [(2, True), (4, True), (2, False)]
 
 
+FAILS_SOMETIMES = "def reward(p, c, a):\n    return (len(c) % 5) / (len(c) % 8 > 0)\n"
+
+
 @pytest.mark.slow("a run of its own")
 def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path) -> None:
     knobs = {
@@ -313,11 +316,16 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
         "checkpoint.keep": 1,
         "memory.adam_offload": True,
         "logging.samples_per_step": 3,
+        "reward.on_failure": "skip",
     }
     spec = {
         "algorithm": "rloo",
         "hardware": {"layout": "split", "rollout_engines": 2},
-        "reward": {"kind": "format"},
+        "reward": {
+            "kind": "format",
+            "weight": 2.0,
+            "more": [{"kind": "custom", "name": "length", "source": FAILS_SOMETIMES}],
+        },
         "knobs": knobs,
     }
 
@@ -333,6 +341,9 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
     assert not ended.series("eval/accuracy")
     assert not ended.series("kl/reference")
     assert not ended.series("time/reference_seconds")
+    assert sorted(ended.series("reward/format")) == sorted(ended.series("reward/length")) == [1, 2]
+    assert all(0 < share < 1 for share in ended.series("reward/failed_fraction").values())
+    assert len([e for e in ended.of("note") if "could not be scored" in e["text"]]) == 1
     assert {(e["role"], e["rank"]) for e in ended.of("system")} == {
         ("policy", 0),
         ("policy", 1),

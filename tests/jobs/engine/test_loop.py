@@ -14,7 +14,6 @@ from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.failures.divergence import DivergenceGuards
 from jobs.engine.failures.failure_cause import Diverged, RunStopped
 from jobs.engine.loop import Loop, Material
-from jobs.engine.rollouts.reward import Score
 
 
 class ShortLoop(Loop):
@@ -133,19 +132,3 @@ def test_a_stop_while_an_evaluation_is_scored_keeps_the_step(loop: Any) -> None:
     assert loop.step == 3
     assert loop.saver.checkpoint.call_args.args[0].step == 3
     assert notes(loop) == ["The evaluation was dropped: the run was stopped while responses were scored."]
-
-
-def test_abandoned_checks_are_counted_and_noted_once(loop: Any) -> None:
-    checked, abandoned = (
-        Score(total=0.0, parts={}, is_right=False, is_abandoned=is_abandoned) for is_abandoned in (False, True)
-    )
-
-    assert loop._abandoned_fraction([Score(total=0.0, parts={}, is_right=False)]) == {}
-    assert loop._abandoned_fraction([checked, checked]) == {"reward/abandoned_fraction": 0.0}
-    assert loop._abandoned_fraction([abandoned, checked]) == {"reward/abandoned_fraction": 0.5}
-    assert loop._abandoned_fraction([checked, checked]) == {"reward/abandoned_fraction": 0.0}
-    assert loop._abandoned_fraction([abandoned, abandoned]) == {"reward/abandoned_fraction": 1.0}
-    assert len(notes(loop)) == 1
-    assert notes(loop)[0].startswith(
-        "The checks of 1 of 2 responses took too long and were ended; they count as wrong."
-    )

@@ -1,0 +1,22 @@
+// The list of further rewards, as the text of a hidden input.
+
+/** The parts that a text holds; none where it is no list. */
+export function partsOf(text) {
+  try {
+    const parts = text.trim() ? JSON.parse(text) : [];
+    return Array.isArray(parts) ? parts : [];
+  } catch {
+    return [];
+  }
+}
+
+/** The text of parts, "" for none: as the server writes it, so that nothing counts as changed. */
+export function textOf(parts) {
+  return parts.length ? JSON.stringify(parts) : "";
+}
+
+/** What was typed as a weight: a number, or the text for the server to refuse. */
+export function weightOf(text) {
+  const plain = text.trim().replaceAll(",", "");
+  return plain && Number.isFinite(Number(plain)) ? Number(plain) : text;
+}
