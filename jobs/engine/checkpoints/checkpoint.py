@@ -162,7 +162,7 @@ def begin_state(workers: WorkerGroup, partial: Path, state: LoopState, *, is_bes
     (partial / TOKEN).write_text(token, encoding="utf-8")
     near, far = who_sees(workers, partial, token)
     telling = workers.policies[0]
-    (metadata, optimizer_step) = workers.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
+    (metadata, optimizer_step) = workers.gather([telling.call("state_metadata"), telling.call("optimizer_step")])
     about: dict[str, object] = {
         "optimizer_step": optimizer_step,
         "parameters": dict(zip(metadata["names"], metadata["shapes"], strict=True)),
@@ -230,7 +230,7 @@ class CheckpointSource:
         check_parts(self.folder, files, what=self.name)
 
     def check_model(self, metadata: Mapping[str, list[Any]]) -> None:
-        """Raise RunProblem naming the parameter if the model (`Policy.weight_metadata`) is not the one that was
+        """Raise RunProblem naming the parameter if the model (`Policy.state_metadata`) is not the one that was
         saved.
         """
         then = {name: list(shape) for name, shape in self.index["parameters"].items()}
@@ -247,7 +247,7 @@ class CheckpointSource:
         """Bring the checkpoint's training state into every policy rank. Raises: RunProblem, WorkerFailed."""
         from jobs.engine.roles.parts import WEIGHTS, Parts
 
-        (metadata,) = workers.gather([workers.policies[0].call("weight_metadata")])
+        (metadata,) = workers.gather([workers.policies[0].call("state_metadata")])
         self.check_model(metadata)
         parts = Parts(self.folder)
         states = [WEIGHTS, *sorted(parts.states - {WEIGHTS})]
