@@ -10,7 +10,7 @@ from jobs.engine.checkpoints.export import ABOUT
 from jobs.engine.workers.worker_group import WorkerGroup
 
 SUFFIX = "-adapter"
-"""Of the folder beside that of the merged model. Not inside it: transformers takes a folder with both for an adapter."""
+"""Of the folder beside that of the merged model: transformers would take a folder that holds both for an adapter."""
 
 
 def export_adapters(workers: WorkerGroup, final: Path, *, about: Mapping[str, Any]) -> None:

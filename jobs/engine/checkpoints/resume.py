@@ -121,7 +121,8 @@ def fingerprint(examples: Sequence[Example]) -> DataFingerprint:
 
 
 def carry_best(checkpoint: CheckpointSource, run_dir: Path) -> dict[str, object] | None:
-    """Take over `model/best`, and its adapters' folder, of the attempt that wrote the checkpoint; return what its `pitwall.json` says.
+    """Take over `model/best`, and the folder of its adapters, of the attempt that wrote the checkpoint; return what its
+    `pitwall.json` says.
 
     None, and nothing is taken over, if that attempt's best model is not the one that was best at the checkpoint: it may
     have found a better one in steps that are not part of this run any more.

@@ -146,7 +146,7 @@ class Saver:
             )
 
     def tell_model(self, name: str, *, step: int, metrics: Mapping[str, Any]) -> int:
-        """Announce the folder `model/<name>`, which is there, and that of its adapters; return the bytes of the first."""
+        """Announce `model/<name>`, which is there, and the folder of its adapters; return the bytes of the first."""
         sizes = {}
         for kind, folder in (("model", name), ("adapter", f"{name}{SUFFIX}")):
             if (path := self._run_dir / "model" / folder).is_dir():

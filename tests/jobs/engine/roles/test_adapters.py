@@ -246,8 +246,8 @@ def test_it_is_counted_how_much_is_trained() -> None:
 @pytest.mark.parametrize(
     ("targets", "says"),
     [
-        ("q_proj,nowhere", "'nowhere'"),
-        ("lm_head", "output layer"),
+        ("q_proj,nowhere", "'nowhere' is no layer"),
+        ("lm_head", "the output layer"),
         ("q_proj, mlp", "'mlp' is no linear layer"),
         ("embed_tokens", "no linear layer"),
     ],
