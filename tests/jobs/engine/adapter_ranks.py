@@ -1,6 +1,6 @@
-"""The program of test_adapter_ranks: policy ranks with adapters, without Ray. Arguments: RUN_DIR, rank, ranks, ports.
+"""The program of test_adapter_ranks: policy ranks with adapters, without Ray. Arguments: RUN_DIR, rank, ranks, port.
 
-For each case it takes three steps of GRPO on the same batch, and adds what it measured to `found-<case>-<rank>.pt`. The
+For each case it takes three steps of GRPO on the same batch, and writes what it measured to `<case> x<ranks>.pt`. The
 state of the first is saved, and the last case goes on from it.
 """
 
@@ -43,10 +43,10 @@ def spec_of(case: str, *, ranks: int) -> RunSpec:
 
 def main() -> None:
     """Go through the cases."""
-    run_dir, rank, ranks, first_port = Path(sys.argv[1]), *map(int, sys.argv[2:5])
-    for number, case in enumerate(CASES):
+    run_dir, rank, ranks, port = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+    for case in CASES:  # each in the group of the first, which a process can form once
         spec = spec_of(case, ranks=ranks)
-        place = {"host": "127.0.0.1", "port": first_port + number, "device": "cpu"}
+        place = {"host": "127.0.0.1", "port": port, "device": "cpu"}
         policy = Policy(spec=spec, rank=rank, world_size=ranks, **place)
         folder = run_dir / "state"
         folder.mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def main() -> None:
             found["next"] = _step(policy, spec, rank)
         if rank == 0:
             torch.save(found, run_dir / f"{case} x{ranks}.pt")
-        policy.close()
+    policy.close()
 
 
 def _learned(policy: Policy, spec: RunSpec, rank: int, *, saves_to: Path | None) -> dict[str, Any]:
