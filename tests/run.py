@@ -2,7 +2,8 @@
 
 The tests run in parts. In two processes: what needs little of the machine, and, a file's tests together, what starts an
 engine or processes of its own, and what opens pages of a console that lives in the test's process. Then whole consoles,
-two side by side: those with a browser are apart, as Playwright's loop and asyncio tests do not share a process.
+two side by side: one that is broken in many ways, and others, of which those with a browser are apart, as Playwright's
+loop and asyncio tests do not share a process.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -17,7 +18,9 @@ import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from tests.parts import BUSY, files_of
@@ -47,16 +50,14 @@ PARTS = {
     "light": ["-m", f"not journey and not browser and not {IS_BUSY}", "-n", "2"],
     "engine": ["-m", f"not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
     "pages": ["-m", "not journey and browser", *BY_FILE],
-    "consoles": ["-m", "journey and not browser"],
+    "faults": ["-m", "journey and faults"],
+    "consoles": ["-m", "journey and not browser and not faults"],
     "journeys": ["-m", "journey and browser"],
 }
-FAST = (("light",),)
-ALL = (
-    *FAST,
-    ("engine",),
-    ("pages",),
-    ("consoles", "journeys"),
-)  # one after the other; side by side what stands together
+Lane = Sequence[str]  # parts that run one after the other
+FAST: Sequence[Sequence[Lane]] = ((("light",),),)
+# One after the other; what stands together side by side, in lanes that take about as long as each other.
+ALL: Sequence[Sequence[Lane]] = (*FAST, (("engine",),), (("pages",),), (("faults",), ("journeys", "consoles")))
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 DURATIONS = ROOT / "build" / "test-durations.json"
@@ -107,11 +108,10 @@ def busy_seconds() -> float:
     return (sum(map(int, ticks)) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
-class Part(threading.Thread):
-    """A part of the tests, under way; what it prints comes at its end if it does not run alone."""
+class Part:
+    """A part of the tests; what it prints comes at its end if it does not run alone."""
 
     def __init__(self, title: str, arguments: list[str], *, is_alone: bool) -> None:
-        super().__init__()
         self.title = title
         self.report = REPORTS / f"{title}.xml"
         self.code = 0
@@ -197,20 +197,24 @@ def slow_without_reason() -> list[str]:
     return [f"{name} ({s:.0f} s)" for name, s in longest_first if s > SLOW_SECONDS and name not in reasons]
 
 
-def run_parts(groups: Sequence[Sequence[str]], arguments: list[str], tally: Tally, broken: list[str]) -> None:
-    """Run groups of parts one after the other, what is in a group side by side; add what broke outside of tests."""
-    for titles in groups:
-        parts = [Part(title, arguments, is_alone=len(titles) == 1) for title in titles]
-        for part in parts:
-            part.start()
-        for part in parts:
-            part.join()
+def run_parts(groups: Sequence[Sequence[Lane]], arguments: list[str], tally: Tally, broken: list[str]) -> None:
+    """Run groups one after the other, the lanes of a group side by side; add what broke outside of tests."""
+    for lanes in groups:
+        parts = [[Part(title, arguments, is_alone=len(lanes) == 1) for title in lane] for lane in lanes]
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            list(pool.map(_run_in_turn, parts))
+        for part in chain.from_iterable(parts):
             if part.code == NO_TESTS_COLLECTED:
                 continue
             before = tally.failed
             tally.add(part.report)
             if part.code and tally.failed == before:
                 broken.append(part.title)
+
+
+def _run_in_turn(parts: Sequence[Part]) -> None:
+    for part in parts:
+        part.run()
 
 
 def main() -> int:

@@ -56,6 +56,8 @@ class Device(Protocol):
     """What nsys is to record of a worker, as it names it."""
     pins_memory: bool
     """Whether what is kept in host memory for the device is page-locked, which copies faster."""
+    compiles_layers: bool
+    """Whether torch.compile serves there (`kernels.compile_layers`)."""
 
     def prepare_trainer(self) -> None:
         """Set what must stand before torch and deepspeed are imported in a policy or reference process."""

@@ -29,6 +29,7 @@ from jobs.engine.batch import Batch, make_batch
 from jobs.engine.losses import clipped_policy_loss, token_scores
 from jobs.engine.micro_batches import Cut
 from jobs.engine.roles import head, packed_attention
+from jobs.engine.roles.compiled_layers import compile_layers
 
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 """Dense bfloat16, of NVIDIA's data sheets (SXM)."""
@@ -96,7 +97,7 @@ class Case:
     """One measurement: B sequences of L tokens a micro-batch, of which the last `answer` count.
 
     `is_chunked`: the output layer in pieces, as the trainer has it, or all logits. `is_compiled`: each layer by
-    torch.compile, which the trainer does not do yet. With `is_ragged` sequences have lengths from a sixteenth of
+    torch.compile (`kernels.compile_layers`). With `is_ragged` sequences have lengths from a sixteenth of
     `length` to all of it, one counted half each, and `is_packed` computes nothing for their padding.
     """
 
@@ -276,8 +277,7 @@ class Trainer:
         if case.is_chunked:
             head.score_counted_tokens(self.model, is_packed=case.is_packed)
         if case.is_compiled:
-            for layer in self.model.model.layers:
-                layer.compile()
+            compile_layers(self.model)
         self.used = list(self.model.parameters())
         self.masters = [p.detach().float() for p in self.used] if case.has_optimizer else []
         self.optimizer = torch.optim.AdamW(self.masters, lr=1e-6, fused=True) if case.has_optimizer else None

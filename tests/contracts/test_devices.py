@@ -35,6 +35,7 @@ def test_it_has_what_the_contract_names(name: str) -> None:
     assert device.transfer_backend
     assert device.shared_transfer_backend not in ("", device.transfer_backend)
     assert isinstance(device.gives_back_memory, bool)
+    assert isinstance(device.compiles_layers, bool)
     assert device.nsys_trace
     for method in METHODS:
         wanted = [p for p in inspect.signature(getattr(Device, method)).parameters if p != "self"]

@@ -16,7 +16,7 @@ from tests.proofs.faults.target import BY_NAME, Scene, Target
 from tests.proofs.faults.viewer import Viewer
 from tests.services import own_environment
 
-pytestmark = [pytest.mark.stack, pytest.mark.engine]
+pytestmark = [pytest.mark.stack, pytest.mark.engine, pytest.mark.faults]
 
 OUTAGE_SECONDS = 2.0
 KNOBS = {"train.num_steps": 8, "rollout.prompts_per_step": 4, "rollout.samples_per_prompt": 4, "eval.num_prompts": 0}

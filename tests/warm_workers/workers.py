@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from jobs.engine.warm.server import ROOM, ROOM_BYTES
 from tests.waiting import wait_until
-from tests.warm_workers.server import ROOM, ROOM_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 START = str(Path(__file__).parent / "start")

@@ -67,6 +67,7 @@ class Cpu:
     gives_back_memory = False
     nsys_trace = "nvtx"
     pins_memory = False
+    compiles_layers = False  # its workers are forked from a warm process, where compiling is off
 
     def prepare_trainer(self) -> None:
         """One thread per rank; DeepSpeed on its CPU accelerator, which otherwise looks for one on its own."""

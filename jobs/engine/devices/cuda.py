@@ -102,6 +102,7 @@ class Cuda:
     gives_back_memory = True
     nsys_trace = "cuda,nvtx"
     pins_memory = True
+    compiles_layers = True
 
     def prepare_trainer(self) -> None:
         """Ray shows a worker its own GPU only, so it is device 0."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jobs.engine.roles.compiled_layers import uncompiled
 from jobs.engine.roles.decoding import decoding, growing_cache
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
 
@@ -47,7 +48,7 @@ class Sampler:
         responses: dict[int, SampledResponse] = {}
         order = sorted(range(len(requests)), key=lambda i: (len(requests[i].tokens), requests[i].tokens))
         try:
-            with decoding(self._model):
+            with decoding(self._model), uncompiled():
                 for begin in range(0, len(order), limits.batch_size):
                     chosen = order[begin : begin + limits.batch_size]
                     drawn = self._draw([requests[i] for i in chosen], limits)

@@ -24,6 +24,7 @@ from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
 from jobs.engine.micro_batches import Cut
 from jobs.engine.roles.adapters import AdapterConfig, TrainedShare, WholeWeight, add_adapters, dropping, whole_weights
+from jobs.engine.roles.compiled_layers import compile_layers
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
 from jobs.engine.roles.part_writer import PartWriter
@@ -114,6 +115,8 @@ class TrainedModel(ABC):
         if bool(self._spec.knob("memory.gradient_checkpointing")):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.train()
+        if bool(self._spec.knob("kernels.compile_layers")) and self._device.compiles_layers:
+            compile_layers(model)
         if bool(self._spec.knob("memory.adam_offload")):
             self._device.prepare_host_optimizer(world_size)
         engine, *_ = deepspeed.initialize(

@@ -13,7 +13,7 @@ from tests.proofs.faults.stack import Stack, until
 
 OUTAGE_SECONDS = 15.0  # of what is taken away and given back
 CONSOLE_SECONDS = 120.0
-SHORT_SECONDS = 20.0  # an outage up to this leaves a run of so few steps time for the next one
+SHORT_SECONDS = 10.0  # an outage up to this leaves a run of so few steps time for the next one
 
 
 @dataclass(frozen=True, slots=True)

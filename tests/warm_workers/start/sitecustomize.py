@@ -20,7 +20,7 @@ def _order() -> dict[str, object] | None:
     """Return what to fork, None if this process is no plain worker of Ray."""
     words = sys.orig_argv[1:]
     if words[:1] == ["-m"] and words[1].startswith(DRIVERS):
-        return {"argv": words[1:], "env": dict(os.environ), "cwd": os.getcwd(), "is_module": True}  # noqa: PTH109
+        return {"argv": words, "env": dict(os.environ), "cwd": os.getcwd()}  # noqa: PTH109
     programs = [os.path.basename(word) for word in words[:2]]  # noqa: PTH119 (pathlib is slow to import)
     variables = dict(os.environ)
     if programs[:1] == ["setup_worker.py"]:
@@ -52,7 +52,10 @@ def _be_a_warm_worker(order: dict[str, object]) -> None:
         text = json.dumps(order).encode()
         socket.send_fds(server, [struct.pack("!I", len(text))], [0, 1, 2])
         server.sendall(text)
-        (pid,) = struct.unpack("!i", server.recv(4, socket.MSG_WAITALL))
+        answer = server.recv(4, socket.MSG_WAITALL)
+        if len(answer) != 4:
+            return  # more variables than it has room for
+        (pid,) = struct.unpack("!i", answer)
         signal.signal(signal.SIGTERM, lambda number, _frame: os.kill(pid, number))
         status = server.recv(4, socket.MSG_WAITALL)
     code = os.waitstatus_to_exitcode(struct.unpack("!i", status)[0]) if len(status) == 4 else 1
