@@ -69,7 +69,7 @@ def add_adapters(model: Any, config: AdapterConfig, *, seed: int, base: str = ""
     is_all = names in ([], [ALL_LINEAR])
     if not is_all:
         _check_names(model, names)
-    wanted = LoraConfig(
+    lora = LoraConfig(
         r=config.rank,
         lora_alpha=config.alpha,
         target_modules=ALL_LINEAR if is_all else names,
@@ -82,26 +82,24 @@ def add_adapters(model: Any, config: AdapterConfig, *, seed: int, base: str = ""
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        inject_adapter_in_model(wanted, model, adapter_name=_NAME)
+        inject_adapter_in_model(lora, model, adapter_name=_NAME)
     _set_dropout(model, 0.0)
 
 
 def _check_names(model: Any, names: list[str]) -> None:
     """Raise RunProblem for the first name that is not that of linear layers, or of the output layer."""
     linear, paths, head = _linear_layers(model), dict(model.named_modules()), model.get_output_embeddings()
-    known = ", ".join(dict.fromkeys(path.rpartition(".")[2] for path in linear))
+    choices = ", ".join(dict.fromkeys(path.rpartition(".")[2] for path in linear))
     for name in names:
-        meant = [path for path in paths if path == name or path.endswith(f".{name}")]
-        if not meant or not linear.keys() >= set(meant):
-            kind = (
-                "the output layer, which is computed in pieces,"
-                if head in [paths[path] for path in meant]
-                else "no linear layer"
-            )
-            raise RunProblem(
-                "knobs.lora.target_modules",
-                f"{name!r} is {kind if meant else 'no layer'} of this model. Use {ALL_LINEAR}, or some of {known}.",
-            )
+        matches = [path for path in paths if path == name or path.endswith(f".{name}")]
+        if matches and linear.keys() >= set(matches):
+            continue
+        is_head = any(paths[path] is head for path in matches)
+        kind = "the output layer, which is computed in pieces," if is_head else "no linear layer"
+        raise RunProblem(
+            "knobs.lora.target_modules",
+            f"{name!r} is {kind if matches else 'no layer'} of this model. Use {ALL_LINEAR}, or some of {choices}.",
+        )
 
 
 def _linear_layers(model: Any) -> dict[str, Any]:
@@ -204,13 +202,13 @@ class WholeWeight:
 def _merged(layer: Any) -> Tensor:
     """Return the weight of a layer with its adapter, by PEFT's own sum, in float32 and rounded once."""
     base = layer.get_base_layer().weight
-    kept = base.data
-    base.data = kept.to(torch.float32, copy=True)
+    unmerged = base.data
+    base.data = unmerged.to(torch.float32, copy=True)
     try:
         layer.merge()
-        merged: Tensor = base.data.to(kept.dtype)
+        merged: Tensor = base.data.to(unmerged.dtype)
     finally:
-        base.data = kept
+        base.data = unmerged
         layer.merged_adapters.clear()
     return merged
 

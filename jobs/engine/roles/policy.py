@@ -155,7 +155,7 @@ class Policy(TrainedModel):
 
     def open_lender(self, *, is_source: bool) -> None:
         """Get ready to lend weights to a rollout engine on this rank's device (Device.open_lender)."""
-        sizes = [weight.num_bytes for weight in self._whole()]
+        sizes = [weight.num_bytes for weight in self._whole_weights()]
         self._lender = self._device.open_lender(
             rank=self._rank, is_source=is_source, capacity=max(min(GATHER_BYTES, sum(sizes)), *sizes)
         )
@@ -203,7 +203,7 @@ class Policy(TrainedModel):
 
     def export_bucket(self, index: int) -> dict[str, Tensor] | None:
         """Return bucket `index` of the weights on rank 0, {} elsewhere; None past the last. A collective in ZeRO-3."""
-        runs = list(buckets([weight.num_bytes for weight in self._whole()], _EXPORT_BYTES))
+        runs = list(buckets([weight.num_bytes for weight in self._whole_weights()], _EXPORT_BYTES))
         if index >= len(runs):
             return None
         tensors = {

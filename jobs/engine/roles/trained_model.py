@@ -231,7 +231,7 @@ class TrainedModel(ABC):
         """Yield (name, whole weight, its adapter added) bucket by bucket, so that ZeRO-3 never holds more than one
         beside its shards.
         """
-        whole = self._whole()
+        whole = self._whole_weights()
         chosen = range(len(whole)) if positions is None else positions
         for run in buckets([whole[i].num_bytes for i in chosen], limit_bytes):
             members = [whole[chosen[k]] for k in run]
@@ -241,7 +241,7 @@ class TrainedModel(ABC):
 
     def weight_metadata(self) -> dict[str, list[Any]]:
         """Return names, dtype names and shapes of what `send_weights` sends, in order."""
-        whole = self._whole()
+        whole = self._whole_weights()
         return {
             "names": [w.name for w in whole],
             "dtype_names": [str(w.dtype).removeprefix("torch.") for w in whole],
