@@ -222,7 +222,7 @@ class TrainedModel(ABC):
 
     # -- weights --
 
-    def _whole(self) -> list[WholeWeight]:
+    def _whole_weights(self) -> list[WholeWeight]:
         return whole_weights(self._engine.module)
 
     def _weights(
