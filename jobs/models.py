@@ -216,7 +216,7 @@ class Command(models.Model):
     """Something people asked of a running attempt; it travels in the answer of the next ingest POST."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="commands")
-    verb = models.CharField(max_length=30)  # stop | checkpoint | profile | withdraw | finish
+    verb = models.CharField(max_length=30)  # stop | checkpoint | set | pin | profile | withdraw | finish
     payload = models.JSONField(default=dict)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)

@@ -20,7 +20,7 @@ from console.api.diagnosis import diagnosis, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, run_plan
 from console.api.problem import RequestProblem
-from console.api.runs import answers, attempts, captures, runs, series, specs, studies, uploads
+from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, uploads
 from console.api.traces import trace_data, trace_summary, traces
 from jobs.accounts.access import NotAllowed
 from jobs.catalog.spec.parse import SpecInvalid
@@ -47,6 +47,7 @@ for prefix, router in (
     ("/runs", runs.router),
     ("/runs", answers.router),
     ("/runs", attempts.router),
+    ("/runs", knobs.router),
     ("/runs", captures.router),
     ("/runs", series.router),
     ("/runs", symptoms.router),

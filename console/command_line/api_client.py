@@ -16,8 +16,10 @@ from console.command_line.api_json import (
     CaptureJson,
     CheckpointJson,
     DiffusionJson,
+    KnobsChangedJson,
     LaunchedJson,
     LayoutsJson,
+    LiveSettingsJson,
     MetricJson,
     PlanJson,
     ResumedJson,
@@ -168,6 +170,16 @@ class ApiClient:
         Raises: RequestRefused, ConsoleAway.
         """
         answer: ResumedJson = self._send("POST", f"/api/runs/{run_id}/resume", json=dict(about)).json()
+        return answer
+
+    def live_settings(self, run_id: str) -> LiveSettingsJson:
+        """Return the knobs that can change while the run trains. Raises: RequestRefused, ConsoleAway."""
+        answer: LiveSettingsJson = self._send("GET", f"/api/runs/{run_id}/knobs").json()
+        return answer
+
+    def change_knobs(self, run_id: str, wanted: Mapping[str, object]) -> KnobsChangedJson:
+        """Ask a running run to go on with other knobs. Raises: RequestRefused, ConsoleAway."""
+        answer: KnobsChangedJson = self._send("POST", f"/api/runs/{run_id}/knobs", json={"knobs": dict(wanted)}).json()
         return answer
 
     def profile(self, run_id: str, body: Mapping[str, object]) -> CaptureJson:

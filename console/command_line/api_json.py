@@ -315,6 +315,29 @@ class LaunchedJson(TypedDict):
     url: str
 
 
+class LiveKnobJson(TypedDict):
+    """A knob that can change while the run trains."""
+
+    id: str
+    value: float | int | str | bool | None
+    pending: float | int | str | bool | None
+    allowed: str
+
+
+class LiveSettingsJson(TypedDict):
+    """What can change of a run now, or the problem why nothing can."""
+
+    knobs: list[LiveKnobJson]
+    problem: str
+
+
+class KnobsChangedJson(TypedDict):
+    """What was asked of a running run."""
+
+    is_changed: bool
+    settings: LiveSettingsJson
+
+
 class ResumedJson(TypedDict):
     """A run with its new attempt."""
 
@@ -323,11 +346,12 @@ class ResumedJson(TypedDict):
 
 
 class CheckpointJson(TypedDict):
-    """A checkpoint; `problem` says why it is believed lost."""
+    """A checkpoint; `problem` says why it is believed lost, `is_after_divergence` that a guard found it too late."""
 
     attempt: int
     step: int
     is_visible: bool
+    is_after_divergence: bool
     problem: str
 
 

@@ -14,6 +14,7 @@ In a knob's table, `flags` is a list of tables:
 | `default` | the trainer's own default, in its own units and words; missing: it has none (see `Flag.default`) |
 | `values` | our word -> theirs, for choices that are called otherwise: "null" is Hydra's nothing, true a bare option |
 | `choices`, `range` | our words, or the least and most, that it takes here; all of the knob's where missing |
+| `live` | true: a run under way takes another value at its next step (jobs.catalog.spec.live_change) |
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ FORMS = {
     "second": "the second of the option's two values",
     "words": "several values, separated by commas in ours",
 }
-_KEYS = {"trainer", "name", "since", "before", "algorithms", "form", "default", "values", "choices", "range"}
+_KEYS = {"trainer", "name", "since", "before", "algorithms", "form", "default", "values", "choices", "range", "live"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Flag:
     values: Mapping[str, Scalar]
     choices: tuple[str, ...]
     limits: tuple[float, ...]
+    is_live: bool = False
 
     @property
     def name(self) -> str:
@@ -103,4 +105,5 @@ def _flag(knob_id: str, table: Mapping[str, Any]) -> Flag:
         values=table.get("values", {}),
         choices=tuple(table.get("choices", ())),
         limits=tuple(float(limit) for limit in table.get("range", ())),
+        is_live=table.get("live", False),
     )

@@ -4,7 +4,7 @@ Also what other trainers call it, and the range in which it usually is.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, TypeVar
 
@@ -25,6 +25,14 @@ PEAKS = {
     ),
 }
 """The peaks of a phase: as a span's memory names them, their label and definition."""
+OF_SAMPLES = {
+    "pass": (
+        "Held-out pass@{k}",
+        "Chance that one of {k} responses to a held-out prompt is right, without bias.",
+    ),
+    "maj": ("Held-out maj@{k}", "Fraction of held-out prompts of which most of {k} responses give the right answer."),
+}
+"""What several responses to a held-out prompt say: label and definition."""
 _ON_THE_DRIVER = ("data_wait", "reward", "advantages")  # phases in which no role that holds a model works
 
 
@@ -79,10 +87,31 @@ def peak_name(kind: str, phase: str) -> str:
 
 
 def metric(name: str) -> MetricInfo:
-    """Return what is known of `name`, present or former; an unknown one describes itself."""
-    return metrics().get(current_name(name)) or MetricInfo(
-        name=name, label=name, unit="", better="", definition="Reported by the trainer."
-    )
+    """Return what is known of `name`, present or former, also of a named held-out set; an unknown one describes
+    itself.
+    """
+    info = metrics().get(current_name(name)) or _of_an_evaluation(name)
+    return info or MetricInfo(name=name, label=name, unit="", better="", definition="Reported by the trainer.")
+
+
+def _of_an_evaluation(name: str) -> MetricInfo | None:
+    """Return what is known of `eval/<what>` and, of a named set, `eval/<set>/<what>`: as many as there are numbers of
+    samples and names of sets.
+    """
+    begin, *middle, what = name.split("/")
+    info = metrics().get(f"eval/{what}") or _of_samples(what)
+    if begin != "eval" or len(middle) > 1 or info is None:
+        return None
+    label = f"{info.label}: {middle[0]}" if middle else info.label
+    return replace(info, name=name, label=label, names={}, former=())
+
+
+def _of_samples(what: str) -> MetricInfo | None:
+    kind, _, k = what.partition("_at_")
+    if kind not in OF_SAMPLES or not k.isdigit():
+        return None
+    label, definition = (text.format(k=k) for text in OF_SAMPLES[kind])
+    return MetricInfo(name=what, label=label, unit="share", better="higher", definition=definition)
 
 
 def current_name(name: str) -> str:

@@ -22,7 +22,7 @@ from jobs.comparison.read import (
 from jobs.comparison.summary import NOTHING, SeriesSummary
 from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict, verdict
 from jobs.models import Attempt, Run
-from jobs.telemetry.attempt_spec import merged
+from jobs.telemetry.attempt_spec import changed_knobs, merged, with_changes
 from jobs.telemetry.chunks import Floats
 
 MAX_RUNS = 50
@@ -62,7 +62,10 @@ def current_specs(runs: Sequence[Run]) -> list[dict[str, object]]:
     """Return what each run is by now: its spec with what its latest attempt changed of it."""
     rows = Attempt.objects.filter(run__in=runs).values_list("run_id", "number", "overrides")
     overrides = {(run_id, number): changed for run_id, number, changed in rows}
-    return [merged(run.spec, overrides.get((run.pk, run.latest_attempt), {})) for run in runs]
+    changed = changed_knobs(run.pk for run in runs)
+    latest = [(run.pk, run.latest_attempt) for run in runs]
+    by_now = [with_changes(overrides.get(key, {}), changed.get(key)) for key in latest]
+    return [merged(run.spec, own) for run, own in zip(runs, by_now, strict=True)]
 
 
 def window_of(runs: Sequence[Run]) -> StepWindow | None:

@@ -27,7 +27,7 @@ class Counts:
 class PolicyOutputs:
     """What the policy's forward pass says of a micro-batch, at position l of token l: [B, L] in nats, float32.
 
-    Gradients flow through the log-probabilities alone.
+    Gradients flow through the log-probabilities, and through the entropies where the run has a bonus for them.
     """
 
     logprobs_BL: Tensor

@@ -19,6 +19,8 @@ class CommandInbox:
         self._offset = 0
         self._checkpoint = False
         self._captures: list[tuple[str, Mapping[str, Any]]] = []
+        self._changes: list[tuple[int, Mapping[str, object]]] = []
+        self._pins: list[tuple[int, bool]] = []
         self._lock = threading.Lock()
         self.is_stopping = False
 
@@ -53,6 +55,10 @@ class CommandInbox:
             self.is_stopping = True
         elif verb == "checkpoint":
             self._checkpoint = True
+        elif verb == "set" and isinstance(payload, dict) and isinstance(payload.get("knobs"), dict):
+            self._changes.append((int(command.get("number", 0)), payload["knobs"]))
+        elif verb == "pin" and isinstance(payload, dict) and type(payload.get("step")) is int:
+            self._pins.append((payload["step"], payload.get("is_pinned") is not False))
         elif verb in CAPTURE_VERBS and isinstance(payload, dict):
             self._captures.append((verb, payload))
 
@@ -61,6 +67,18 @@ class CommandInbox:
         with self._lock:
             is_wanted, self._checkpoint = self._checkpoint, False
         return is_wanted
+
+    def take_changes(self) -> list[tuple[int, Mapping[str, object]]]:
+        """Return number and knobs (id -> value) of each change that was asked for since the last call, in order."""
+        with self._lock:
+            changes, self._changes = self._changes, []
+        return changes
+
+    def take_pins(self) -> list[tuple[int, bool]]:
+        """Return the steps whose checkpoints were pinned (True) or released since the last call, in order."""
+        with self._lock:
+            pins, self._pins = self._pins, []
+        return pins
 
     def take_captures(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return verb and payload of what was asked of captures since the last call, in order."""

@@ -5,13 +5,14 @@ workers/worker_group.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import zero_variance_fraction
 from jobs.engine.algorithm import Algorithm, Counts
@@ -20,20 +21,27 @@ from jobs.engine.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
-from jobs.engine.data.examples import Example, in_order
+from jobs.engine.data.examples import Example
 from jobs.engine.data.model_files import model_folder, num_layers
+from jobs.engine.data.sources import ExamplesInMemory, TrainingData
 from jobs.engine.data.text import TextModel
-from jobs.engine.failures.failure_cause import NonFinite, RunStopped
+from jobs.engine.failures.divergence import DivergenceGuards, Sign
+from jobs.engine.failures.failure_cause import Diverged, NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
+from jobs.engine.kl_controller import next_coefficient
+from jobs.engine.live_changes import LiveChanges
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.micro_batches import even_out
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
-from jobs.engine.rollouts import evaluation
+from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets
+from jobs.engine.rollouts.group_sampling import Sampled, ScoredRollout, sample_groups
+from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
 from jobs.engine.rollouts.reward import Reward, Score
+from jobs.engine.rollouts.reward_shaping import Shaping
 from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.schedule import learning_rate
@@ -46,12 +54,17 @@ _NUM_PROBES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What a run learns from: examples ready to use, and how completions are scored (None in SFT)."""
+    """What a run learns from: examples ready to use, and how completions are scored (None in SFT).
+
+    `sets` are held-out ones besides the data's own. `data` is where examples come from, `train` alone where it is None.
+    """
 
     text: TextModel
     train: Sequence[Example]
     held_out: Sequence[Example]
     reward: Reward | None
+    sets: Sequence[HeldOutSet] = ()
+    data: TrainingData | None = None
 
 
 class Loop:
@@ -76,7 +89,11 @@ class Loop:
         self.state = state
         self.start = self.step = state.step
         self.weights = weight_sync(workers)
-        self._order: Iterator[int] = in_order(len(material.train), seed=self.seed, start=state.num_consumed)
+        own_data = TrainingData(
+            {"data": ExamplesInMemory(material.train, seed=self.seed)}, weights=[1.0], seed=self.seed
+        )
+        self._data = material.data or own_data
+        self._data.seek(state.sources or {"data": {"taken": state.num_consumed}})
         self._scores: dict[str, float] = {}
         self._num_skipped = 0  # optimizer steps in a row
         self._telling_seconds = 0.0  # that the metrics of the step before took, which could not hold it
@@ -85,8 +102,16 @@ class Loop:
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
         self._num_abandoned = 0
+        own = [own_set(spec, material.held_out)] if material.held_out else []
+        self._held_out = [*own, *material.sets]
+        self._max_generations = 1
+        if is_in(spec.algorithm, "grouped") and spec.knob("algorithm.dynamic_sampling"):
+            self._max_generations = spec.int_knob("algorithm.dynamic_sampling_generations")
+        self._rollout_seconds = 0.0  # of the step under way, over all of its generations
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
+        self._guards, self._signs = DivergenceGuards(spec), list[Sign]()
+        self._changes = LiveChanges(spec=spec, workers=workers, report=report, commands=commands)
 
     def run(self) -> bool:
         """Train to the last step, or until told to stop. Return True if the run finished, False if it was stopped."""
@@ -99,10 +124,11 @@ class Loop:
                 self.weights.sync(step=self.start)
             self.hang_watch.progress(self.start)
         if self.start == 0:  # a checkpoint is written after the evaluation of its step
-            self._evaluate()
+            self._evaluate(self._held_out)
         self.report.state("training", step=self.start)
         while self.step < self.spec.num_steps and not self._is_stopping():
             self.step += 1
+            self._take_changes()
             self.captures.before_step(self.step)
             before = self.state
             try:
@@ -113,9 +139,12 @@ class Loop:
             self.captures.after_step(self.step, seconds=seconds)
             self.hang_watch.progress(self.step)
             self.state = replace(self.state, step=self.step)
+            self._take_pins()
             self.saver.poll()
-            if self._is_due("eval.every_steps") and self.step < self.spec.num_steps:
-                self._evaluate()
+            self._heed_guards()
+            if self.step < self.spec.num_steps:
+                usual = self.spec.int_knob("eval.every_steps")
+                self._evaluate([one for one in self._held_out if one.is_due(self.step, usual=usual)])
             if (
                 self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
             ) and self.step < self.spec.num_steps:
@@ -133,24 +162,15 @@ class Loop:
         """Roll out, score, compare, update, sync."""
         spec, workers = self.spec, self.workers
         group_size = spec.int_knob("rollout.samples_per_prompt")
-        with mark("data_wait", step=step):
-            examples = self._take(spec.int_knob("rollout.prompts_per_step"))
-
-        self._engines_turn()
-        with mark("rollout", step=step) as rollout_mark:
-            rollout = roll_out(workers, examples, samples_per_prompt=group_size, seed=self.seed, step=step)
-        self._policies_turn(is_renewed=True)
-
-        with mark("reward", step=step):
-            scores = self._score(rollout)
-            rewards_B = torch.tensor([score.total for score in scores], dtype=torch.float32)
+        sampled = self._sample_groups()
+        rollout, scores, rewards_B = sampled.drawn.rollout, sampled.drawn.scores, sampled.drawn.rewards_B
 
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         num_updates = spec.int_knob("train.updates_per_rollout")
         shares = self._shares(batch, num_updates=num_updates)
 
         reference = None
-        if workers.reference is not None:
+        if workers.reference is not None and spec.needs("reference"):  # a coefficient set to 0 asks for none
             reference = workers.reference.call("logprobs", batch, step=step, phase="reference")
         if self.algorithm.needs_old_logprobs(spec):
             with mark("old_logprobs", step=step):
@@ -166,7 +186,7 @@ class Loop:
                 batch = replace(batch, reference_logprobs_BL=scored_BL)
 
         with mark("advantages", step=step):
-            batch = replace(batch, rewards_B=rewards_B)
+            batch = replace(batch, rewards_B=rewards_B, kl_coefficients_B=self._kl_coefficients(len(rewards_B)))
             assert self.algorithm.advantages is not None
             estimate = self.algorithm.advantages(batch, spec)
             batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
@@ -178,6 +198,11 @@ class Loop:
             with mark("weight_sync", step=step):
                 self.weights.sync(step=step)
             updated["sync/bytes"] = float(self.weights.num_bytes)
+        updated |= self._move_kl_coefficient(updated, num_samples=len(rewards_B))
+        if group_size > 1:
+            updated["groups/zero_variance_fraction"] = zero_variance_fraction(rewards_B, group_size=group_size)
+        if self._max_generations > 1:
+            updated |= sampled.metrics
 
         lengths_B = rollout.lengths
         return updated | {
@@ -185,11 +210,11 @@ class Loop:
             "reward/std": float(rewards_B.std()),
             **_mean_parts(scores),
             **self._abandoned_fraction(scores),
-            "groups/zero_variance_fraction": zero_variance_fraction(rewards_B, group_size=group_size),
+            **sampled.drawn.shaping,
             "response/length_mean": float(lengths_B.mean()),
             "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
             "response/truncated_fraction": rollout.truncated_share,
-            "throughput/rollout_tokens_per_second": rollout.num_new_tokens / rollout_mark.seconds,
+            "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
             "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
         }
 
@@ -207,20 +232,89 @@ class Loop:
 
     def _take(self, count: int) -> list[Example]:
         """Return the next examples of the data; remember how many were consumed."""
-        self.state = replace(self.state, num_consumed=self.state.num_consumed + count)
-        return [self.material.train[next(self._order)] for _ in range(count)]
+        begin = self.state.num_consumed
+        examples = self._data.take(begin, count)
+        self.state = replace(self.state, num_consumed=begin + count, sources=self._data.positions)
+        return examples
 
-    def _score(self, rollout: Rollout) -> Sequence[Score]:
-        """Score the completions and tell the samples."""
+    def _sample_groups(self) -> Sampled:
+        """Draw and score the step's groups, others for those without variance where the run does so."""
+        wanted, step = self.spec.int_knob("rollout.prompts_per_step"), self.step
+        self._rollout_seconds = 0.0
+        sampled = sample_groups(
+            self._draw_groups,
+            wanted=wanted,
+            group_size=self.spec.int_knob("rollout.samples_per_prompt"),
+            max_generations=self._max_generations,
+        )
+        self._policies_turn(is_renewed=True)
+        if self._max_generations > 1 and sampled.num_kept < wanted:
+            text = (
+                f"Step {step} learns from {sampled.num_kept} of {wanted} groups: of {sampled.num_sampled} that were "
+                f"drawn in {sampled.num_generations} generations no more have rewards that differ."
+            )
+            self.report.note(text, step=step)
+        self.report.samples(
+            sampled.drawn.samples, step=step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
+        )
+        return sampled
+
+    def _draw_groups(self, count: int, first: int) -> ScoredRollout:
+        """Draw and score the groups of `count` further prompts, the first of which is number `first` of the step."""
+        group_size, step = self.spec.int_knob("rollout.samples_per_prompt"), self.step
+        with mark("data_wait", step=step):
+            examples = self._take(count)
+        self._engines_turn()
+        with mark("rollout", step=step) as rollout_mark:
+            rollout = roll_out(
+                self.workers, examples, samples_per_prompt=group_size, seed=self.seed, step=step, first=first
+            )
+        self._rollout_seconds += rollout_mark.seconds
+        if self._max_generations == 1:
+            self._policies_turn(is_renewed=True)
+        with mark("reward", step=step):
+            return self._score(rollout)
+
+    def _score(self, rollout: Rollout) -> ScoredRollout:
+        """Score the completions, and shape what they earned."""
         assert self.material.reward is not None
         group_size = self.spec.int_knob("rollout.samples_per_prompt")
         scored = score_rollout(
             rollout, reward=self.material.reward, text=self.material.text, samples_per_prompt=group_size
         )
-        self.report.samples(
-            scored.samples, step=self.step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
+        rewards_B, shaping = Shaping.of(self.spec).shaped(
+            torch.tensor([score.total for score in scored.scores], dtype=torch.float32),
+            rollout.lengths,
+            torch.tensor([response.is_truncated for response in rollout.responses]),
         )
-        return scored.scores
+        return ScoredRollout(
+            rollout=rollout, scores=scored.scores, samples=scored.samples, rewards_B=rewards_B, shaping=shaping
+        )
+
+    def _kl_coefficients(self, num_sequences: int) -> Tensor | None:
+        """Return the weight of the KL for each sequence of the step where a controller moves it, else None: [B]."""
+        if not (self.spec.needs("reference") and self.spec.float_knob("algorithm.kl_target")):
+            return None
+        if self.state.kl_coefficient is None:
+            coefficient = self.spec.float_knob("algorithm.kl_coefficient")
+            self.state = replace(self.state, kl_coefficient=coefficient)
+        assert self.state.kl_coefficient is not None
+        return torch.full((num_sequences,), self.state.kl_coefficient)
+
+    def _move_kl_coefficient(self, metrics: Mapping[str, float], *, num_samples: int) -> dict[str, float]:
+        """Move the weight of the KL for the next step by the KL of this one; return that of this one as a metric."""
+        now = self.state.kl_coefficient
+        if now is None:
+            return {}
+        moved = next_coefficient(
+            now,
+            kl=metrics["kl/reference"],
+            target=self.spec.float_knob("algorithm.kl_target"),
+            horizon=self.spec.int_knob("algorithm.kl_horizon"),
+            num_samples=num_samples,
+        )
+        self.state = replace(self.state, kl_coefficient=moved)
+        return {"kl/coefficient": now}
 
     def _engines_turn(self) -> None:
         """Let the rollout engines draw, where they take turns with the policy."""
@@ -354,18 +448,19 @@ class Loop:
             if span.depth == 0 and span.step == self.step:
                 key = f"time/{span.phase}_seconds"
                 phases[key] = phases.get(key, 0.0) + span.duration / 1e9
-        if self.workers.reference is not None:
+        if not self.spec.needs("reference"):
+            phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
+        elif self.workers.reference is not None:
             # It works beside the policy ranks; the driver's own span is only the rest it had to wait for.
             phases["time/reference_seconds"] = self.report.phase_seconds["reference", "reference"]
-        elif not self.spec.needs("reference"):
-            phases.pop("time/reference_seconds", None)  # what there is not takes no time, not 0 s
         self.report.readings(step=self.step)
         metrics |= phases | {
-            "train/epoch": self.state.num_consumed / len(self.material.train),
+            **self._data.metrics,
             "time/event_seconds": self._telling_seconds + self.report.take_seconds(),
             "time/step_seconds": time.perf_counter() - begin,
         }
         self.report.metrics(metrics, step=self.step)
+        self._signs = list(self._guards.see(self.step, metrics))
         self._scores = {
             key: metrics[name] for key, name in (("reward", "reward/mean"), ("loss", "loss/sft")) if name in metrics
         }
@@ -377,19 +472,58 @@ class Loop:
         self.commands.poll()
         return self.commands.is_stopping
 
+    def _take_changes(self) -> None:
+        """Take the knobs that people changed since the last step: this step is the first with them."""
+        changed = self._changes.take(self.spec, step=self.step)
+        if changed is not self.spec:
+            self.spec = changed
+            self.saver.take_spec(changed)
+
+    def _heed_guards(self) -> None:
+        """Note the signs of divergence, or end the run by them: with a checkpoint, and one from before kept.
+
+        Raises: Diverged.
+        """
+        since = self._guards.suspected_since()
+        self.saver.hold_before(since)
+        for sign in self._signs:
+            if self._guards.policy_of(sign) == "note":
+                self.report.note(f"{sign.text} The knob guard.{sign.guard} says what is done about it.", step=self.step)
+                continue
+            before = self.saver.hold_before(sign.since)
+            if before is not None:
+                self.saver.pin(before, is_pinned=True)
+            elif 0 < self.start < sign.since:
+                before = self.start  # in the attempt that this one goes on from
+            self._policies_turn()
+            self.saver.checkpoint(self.state, self._scores)
+            self.saver.finish()
+            way = (
+                f"Checkpoint {before} is from before it and is kept: go on from there with a lower learning rate."
+                if before is not None
+                else "No checkpoint from before it is left; start again with a lower learning rate."
+            )
+            raise Diverged(f"Training has diverged. {sign.text} {way}", checkpoint=-1 if before is None else before)
+
+    def _take_pins(self) -> None:
+        """Pin and release checkpoints, before one is written for which others go."""
+        self.commands.poll()
+        for step, is_pinned in self.commands.take_pins():
+            self.saver.pin(step, is_pinned=is_pinned)
+
     def _is_due(self, knob: str) -> bool:
         every = self.spec.int_knob(knob)
         return every > 0 and self.step % every == 0
 
-    def _evaluate(self) -> None:
-        """Evaluate the policy on held-out data; export it as `model/best` if it is the best so far."""
-        if not self.material.held_out:
+    def _evaluate(self, sets: Sequence[HeldOutSet]) -> None:
+        """Evaluate the policy on these held-out sets; export it as `model/best` if it is the best so far."""
+        if not sets:
             return
         self.report.state("evaluating", step=self.step)
         self._engines_turn()
         with mark("eval", step=self.step) as eval_mark:
             try:
-                evaluated = self._evaluated()
+                evaluated = self._evaluated(sets)
             except RunStopped:
                 self.report.note("The evaluation was dropped: the run was stopped while responses were scored.")
                 return
@@ -401,23 +535,26 @@ class Loop:
         self.report.driver_spans(profile.drain())
         self.hang_watch.progress(self.step)
         self.state = replace(self.state, evaluated_step=self.step)
-        self._scores["score"] = evaluated.score
-        best = self.state.best_score
-        if self.step > 0 and (best is None or evaluated.score > best):
-            self.state = replace(self.state, best_score=evaluated.score, best_step=self.step)
-            self._policies_turn()
-            self.saver.model("best", step=self.step, metrics=evaluated.metrics)
+        if self.step == self.start and sets == self._held_out:
+            require_best_metric(self.spec, evaluated.metrics)
+        usual = evaluated.score if sets[0] is self._held_out[0] else None
+        score = ranking_score(self.spec, evaluated.metrics, usual=usual)
+        if score is not None:
+            self._scores["score"] = score
+            self._keep_best(score, evaluated.metrics)
         self.report.state("training", step=self.step)
 
-    def _evaluated(self) -> evaluation.Evaluation:
+    def _keep_best(self, score: float, metrics: dict[str, float]) -> None:
+        """Export the policy as `model/best` if it has learned something, and no earlier one had this score."""
+        best = self.state.best_score
+        if self.step > 0 and (best is None or score > best):
+            self.state = replace(self.state, best_score=score, best_step=self.step)
+            self._policies_turn()
+            self.saver.model("best", step=self.step, metrics=metrics)
+
+    def _evaluated(self, sets: Sequence[HeldOutSet]) -> Evaluation:
         material = self.material
-        if material.reward is None:
-            return evaluation.evaluate_loss(
-                self.workers, material.held_out, pad_id=material.text.pad_id, step=self.step
-            )
-        return evaluation.evaluate_answers(
-            self.workers, material.held_out, reward=material.reward, text=material.text, step=self.step
-        )
+        return evaluate_sets(self.workers, sets, reward=material.reward, text=material.text, step=self.step)
 
     def _finish(self, *, is_finished: bool) -> None:
         """Evaluate the last policy, save it, and hand it over."""
@@ -426,8 +563,9 @@ class Loop:
             if self.weights is not None:
                 self._probe_sync()
             if is_finished and self.state.evaluated_step != self.step:
-                self._evaluate()
+                self._evaluate(self._held_out)
             self._policies_turn(is_renewed=True)  # nothing is drawn any more
+            self._take_pins()
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)
                 self.saver.finish()

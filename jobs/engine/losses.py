@@ -6,13 +6,13 @@ over all micro-batches and ranks, so that parts add up to the whole.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 KlEstimator = Literal["k1", "k2", "k3"]
-Aggregation = Literal["token_mean", "sequence_mean"]
+Aggregation = Literal["token_mean", "sequence_mean", "token_sum", "sequence_sum", "sequence_sum_scaled"]
 
 LARGEST_LOG_RATIO = 20.0
 """Log-ratios beyond it, in nats, count as this much: e^20 is 4.9e8, e^60 no longer a gradient that a step survives."""
@@ -25,35 +25,46 @@ LARGEST_K3 = 10.0
 class ClippedLoss:
     """The clipped loss of each token: [B, L] each.
 
-    `is_cut_BL`: the clip of the ratio took the gradient away. `is_bounded_BL`: the dual clip did.
+    `is_cut_BL`: the clip of the ratio took the gradient away, or where it is a weight, held it. `is_bounded_BL`: the
+    dual clip did; None without one.
     """
 
     loss_BL: Tensor
     is_cut_BL: Tensor
-    is_bounded_BL: Tensor
+    is_bounded_BL: Tensor | None
     ratio_BL: Tensor
 
 
-def chosen_scores(logits_NV: Tensor, tokens_N: Tensor, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+def chosen_scores(
+    logits_NV: Tensor, tokens_N: Tensor, *, temperature: float = 1.0, with_entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return of each token its log-probability under softmax(logits / temperature), and that distribution's entropy.
 
-    In nats, float32 [N] each; gradients flow through the log-probabilities alone. H = logsumexp(z) - sum(softmax(z) z).
+    In nats, float32 [N] each; gradients flow through the log-probabilities, and through the entropies only
+    `with_entropy_gradient`, which keeps softmax(z) for the backward pass. H = logsumexp(z) - sum(softmax(z) z).
     """
     logits_NV = logits_NV.float() if temperature == 1.0 else logits_NV.float() / temperature
     log_total_N = logits_NV.logsumexp(dim=-1)
     logprobs_N = logits_NV.gather(-1, tokens_N.unsqueeze(-1)).squeeze(-1) - log_total_N
-    with torch.no_grad():
+    with torch.set_grad_enabled(with_entropy_gradient and torch.is_grad_enabled()):
         shares_NV = (logits_NV - log_total_N.unsqueeze(-1)).exp()
         entropies_N = log_total_N - (shares_NV * logits_NV).sum(dim=-1)
     return logprobs_N, entropies_N
 
 
-def token_scores(logits_BLV: Tensor, tokens_BL: Tensor, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+def token_scores(
+    logits_BLV: Tensor, tokens_BL: Tensor, *, temperature: float = 1.0, with_entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return log-probabilities and entropies as `chosen_scores` does: [B, L] each, position 0 is 0.
 
     logits_BLV[:, l] predicts token l + 1.
     """
-    scores = chosen_scores(logits_BLV[:, :-1].flatten(0, 1), tokens_BL[:, 1:].flatten(), temperature=temperature)
+    scores = chosen_scores(
+        logits_BLV[:, :-1].flatten(0, 1),
+        tokens_BL[:, 1:].flatten(),
+        temperature=temperature,
+        with_entropy_gradient=with_entropy_gradient,
+    )
     shape = (tokens_BL.shape[0], tokens_BL.shape[1] - 1)
     logprobs_BL, entropies_BL = (torch.nn.functional.pad(score.view(shape), (1, 0)) for score in scores)
     return logprobs_BL, entropies_BL
@@ -64,6 +75,33 @@ def importance_ratio(logprobs_BL: Tensor, old_logprobs_BL: Tensor) -> Tensor:
     return (logprobs_BL - old_logprobs_BL).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
 
 
+def sequence_ratio(logprobs_BL: Tensor, old_logprobs_BL: Tensor, mask_BL: Tensor) -> Tensor:
+    """Return at each token the ratio of its whole sequence: the geometric mean of its counted tokens' ratios, [B, L].
+
+    The gradient of each token is that of its own log-probability times this ratio, so that advantages may differ within
+    a sequence; averaged over its tokens it is the gradient of the sequence's ratio.
+    Source: GSPO (arXiv 2507.18071) equations 7 and 14 (GSPO-token).
+    """
+    counted_BL = torch.where(mask_BL, (logprobs_BL - old_logprobs_BL).detach(), 0.0)
+    mean_B = counted_BL.sum(dim=1) / mask_BL.sum(dim=1).clamp(min=1)
+    held_B = mean_B.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return (held_B.unsqueeze(1) + logprobs_BL - logprobs_BL.detach()).exp()
+
+
+def weighted_policy_loss(
+    logprobs_BL: Tensor, old_logprobs_BL: Tensor, advantages_BL: Tensor, *, clip_low: float, clip_high: float
+) -> ClippedLoss:
+    """Return CISPO's loss of each token: -w A logprob, with the clipped ratio w as a weight that has no gradient.
+
+    w = clip(exp(logprob - old logprob), 1 - clip_low, 1 + clip_high): a token beyond the bounds still learns, with the
+    weight of the bound. Source: MiniMax-M1 (arXiv 2506.13585) equations 4 and 5.
+    """
+    ratio_BL = importance_ratio(logprobs_BL, old_logprobs_BL).detach()
+    weight_BL = ratio_BL.clamp(1 - clip_low, 1 + clip_high)
+    loss_BL = -weight_BL * advantages_BL * logprobs_BL
+    return ClippedLoss(loss_BL=loss_BL, is_cut_BL=weight_BL != ratio_BL, is_bounded_BL=None, ratio_BL=ratio_BL)
+
+
 def clipped_policy_loss(
     logprobs_BL: Tensor,
     old_logprobs_BL: Tensor,
@@ -72,19 +110,20 @@ def clipped_policy_loss(
     clip_low: float,
     clip_high: float,
     dual_clip: float | None = None,
+    ratio_BL: Tensor | None = None,
 ) -> ClippedLoss:
-    """Return the clipped loss of each token.
+    """Return the clipped loss of each token; `ratio_BL` stands in for the tokens' own ratios.
 
     loss = -min(ratio A, clip(ratio, 1 - clip_low, 1 + clip_high) A) with ratio = exp(logprob - old logprob). With
     `dual_clip` c and A < 0 it is at most -c A, so that a token whose ratio exploded does not outweigh all others.
     Source: PPO (arXiv 1707.06347) equation 7; separate bounds: DAPO (arXiv 2503.14476) section 3.1; dual clip: Ye et
     al. (arXiv 1912.09729) equation 5.
     """
-    ratio_BL = importance_ratio(logprobs_BL, old_logprobs_BL)
+    ratio_BL = importance_ratio(logprobs_BL, old_logprobs_BL) if ratio_BL is None else ratio_BL
     free_BL = -advantages_BL * ratio_BL
     held_BL = -advantages_BL * ratio_BL.clamp(1 - clip_low, 1 + clip_high)
     loss_BL = torch.maximum(free_BL, held_BL)
-    is_bounded_BL = torch.zeros_like(loss_BL, dtype=torch.bool)
+    is_bounded_BL = None
     if dual_clip is not None:
         bound_BL = -advantages_BL * dual_clip
         is_bounded_BL = (advantages_BL < 0) & (loss_BL > bound_BL)
@@ -130,18 +169,27 @@ def kl_loss(
     return value_BL.detach() + exact_BL - exact_BL.detach()
 
 
-def aggregate(loss_BL: Tensor, mask_BL: Tensor, *, how: Aggregation, num_tokens: int, num_sequences: int) -> Tensor:
-    """Return this part's share of the batch's mean loss: a scalar.
+def aggregate(
+    loss_BL: Tensor, mask_BL: Tensor, *, how: Aggregation, num_tokens: int, num_sequences: int, scale: float = 1.0
+) -> Tensor:
+    """Return this part's share of the batch's loss: a scalar.
 
     token_mean: sum over counted tokens / `num_tokens`. sequence_mean: sum of each sequence's own mean /
-    `num_sequences`. Both counts are those of the whole batch. Raises: ValueError for another name.
-    Source: token mean: DAPO (arXiv 2503.14476) section 3.3; sequence mean: GRPO (arXiv 2402.03300) equation 3.
+    `num_sequences`. token_sum: the sum over counted tokens. sequence_sum: that sum / `num_sequences`.
+    sequence_sum_scaled: that / `scale`, a constant number of tokens. Counts are those of the whole batch.
+    Raises: ValueError for another name.
+    Source: token mean: DAPO (arXiv 2503.14476) section 3.3; sequence mean: GRPO (arXiv 2402.03300) equation 3; scaled
+    sum: Dr. GRPO (arXiv 2503.20783) section 3.2.
     """
     mask_BL = mask_BL.to(loss_BL.dtype)
     # Outside the mask a value may be infinite (padding); 0 * inf would be NaN.
     kept_BL = torch.where(mask_BL > 0, loss_BL, 0.0)
     if how == "token_mean":
         return kept_BL.sum() / max(num_tokens, 1)
+    rows = max(num_sequences, 1)
     if how == "sequence_mean":
-        return (kept_BL.sum(dim=1) / mask_BL.sum(dim=1).clamp(min=1)).sum() / max(num_sequences, 1)
-    raise ValueError(f"There is no loss average {how!r}. Use token_mean or sequence_mean.")
+        return (kept_BL.sum(dim=1) / mask_BL.sum(dim=1).clamp(min=1)).sum() / rows
+    divisors = {"token_sum": 1.0, "sequence_sum": rows, "sequence_sum_scaled": rows * scale}
+    if how in divisors:
+        return kept_BL.sum() / divisors[how]
+    raise ValueError(f"There is no loss average {how!r}. Use one of {', '.join(get_args(Aggregation))}.")

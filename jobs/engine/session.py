@@ -28,12 +28,11 @@ from jobs.engine.checkpoints.resume import (
 )
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
-from jobs.engine.data.dataset import load_table
-from jobs.engine.data.examples import mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
+from jobs.engine.data.training_data import read_training_data
 from jobs.engine.device import Device, load_device
-from jobs.engine.failures.failure_cause import NAMED, NonFinite, RunStopped, SyncGap, cause_of, is_full
+from jobs.engine.failures.failure_cause import NAMED, Diverged, NonFinite, RunStopped, SyncGap, cause_of, is_full
 from jobs.engine.problem import RunProblem
 from jobs.engine.reporting.run_report import RunReport
 from jobs.engine.rollouts.reward import RewardFailed, limits_of, open_reward
@@ -161,7 +160,7 @@ class Session:
         self._loop = loop_of
         try:
             is_finished = self._loop.run()
-        except (NonFinite, SyncGap, RewardFailed):  # the ranks are well, so a checkpoint on its way arrives
+        except (NonFinite, Diverged, SyncGap, RewardFailed):  # the ranks are well, so a checkpoint on its way arrives
             with contextlib.suppress(Exception):
                 self._loop.saver.finish()
             raise
@@ -232,29 +231,22 @@ class Session:
 
     def _read_material(self, spec: RunSpec, text: TextModel) -> Any:
         from jobs.engine.loop import Material
+        from jobs.engine.rollouts.held_out import read_sets
 
-        table = load_table(spec.data, inputs_dir=self._run_dir / "inputs")
-        problem = mapping_problem(spec, table.columns)
-        if problem is not None:
-            raise problem
-        train = usable(spec, render(spec, table.train, text))
-        if not train:
-            raise RunProblem(
-                "knobs.rollout.max_prompt_tokens" if is_in(spec.algorithm, "rl") else "knobs.train.max_sequence_tokens",
-                f"None of the {len(table.train)} training rows is usable within {token_limit(spec)} tokens. "
-                "Raise the limit.",
-            )
-        held_out_rows = table.held_out[: spec.int_knob("eval.num_prompts")]
-        held_out = usable(spec, render(spec, held_out_rows, text))
-        left_out = len(table.train) - len(train)
-        if left_out:
-            self._report.note(
-                f"{left_out} of {len(table.train)} training rows were left out: longer than {token_limit(spec)} tokens."
-            )
+        read = read_training_data(spec, text, inputs_dir=self._run_dir / "inputs")
+        for note in read.notes:
+            self._report.note(note)
         reward = None
         if is_in(spec.algorithm, "rl"):
             reward = open_reward(spec.reward, limits_of(spec, check=self._check_stop))
-        return Material(text=text, train=train, held_out=held_out, reward=reward)
+        return Material(
+            text=text,
+            train=read.examples,
+            held_out=read.held_out,
+            reward=reward,
+            sets=read_sets(spec, text),
+            data=read.data,
+        )
 
     def _tell_of_padding(self, spec: RunSpec, workers: WorkerGroup) -> None:
         """Note why sequences are padded, where they were to be packed."""

@@ -216,7 +216,13 @@ def _tidy_cause(event: StateEvent) -> None:
     for name in ("side", "text", "role", "log_line"):
         if not isinstance(cause.get(name, ""), str):
             cause[name] = _shown(cause[name])
-    for where, name in ((cause, "rank"), (cause, "step"), (meta, "processes_left"), (meta, "device_bytes_left")):
+    for where, name in (
+        (cause, "rank"),
+        (cause, "step"),
+        (cause, "checkpoint"),
+        (meta, "processes_left"),
+        (meta, "device_bytes_left"),
+    ):
         if not _is_int(where.get(name, 0), -1, MAX_INT64):
             del where[name]
     if not isinstance(meta.get("nodes_unchecked", []), list):

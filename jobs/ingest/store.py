@@ -13,8 +13,10 @@ from django.db import transaction
 
 from jobs.captures import captures
 from jobs.catalog.metric import current_name
+from jobs.ingest.knob_changes import read_change, who_asked
 from jobs.models import ENDED, Artifact, Attempt, Frame, LogChunk, Metric, Run, RunEvent, Sample
 from jobs.runs import lifecycle
+from jobs.telemetry.attempt_spec import CHANGED
 from jobs.telemetry.columns import SeriesKey
 from jobs.telemetry.frames import LogBlock, encode_frame
 from jobs.telemetry.run_progress import RunProgress
@@ -282,6 +284,8 @@ def _announce_artifacts(run: Run, attempt: int, events: Events) -> None:
         artifact, is_new = Artifact.objects.get_or_create(
             run=run, attempt=attempt, name=_arrives_as(event), defaults={**about, "size": event.get("size", 0)}
         )
+        if not is_new and artifact.meta.get("pinned") and not meta.keys() & {"removed", "pinned"}:
+            about["meta"] = {**meta, "pinned": True}  # a person's, which the trainer does not say again
         if not is_new and not artifact.received:
             Artifact.objects.filter(pk=artifact.pk).update(**about)
         elif not is_new and artifact.capture_id != capture:  # its bytes came first, before there was a word of it
@@ -301,8 +305,11 @@ def _arrives_as(event: ArtifactEvent) -> str:
 def _tell_history(run: Run, attempt: int, events: Events) -> None:
     rows = []
     for event in events:
+        actor = None
         if event["kind"] == "note":
             verb, text, data = "note", event["text"], event.get("meta", {})
+            if (change := read_change(data)) is not None:
+                verb, data, actor = CHANGED, change, who_asked(run.pk, change["command"])
         elif event["kind"] == "state" and event["role"] == "driver" and event["state"] in SHOWN_STATES:
             verb, data = f"trainer_{event['state']}", event.get("cause", {})
             text = event.get("text") or str(data.get("text") or SHOWN_STATES[event["state"]])
@@ -310,7 +317,9 @@ def _tell_history(run: Run, attempt: int, events: Events) -> None:
             continue
         step = event["step"] if event["step"] >= 0 else None
         at = _moment(event["t"])
-        rows.append(RunEvent(run=run, attempt=attempt, at=at, verb=verb, text=text[:500], step=step, data=data))
+        row = RunEvent(run=run, attempt=attempt, at=at, verb=verb, text=text[:500], step=step, data=data)
+        row.actor_id = actor
+        rows.append(row)
     RunEvent.objects.bulk_create(rows)
 
 

@@ -18,7 +18,7 @@ from jobs.accounts.audit import record
 from jobs.models import Project, Upload
 from jobs.preflight.preview import uploads_dir
 
-ENDINGS = (".jsonl", ".json", ".parquet")
+ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 _PARQUET_MARK = b"PAR1"
 _STALE_SECONDS = 86_400
 
@@ -40,7 +40,9 @@ def store_upload(
     """
     name = PurePosixPath(file_name.replace("\\", "/")).name[-255:]
     if not name.lower().endswith(ENDINGS):
-        text = _("%(name)r is neither JSONL nor Parquet. Upload a file that ends in .jsonl or .parquet.")
+        text = _(
+            "%(name)r is no JSONL, JSON, CSV or Parquet. Upload a file that ends in .jsonl, .json, .csv or .parquet."
+        )
         raise UploadRefused(text % {"name": name or file_name})
     folder = uploads_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

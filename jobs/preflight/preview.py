@@ -5,8 +5,9 @@ Answers are kept in the cache under everything they depend on, so that launching
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ REWARD_SECONDS = 30.0  # the trial itself gives up on one completion after 8 s a
 KEPT_SECONDS = 600
 REFUSAL_KEPT_SECONDS = 30  # so that a form that asks at every key does not wait for the same answer again
 
-_PREVIEW_GROUPS = ("rollout", "train", "eval")  # of knobs that change which rows are read or cut
+_PREVIEW_GROUPS = ("rollout", "train", "eval", "data")  # of knobs that change which rows are read or cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +41,25 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedSample:
-    """One row as the trainer will see it."""
+    """One row as the trainer will see it; of a pair the chosen response, and the rejected one beside it."""
 
     segments: tuple[Segment, ...]
     num_tokens: int
     prompt: str
     answer: str
+    rejected: tuple[Segment, ...] = ()
+    num_rejected_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPreview:
-    """The data of a spec. `edges` (tokens, one more than `counts`) and `counts` (rows) are the histogram of lengths."""
+    """The data of a spec. `edges` (tokens, one more than `counts`) and `counts` (rows) are the histogram of lengths.
+
+    `num_too_long` and `num_left_out` rows to train on are longer than the limit, and left out of the run for it; exact
+    where all of them were measured, else the share of those that were (`num_measured`). `recognized` has the columns
+    that nobody chose, by dotted field: the built-in trainer reads these. All numbers are of the first rows alone where
+    `is_beginning`, of data that are read as needed.
+    """
 
     columns: tuple[str, ...]
     num_rows: int
@@ -63,6 +72,15 @@ class DataPreview:
     share_truncated: float
     mapping_problem: str
     mapping_field: str
+    num_left_out: int = 0
+    num_measured: int = 0
+    is_beginning: bool = False
+    recognized: Mapping[str, str] = dataclass_field(default_factory=dict)
+
+    @property
+    def is_sampled(self) -> bool:
+        """True if only some of the rows were measured."""
+        return 0 < self.num_measured < self.num_train
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,12 +251,12 @@ def _data_preview(answer: dict[str, Any]) -> DataPreview:
         num_eval=int(answer["num_eval"]),
         samples=tuple(
             RenderedSample(
-                segments=tuple(
-                    Segment(text=str(s["text"]), is_trained=bool(s["is_trained"])) for s in sample["segments"]
-                ),
+                segments=_segments(sample["segments"]),
                 num_tokens=int(sample["num_tokens"]),
                 prompt=str(sample.get("prompt", "")),
                 answer=str(sample.get("answer", "")),
+                rejected=_segments(sample.get("rejected", [])),
+                num_rejected_tokens=int(sample.get("num_rejected_tokens", 0)),
             )
             for sample in answer["samples"]
         ),
@@ -248,4 +266,12 @@ def _data_preview(answer: dict[str, Any]) -> DataPreview:
         share_truncated=float(answer["share_truncated"]),
         mapping_problem=str(answer.get("mapping_problem") or ""),
         mapping_field=str(answer.get("mapping_field") or "data.id"),
+        num_left_out=int(answer.get("num_left_out", 0)),
+        num_measured=int(answer.get("num_measured", 0)),
+        is_beginning=bool(answer.get("is_beginning")),
+        recognized={str(field): str(column) for field, column in answer.get("recognized", {}).items()},
     )
+
+
+def _segments(raw: Sequence[Mapping[str, Any]]) -> tuple[Segment, ...]:
+    return tuple(Segment(text=str(s["text"]), is_trained=bool(s["is_trained"])) for s in raw)

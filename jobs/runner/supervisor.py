@@ -278,7 +278,8 @@ def _refused(prepared: PreparedRun) -> Mapping[str, str]:
     """Return why some commands are refused, by their verbs."""
     if prepared.spec.is_native:
         return {}
-    return {"checkpoint": f"{label_of(prepared.spec)} takes no commands while it trains"}
+    why = f"{label_of(prepared.spec)} takes no commands while it trains"
+    return dict.fromkeys(("checkpoint", "set", "pin"), why)
 
 
 def obey_signals(supervisor: AttemptSupervisor) -> None:

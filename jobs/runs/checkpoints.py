@@ -22,7 +22,8 @@ class Checkpoint:
 
     `score` is the value of the metric `score_name` at that step, None where there is none. `is_visible` is False in a
     dead branch. `problem` says why it is believed lost, in the words of the attempt that could not start from it; ""
-    where nothing is known against it.
+    where nothing is known against it. `is_pinned`: a person keeps it from being deleted.
+    `is_after_divergence`: a guard ended the attempt, and this was saved after the first sign of it.
     """
 
     attempt: int
@@ -32,6 +33,8 @@ class Checkpoint:
     score_name: str
     score: float | None
     problem: str
+    is_pinned: bool
+    is_after_divergence: bool
     created_at: datetime
 
 
@@ -43,6 +46,7 @@ def list_checkpoints(run: Run, *, with_scores: bool = True) -> tuple[Checkpoint,
     present = [row for row in rows if not row.meta.get("removed")]
     attempts = list(Attempt.objects.filter(run=run).order_by("number"))
     through, problems = limits(origins(attempts)), lost_checkpoints(attempts)
+    last_sound = {a.number: a.cause["checkpoint"] for a in attempts if isinstance(a.cause.get("checkpoint"), int)}
     name, scores = _scores(run, [row.step for row in present]) if with_scores and present else ("", {})
     checkpoints = [
         Checkpoint(
@@ -53,6 +57,8 @@ def list_checkpoints(run: Run, *, with_scores: bool = True) -> tuple[Checkpoint,
             score_name=name,
             score=scores.get((row.attempt, row.step)),
             problem=problems.get((row.attempt, row.step), ""),
+            is_pinned=bool(row.meta.get("pinned")),
+            is_after_divergence=row.step > last_sound.get(row.attempt, row.step),
             created_at=row.created_at,
         )
         for row in present
@@ -61,8 +67,11 @@ def list_checkpoints(run: Run, *, with_scores: bool = True) -> tuple[Checkpoint,
 
 
 def newest_visible(run: Run) -> Checkpoint | None:
-    """Return the checkpoint with which least is lost: the last one of the run's history that is believed there."""
-    return next((c for c in list_checkpoints(run, with_scores=False) if c.is_visible and not c.problem), None)
+    """Return the checkpoint with which least is lost: the last one of the run's history that is believed there, and not
+    saved after training had diverged.
+    """
+    there = (c for c in list_checkpoints(run, with_scores=False) if c.is_visible and not c.problem)
+    return next((c for c in there if not c.is_after_divergence), None)
 
 
 def lost_checkpoints(attempts: Iterable[Attempt]) -> Mapping[tuple[int, int], str]:

@@ -146,7 +146,9 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
     if preview.mapping_problem:
         is_there = _first_part(spec, preview.mapping_field) in preview.columns
         if spec.is_native or not is_there:
-            return preview, [Check(state="failed", text=preview.mapping_problem, field=preview.mapping_field)]
+            fixes = (dict(preview.recognized),) if preview.recognized else ()
+            said = preview.mapping_problem
+            return preview, [Check(state="failed", text=said, field=preview.mapping_field, fixes=fixes)]
         text = _("Not previewed, the trainer reads its columns in its own way: %(why)s") % {
             "why": preview.mapping_problem
         }
@@ -158,6 +160,10 @@ def check_data(spec: RunSpec, *, project: Project) -> tuple[DataPreview | None, 
         limit = spec.int_knob("rollout.max_prompt_tokens")
         text = text % {"rows": f"{preview.num_train:,}", "limit": f"{limit:,}"}
         return preview, [Check(state="failed", text=text, field="knobs.rollout.max_prompt_tokens")]
+    if preview.num_left_out >= preview.num_train > 0 and spec.is_native:
+        text = _("None of the %(rows)s rows has anything to learn within %(limit)s tokens. Raise Longest sample.")
+        text = text % {"rows": f"{preview.num_train:,}", "limit": f"{longest_sequence(spec):,}"}
+        return preview, [Check(state="failed", text=text, field="knobs.train.max_sequence_tokens")]
     text = _("Data reads: %(train)s rows, %(eval)s held out") % {
         "train": f"{preview.num_train:,}",
         "eval": f"{preview.num_eval:,}",

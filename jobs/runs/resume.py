@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
@@ -9,16 +10,18 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.privilege import check_privileged
 from jobs.captures import captures
+from jobs.catalog.knob import knobs
 from jobs.catalog.sentence import in_words
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
+from jobs.catalog.value import value_text
 from jobs.models import ENDED, Attempt, Run
 from jobs.runs import lifecycle
 from jobs.runs.admission import CLEANUP_TIME, demand
 from jobs.runs.checkpoints import Checkpoint, list_checkpoints
 from jobs.runs.launch import submission_id
 from jobs.telemetry import history
-from jobs.telemetry.attempt_spec import Overrides, difference, merged
+from jobs.telemetry.attempt_spec import Overrides, changed_knobs, difference, merged, overrides_by_now
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.series import SeriesWindow
 from profiling.events import Number, encode_number
@@ -64,12 +67,19 @@ def resume_run(
     if origin is not None and (spec.num_steps < origin.step or (spec.num_steps == origin.step and is_finished)):
         raise ResumeRefused("num_steps" if num_steps is not None else "step", _nothing_left(spec, origin))
     # English, like every word of the history: people of several languages read it.
-    text = f"Resumed from checkpoint {step}" if origin else "Restarted from the start"
+    text = (f"Resumed from checkpoint {step}" if origin else "Restarted from the start") + _kept(latest)
     begun = begin(run, latest, origin, overrides, spec, text=text, user=user, now=now)
     if begun is None:
         run.refresh_from_db()
         raise ResumeRefused("state", _on_its_way(run), is_conflict=True)
     return begun
+
+
+def _kept(latest: Attempt) -> str:
+    """Say which knobs keep the value that people gave them while the attempt trained; "" if there are none."""
+    changed: Mapping[str, Any] = changed_knobs([latest.run_id]).get((latest.run_id, latest.number), {})
+    texts = [f"{knobs()[knob_id].label} {value_text(chosen['value'])}" for knob_id, chosen in changed.items()]
+    return f", with {', '.join(texts)} as changed while it trained" if texts else ""
 
 
 def resumed_spec(*, run_id: str, hardware: Mapping[str, object], num_steps: int | None = None) -> RunSpec:
@@ -171,13 +181,14 @@ def _overrides(
     run: Run, latest: Attempt, hardware: Mapping[str, object], num_steps: int | None
 ) -> dict[str, dict[str, object]]:
     """Return what the attempt changes of the run's spec: what the latest one did, and what is asked for now."""
-    wanted: dict[str, dict[str, object]] = {section: dict(fields) for section, fields in latest.overrides.items()}
+    wanted = overrides_by_now(latest)
     if hardware:
         wanted["hardware"] = {**wanted.get("hardware", {}), **hardware}
     if num_steps is not None:
         before = run.spec.get("knobs", {}).get("train.num_steps", {})
         is_as_before = before.get("value") == num_steps and not isinstance(num_steps, bool)
-        wanted["knobs"] = {"train.num_steps": before if is_as_before else {"value": num_steps, "origin": "you"}}
+        chosen = before if is_as_before else {"value": num_steps, "origin": "you"}
+        wanted["knobs"] = {**wanted.get("knobs", {}), "train.num_steps": chosen}
     return difference(run.spec, wanted)
 
 

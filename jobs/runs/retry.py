@@ -12,7 +12,7 @@ from jobs.runs import lifecycle
 from jobs.runs.checkpoints import Checkpoint, newest_visible
 from jobs.runs.resume import ResumeRefused, begin, cleanup_left
 from jobs.runs.retry_policy import TOO_LATE, Decision, decide, last_started
-from jobs.telemetry.attempt_spec import merged
+from jobs.telemetry.attempt_spec import merged, overrides_by_now
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Attempt | No
     if cleanup_left(latest, now=now) > timedelta():
         return None
     try:
-        spec = parse_spec(merged(run.spec, latest.overrides))
+        overrides = overrides_by_now(latest)
+        spec = parse_spec(merged(run.spec, overrides))
     except SpecInvalid as error:
         log.warning("%s is not retried, this console no longer accepts its spec: %s", run.pk, error)
         lifecycle.cancel_retry(run_id=run.pk, user=None, now=now)
@@ -51,7 +52,7 @@ def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Attempt | No
     text = _reason(decision, latest, at, origin)
     user = last_started(attempts).created_by
     try:
-        return begin(run, latest, origin, latest.overrides, spec, text=text, user=user, now=now, not_before=at)
+        return begin(run, latest, origin, overrides, spec, text=text, user=user, now=now, not_before=at)
     except ResumeRefused as error:  # who started it was an admin then
         lifecycle.cancel_retry(run_id=run.pk, user=None, now=now, text=f"Its retry was canceled. {error}")
         return None

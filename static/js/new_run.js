@@ -35,6 +35,7 @@ let previewOf = ""; // the texts that the shown preview was made of
 let previewState = "none"; // none | asked | answered | unanswered
 let previewFailure = "";
 let numPassed = 0;
+let columnsOf = ""; // the data whose recognized columns were filled in
 let rewardOf = ""; // the texts that the reward was last tried with
 let isLaunching = false;
 let launchLabel = "";
@@ -146,6 +147,7 @@ const preview = new Question(form.dataset.preview, form, {
     for (const [field, text] of Object.entries(answer.captions ?? {}))
       find(`[data-caption="${field}"]`, form).textContent = text || "\u00a0";
     showVerdict();
+    takeColumns(answer.recognized ?? {});
   },
   onFailure(sentence) {
     previewState = "unanswered";
@@ -154,6 +156,17 @@ const preview = new Question(form.dataset.preview, form, {
     showVerdict();
   },
 });
+
+/** Fill in the columns that the data was recognized to have: once for each data set, so that Undo undoes it. */
+function takeColumns(recognized) {
+  const names = Object.keys(recognized).filter((name) => fields[name]);
+  const of = JSON.stringify([textsOf(/^(algorithm$|data\.(kind|id|split))/), recognized]);
+  if (!names.length || columnsOf === of) return;
+  columnsOf = of;
+  put(Object.fromEntries(names.map((name) => [name, recognized[name]])));
+  const shown = names.map((name) => `${facts.fields[name]?.label ?? name}: ${recognized[name] || gettext("none")}`);
+  toast(fill(gettext("Columns recognized. %(columns)s"), { columns: shown.join(", ") }), { undo });
+}
 
 const reward = new Question(form.dataset.reward, form, {
   waitMs: 0,
@@ -194,7 +207,7 @@ function rewardTexts() {
 }
 
 function previewTexts() {
-  return textsOf(/^(algorithm$|trainer\.|model\.|data\.|hardware\.|knobs\.(rollout|train|eval|algorithm)\.)/);
+  return textsOf(/^(algorithm$|trainer\.|model\.|data\.|hardware\.|knobs\.(rollout|train|eval|algorithm|data)\.)/);
 }
 
 /** What is shown of data and model belongs to an earlier state of the form, or again to this one. */

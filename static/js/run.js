@@ -12,6 +12,8 @@ import { ConfigTab } from "./run/config.js";
 import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
 import { Header } from "./run/header.js";
+import { changeMarks } from "./run/knob-changes.js";
+import { LiveKnobs } from "./run/live-knobs.js";
 import { LogTab } from "./run/logs.js";
 import { Overview } from "./run/overview.js";
 import { ProfileAsk } from "./run/profile-ask.js";
@@ -41,6 +43,7 @@ const resume = new Resume({ page, query });
 const context = { page, phases, query, store, view, feed };
 const files = new FileTab(context);
 const captures = new Captures(context);
+const liveKnobs = new LiveKnobs(context);
 const ask = new ProfileAsk({ page, captures });
 const tabs = {
   overview: new Overview(context),
@@ -87,6 +90,7 @@ function showHeader(next) {
   resume.show(next);
   showBranches();
   ask.update(next);
+  liveKnobs.update(next);
   for (const tab of all) tab.update?.(next);
 }
 
@@ -201,11 +205,14 @@ function listen() {
       .filter((one) => one.steps && hasBegun(one))
       .map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
     const resumed = store.branches.resumes.map(({ step }) => ({ x: step, type: "resume" }));
-    view.marks = [...saved, ...recorded, ...resumed];
+    const changed = changeMarks(liveKnobs.changes);
+    view.marks = [...saved, ...recorded, ...resumed, ...changed];
+    for (const key of document.querySelectorAll("[data-change-key]")) key.hidden = changed.length === 0;
     for (const key of document.querySelectorAll("[data-capture-key]")) key.hidden = recorded.length === 0;
     view.redraw();
   };
   captures.addEventListener("change", mark);
+  liveKnobs.addEventListener("change", mark);
   store.on("branches", mark);
   files.onChange(() => {
     mark();

@@ -3,7 +3,7 @@
 import math
 
 from django.http import HttpRequest
-from ninja import Router, Schema
+from ninja import Field, Router, Schema
 
 from console.api.problem import REFUSALS, RequestProblem
 from jobs.catalog.knob import Knob, applicable, knobs
@@ -23,6 +23,7 @@ class FlagOut(Schema):
     before: str
     algorithms: list[str]
     default: Value
+    is_live: bool = Field(description="A run under way takes another value at its next step")
 
 
 class NeedOut(Schema):
@@ -129,6 +130,7 @@ def _knob(knob: Knob) -> KnobOut:
                 before=flag.before,
                 algorithms=list(flag.algorithms),
                 default=flag.default,
+                is_live=flag.is_live,
             )
             for flag in knob.flags
         ],

@@ -1,20 +1,24 @@
 """Start an ended run again: which checkpoints there are, and from which one it goes on."""
 
 import json
+from typing import Annotated
 
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from ninja import Field, Router, Schema, Status
+from ninja import Field, Path, Router, Schema, Status
 from pydantic import JsonValue
 
 from console.api.problem import REFUSALS, RequestProblem
+from console.api.runs.schema import DoneOut
 from console.api.visible import caller, run_for
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Run
 from jobs.processes import tasks
+from jobs.runs.annotate import ChangeRefused
 from jobs.runs.checkpoints import Checkpoint, list_checkpoints
 from jobs.runs.checks import check_cluster
+from jobs.runs.pins import pin_checkpoint
 from jobs.runs.queries import RunHeader, run_header
 from jobs.runs.resume import ResumeRefused, resume_run, resumed_spec
 from jobs.telemetry.attempt_spec import latest_spec_json
@@ -22,6 +26,7 @@ from jobs.telemetry.attempt_spec import latest_spec_json
 router = Router(tags=["runs"])
 
 _MAX_INT32 = 2**31 - 1
+Ordinal = Annotated[int, Path(ge=0, le=_MAX_INT32)]
 
 
 class CheckpointsOut(Schema):
@@ -66,6 +71,28 @@ def get_checkpoints(request: HttpRequest, run_id: str) -> CheckpointsOut:
         hardware=spec.get("hardware", {}),
         num_steps=run.num_steps,
     )
+
+
+class PinIn(Schema):
+    """Whether the trainer must keep it."""
+
+    model_config = {"extra": "forbid"}
+
+    is_pinned: bool
+
+
+@router.put(
+    "/{run_id}/checkpoints/{attempt}/{step}/pin", response={200: DoneOut, **REFUSALS}, summary="Pin a checkpoint"
+)
+def put_pin(request: HttpRequest, run_id: str, attempt: Ordinal, step: Ordinal, body: PinIn) -> DoneOut:
+    """Keep a checkpoint from being deleted for newer ones, or let it go again, while the run trains and after."""
+    run = run_for(request, run_id, "editor")
+    about = {"attempt": attempt, "step": step, "is_pinned": body.is_pinned}
+    try:
+        is_changed = pin_checkpoint(run_id=run.pk, **about, user=caller(request), now=timezone.now())
+    except ChangeRefused as error:
+        raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
+    return DoneOut(is_changed=is_changed, run=run_header(run))
 
 
 @router.post("/{run_id}/resume", response={201: ResumedOut, **REFUSALS}, summary="Start an ended run again")

@@ -37,6 +37,7 @@ GROUP_TITLES = {
     "agent": gettext_lazy("Agents and tools"),
     "eval": gettext_lazy("Evaluation"),
     "checkpoint": gettext_lazy("Checkpoints"),
+    "guard": gettext_lazy("Divergence guards"),
     "logging": gettext_lazy("Logging"),
     "trace": gettext_lazy("Traces and metrics"),
     "profiling": gettext_lazy("The trainer's own profiling"),
@@ -228,7 +229,7 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             placeholder=_("none: hold out a fraction"),
             help=_("A split of the hub data set for evaluation, in place of a held-out fraction."),
         ),
-        *(() if chosen.trainer == "native" else (_eval_id(values),)),
+        *(_sets(values) if chosen.trainer == "native" else (_eval_id(values),)),
         Field(
             name="data.system_prompt",
             label=_("System prompt"),
@@ -253,6 +254,52 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
         ),
     )
     return FieldGroup(id="columns", title=_("Columns and prompt"), note="", fields=fields)
+
+
+def _sets(values: Mapping[str, str]) -> tuple[Field, ...]:
+    """Return the fields of data besides the first: held-out sets, and what is mixed into training."""
+    weight = Field(
+        name="data.weight",
+        label=_("Weight in the mixture"),
+        value=values.get("data.weight", ""),
+        kind="number",
+        flag="data.weight",
+        is_essential=False,
+        allowed=_("a number from %(low)s to %(high)s") % _range("data.weight"),
+        help=_("How many examples come from this data set, in proportion to the weights of those mixed with it."),
+    )
+    mixture = Field(
+        name="data.mixture",
+        label=_("Mixed with"),
+        value=values.get("data.mixture", ""),
+        kind="area",
+        flag="data.mixture",
+        is_essential=False,
+        placeholder='{"algebra": {"id": "/data/algebra.jsonl", "weight": 0.5}}',
+        help=_(
+            "A JSON object of training data by name, mixed with this one: id (a path on the cluster, or a hub id with "
+            "kind hub and a split), weight, and columns where they are others. For each example its data set is drawn "
+            "anew; the share that each has is a chart. Read by the built-in trainer."
+        ),
+    )
+    return (_eval_sets(values), mixture, weight)
+
+
+def _eval_sets(values: Mapping[str, str]) -> Field:
+    return Field(
+        name="data.eval_sets",
+        label=_("More held-out sets"),
+        value=values.get("data.eval_sets", ""),
+        kind="area",
+        flag="data.eval_sets",
+        is_essential=False,
+        placeholder='{"hard": {"id": "/data/hard.jsonl", "every_steps": 100, "samples_per_prompt": 8}}',
+        help=_(
+            "A JSON object of held-out sets by name, each with charts of its own, eval/<name>/accuracy and the like. A "
+            "set has id (a path on the cluster, or a hub id with kind hub and a split), and may have every_steps, "
+            "num_prompts, samples_per_prompt, temperature and other columns. Read by the built-in trainer."
+        ),
+    )
 
 
 def _eval_id(values: Mapping[str, str]) -> Field:

@@ -55,6 +55,7 @@ class Command(ApiCommand):
             return int(options["step"])
         listed = [c for c in client.checkpoints(run_id) if c["attempt"] == (options["attempt"] or c["attempt"])]
         usable = [c for c in listed if not c["problem"]]
+        usable = [c for c in usable if not c["is_after_divergence"]] or usable
         shown = [c for c in usable if c["is_visible"]] or usable
         if not shown:
             text = f"{run_id} has no checkpoint to go on from. Start it again with --from-start, or launch a clone."

@@ -48,6 +48,7 @@ from console.forms.new_run.trainers import (
 from console.session import text_of
 from console.trainer_command import command_to_be
 from console.views.frame import current_project
+from console.views.new_run.clone import cloned_spec
 from console.views.new_run.panel import hardware_caption, launch_label, preview_panel, reward_panel, summary_panel
 from console.views.new_run.plan import accelerator_choices, plan_answer
 from console.views.plan.findings import findings_panel
@@ -63,7 +64,7 @@ from jobs.planner.search.layouts import GOALS
 from jobs.processes.tasks import enqueue, submit
 from jobs.runs.checks import check_launchable, default_device
 from jobs.runs.launch import KeyReused, create_run, default_name, launched_before
-from jobs.telemetry.attempt_spec import latest_spec_json
+from jobs.telemetry.attempt_spec import changed_knobs
 
 MAX_IMPORT_BYTES = 1 << 20
 
@@ -177,6 +178,7 @@ def preview(request: HttpRequest) -> JsonResponse:
             "problems": [{"field": c.field, "message": c.text} for c in panel.failed],
             "html": render_to_string("new_run/preview.html", {"panel": panel}, request),
             "columns": panel.data.columns if panel.data else [],
+            "recognized": panel.data.recognized if panel.data else {},
             "captions": {"model.id": panel.model_caption, "data.id": panel.data_caption},
         }
     )
@@ -291,6 +293,7 @@ def _page(
     context = {
         "project": project,
         "origin": origin,
+        "has_changed": origin is not None and bool(changed_knobs([origin.pk])),
         "notice": notice,
         "values": values,
         "by": nested(values),
@@ -335,7 +338,7 @@ def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, 
     if origin is None:
         raise Http404(_("There is no run %(id)s in this project.") % {"id": source})
     try:
-        return origin, parse_spec(latest_spec_json(origin)), ""
+        return origin, *cloned_spec(origin, uses_launch=request.GET.get("values") == "launch")
     except SpecInvalid as error:
         notice = _("The spec of %(id)s is from another version and does not hold here, so this form is fresh: %(why)s")
         return None, default_spec(), notice % {"id": source, "why": error}

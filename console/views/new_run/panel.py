@@ -16,7 +16,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
 from jobs.preflight.client import TrialFailed
-from jobs.preflight.preview import DataPreview, ModelFacts, RewardResult, Segment, try_reward
+from jobs.preflight.preview import DataPreview, ModelFacts, RenderedSample, RewardResult, Segment, try_reward
 from jobs.runs.admission import demand
 from jobs.runs.checks import (
     Check,
@@ -55,6 +55,17 @@ class TextSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRow:
+    """A row as it will be trained on; of a pair the chosen side, and the rejected one, else empty."""
+
+    num_tokens: int
+    pieces: tuple[TextSpan, ...]
+    answer: str
+    rejected: tuple[TextSpan, ...]
+    num_rejected_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistogramBar:
     """A bar of the length histogram, in pixels of its drawing."""
 
@@ -75,13 +86,13 @@ class PreviewPanel:
     model: ModelFacts | None
     data_caption: str
     model_caption: str
-    samples: tuple[tuple[int, tuple[TextSpan, ...], str], ...]  # tokens, pieces, expected answer
+    samples: tuple[ShownRow, ...]
     bars: tuple[HistogramBar, ...]
     limit: int
     limit_x: str
     limit_anchor: str
     passes: str
-    truncated: str
+    length_line: str
     is_prompt_only: bool
 
     @property
@@ -158,15 +169,47 @@ def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> Pr
         model=model,
         data_caption=_data_caption(data),
         model_caption=_model_caption(model),
-        samples=tuple((s.num_tokens, pieces(s.segments), s.answer) for s in data.samples) if data else (),
+        samples=tuple(map(_shown_row, data.samples)) if data else (),
         bars=_bars(data, top, limit) if data else (),
         limit=limit,
         limit_x=f"{limit / top * HISTOGRAM_WIDTH:.1f}",
         limit_anchor="end" if limit / top > 0.85 else "middle",
         passes=_passes(spec, data),
-        truncated=f"{data.share_truncated * 100:.1f} %" if data else "—",
+        length_line=_length_line(spec, data) if data else "",
         is_prompt_only=is_in(spec.algorithm, "rl"),
     )
+
+
+def _shown_row(sample: RenderedSample) -> ShownRow:
+    return ShownRow(
+        num_tokens=sample.num_tokens,
+        pieces=pieces(sample.segments),
+        answer=sample.answer,
+        rejected=pieces(sample.rejected),
+        num_rejected_tokens=sample.num_rejected_tokens,
+    )
+
+
+def _length_line(spec: RunSpec, data: DataPreview) -> str:
+    """Return how many rows the limit cuts or leaves out, and whether all were measured; "" if none is too long."""
+    if not (data.num_too_long or data.num_left_out):
+        return ""
+    words = {
+        "long": f"{data.num_too_long:,}",
+        "out": f"{data.num_left_out:,}",
+        "share": f"{data.share_truncated * 100:.1f} %",
+        "measured": f"{data.num_measured:,}",
+    }
+    if not spec.is_native:
+        text = _("%(long)s rows (%(share)s) are longer than the limit")
+    elif is_in(spec.algorithm, "answers"):
+        text = _(
+            "%(long)s rows (%(share)s) are cut at the limit, %(out)s left out, as nothing to learn remains of them"
+        )
+    else:
+        text = _("%(out)s rows (%(share)s) are left out: longer than the limit")
+    said = text % words
+    return _("About %(what)s. Measured on %(measured)s rows.") % {**words, "what": said} if data.is_sampled else said
 
 
 def _with_fixes(spec: RunSpec, checks: Iterable[Check]) -> tuple[tuple[Check, tuple[FixButton, ...]], ...]:
@@ -265,17 +308,18 @@ def _bars(data: DataPreview, top: float, limit: int) -> tuple[HistogramBar, ...]
 
 def _passes(spec: RunSpec, data: DataPreview | None) -> str:
     """Return how often the run goes through its training rows: a division, no estimate."""
-    is_rl = is_in(spec.algorithm, "rl")
-    num_used = 0 if data is None else data.num_train - (data.num_too_long if is_rl else 0)
-    if num_used <= 0 or not spec.num_steps:
+    num_used = 0 if data is None else data.num_train - data.num_left_out
+    if num_used <= 0 or not spec.num_steps or (data is not None and data.is_beginning):
         return "—"
-    per_step = spec.int_knob("rollout.prompts_per_step" if is_rl else "train.batch_size")
+    per_step = spec.int_knob("rollout.prompts_per_step" if is_in(spec.algorithm, "rl") else "train.batch_size")
     return f"{spec.num_steps * per_step / num_used:.2f}"
 
 
 def _data_caption(data: DataPreview | None) -> str:
     if data is None:
         return ""
+    if data.is_beginning:
+        return _("the first %(rows)s rows are shown") % {"rows": f"{data.num_rows:,}"}
     return _("%(rows)s rows, %(eval)s held out") % {"rows": f"{data.num_rows:,}", "eval": f"{data.num_eval:,}"}
 
 

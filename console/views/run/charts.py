@@ -142,14 +142,29 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
             ),
             limits=(Limit(value=longest, label=_("limit %(n)s") % {"n": f"{longest:,}"}),) if longest else (),
         ),
-        _groups(samples) if spec.is_native else _critic() if spec.needs("critic") else _truncated(longest),
+        _groups(spec, samples)
+        if spec.is_native and samples > 1
+        else _critic()
+        if spec.needs("critic")
+        else _truncated(longest),
         _clip(spec),
         _gradient(spec),
         _step_time() if timed_phases(spec) else _whole_step_time(),
     )
 
 
-def _groups(samples: int) -> ChartPlan:
+def _groups(spec: RunSpec, samples: int) -> ChartPlan:
+    if _knob_value(spec, "algorithm.dynamic_sampling"):
+        return ChartPlan(
+            key="groups",
+            title=_("Groups drawn"),
+            hint=_("in a step, and those with rewards that differ"),
+            lines=(
+                ChartLine(name="groups/kept", label=_("with variance")),
+                ChartLine(name="groups/sampled", label=_("drawn"), color="--run-7", is_dashed=True),
+            ),
+            unit="groups",
+        )
     title = _("Zero-variance groups")
     line = ChartLine(name="groups/zero_variance_fraction", label=title)
     return ChartPlan(

@@ -1,5 +1,6 @@
 """The effective configuration of a run as rows: every field and knob, who chose it, and what the default would be."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,16 +8,21 @@ from django.utils.translation import gettext as _
 
 from console.labels.catalog import field_label
 from jobs.catalog.knob import Knob, knobs
+from jobs.catalog.spec.live_change import live_knobs
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, default_of, differing
 from jobs.catalog.value import value_text
+from jobs.runs.live_changes import LiveChange
 
 SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRow:
-    """One line of the table; `origin` is default, recipe, you or tuner."""
+    """One line of the table; `origin` is default, recipe, you or tuner.
+
+    `is_live`: it can change while the run trains; `changed_at` is the step at which it last did, -1 if it never did.
+    """
 
     group: str
     id: str
@@ -27,11 +33,15 @@ class ConfigRow:
     default: str
     is_changed: bool
     help: str
+    is_live: bool = False
+    changed_at: int = -1
 
 
-def config_rows(spec: RunSpec) -> list[ConfigRow]:
+def config_rows(spec: RunSpec, changes: Sequence[LiveChange] = ()) -> list[ConfigRow]:
     """Return the knobs in the order of the catalogue, then the fields of the spec's sections."""
-    return [*[_knob_row(spec, knobs()[knob_id]) for knob_id in spec.knobs], *_section_rows(spec)]
+    live, steps = live_knobs(spec), {change.knob: change.step for change in changes}
+    rows = [_knob_row(spec, knobs()[knob_id], knob_id in live, steps.get(knob_id, -1)) for knob_id in spec.knobs]
+    return [*rows, *_section_rows(spec)]
 
 
 def num_changed(spec: RunSpec) -> int:
@@ -64,7 +74,7 @@ def _row(group: str, name: str, value: Any, default: Any) -> ConfigRow:
     )
 
 
-def _knob_row(spec: RunSpec, knob: Knob) -> ConfigRow:
+def _knob_row(spec: RunSpec, knob: Knob, is_live: bool, changed_at: int) -> ConfigRow:
     chosen = spec.knobs[knob.id]
     default = default_of(spec, knob)
     return ConfigRow(
@@ -77,6 +87,8 @@ def _knob_row(spec: RunSpec, knob: Knob) -> ConfigRow:
         default=show(default),
         is_changed=chosen.value != default,
         help=_(knob.help),
+        is_live=is_live,
+        changed_at=changed_at,
     )
 
 

@@ -27,6 +27,7 @@ from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import is_local
 from jobs.models import Run
+from jobs.runs.live_changes import live_settings
 from jobs.runs.queries import run_header
 from jobs.telemetry.attempt_spec import latest_spec_json
 from profiling.phases import PHASES
@@ -75,7 +76,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "phases": PHASES,
         "phase_note": phase_note(spec),
         "sample_note": sample_note(spec),
-        "rows": config_rows(spec),
+        "rows": config_rows(spec, live_settings(row).changes),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
         "resume_note": resume_note(spec),

@@ -32,6 +32,9 @@ LOGIT_BYTES = 20.0
 """Of each logit with gradients: in float32 themselves 4, the gradient of the chosen one 4, and three tensors of 4 in
 that of their logsumexp (jobs/engine/losses.py). Measured with all logits on an H100: 20.1 (docs/develop/engine.md)."""
 
+ENTROPY_LOGIT_BYTES = 8.0
+"""More of each logit where a bonus gives entropies a gradient: softmax and its product with the logits, in float32."""
+
 SAMPLER_ROOM = 64
 """Tokens for which the cache of a rank that draws gets room at a time."""
 
@@ -72,7 +75,7 @@ def _job(source: RunContext) -> Job:
         checkpointing="full" if knobs.flag("memory.gradient_checkpointing") else "none",
         head="chunked" if source.models.policy.has_plain_head else "unfused",
         head_chunk=max(HEAD_CHUNK_ELEMENTS // source.models.policy.vocab, 1),
-        logit_bytes=LOGIT_BYTES,
+        logit_bytes=LOGIT_BYTES + (ENTROPY_LOGIT_BYTES if knobs.number("algorithm.entropy_coefficient", 0.0) else 0.0),
         scored_logit_bytes=SCORED_LOGIT_BYTES,
         reduced_bytes=element,
         micro_batch=rows.size,

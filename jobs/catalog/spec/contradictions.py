@@ -55,10 +55,10 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
     if (
         spec.is_native
         and spec.data.kind == "path"
-        and not spec.data.id.lower().endswith((".jsonl", ".json", ".parquet"))
+        and not spec.data.id.lower().endswith((".jsonl", ".json", ".csv", ".parquet"))
     ):
         text = Sentence(
-            "{value} is neither JSONL nor Parquet. Use a path that ends in .jsonl or .parquet.",
+            "{value} is no JSONL, JSON, CSV or Parquet. Use a path that ends in .jsonl, .json, .csv or .parquet.",
             value=repr(spec.data.id),
         )
         refuse("data.id", text)
@@ -93,6 +93,7 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
             _check_rollout_batches(spec, refuse)
         else:
             _check_divides(spec, "train.batch_size", spec.int_knob("train.batch_size"), refuse)
+        _check_best(spec, refuse)
     else:
         _check_told(spec, refuse)
     _check_profile(spec, refuse)
@@ -108,6 +109,30 @@ def _diffusion_model(place: str) -> DiffusionModel | None:
         return find_diffusion_model(name.rpartition("/")[2] if name.startswith(("/", "~", ".")) else name)
     except LookupError:
         return None
+
+
+def _check_best(spec: RunSpec, refuse: Refuse) -> None:
+    """Refuse a metric to rank checkpoints by that no evaluation of the run can have, as that of another set."""
+    name = str(spec.knobs["checkpoint.best_metric"].value or "") if "checkpoint.best_metric" in spec.knobs else ""
+    if spec.data.eval_sets and is_in(spec.algorithm, "pairs"):
+        refuse("data.eval_sets", Sentence("Learning from pairs is evaluated on its own held-out data. Leave them out."))
+    if is_in(spec.algorithm, "pairs") and (spec.data.mixture or spec.data.weight != 1.0):
+        refuse("data.mixture", Sentence("Pairs are not mixed from several data sets. Join them into one."))
+    if "data" in spec.data.mixture:
+        text = Sentence("{name} is what the run's first data are called. Use another name.", name="data")
+        refuse("data.mixture", text)
+    parts = name.split("/")
+    is_known = parts[0] == "eval" and (len(parts) == 2 or (len(parts) == 3 and parts[1] in spec.data.eval_sets))
+    if name not in ("", "none") and not is_known:
+        sets = ", ".join(f"eval/{each}/..." for each in spec.data.eval_sets)
+        text = Sentence(
+            "{value} is no number of this run's evaluations. Use one such as {known}, none, or leave it empty.",
+            value=repr(name),
+            known=", ".join(
+                each for each in ("eval/reward" if is_in(spec.algorithm, "rl") else "eval/loss", sets) if each
+            ),
+        )
+        refuse("knobs.checkpoint.best_metric", text)
 
 
 def _check_told(spec: RunSpec, refuse: Refuse) -> None:
@@ -136,6 +161,12 @@ def _check_told(spec: RunSpec, refuse: Refuse) -> None:
             "data.chat_template_kwargs",
             Sentence("{trainer} gets no variables of the chat template from here. Leave them out.", trainer=label),
         )
+    if spec.data.eval_sets:
+        text = Sentence("{trainer} evaluates no sets besides its held-out data. Leave them out.", trainer=label)
+        refuse("data.eval_sets", text)
+    if spec.data.mixture or spec.data.weight != 1.0:
+        text = Sentence("{trainer} gets no mixture of data from here. Leave it out.", trainer=label)
+        refuse("data.mixture", text)
     usual = DataSource().tools_column
     if spec.data.tools_column.strip() not in ("", usual):
         text = Sentence("{trainer} takes no name for the column of tools. Use {usual}.", trainer=label, usual=usual)

@@ -305,6 +305,10 @@ def _variables_too_large(error: ErrorDetails) -> Sentence:
     return Sentence("{name} is larger than {most} KiB. Put what belongs to rows into the data.", name=name, most=_MOST)
 
 
+def _part_refused(error: ErrorDetails) -> Sentence:
+    return Sentence("{place} is {value}. Use {allowed}.", **error["ctx"])
+
+
 _VARIABLES = '{"enable_thinking": false}'
 _MOST = MAX_BYTES // 1024
 _SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
@@ -324,6 +328,7 @@ _SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
     "not_a_variable": _not_a_variable,
     "not_json": _not_json,
     "not_objects": _not_objects,
+    "part_refused": _part_refused,
     "variables_too_large": _variables_too_large,
 }
 """Type of pydantic's or our own error -> what people read of it."""

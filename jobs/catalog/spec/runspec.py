@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.role import ROLES
+from jobs.catalog.spec.data_parts import check_eval_sets, check_mixture
 from jobs.catalog.spec.placement import placement_of
 from jobs.catalog.spec.template_variables import check_template_variables
 from jobs.catalog.trainer import trainers
@@ -79,6 +80,8 @@ AlgorithmId = Annotated[str, CatalogName(algorithms)]
 TrainerName = Annotated[str, CatalogName(trainers)]
 Text = Annotated[str, AfterValidator(_check_storable)]
 Whole = BeforeValidator(_as_integer)
+EvalSets = Annotated[Mapping[str, Any], BeforeValidator(check_eval_sets)]
+Mixture = Annotated[Mapping[str, Any], BeforeValidator(check_mixture)]
 TemplateVariables = Annotated[Mapping[str, Any], BeforeValidator(check_template_variables)]
 
 
@@ -110,7 +113,10 @@ class DataSource(SpecPart):
     a hub id. GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and
     `response_column`, or `messages_column` alone; DPO and reward models read `chosen_column` and `rejected_column`.
     `eval_share` of the rows is held out where the source has no split of its own; `eval_id` names held-out data that
-    stands elsewhere, a path or hub id, for trainers that want it so.
+    stands elsewhere, a path or hub id, for trainers that want it so. `eval_sets` are held-out sets besides, by name:
+    where each is (`kind`, `id`, `split`), its columns where they are others than the data's, its own `every_steps`,
+    `num_prompts`, `samples_per_prompt` and `temperature` (jobs/catalog/spec/data_parts.py). `mixture` are training data
+    besides, by name, of which examples come in proportion to their `weight`, as do those of this source by its own.
     """
 
     kind: Literal["bundled", "path", "upload", "hub"] = "bundled"
@@ -128,6 +134,9 @@ class DataSource(SpecPart):
     system_prompt: Text = ""
     chat_template_kwargs: TemplateVariables = {}
     eval_id: Text = ""
+    eval_sets: EvalSets = {}
+    weight: Annotated[float, Field(ge=0.000001, le=1e6)] = 1.0
+    mixture: Mixture = {}
 
 
 class RewardSource(SpecPart):

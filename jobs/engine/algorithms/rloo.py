@@ -4,21 +4,17 @@ Source: Back to basics, arXiv 2402.14740, section 2.3. The KL to the reference i
 """
 
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.engine.advantages import group_advantages, over_tokens
+from jobs.engine.advantages import leave_one_out, over_tokens
 from jobs.engine.algorithm import Algorithm, Estimates
 from jobs.engine.batch import Batch
 from jobs.engine.policy_gradient import clipped_loss, needs_old_logprobs, rewards_less_kl
 
 
 def advantages(batch: Batch, spec: RunSpec) -> Estimates:
-    """Return reward - mean of the others of its group, for each completion, at each of its tokens.
-
-    With G samples a group that is G / (G - 1) of the distance to the mean of all.
-    """
+    """Return reward - mean of the others of its group, for each completion, at each of its tokens."""
     group_size = spec.int_knob("rollout.samples_per_prompt")
-    rewards_B = rewards_less_kl(batch, spec)
-    centered_B = group_advantages(rewards_B, group_size=group_size, normalize_by_std=False)
-    return Estimates(advantages_BL=over_tokens(centered_B * (group_size / (group_size - 1)), batch.mask_BL))
+    advantages_B = leave_one_out(rewards_less_kl(batch, spec), group_size=group_size)
+    return Estimates(advantages_BL=over_tokens(advantages_B, batch.mask_BL))
 
 
 PLUGIN = Algorithm(advantages=advantages, needs_old_logprobs=needs_old_logprobs, policy_loss=clipped_loss)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.engine.atomic_folder import new_draft, or_nothing, put_in_place
+from jobs.engine.checkpoints.retention import PINNED, expendable, score_of
 from jobs.engine.problem import CheckpointLost, DiskTooSmall, RunProblem
 from jobs.engine.workers.worker import Worker
 from jobs.engine.workers.worker_group import WorkerGroup
@@ -27,13 +28,16 @@ PART_BYTES = 256 << 20
 HANDED_BYTES = 64 << 20
 """The largest part of a rank's state in one file, and in one message where it goes through the object store."""
 _STEP = re.compile(r"step-(\d+)$")
+_LATER_FIELDS = frozenset({"kl_coefficient", "sources"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopState:
     """Where a run stands after `step`: what a resumed attempt starts from.
 
-    `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was.
+    `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was. `kl_coefficient` is
+    that of the next step where a controller moves it, else None. `sources` says where each source of the data stands,
+    by name; None where `num_consumed` says it all, and in checkpoints of before.
     """
 
     step: int
@@ -41,6 +45,8 @@ class LoopState:
     best_score: float | None = None
     best_step: int = -1
     evaluated_step: int = -1
+    kl_coefficient: float | None = None
+    sources: Mapping[str, Mapping[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +109,12 @@ class SaveUnderWay:
 class Checkpoints:
     """The checkpoints of a run, in `folder`."""
 
-    def __init__(self, folder: Path, *, keep: int) -> None:
-        self._folder, self._keep = folder, keep
+    def __init__(self, folder: Path, *, keep: int, keep_best: int = 1) -> None:
+        self._folder, self._keep, self._keep_best = folder, keep, keep_best
+        self._held: int | None = None  # from before what may become a divergence
 
     def save(self, workers: WorkerGroup, state: LoopState, *, about: Mapping[str, Any]) -> SavedCheckpoint:
-        """Write `step-<n>`, then delete all but the newest `keep` and the best.
+        """Write `step-<n>`, then delete all but the newest `keep`, the best `keep_best` and the pinned.
 
         `about` is added to `checkpoint.json`: the spec, and what the data were. Raises: DiskTooSmall.
         """
@@ -123,17 +130,46 @@ class Checkpoints:
         return SaveUnderWay(workers, final, state=state, about=about, is_beside=is_beside)
 
     def finish(self, saving: SaveUnderWay) -> SavedCheckpoint:
-        """Wait for it, then delete all but the newest `keep` and the best."""
+        """Wait for it, then delete all but the newest `keep`, the best and the pinned: the new one is whole by then."""
         seconds = saving.finish()
-        best = saving.state.best_step
-        removed = [old for old in self.steps()[: -self._keep] if old != best and self._remove(old)]
+        steps = self.steps()
+        old_steps = expendable(
+            {step: score_of(self._folder_of(step)) for step in steps},
+            keep_last=self._keep,
+            keep_best=self._keep_best,
+            pinned=[step for step in steps if step == self._held or (self._folder_of(step) / PINNED).exists()],
+            best_step=saving.state.best_step,
+        )
+        removed = [old for old in old_steps if self._remove(old)]
         return SavedCheckpoint(folder=saving.folder, seconds=seconds, removed=tuple(removed))
 
     def _remove(self, step: int) -> bool:
         """Delete a checkpoint and return whether nothing of it is left."""
-        folder = self._folder / f"step-{step}"
+        folder = self._folder_of(step)
         shutil.rmtree(folder, ignore_errors=True)
         return not folder.exists()
+
+    def pin(self, step: int, *, is_pinned: bool) -> bool:
+        """Keep a checkpoint whatever comes, or no longer; return whether it is there."""
+        mark = self._folder_of(step) / PINNED
+        if not mark.parent.is_dir():
+            return False
+        if is_pinned:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
+        return True
+
+    def hold_before(self, since: int) -> int | None:
+        """Keep the newest checkpoint from before the step `since` until it is called with 0; return its step."""
+        if not since:
+            self._held = None
+        elif self._held is None or self._held >= since:
+            self._held = max((step for step in self.steps() if step < since), default=None)
+        return self._held
+
+    def _folder_of(self, step: int) -> Path:
+        return self._folder / f"step-{step}"
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints that are there, oldest first."""
@@ -277,7 +313,9 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         version = index["version"]
-        state = LoopState(**{field: index[field] for field in LoopState.__dataclass_fields__})
+        state = LoopState(
+            **{field: index[field] for field in LoopState.__dataclass_fields__ if _is_there(index, field)}
+        )
         for needed in ("files", "parameters", "optimizer_step", "ranks"):
             index[needed]
         if not (folder / TOKEN).is_file():
@@ -292,6 +330,11 @@ def open_checkpoint(folder: Path, *, name: str) -> CheckpointSource:
     if version != VERSION:
         raise RunProblem("resume", f"{name} is of format {version}; this trainer reads format {VERSION}.")
     return CheckpointSource(folder=folder, name=name, state=state, index=index)
+
+
+def _is_there(index: Mapping[str, Any], field: str) -> bool:
+    """Return whether to read a field of the state; checkpoints of before have no `_LATER_FIELDS`."""
+    return field not in _LATER_FIELDS or field in index
 
 
 def read_state(folder: Path) -> LoopState:

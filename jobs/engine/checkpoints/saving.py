@@ -36,9 +36,18 @@ class Saver:
     ) -> None:
         self._spec, self._run_dir, self._workers, self._report, self._data = spec, run_dir, workers, report, data
         self._saved_step = -1
-        self._checkpoints = Checkpoints(run_dir / "checkpoints", keep=spec.int_knob("checkpoint.keep"))
+        self._checkpoints = Checkpoints(
+            run_dir / "checkpoints",
+            keep=spec.int_knob("checkpoint.keep"),
+            keep_best=spec.int_knob("checkpoint.keep_best"),
+        )
         self._is_beside = bool(spec.knob("checkpoint.async_save"))
         self._under_way: _UnderWay | None = None
+        self._meta_of: dict[int, dict[str, Any]] = {}  # step -> what was told of its checkpoint
+
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs: checkpoints from now on say them."""
+        self._spec = spec
 
     def checkpoint(self, state: LoopState, scores: Mapping[str, float]) -> None:
         """Write a checkpoint unless this step has one; `scores` is what people choose by: reward or loss of the step,
@@ -68,6 +77,20 @@ class Saver:
         report.driver_spans(profile.drain())
         report.state("training", step=step)
 
+    def pin(self, step: int, *, is_pinned: bool) -> None:
+        """Keep the checkpoint of a step whatever comes, or no longer, and say so."""
+        done = "pinned: it is not deleted" if is_pinned else "no longer pinned"
+        if self._checkpoints.pin(step, is_pinned=is_pinned):
+            if step in self._meta_of:
+                self._tell_checkpoint(step, **self._meta_of[step], pinned=is_pinned)
+            self._report.note(f"Checkpoint {step} is {done}.", step=step)
+        else:
+            self._report.note(f"Checkpoint {step} is not there (any more), so nothing was pinned.", step=step)
+
+    def hold_before(self, since: int) -> int | None:
+        """Keep the newest checkpoint from before a possible divergence, none with 0; return its step."""
+        return self._checkpoints.hold_before(since)
+
     def poll(self) -> None:
         """Put a checkpoint that is written beside training in its place, and tell of it, if it is written by now."""
         if self._under_way is not None and self._under_way.saving.is_written():
@@ -91,17 +114,20 @@ class Saver:
     def _tell_saved(self, saved: SavedCheckpoint, *, step: int, scores: Mapping[str, float], pause: float) -> None:
         report = self._report
         size = folder_bytes(saved.folder)
-        self._tell_checkpoint(
-            step,
-            size=size,
-            bytes=size,
-            seconds=saved.seconds,
-            ranks=len(self._workers.policies),
-            zero_stage=int(DERIVED["memory.used_zero_stage"](self._spec)),
+        self._meta_of[step] = {
+            "size": size,
+            "bytes": size,
+            "seconds": saved.seconds,
+            "ranks": len(self._workers.policies),
+            "zero_stage": int(DERIVED["memory.used_zero_stage"](self._spec)),
             **scores,
-        )
+        }
+        self._tell_checkpoint(step, **self._meta_of[step])
         for old in saved.removed:
             self._tell_checkpoint(old, size=0, removed=True)
+        if saved.removed:
+            steps = ", ".join(map(str, saved.removed))
+            report.note(f"Checkpoint {steps} deleted: newer, better or pinned ones are kept.", step=step)
         beside = f", beside training but for {pause:.2g} s" if self._is_beside else ""
         report.note(
             f"Checkpoint {step} saved, {_mebibytes(size)} in {saved.seconds:.2g} s{beside}",

@@ -1,8 +1,10 @@
-"""Rows of a data source: JSONL, Parquet, the bundled generator, an uploaded file, or a dataset of the hub.
+"""Rows of a data source: JSONL, JSON, CSV, Parquet, the bundled generator, an uploaded file, or a dataset of the hub.
 
 Reads rows and splits them into training and held-out ones; what the columns mean is for examples.py. Imports no torch.
 """
 
+import csv
+import io
 import json
 import random
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from jobs.engine.problem import RunProblem, first_sentence
 
 Row = dict[str, object]
 _SPLIT_SEED = 0
+_MOST_CELL_CHARS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +90,15 @@ def _path_rows(data: DataSource, split: str) -> list[Row]:
     return read_rows(file, str(file), field)
 
 
+def hub_patterns(split: str) -> list[str]:
+    """Return where a hub data set keeps a split in files that can be read from the middle."""
+    return [f"**{split}*.parquet", f"**{split}*.jsonl", f"{split}*.jsonl", f"**/{split}/*.parquet"]
+
+
 def _hub_rows(data: DataSource, split: str) -> list[Row]:
     import huggingface_hub
 
-    patterns = [
-        f"**{split}*.parquet",
-        f"**{split}*.jsonl",
-        f"**{split}*.json",
-        f"{split}*.jsonl",
-        f"**/{split}/*.parquet",
-    ]
+    patterns = [*hub_patterns(split), f"**{split}*.json", f"**{split}*.csv"]
     try:
         folder = Path(huggingface_hub.snapshot_download(data.id, repo_type="dataset", allow_patterns=patterns))
     except Exception as error:  # the hub client raises many unrelated types; all mean that the data cannot be had
@@ -107,19 +109,19 @@ def _hub_rows(data: DataSource, split: str) -> list[Row]:
     files = sorted(
         p
         for p in folder.rglob("*")
-        if p.suffix in (".parquet", ".jsonl", ".json") and split in str(p.relative_to(folder))
+        if p.suffix in (".parquet", ".jsonl", ".json", ".csv") and split in str(p.relative_to(folder))
     )
     if not files:
         raise RunProblem(
-            "data.split", f"{data.id!r} has no Parquet or JSONL file of a split {split!r}. Check the split's name."
+            "data.split", f"{data.id!r} has no Parquet, JSONL or CSV file of a split {split!r}. Check the split's name."
         )
     return [row for file in files for row in read_rows(file, data.id)]
 
 
 def read_rows(file: Path, name: str, field: str = "data.id") -> list[Row]:
-    """Return the rows of a JSONL, JSON (a list of objects) or Parquet file, told apart by content.
+    """Return the rows of a JSONL, JSON (a list of objects), CSV (with a header) or Parquet file, told apart by content.
 
-    Raises: RunProblem naming the first line that is no JSON object.
+    Raises: RunProblem naming the first line that cannot be read.
     """
     try:
         with file.open("rb") as stream:
@@ -135,6 +137,8 @@ def read_rows(file: Path, name: str, field: str = "data.id") -> list[Row]:
         raise RunProblem(field, f"{name!r} cannot be read: {error.strerror}.") from error
     if text.lstrip().startswith("["):
         return _read_json_list(text, name, field)
+    if is_csv(text):
+        return _read_csv(text, name, field)
     rows = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
@@ -150,6 +154,33 @@ def _read_parquet(file: Path, name: str, field: str) -> list[Row]:
         rows: list[Row] = pyarrow.parquet.read_table(file).to_pylist()
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise RunProblem(field, f"{name!r} is not a whole Parquet file: {error}.") from error
+    return rows
+
+
+def is_csv(text: str) -> bool:
+    """Return True if a text that is no JSON begins with the header of a table: names with commas or tabs between."""
+    header = text.lstrip().partition("\n")[0]
+    return bool(header) and header[0] not in "{[" and ("," in header or "\t" in header)
+
+
+def _read_csv(text: str, name: str, field: str) -> list[Row]:
+    """Each value is the text of its cell; a row must have as many as the header has names."""
+    csv.field_size_limit(_MOST_CELL_CHARS)
+    header = text.lstrip().partition("\n")[0]
+    reader = csv.reader(io.StringIO(text.lstrip()), delimiter="," if "," in header else "\t", strict=True)
+    rows: list[Row] = []
+    try:
+        names = [each.strip() for each in next(reader)]
+        for cells in reader:
+            if cells and len(cells) != len(names):
+                counts = f"{len(cells)} cells, and the header {len(names)} names"
+                raise RunProblem(
+                    field, f"Line {reader.line_num} of {name!r} has {counts}. Put quotes around texts with commas."
+                )
+            if cells:
+                rows.append(dict(zip(names, cells, strict=True)))
+    except csv.Error as error:
+        raise RunProblem(field, f"Line {reader.line_num} of {name!r} is not CSV: {error}.") from error
     return rows
 
 

@@ -9,11 +9,13 @@ from typing import Any
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
+from jobs.engine.data.messages import as_messages, kind_of, take_flags
 from jobs.engine.data.text import TextModel, TextSegment
 from jobs.engine.problem import RunProblem
 
 _MISSING = object()
-_ROLES = ("system", "user", "assistant", "tool")
+JOINED = " + "
+"""Between the names of columns whose texts are read as one, a blank line between them: `instruction + input`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +39,16 @@ def mapping_problem(spec: RunSpec, columns: Sequence[str]) -> RunProblem | None:
     """
     for field in (*mapped_fields(spec), *_named_beside(spec.data)):
         column = str(getattr(spec.data, field))
-        if column and column.split(".")[0] not in columns and column not in columns:
+        if column and not has_column(column, columns):
             there = ", ".join(columns) or "none"
             return RunProblem(f"data.{field}", f"The data has no column {column!r}. It has: {there}.")
     return None
+
+
+def has_column(column: str, columns: Sequence[str]) -> bool:
+    """Return True if the data have this column; of a nested one the outermost, of joined ones each."""
+    parts = [column] if column in columns else column.split(JOINED)
+    return all(part in columns or part.split(".")[0] in columns for part in parts)
 
 
 def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
@@ -66,9 +74,8 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
     Raises: RunProblem naming the column and row whose value is missing or of the wrong type.
     """
     shown = [_messages(spec, row, number) for number, row in enumerate(rows)]
-    segments_of = text.conversation if is_in(spec.algorithm, "answers") else text.prompt
     segments = [
-        tuple(segments_of(messages, _variables(spec.data, row, number)))
+        tuple(_segments(spec, messages, row, number, text))
         for number, (row, messages) in enumerate(zip(rows, shown, strict=True))
     ]
     return [
@@ -84,6 +91,19 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
             zip(rows, shown, segments, text.tokenize(segments), strict=True)
         )
     ]
+
+
+def _segments(
+    spec: RunSpec, messages: list[dict[str, Any]], row: Row, number: int, text: TextModel
+) -> list[TextSegment]:
+    variables = template_variables(spec.data, row, number)
+    if not is_in(spec.algorithm, "answers"):
+        return text.prompt(messages, variables)
+    chosen = spec.knobs.get("data.trained_turns")  # other trainers have no such knob
+    which = str(chosen.value) if chosen is not None else "all"
+    field = "messages_column" if spec.data.messages_column else "prompt_column"
+    trained = take_flags(messages, which=which, field=field, number=number)
+    return text.conversation(messages, variables, trained=trained)
 
 
 def usable(spec: RunSpec, examples: Sequence[Example]) -> list[Example]:
@@ -129,9 +149,14 @@ def in_order(num_examples: int, *, seed: int, start: int = 0) -> Iterator[int]:
 
 
 def column_value(row: Row, column: str) -> object:
-    """Return the value of `column`, which may reach into nested objects with dots; None if it is not there."""
+    """Return the value of `column`, which may reach into nested objects with dots, or join the texts of several; None
+    if it is not there.
+    """
     if column in row:
         return row[column]
+    if JOINED in column:
+        texts = [value for part in column.split(JOINED) if (value := column_value(row, part)) not in (None, "")]
+        return "\n\n".join(map(str, texts)) or None
     value: object = row
     for part in column.split("."):
         value = value.get(part, _MISSING) if isinstance(value, dict) else _MISSING
@@ -141,63 +166,37 @@ def column_value(row: Row, column: str) -> object:
 def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, Any]]:
     data = spec.data
     if is_in(spec.algorithm, "answers") and data.messages_column:
-        messages = _as_messages(
-            column_value(row, data.messages_column), "messages_column", data.messages_column, number
-        )
+        messages = as_messages(column_value(row, data.messages_column), "messages_column", data.messages_column, number)
         if not any(m["role"] == "assistant" for m in messages):
             raise RunProblem("data.messages_column", f"Row {number + 1} has no assistant message to learn from.")
-        return _with_system(messages, data)
+        return with_system(messages, data)
     prompt = column_value(row, data.prompt_column)
     if prompt is None and is_in(spec.algorithm, "pairs") and not data.prompt_column:
         prompt = column_value(row, data.chosen_column)  # each of the two answers brings its prompt along
     if isinstance(prompt, str):
         messages = [{"role": "user", "content": prompt}]
     else:
-        messages = _as_messages(prompt, "prompt_column", data.prompt_column, number)
-    messages = _with_system(messages, data)
+        messages = as_messages(prompt, "prompt_column", data.prompt_column, number)
+    messages = with_system(messages, data)
     if is_in(spec.algorithm, "answers"):
         response = column_value(row, data.response_column)
         if not isinstance(response, str):
             raise RunProblem(
                 "data.response_column",
-                f"Row {number + 1} has no text in column {data.response_column!r}, but {_kind(response)}.",
+                f"Row {number + 1} has no text in column {data.response_column!r}, but {kind_of(response)}.",
             )
         messages.append({"role": "assistant", "content": response})
     return messages
 
 
-def _with_system(messages: list[dict[str, Any]], data: DataSource) -> list[dict[str, Any]]:
+def with_system(messages: list[dict[str, Any]], data: DataSource) -> list[dict[str, Any]]:
+    """Return the messages behind the spec's system prompt, if there is one and they bring none."""
     if data.system_prompt and not any(m["role"] == "system" for m in messages):
         return [{"role": "system", "content": data.system_prompt}, *messages]
     return messages
 
 
-def _as_messages(value: object, field: str, column: str, number: int) -> list[dict[str, Any]]:
-    if not (isinstance(value, list) and value and all(map(_is_message, value))):
-        wanted = "text or a list of messages" if field == "prompt_column" else "a list of messages"
-        raise RunProblem(
-            f"data.{field}",
-            f"Row {number + 1} holds {_kind(value)} in column {column!r}. It must be {wanted} with role and content.",
-        )
-    return [_message(message) for message in value]
-
-
-def _is_message(value: object) -> bool:
-    """Return True for a role with a text; an assistant that calls tools need not say anything."""
-    if not isinstance(value, dict) or value.get("role") not in _ROLES:
-        return False
-    is_call = value["role"] == "assistant" and isinstance(value.get("tool_calls"), list) and value["tool_calls"]
-    content = value.get("content")
-    return isinstance(content, str) or (content is None and bool(is_call))
-
-
-def _message(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with all that its template may read. Parquet gives every message the keys of all, as None."""
-    filled = {key: value for key, value in message.items() if value is not None or key == "content"}
-    return filled if "content" in filled else {**filled, "content": None}
-
-
-def _variables(data: DataSource, row: Row, number: int) -> dict[str, Any]:
+def template_variables(data: DataSource, row: Row, number: int) -> dict[str, Any]:
     """Return the template's variables: the spec's, and what the row brings along."""
     variables = dict(data.chat_template_kwargs)
     if data.tools_column and (tools := column_value(row, data.tools_column)) not in (None, ""):
@@ -218,7 +217,7 @@ def _as_tools(value: object, column: str, number: int) -> object:
     if not _is_list_of_objects(tools):
         raise RunProblem(
             "data.tools_column",
-            f"Row {number + 1} holds {_kind(value)} in column {column!r}. It must be a list of tools, each a JSON "
+            f"Row {number + 1} holds {kind_of(value)} in column {column!r}. It must be a list of tools, each a JSON "
             "schema, or such a list as JSON text. Leave the field empty if the column holds something else.",
         )
     return tools
@@ -226,10 +225,6 @@ def _as_tools(value: object, column: str, number: int) -> object:
 
 def _is_list_of_objects(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
-def _kind(value: object) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"
 
 
 def _answer(spec: RunSpec, row: Row) -> str:

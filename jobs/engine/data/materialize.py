@@ -52,12 +52,12 @@ def materialize_inputs(spec: RunSpec, run_dir: Path) -> list[str]:
 def _fitted(spec: RunSpec, rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the columns that the trainer reads."""
     if spec.data.kind == "bundled":
-        rows = [_with_pair(row, number) for number, row in enumerate(rows)] if is_in(spec.algorithm, "pairs") else rows
+        rows = [with_pair(row, number) for number, row in enumerate(rows)] if is_in(spec.algorithm, "pairs") else rows
     _require(spec, rows)
     return inputs_of(spec).rows(spec, rows)
 
 
-def _with_pair(row: Row, number: int) -> Row:
+def with_pair(row: Row, number: int) -> Row:
     """Return a bundled problem with its solution as the chosen answer, and one with a mistake as the rejected."""
     rng = random.Random(FLAW_SEED + number)
     solution = str(row["response"])

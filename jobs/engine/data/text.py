@@ -105,28 +105,41 @@ class TextModel:
         """Return the text that the model is to continue; nothing of it is trained."""
         template = self._template(variables)
         if template is None:
-            return [TextSegment(text=s.text, is_trained=False) for s in self._without_template(messages)]
+            return self._without_template(messages, turns=())
         text = self._render(template, messages, variables, opens_answer=True)
         return [TextSegment(text=text, is_trained=False)]
 
-    def conversation(self, messages: Sequence[Message], variables: Variables = _NONE) -> list[TextSegment]:
+    def conversation(
+        self, messages: Sequence[Message], variables: Variables = _NONE, *, trained: Sequence[bool] | None = None
+    ) -> list[TextSegment]:
         """Return the conversation in segments; what the assistant says is trained, up to and with its end token.
 
-        A template with generation blocks says itself what is trained. Where one without them rewrites earlier turns, so
+        `trained` has a value for each message and narrows that to some turns of the assistant; None: all. A template
+        with generation blocks says itself what of a turn is trained. Where one without them rewrites earlier turns, so
         that they are no prefix of the whole, only the last answer is trained.
+        Raises: RunProblem where the template does not show which text is that of the turns to train.
         """
+        turns = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        wanted = [turn for turn in turns if trained is None or trained[turn]]
         template = self._template(variables)
         if template is None:
-            return self._without_template(messages)
+            return self._without_template(messages, wanted)
         marked = template.stretches(self._context(messages, variables))
-        if marked is not None:
-            return [TextSegment(text=text, is_trained=is_trained) for text, is_trained in marked]
-        turns = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+        if marked is not None and (segments := _marked(marked, turns, wanted)) is not None:
+            return segments
         whole = self._render(template, messages, variables)
-        for trained in (turns, turns[-1:]):
-            segments = self._cut(template, messages, variables, whole, trained)
-            if segments is not None:
-                return segments
+        for tried in (wanted, wanted[-1:]):
+            if tried == wanted or tried == turns[-1:]:
+                segments = self._cut(template, messages, variables, whole, tried)
+                if segments is not None:
+                    return segments
+        if trained is not None and wanted[-1:] != turns[-1:]:
+            raise RunProblem(
+                "data.messages_column",
+                "The chat template writes earlier turns of a conversation otherwise than it opens them, so only its "
+                "last answer can be trained. Leave out the messages behind the last one to train, or use a model with "
+                "another template.",
+            )
         raise RunProblem(
             "data.response_column",
             "The chat template begins the answer of a conversation otherwise than it opens one. Set the variables with "
@@ -157,18 +170,21 @@ class TextModel:
             segments.append(TextSegment(text=whole[end:], is_trained=False))
         return segments
 
-    def _without_template(self, messages: Sequence[Message]) -> list[TextSegment]:
-        """Return what is asked and what is answered in turn, begun as the tokenizer itself begins a text."""
+    def _without_template(self, messages: Sequence[Message], turns: Sequence[int]) -> list[TextSegment]:
+        """Return what is asked and what is answered in turn, begun as the tokenizer itself begins a text; the answers
+        of these `turns` are trained.
+        """
         segments: list[TextSegment] = []
         pending: list[str] = []
-        for message in messages:
+        for number, message in enumerate(messages):
             content = message.get("content") or ""
             if message["role"] != "assistant":
                 pending.append(content)
                 continue
             if pending:
                 segments.append(TextSegment(text=_BETWEEN.join(pending), is_trained=False))
-            segments.append(TextSegment(text=content + self._specials.get("eos_token", ""), is_trained=True))
+            text = content + self._specials.get("eos_token", "")
+            segments.append(TextSegment(text=text, is_trained=number in turns))
             pending = []
         if pending:
             segments.append(TextSegment(text=_BETWEEN.join(pending), is_trained=False))
@@ -208,6 +224,21 @@ class TextModel:
     ) -> dict[str, Any]:
         own = {"messages": list(messages), "add_generation_prompt": opens_answer}
         return {"tools": None, "documents": None, **self._specials, **variables, **own}
+
+
+def _marked(
+    stretches: Sequence[tuple[str, bool]], turns: Sequence[int], wanted: Sequence[int]
+) -> list[TextSegment] | None:
+    """Return a text in the generation blocks of its template, those of the `wanted` turns trained.
+
+    None if only some turns are wanted, and the blocks are not one for each turn of the assistant.
+    """
+    if list(wanted) == list(turns):
+        return [TextSegment(text=text, is_trained=is_marked) for text, is_marked in stretches]
+    if sum(is_marked for _, is_marked in stretches) != len(turns):
+        return None
+    blocks = iter(turns)
+    return [TextSegment(text=text, is_trained=is_marked and next(blocks) in wanted) for text, is_marked in stretches]
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:

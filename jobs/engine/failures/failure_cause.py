@@ -31,6 +31,14 @@ class NonFinite(RuntimeError):
     """Gradients or weights are no numbers any more: training has diverged."""
 
 
+class Diverged(RuntimeError):
+    """A guard ended the run; `checkpoint` is the step of the last checkpoint from before, -1 if none is left."""
+
+    def __init__(self, text: str, *, checkpoint: int) -> None:
+        self.checkpoint = checkpoint
+        super().__init__(text)
+
+
 class RunStopped(Exception):
     """The run was asked to stop before its first step, or while responses are scored: that step is dropped."""
 
@@ -49,9 +57,10 @@ class FailureCause(TypedDict):
     text: str
     log_line: str
     field: NotRequired[str]
+    checkpoint: NotRequired[int]  # the last one from before a divergence
 
 
-NAMED = (RunProblem, RewardFailed, WorkerFailed, SyncGap, NonFinite)
+NAMED = (RunProblem, RewardFailed, WorkerFailed, SyncGap, NonFinite, Diverged)
 """Failures that say themselves who is at fault."""
 
 
@@ -76,6 +85,8 @@ def cause_of(error: BaseException, *, step: int, log_tail: Mapping[tuple[str, in
         return _cause("trainer", "vllm", 0, step, str(error), "")
     if isinstance(error, NonFinite):
         return _cause("trainer", "policy", 0, step, str(error), "")
+    if isinstance(error, Diverged):
+        return {**_cause("trainer", "policy", 0, step, str(error), ""), "checkpoint": error.checkpoint}
     if isinstance(error, DiskTooSmall):
         return _cause("cluster", "driver", 0, step, error.message, "")
     if is_full(error):

@@ -4,14 +4,18 @@ torch.
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.engine.data.dataset import Row, Table, load_table
-from jobs.engine.data.examples import Example, column_value, mapping_problem, render, token_limit
+from jobs.engine.data.columns import recognized_columns, with_recognized
+from jobs.engine.data.dataset import Row, Table
+from jobs.engine.data.examples import Example, column_value, mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
 from jobs.engine.data.text import TextModel
+from jobs.engine.data.training_data import HEAD_ROWS, first_table, is_streamed
+from jobs.engine.preflight.pairs import render_pairs
 from jobs.engine.problem import RunProblem
 from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits, limits_of, open_reward
 
@@ -27,12 +31,17 @@ TRIAL_LIMITS = ScoringLimits(
 def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, object]:
     """Return columns, counts, rendered samples and the length histogram of a spec's data.
 
-    Lengths are of all rows up to 20,000, of as many evenly spaced ones beyond. `share_truncated` is the share of rows
-    longer than the limit: left out as prompts in GRPO, cut in SFT. A column that is not there is told in
-    `mapping_problem`, with the columns there are, so that the form can still offer them. Raises: RunProblem.
+    Lengths are of all rows up to 20,000, of as many evenly spaced ones beyond; `num_measured` says how many.
+    `share_truncated` is the share of rows longer than the limit; `num_left_out` are the rows that the run leaves out
+    for it: such prompts, such pairs, and answers of which the limit leaves nothing to learn. Columns that nobody chose
+    are `recognized`, and read by the built-in trainer. A column that is not there is told in `mapping_problem`, with
+    the columns there are, so that the form can still offer them. Raises: RunProblem.
     """
     text = TextModel(model_folder(spec.model, with_weights=False))
-    table = load_table(spec.data, inputs_dir=inputs_dir)
+    table = first_table(spec, inputs_dir=inputs_dir)
+    recognized = recognized_columns(spec, table.columns, table.train)
+    if spec.is_native:
+        spec = with_recognized(spec, table)
     answer: dict[str, object] = {
         "columns": list(table.columns),
         "num_rows": table.num_rows,
@@ -42,25 +51,62 @@ def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[s
         "lengths": {"edges": [], "counts": []},
         "num_too_long": 0,
         "share_truncated": 0.0,
+        "num_left_out": 0,
+        "num_measured": 0,
+        "is_beginning": is_streamed(spec) and table.num_rows >= HEAD_ROWS,
+        "recognized": {f"data.{field}": column for field, column in recognized.items()},
         "mapping_problem": "",
     }
     try:
         problem = mapping_problem(spec, table.columns)
         if problem is not None:
             raise problem
-        examples = render(spec, _spread(table.train, MAX_MEASURED), text)
+        measured = _measured(spec, _spread(table.train, MAX_MEASURED), text, num_samples)
     except RunProblem as problem:
         if not problem.field.startswith("data."):
             raise
         return answer | {"mapping_problem": problem.message, "mapping_field": problem.field}
-    lengths = [len(e.tokens) for e in examples]
+    lengths = measured.lengths
     share = sum(n > token_limit(spec) for n in lengths) / len(lengths)
     return answer | {
-        "samples": [_sample(e) for e in examples[:num_samples]],
+        "samples": measured.samples,
         "lengths": histogram(lengths),
         "num_too_long": round(share * len(table.train)),
         "share_truncated": share,
+        "num_left_out": round(measured.num_left_out / len(lengths) * len(table.train)),
+        "num_measured": len(lengths),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """Rows as they will be trained on: the tokens of each (of a pair, of its longer side)."""
+
+    lengths: Sequence[int]
+    num_left_out: int
+    samples: Sequence[dict[str, object]]
+
+
+def _measured(spec: RunSpec, rows: Sequence[Row], text: TextModel, num_samples: int) -> _Measured:
+    if is_in(spec.algorithm, "pairs"):
+        pairs = render_pairs(spec, rows, text)
+        lengths = [max(len(side.tokens) for side in pair) for pair in pairs]
+        samples = [
+            _sample(chosen)
+            | {
+                "rejected": [asdict(segment) for segment in rejected.segments],
+                "num_rejected_tokens": len(rejected.tokens),
+            }
+            for chosen, rejected in pairs[:num_samples]
+        ]
+        num_left_out = sum(n > token_limit(spec) for n in lengths)
+        return _Measured(lengths=lengths, num_left_out=num_left_out, samples=samples)
+    examples = render(spec, rows, text)
+    return _Measured(
+        lengths=[len(e.tokens) for e in examples],
+        num_left_out=len(examples) - len(usable(spec, examples)),
+        samples=[_sample(e) for e in examples[:num_samples]],
+    )
 
 
 def _spread(rows: Sequence[Row], limit: int) -> list[Row]:
@@ -97,7 +143,9 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
     reward that gives both the same shows it. Raises: RunProblem naming `reward.source`.
     """
-    table = load_table(spec.data, inputs_dir=inputs_dir)
+    table = first_table(spec, inputs_dir=inputs_dir)
+    if spec.is_native:
+        spec = with_recognized(spec, table)
     problem = mapping_problem(spec, table.columns)
     if problem is not None:
         raise problem

@@ -19,7 +19,13 @@ def step_line(metrics: Mapping[str, float], *, step: int, num_steps: int) -> str
 
 def eval_line(metrics: Mapping[str, float], *, step: int, seconds: float) -> str:
     """Return `held-out at step 20  accuracy 0.5  reward 0.55  1.2 s`."""
-    return _line(f"held-out at step {step}", metrics, _OF_AN_EVALUATION, seconds)
+    more = {name: _spoken(name) for name in metrics if name not in _OF_AN_EVALUATION}
+    return _line(f"held-out at step {step}", metrics, {**_OF_AN_EVALUATION, **more}, seconds)
+
+
+def _spoken(name: str) -> str:
+    """Return `hard accuracy` for `eval/hard/accuracy`, `pass at 4` for `eval/pass_at_4`."""
+    return name.removeprefix("eval/").replace("/", " ").replace("_", " ")
 
 
 def _line(head: str, metrics: Mapping[str, float], words: Mapping[str, str], seconds: float) -> str:

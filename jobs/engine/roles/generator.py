@@ -75,9 +75,18 @@ class Generator:
         if takes_turns:
             self.sleep(2)
 
-    def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
-        """Return one completion per request, in order; `greedy` takes the likeliest token and ignores seeds."""
-        temperature = 0.0 if greedy else self._spec.float_knob("rollout.temperature")
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs, of which some were changed while the run trains."""
+        self._spec = spec
+
+    def generate(
+        self, requests: Sequence[GenerationRequest], *, temperature: float | None = None
+    ) -> list[SampledResponse]:
+        """Return one completion per request, in order, at this temperature, None: the run's. 0 takes the likeliest
+        token and ignores seeds.
+        """
+        if temperature is None:
+            temperature = self._spec.float_knob("rollout.temperature")
         outputs = self._llm.generate(
             [{"prompt_token_ids": list(r.tokens)} for r in requests],
             [self._parameters(r, temperature) for r in requests],

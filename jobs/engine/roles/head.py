@@ -23,12 +23,13 @@ _NUM_PROBES = 8
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1}
 
 
-def score_counted_tokens(model: Any, *, is_packed: bool = False) -> None:
+def score_counted_tokens(model: Any, *, is_packed: bool = False, with_entropy_gradient: bool = False) -> None:
     """Let calls of the model, `model(tokens_BL, mask_BL, temperature, lengths_B)`, return what losses need of it and no
     logits.
 
     That is the log-probability and the entropy of each counted token under softmax(logits / temperature), float32
-    [B, L] each, 0 elsewhere. Gradients flow through the log-probabilities alone. The forward methods of this one model
+    [B, L] each, 0 elsewhere. Gradients flow through the log-probabilities, and through the entropies only
+    `with_entropy_gradient`. The forward methods of this one model
     and of its output layer are replaced, so that DeepSpeed's hooks around them stay: in ZeRO-3 they gather the output
     layer once a call, whatever number of pieces a rank needs. A model whose logits are not just its output layer
     applied to its last hidden states (some families scale or cap them) computes all of them; `model.has_plain_head`
@@ -36,10 +37,12 @@ def score_counted_tokens(model: Any, *, is_packed: bool = False) -> None:
     """
     model.has_plain_head = has_plain_head(model)
     model.is_packed = is_packed
+    model.with_entropy_gradient = with_entropy_gradient
     if not model.has_plain_head:
         model.forward = types.MethodType(_score_all, model)
         return
     head = model.get_output_embeddings()
+    head.with_entropy_gradient = with_entropy_gradient
     head.forward = types.MethodType(_score_chunks, head)
     model.forward = types.MethodType(_score_counted, model)
 
@@ -92,7 +95,9 @@ def _at_counted(
 def _score_chunks(head: Any, hidden_ND: Tensor, targets_N: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     def score(hidden_nD: Tensor, targets_n: Tensor) -> tuple[Tensor, Tensor]:
         logits_nV = torch.nn.functional.linear(hidden_nD, head.weight, head.bias)
-        return chosen_scores(logits_nV, targets_n, temperature=temperature)
+        return chosen_scores(
+            logits_nV, targets_n, temperature=temperature, with_entropy_gradient=head.with_entropy_gradient
+        )
 
     size = max(CHUNK_ELEMENTS // head.out_features, 1)
     if len(targets_N) <= size:
@@ -113,5 +118,10 @@ def _score_all(
         return logits_BLV
 
     logits_NV, rows_N, columns_N = _before_counted(model, run, tokens_BL, mask_BL, lengths_B)
-    scores = chosen_scores(logits_NV, tokens_BL[rows_N, columns_N + 1], temperature=temperature)
+    scores = chosen_scores(
+        logits_NV,
+        tokens_BL[rows_N, columns_N + 1],
+        temperature=temperature,
+        with_entropy_gradient=model.with_entropy_gradient,
+    )
     return _at_counted(scores, tokens_BL, rows_N, columns_N)

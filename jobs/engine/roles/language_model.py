@@ -33,6 +33,7 @@ def load_model(
     precision: str,
     is_packed: bool = False,
     sharding: contextlib.AbstractContextManager[None] | None = None,
+    with_entropy_gradient: bool = False,
 ) -> torch.nn.Module:
     """Return the model of a Hugging Face folder in `precision`, dropout off, ready to score counted tokens; made inside
     `sharding` (`sharded_load.divided`), if that is given.
@@ -64,7 +65,7 @@ def load_model(
         restore_tables(model)
     with whole_while_used(model) if sharding is not None else contextlib.nullcontext():
         problem = why_not(model) if is_packed else ""
-        score_counted_tokens(model, is_packed=is_packed and not problem)
+        score_counted_tokens(model, is_packed=is_packed and not problem, with_entropy_gradient=with_entropy_gradient)
     model.packing_problem = problem
     return model
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.role import ROLES, trains_adapters
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
@@ -19,6 +20,7 @@ from jobs.engine.data.model_files import longest_sequence, model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
+from jobs.engine.policy_gradient import entropy_bonus
 from jobs.engine.roles.adapters import AdapterConfig, adapter_files, adapter_parameters, without_adapters
 from jobs.engine.roles.language_model import buckets, gathered, load_model, score
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
@@ -62,7 +64,14 @@ class Policy(TrainedModel):
 
     def _load_in(self, sharding: contextlib.AbstractContextManager[None] | None) -> torch.nn.Module:
         precision = str(self._spec.knob("memory.precision"))
-        return load_model(self._folder, precision=precision, is_packed=self._cut.is_packed, sharding=sharding)
+        has_bonus = is_in(self._spec.algorithm, "rl") and entropy_bonus(self._spec) > 0
+        return load_model(
+            self._folder,
+            precision=precision,
+            is_packed=self._cut.is_packed,
+            sharding=sharding,
+            with_entropy_gradient=has_bonus,
+        )
 
     def _wanted_adapters(self) -> AdapterConfig | None:
         return AdapterConfig.of(self._spec)
@@ -79,15 +88,19 @@ class Policy(TrainedModel):
             return self._score(self._engine.module, batch, self._cut.rows(batch.lengths_B))
         return self._score(self._engine, batch, self._micro_batches(batch))
 
-    def generate(self, requests: Sequence[GenerationRequest], *, greedy: bool = False) -> list[SampledResponse]:
-        """Return one completion per request, in order, by this rank's own weights, whole up to ZeRO-2."""
+    def generate(
+        self, requests: Sequence[GenerationRequest], *, temperature: float | None = None
+    ) -> list[SampledResponse]:
+        """Return one completion per request, in order, by this rank's own weights, whole up to ZeRO-2, at this
+        temperature, None: the run's.
+        """
         spec = self._spec
         if self._sampler is None:
             text = TextModel(self._folder)
             self._eos_ids = [] if spec.knob("rollout.ignore_eos") else text.eos_ids
             self._sampler = Sampler(self._engine.module, pad_id=text.pad_id, device=self._device.torch_device())
         limits = SamplingLimits(
-            temperature=0.0 if greedy else spec.float_knob("rollout.temperature"),
+            temperature=spec.float_knob("rollout.temperature") if temperature is None else temperature,
             max_new_tokens=spec.int_knob("rollout.max_new_tokens"),
             eos_ids=self._eos_ids,
             batch_size=spec.int_knob("rollout.max_num_seqs"),

@@ -26,6 +26,10 @@ class Reference:
         self._model = model.to(self._device.torch_device()).eval()
         self._num_bytes = sum(p.numel() * p.element_size() for p in self._model.parameters())
 
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs, of which some were changed while the run trains."""
+        self._spec = spec
+
     def logprobs(self, batch: Batch) -> Tensor:
         """Return the reference's log-probabilities: [B, L]."""
         return score(

@@ -137,6 +137,10 @@ class TrainedModel(ABC):
 
     # -- learning --
 
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs, of which some were changed while the run trains."""
+        self._spec = spec
+
     def update(self, batches: list[Batch], counts: list[Counts], learning_rate: float) -> list[Update]:
         """Take one optimizer step per batch, with the `counts` of the whole batch of each step.
 

@@ -1,4 +1,4 @@
-"""Held-out evaluation: greedy answers and their reward in GRPO, cross-entropy in SFT."""
+"""Held-out evaluation: responses and their reward in algorithms that roll out, cross-entropy in SFT."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,9 +9,11 @@ from jobs.engine.batch import Batch, make_batch
 from jobs.engine.data.examples import Example
 from jobs.engine.data.text import TextModel
 from jobs.engine.reporting.run_report import ShownSample
+from jobs.engine.rollouts.held_out import HeldOutSet
+from jobs.engine.rollouts.pass_at_k import majority_votes, pass_at_k, sizes
 from jobs.engine.rollouts.reward import Reward
 from jobs.engine.rollouts.rollout import roll_out
-from jobs.engine.rollouts.scoring import score_rollout
+from jobs.engine.rollouts.scoring import completions_of, score_rollout
 from jobs.engine.workers.worker_group import WorkerGroup
 
 
@@ -26,24 +28,60 @@ class Evaluation:
     score: float
 
 
-def evaluate_answers(
-    workers: WorkerGroup, held_out: Sequence[Example], *, reward: Reward, text: TextModel, step: int
+def evaluate_sets(
+    workers: WorkerGroup, sets: Sequence[HeldOutSet], *, reward: Reward | None, text: TextModel, step: int
 ) -> Evaluation:
-    """Answer each held-out prompt greedily and score it.
+    """Evaluate the sets one after the other; the score and the samples are those of the first of them."""
+    each = [
+        evaluate_loss(workers, one.examples, pad_id=text.pad_id, step=step)
+        if reward is None
+        else evaluate_answers(workers, one, reward=reward, text=text, step=step)
+        for one in sets
+    ]
+    named = [one.named(made.metrics) for one, made in zip(sets, each, strict=True)]
+    return replace(each[0], metrics={name: value for metrics in named for name, value in metrics.items()})
+
+
+def evaluate_answers(
+    workers: WorkerGroup, held_out: HeldOutSet, *, reward: Reward, text: TextModel, step: int
+) -> Evaluation:
+    """Answer each held-out prompt as often as its set says, and score the responses.
 
     `eval/accuracy` is there where the reward knows what a right answer is; it ranks checkpoints, else the mean reward
-    does.
+    does. With several samples of a prompt it is their mean, and `eval/pass_at_<k>` and `eval/maj_at_<n>` come besides.
     """
-    rollout = roll_out(workers, held_out, samples_per_prompt=1, seed=0, step=step, phase="eval", greedy=True)
-    scored = score_rollout(rollout, reward=reward, text=text, samples_per_prompt=1)
+    size = held_out.samples_per_prompt
+    rollout = roll_out(
+        workers,
+        held_out.examples,
+        samples_per_prompt=size,
+        seed=0,
+        step=step,
+        phase="eval",
+        temperature=held_out.temperature,
+    )
+    scored = score_rollout(rollout, reward=reward, text=text, samples_per_prompt=size)
     scores = scored.scores
     metrics = {"eval/reward": sum(s.total for s in scores) / len(scores)}
     right = [s.is_right for s in scores if s.is_right is not None]
     if right:
         metrics["eval/accuracy"] = sum(right) / len(right)
+    if size > 1 and len(right) == len(scores):
+        metrics |= pass_rates(right, size=size)
+        votes = majority_votes(completions_of(rollout, text), right, reward=reward, samples_per_prompt=size)
+        metrics[f"eval/maj_at_{size}"] = sum(votes) / len(votes)
     return Evaluation(
         metrics=metrics, samples=scored.samples, score=metrics.get("eval/accuracy", metrics["eval/reward"])
     )
+
+
+def pass_rates(is_right: Sequence[bool], *, size: int) -> dict[str, float]:
+    """Return `eval/pass_at_<k>` for k of 2, 4, 8, … and all, the mean over prompts, whose samples lie together."""
+    counts = [sum(is_right[begin : begin + size]) for begin in range(0, len(is_right), size)]
+    return {
+        f"eval/pass_at_{k}": sum(pass_at_k(num_samples=size, num_right=c, k=k) for c in counts) / len(counts)
+        for k in sizes(size)[1:]
+    }
 
 
 def evaluate_loss(workers: WorkerGroup, held_out: Sequence[Example], *, pad_id: int, step: int) -> Evaluation:

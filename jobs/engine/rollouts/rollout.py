@@ -58,21 +58,26 @@ def roll_out(
     seed: int,
     step: int,
     phase: str = "rollout",
-    greedy: bool = False,
+    temperature: float | None = None,
+    first: int = 0,
 ) -> Rollout:
     """Draw `samples_per_prompt` completions of each example, prompts spread over the engines; without engines over the
     policy's ranks, which then draw themselves.
 
-    Each sample has its own seed made of (seed, step, its place in the step), so that it does not depend on the number
-    of engines, and a row that comes twice in a step is not answered twice the same.
+    Each sample has its own seed made of (seed, step, its place in the step, where `first` prompts of the step were
+    drawn before these), so that it does not depend on the number of engines, and a row that comes twice in a step is
+    not answered twice the same. `temperature` is the run's where it is None; 0 takes the likeliest token.
     """
     repeated = [e for e in examples for _ in range(samples_per_prompt)]
-    requests = [GenerationRequest(tokens=e.tokens, seed=stable_seed(seed, step, i)) for i, e in enumerate(repeated)]
+    requests = [
+        GenerationRequest(tokens=e.tokens, seed=stable_seed(seed, step, i))
+        for i, e in enumerate(repeated, start=first * samples_per_prompt)
+    ]
     engines = workers.generators or workers.policies
     num_engines = len(engines)
     per_engine = -(-len(examples) // num_engines) * samples_per_prompt
     calls = [
-        generator.call("generate", part, greedy=greedy, step=step, phase=phase)
+        generator.call("generate", part, temperature=temperature, step=step, phase=phase)
         for k, generator in enumerate(engines)
         if (part := requests[k * per_engine : (k + 1) * per_engine]) or generator.role == "policy"
     ]

@@ -17,15 +17,20 @@ class RolloutScores:
     samples: Sequence[ShownSample]
 
 
+def completions_of(rollout: Rollout, text: TextModel) -> list[Completion]:
+    """Return the responses of a rollout as a reward sees them, in order."""
+    return [
+        Completion(prompt=e.prompt, completion=text.decode(r.tokens), answer=e.answer)
+        for e, r in zip(rollout.examples, rollout.responses, strict=True)
+    ]
+
+
 def score_rollout(rollout: Rollout, *, reward: Reward, text: TextModel, samples_per_prompt: int) -> RolloutScores:
     """Score the completions of a rollout whose prompts were each continued `samples_per_prompt` times.
 
     Raises: RewardFailed, from the reward.
     """
-    completions = [
-        Completion(prompt=e.prompt, completion=text.decode(r.tokens), answer=e.answer)
-        for e, r in zip(rollout.examples, rollout.responses, strict=True)
-    ]
+    completions = completions_of(rollout, text)
     scores = reward.score(completions)
     samples = [
         ShownSample(

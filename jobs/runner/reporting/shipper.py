@@ -34,7 +34,7 @@ STALLED_SECONDS = 2.0  # without anything becoming durable: a heartbeat between 
 REFUSED_FOR_SECONDS = 600.0  # then the console does not know this run any more, and never will
 LAST_SOURCE = "last_word"  # as attempts on a disk have it
 
-VERBS = ("stop", "checkpoint", "profile", "withdraw", "finish")
+VERBS = ("stop", "checkpoint", "set", "pin", "profile", "withdraw", "finish")
 OWN_NUMBER = 0  # of a stop that came as a signal instead of a command
 
 

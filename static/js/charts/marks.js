@@ -35,8 +35,8 @@ export function drawLimits(u, limits) {
 }
 
 /**
- * Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, and a bar along the top over
- * captured steps.
+ * Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, a diamond there with a line
+ * where knobs changed, and a bar along the top over captured steps.
  *
  * @param {uPlot} u
  * @param {Mark[]} marks
@@ -56,6 +56,22 @@ export function drawMarks(u, marks) {
       continue;
     }
     if (!(at >= left && at <= left + width)) continue;
+    if (type === "change") {
+      ctx.fillStyle = ctx.strokeStyle = color("--accent-text");
+      ctx.lineWidth = ratio;
+      ctx.setLineDash([4 * ratio, 2 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(at, top);
+      ctx.lineTo(at, top + height);
+      ctx.stroke();
+      ctx.beginPath(); // a diamond on the axis
+      ctx.moveTo(at, top + height - 9 * ratio);
+      ctx.lineTo(at + 4.5 * ratio, top + height - 4.5 * ratio);
+      ctx.lineTo(at, top + height);
+      ctx.lineTo(at - 4.5 * ratio, top + height - 4.5 * ratio);
+      ctx.fill();
+      continue;
+    }
     if (type === "resume") {
       ctx.fillStyle = color("--text-2");
       ctx.beginPath();

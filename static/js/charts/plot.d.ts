@@ -38,8 +38,8 @@ export interface Parts {
   legend?: HTMLElement | null;
 }
 
-/** A step, or steps, with what stands there. */
-export type Mark = { x: number; to?: number; type: string };
+/** A step, or steps, with what stands there; the cursor reads its text. */
+export type Mark = { x: number; to?: number; type: string; text?: string };
 
 export interface Store {
   of(name: string): Series[];

@@ -3,7 +3,7 @@
 import { find } from "../dom.js";
 import { bytes, csrfHeaders, fill, gettext } from "../format.js";
 
-const ENDINGS = [".jsonl", ".json", ".parquet"];
+const ENDINGS = [".jsonl", ".json", ".csv", ".parquet"];
 
 /** `onUploaded(id, file)` gets `upload:<sha256>`; `onProblem(sentence)` what went wrong, "" when a new try begins. */
 export function wireUpload(form, { onUploaded, onProblem }) {
@@ -26,7 +26,7 @@ export function wireUpload(form, { onUploaded, onProblem }) {
     onProblem("");
     if (!ENDINGS.some((ending) => file.name.toLowerCase().endsWith(ending))) {
       onProblem(
-        fill(gettext("%(name)s is neither JSONL nor Parquet. Choose a file that ends in .jsonl, .json or .parquet."), {
+        fill(gettext("%(name)s is no JSONL, JSON, CSV or Parquet. Choose a file that ends in .jsonl, .json, .csv or .parquet."), {
           name: file.name,
         }),
       );

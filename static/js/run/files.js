@@ -1,8 +1,9 @@
 /** What the run left: models, checkpoints, TensorBoard events, logs; each with its state, and a download once it is here. */
 
-import { get } from "../api.js";
+import { get, send } from "../api.js";
 import { field, find } from "../dom.js";
 import { bytes, el, fill, gettext, grouped, icon, messageOf, renew, write } from "../format.js";
+import { toast } from "../toast.js";
 
 const QUICK_MS = 2000; // while bytes arrive
 const SLOW_MS = 15000;
@@ -147,9 +148,38 @@ export class FileTab {
               icon("download"),
               gettext("Download"),
             )
-          : "",
+          : this.#pin(one),
       ),
     );
+  }
+
+  /** Offer to keep a checkpoint from being deleted for newer ones, or to let it go. */
+  #pin(one) {
+    if (one.type !== "checkpoint" || one.meta?.removed || !this.page.canEdit) return "";
+    const isPinned = Boolean(one.meta?.pinned);
+    const text = isPinned ? gettext("Unpin") : gettext("Pin");
+    return el(
+      "button",
+      {
+        class: "btn btn-sm",
+        type: "button",
+        "aria-pressed": String(isPinned),
+        "aria-label": fill(gettext("%(what)s checkpoint %(step)s"), { what: text, step: one.step }),
+        title: isPinned ? gettext("It may be deleted again") : gettext("Keep it from being deleted for newer ones"),
+        onclick: () => this.#setPin(one, !isPinned),
+      },
+      icon("pin"),
+      text,
+    );
+  }
+
+  async #setPin(one, isPinned) {
+    try {
+      await send("PUT", `${this.page.api}/checkpoints/${one.attempt}/${one.step}/pin`, { is_pinned: isPinned });
+      this.load();
+    } catch (error) {
+      toast(messageOf(error), { isError: true });
+    }
   }
 
   #state(one) {
@@ -164,6 +194,8 @@ export class FileTab {
         icon("trash"),
         gettext("removed"),
       );
+    if (one.meta?.pinned && !one.problem)
+      return el("span", { class: "state", "data-state": "ready" }, icon("pin"), gettext("pinned"));
     if (one.problem)
       return el("span", { class: "state", "data-state": "missing", title: one.problem }, icon("x"), gettext("lost"));
     if (one.is_ready) return el("span", { class: "state", "data-state": "ready" }, icon("check"), gettext("ready"));

@@ -70,7 +70,8 @@ export class Resume {
     field("resume-size").hidden = !this.page.isNative; // knobs of other trainers say both
     for (const input of [fields.policy_ranks, fields.num_steps]) input.disabled = !this.page.isNative;
     const whole = checkpoints.filter((one) => !one.problem); // a lost one can still be chosen: its node may be back
-    const usable = whole.find((one) => one.is_visible) ?? whole[0];
+    const sound = whole.filter((one) => !one.is_after_divergence);
+    const usable = sound.find((one) => one.is_visible) ?? sound[0] ?? whole[0];
     const rows = checkpoints.map((one) => this.#row(one, one === usable));
     rows.push(
       el(
@@ -99,6 +100,8 @@ export class Resume {
           ? null
           : el("span", { class: "tag", title: gettext("Its step was resumed past") }, gettext("dead branch")),
         one.problem ? el("span", { class: "tag" }, gettext("lost")) : null,
+        one.is_after_divergence ? el("span", { class: "tag" }, gettext("after divergence")) : null,
+        one.is_pinned ? el("span", { class: "tag" }, gettext("pinned")) : null,
         one.problem ? el("span", { class: "faint small run-attempt-cause" }, one.problem) : null,
       ),
       el("td", { class: "num" }, numbers.metric(one.score, this.score.unit)),

@@ -21,6 +21,8 @@ ANSWERS = {
     api_json.RunJson: "RunHeader",
     api_json.LaunchedJson: "LaunchedOut",
     api_json.ResumedJson: "ResumedOut",
+    api_json.KnobsChangedJson: "KnobsChangedOut",
+    api_json.LiveSettingsJson: "LiveSettingsOut",
     api_json.CheckpointJson: "Checkpoint",
     api_json.MetricJson: "MetricOut",
     api_json.SeriesJson: "SeriesOut",

@@ -123,7 +123,7 @@ def test_an_upload_is_kept_under_its_hash_once(api: Client, settings: Any, tmp_p
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("rows.csv", b"a,b", "neither JSONL nor Parquet"),
+        ("rows.xlsx", b"a,b", "no JSONL, JSON, CSV or Parquet"),
         ("rows.jsonl", b"", "is empty"),
         ("rows.parquet", b"PAR1 cut off", "not a Parquet file, or it was cut off"),
         ("rows.jsonl", b"PAR1....PAR1", "Rename it to end in .parquet"),

@@ -197,26 +197,26 @@ def test_a_spec_goes_out_as_json_and_comes_back(form: Page, tmp_path: Path) -> N
 
 def test_a_file_is_uploaded_and_previewed(form: Page, live_console: LiveConsole, tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
-    file.write_text('{"question": "1 + 1?", "answer": "2"}\n' * 10)
+    file.write_text('{"question": "1 + 1?", "solution": "2"}\n' * 10)
     form.select_option('[name="data.kind"]', "upload")
 
     form.set_input_files("#f-data-file", file)
 
     expect(form.locator("[data-drop-text]")).to_contain_text("mine.jsonl", timeout=TRIAL_MS)
-    expect(form.locator('[data-error-for="data.prompt_column"]')).to_contain_text("question", timeout=TRIAL_MS)
-    form.fill('[name="data.prompt_column"]', "question")
+    expect(form.locator('[name="data.prompt_column"]')).to_have_value("question", timeout=TRIAL_MS)
+    expect(form.locator('[name="data.answer_column"]')).to_have_value("solution")
     expect(form.locator('[data-caption="data.id"]')).to_have_text("10 rows, 1 held out", timeout=TRIAL_MS)
     assert Upload.objects.filter(project=live_console.project, file_name="mine.jsonl").count() == 1
 
 
 def test_a_file_of_the_wrong_kind_is_refused_before_it_is_sent(form: Page, tmp_path: Path) -> None:
-    file = tmp_path / "mine.csv"
+    file = tmp_path / "mine.xlsx"
     file.write_text("a,b\n")
     form.select_option('[name="data.kind"]', "upload")
 
     form.set_input_files("#f-data-file", file)
 
-    expect(form.locator('[data-error-for~="data.id"]')).to_contain_text("mine.csv is neither JSONL nor Parquet")
+    expect(form.locator('[data-error-for~="data.id"]')).to_contain_text("mine.xlsx is no JSONL, JSON, CSV or Parquet")
 
 
 def test_a_double_click_launches_one_run_and_opens_its_page(form: Page) -> None:

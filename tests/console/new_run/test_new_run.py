@@ -14,14 +14,17 @@ from django.urls import reverse
 
 from console.forms.new_run.form import default_spec, show, spec_to_form
 from console.trainer_command import command_to_be
-from console.views.new_run.page import next_name
+from console.views.new_run.page import base_text, next_name
 from jobs.catalog.knob import applicable, knobs
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.trainer import trainers
 from jobs.cluster.ray_api import forget_state
+from jobs.ingest.store import AttemptCache, store
 from jobs.models import Project, Run
+from profiling import events
+from tests.batches import delivery
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
-from tests.rows import make_project, make_run, make_user
+from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -416,7 +419,8 @@ def test_the_preview_shows_samples_lengths_columns_and_checks(editor: Client, ra
 def test_the_preview_says_how_much_is_too_long(editor: Client) -> None:
     html = editor.post(reverse("new-run-preview"), filled() | {"knobs.rollout.max_prompt_tokens": "20"}).json()["html"]
 
-    assert re.search(r"[\d,]+ rows \([\d.]+ %\) are longer than the limit", html)
+    assert re.search(r"[\d,]+ rows \([\d.]+ %\) are left out: longer than the limit", html)
+    assert "Measured on" not in html
 
 
 def test_the_preview_of_unmapped_data_still_offers_its_columns(editor: Client) -> None:
@@ -424,6 +428,28 @@ def test_the_preview_of_unmapped_data_still_offers_its_columns(editor: Client) -
 
     assert [p["field"] for p in answer["problems"]] == ["data.prompt_column"]
     assert "prompt" in answer["columns"]
+
+
+def test_recognized_columns_are_for_the_form_to_fill_in(editor: Client, tmp_path: Any) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"question": "1 + 1?", "solution": "2"}\n' * 10)
+    data = {"data.kind": "path", "data.id.path": str(file)}
+
+    answer = editor.post(reverse("new-run-preview"), filled() | data).json()
+
+    assert answer["problems"] == []
+    assert answer["recognized"] == {"data.prompt_column": "question", "data.answer_column": "solution"}
+
+
+def test_a_pair_shows_its_two_sides(editor: Client, tmp_path: Any) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"prompt": "1 + 1?", "chosen": "two", "rejected": "three"}\n' * 10)
+    spec = parse_spec({"algorithm": "dpo", "trainer": {"name": "openrlhf"}})
+    form = spec_to_form(spec) | {"base": base_text(spec), "data.kind": "path", "data.id.path": str(file)}
+
+    html = editor.post(reverse("new-run-preview"), form).json()["html"]
+
+    assert html.index("two</ins>") < html.index("three</ins>")
 
 
 def test_markup_in_the_data_is_shown_as_text(editor: Client, tmp_path: Any) -> None:
@@ -457,3 +483,21 @@ def test_an_import_fills_the_form_or_names_what_is_unknown(editor: Client) -> No
     assert bad.status_code == broken.status_code == 422
     assert [p["field"] for p in bad.json()["problems"]] == ["dtaa", "knobs.train.nmu_steps"]
     assert "That is not JSON" in broken.json()["problems"][0]["message"]
+
+
+def test_a_clone_says_which_values_it_has_of_knobs_that_were_changed_while_the_run_trained(
+    editor: Client, project: Project
+) -> None:
+    run = make_run(project, state="running")
+    changes = [{"knob": "rollout.temperature", "old": 1.0, "new": 0.7}]
+    event = events.note("changed", attempt=1, step=3, meta={"knobs": {"command": 0, "changes": changes}})
+    store([delivery(run.pk, 1, [event])], memory=AttemptCache(), now=NOW)
+
+    changed = editor.get(reverse("new-run"), {"from": run.pk}).content.decode()
+    launched = editor.get(reverse("new-run"), {"from": run.pk, "values": "launch"}).content.decode()
+
+    assert re.search(r'name="knobs.rollout.temperature" value="0.7"', changed)
+    assert "has the values that were changed while it trained: Temperature 0.7 (1 at launch)." in changed
+    assert "values=launch" in changed
+    assert re.search(r'name="knobs.rollout.temperature" value="1(.0)?"', launched)
+    assert "has the values of the launch" in launched

@@ -261,3 +261,10 @@ def test_every_metric_has_a_definition_and_phases_have_one_too() -> None:
 def test_the_names_of_groups_and_functions_do_not_meet() -> None:
     """A rule's expression reads `max(...)` as a function and `train.seed` as a knob."""
     assert not {knob.group for knob in ALL_KNOBS} & set(FUNCTIONS)
+
+
+def test_numbers_of_named_sets_and_of_several_samples_are_known() -> None:
+    assert metric("eval/hard/loss").better == "lower"
+    assert metric("eval/hard/accuracy").label == "Held-out accuracy: hard"
+    assert (metric("eval/pass_at_8").label, metric("eval/hard/maj_at_16").better) == ("Held-out pass@8", "higher")
+    assert metric("eval/pass_at_all").label == "eval/pass_at_all"

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from jobs.catalog.metric import PEAKS, metrics, peak_name
-from jobs.engine.checkpoints.checkpoint import read_state
+from jobs.engine.checkpoints.checkpoint import Checkpoints, read_state
 from profiling.phases import BY_KEY, STEP_PHASES
 from profiling.process_memory import ProcessFiles
-from tests.jobs.engine.conftest import GRPO, EndedRun
+from tests.jobs.engine.conftest import GRPO, RUN_SECONDS, EndedRun
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.engine
 
@@ -23,6 +24,17 @@ SFT: dict[str, Any] = {
 }
 
 
+ON_DEMAND = (
+    "groups/sampled",
+    "groups/kept",
+    "groups/generations",
+    "reward/overlong",
+    "reward/clipped",
+    "kl/coefficient",
+)
+"""What runs tell that sample groups again, shape their rewards or move the weight of the KL."""
+
+
 def test_a_grpo_run_finishes(grpo: EndedRun) -> None:
     assert grpo.code == 0, grpo.output
     assert [e["state"] for e in grpo.of("state")][-1] == "done"
@@ -30,7 +42,7 @@ def test_a_grpo_run_finishes(grpo: EndedRun) -> None:
 
 
 def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: EndedRun) -> None:
-    apart = ("eval/", "loss/sft", "time/eval", "time/checkpoint", "time/export", "time/load")
+    apart = ("eval/", "loss/sft", "time/eval", "time/checkpoint", "time/export", "time/load", *ON_DEMAND)
     synced = ("sync/max_logprob_diff", "sync/mean_probability_diff", "sync/far_token_fraction", "kl/rollout")
     off_policy = ("policy/ratio_mean", "time/old_logprobs_seconds")  # with several updates a rollout
     here = [name for name, info in metrics().items() if info.told_here]
@@ -330,15 +342,70 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-2"]
 
 
+def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_path: Path) -> None:
+    """With the KL in the reward, a controller of its coefficient, a bonus for entropy and bounds, all in one run."""
+    knobs = {
+        "train.num_steps": 2,
+        "rollout.prompts_per_step": 8,
+        "rollout.samples_per_prompt": 2,
+        "algorithm.dynamic_sampling_generations": 2,
+        "algorithm.kl_coefficient": 0.01,
+        "algorithm.kl_in_loss": False,
+        "algorithm.kl_target": 0.05,
+        "algorithm.kl_horizon": 160,
+        "algorithm.entropy_coefficient": 0.001,
+        "reward.clip_high": 0.5,
+        "eval.num_prompts": 0,
+        "checkpoint.every_steps": 0,
+    }
+    hardware = {"layout": "colocated", "policy_ranks": 1}
+
+    ended = start_engine(tmp_path, {"algorithm": "dapo", "hardware": hardware, "knobs": knobs}).wait()
+
+    assert ended.code == 0, ended.output
+    drawn, kept = ended.series("groups/sampled"), ended.series("groups/kept")
+    assert sorted(drawn) == sorted(kept) == [1, 2]
+    assert max(drawn.values()) > 8
+    epochs = ended.series("train/epoch")  # every prompt that was drawn is consumed
+    assert epochs[2] / epochs[1] == pytest.approx((drawn[1] + drawn[2]) / drawn[1])
+    for step in (1, 2):
+        assert ended.series("groups/zero_variance_fraction")[step] == pytest.approx(1 - kept[step] / 8)
+        notes = [e["text"] for e in ended.of("note") if f"Step {step} learns from" in e["text"]]
+        assert len(notes) == (kept[step] < 8)
+    assert max(ended.series("reward/mean").values()) <= 0.5
+    assert max(ended.series("reward/clipped_fraction").values()) > 0
+    coefficients = ended.series("kl/coefficient")
+    assert coefficients[1] == pytest.approx(0.01)
+    assert coefficients[2] == pytest.approx(0.01 * (1 - 0.2 * 16 / 160), rel=1e-6)  # below the target: as far as it may
+
+
 def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engine: Any, tmp_path: Path) -> None:
-    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"}
+    saved = {"checkpoint.every_steps": 1, "checkpoint.keep": 1, "checkpoint.keep_best": 0}
+    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"} | saved
     asked = {"capture": "novllm", "tool": "torch", "first_step": 2, "num_steps": 1, "roles": ["vllm"], "ranks": []}
     line = json.dumps({"number": 1, "verb": "profile", "payload": asked})
     (tmp_path / "commands.jsonl").write_text(f"{line}\n")
 
-    ended = start_engine(tmp_path, GRPO | {"hardware": {"layout": "colocated"}, "knobs": knobs}).wait()
+    spec = GRPO | {"hardware": {"layout": "colocated"}, "knobs": knobs}
+    running = start_engine(tmp_path, spec, program=("tests.jobs.engine.holding_run", "3"))
+    wait_until(lambda: [e for e in running.events() if e.get("name") == "checkpoint-2"], RUN_SECONDS, running.output)
+    changed = {"optimizer.learning_rate": 1e-3, "rollout.temperature": 0.5}
+    with (tmp_path / "commands.jsonl").open("a") as file:
+        file.write(json.dumps({"number": 2, "verb": "set", "payload": {"knobs": changed}}) + "\n")
+        file.write(json.dumps({"number": 3, "verb": "pin", "payload": {"step": 2, "is_pinned": True}}) + "\n")
+    running.hold_no_longer(3)
+    ended = running.wait()
 
     assert ended.code == 0, ended.output
+    # Sampler and scores took the temperature at once, or the differences below would be far from 0.
+    (taken,) = [e for e in ended.of("note") if "knobs" in e["meta"]]
+    assert {c["knob"]: c["new"] for c in taken["meta"]["knobs"]["changes"]} == changed
+    rates = ended.series("policy/learning_rate")
+    assert taken["step"] in (3, 4)
+    assert {step: rate for step, rate in rates.items() if rate != 1e-3} == dict.fromkeys(range(1, taken["step"]), 3e-4)
+    assert Checkpoints(tmp_path / "checkpoints", keep=1).steps() == [2, 4]
+    index = json.loads((tmp_path / "checkpoints" / "step-4" / "checkpoint.json").read_text())
+    assert index["spec"]["knobs"]["rollout.temperature"]["value"] == 0.5
     assert {(e["role"], e["rank"]) for e in ended.of("span")} == {("driver", 0), ("policy", 0), ("policy", 1)}
     lanes = {(e["role"], e["phase"]) for e in ended.of("span") if e["role"] == "policy"}
     assert {("policy", phase) for phase in ("rollout", "reference", "update", "eval")} <= lanes

@@ -108,7 +108,7 @@ def test_origins_are_kept_and_bare_values_are_yours() -> None:
         ({"model": {"kind": "zip"}}, "model.kind", "Use one of bundled, path, hub."),
         ({"model": {"nme": "x"}}, "model.nme", "There is no field 'nme'."),
         ({"model": {"kind": "path", "id": "  "}}, "model.id", "a path on the cluster"),
-        ({"data": {"kind": "path", "id": "/data/train.csv"}}, "data.id", "neither JSONL nor Parquet"),
+        ({"data": {"kind": "path", "id": "/data/train.xlsx"}}, "data.id", "no JSONL, JSON, CSV or Parquet"),
         ({"data": {"kind": "upload", "id": "upload:abc"}}, "data.id", "Upload it again"),
         ({"data": {"answer_column": ""}}, "data.answer_column", "compares with an answer"),
         ({"data": {"eval_share": 0.9}}, "data.eval_share", "from 0 to 0.5"),

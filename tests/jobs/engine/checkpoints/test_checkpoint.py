@@ -280,3 +280,35 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, metadata: dict
         found.check_model(metadata)
 
     assert said in refused.value.message
+
+
+def test_a_pinned_checkpoint_stays_until_it_is_released(tmp_path: Path) -> None:
+    save(tmp_path, 5, keep=1)
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    assert checkpoints.pin(5, is_pinned=True)
+    assert not checkpoints.pin(6, is_pinned=True)
+
+    save(tmp_path, 10, keep=1)
+    save(tmp_path, 15, keep=1)
+    assert checkpoints.steps() == [5, 15]
+
+    checkpoints.pin(5, is_pinned=False)
+    save(tmp_path, 20, keep=1)
+    assert checkpoints.steps() == [20]
+
+
+def test_beside_training_the_old_one_stays_until_the_new_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 5, keep=1)
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    workers = cast(WorkerGroup, FakeWorkerGroup(Rank()))
+
+    saving = checkpoints.begin(workers, LoopState(step=10, num_consumed=160), about={})
+    assert checkpoints.steps() == [5]
+    assert checkpoints.finish(saving).removed == (5,)
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=63))
+    with pytest.raises(DiskTooSmall):
+        checkpoints.begin(workers, LoopState(step=15, num_consumed=240), about={})
+    assert checkpoints.steps() == [10]

@@ -222,6 +222,23 @@ def test_conversations_have_the_text_the_ids_and_the_mask_of_transformers(sides:
                 assert [int(trained) for trained in tokenized.is_trained] == theirs["assistant_masks"]
 
 
+@each_template
+def test_the_last_turn_is_the_last_of_what_transformers_masks(sides: Sides) -> None:
+    messages = CONVERSATIONS["turns"]
+    wanted = sides.text(messages, {}, opens_answer=False)
+    if wanted is None or not wanted.startswith(sides.text(messages[:-1], {}, opens_answer=True) or "no answer"):
+        return
+    every = sides.ours.tokenize([sides.ours.conversation(messages)])[0].is_trained
+    (last,) = sides.ours.tokenize([sides.ours.conversation(messages, trained=[False, False, False, True])])
+    (none,) = sides.ours.tokenize([sides.ours.conversation(messages, trained=[False] * 4)])
+    theirs = sides.tokens(messages, {}, return_assistant_tokens_mask=True)
+    mask = [bool(m) for m in theirs["assistant_masks"]] if sides.has_marks else list(every)
+
+    first_of_last = max(i for i, is_in in enumerate(mask) if is_in and not (i and mask[i - 1]))
+    assert list(last.is_trained) == [is_in and i >= first_of_last for i, is_in in enumerate(mask)]
+    assert not any(none.is_trained)
+
+
 TEXT = st.text(max_size=30) | st.sampled_from(
     ["", "\n\nhm", "a </think> b", "<|im_end|>", "é & <b> 数", "{{ 1 }} \\n\"'"]
 )

@@ -1,5 +1,6 @@
 """Reading rows, and the sentences when they cannot be read."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -55,6 +56,23 @@ def test_jsonl_and_parquet_and_a_json_list_give_the_same(tmp_path: Path) -> None
     assert len(tables[0].held_out) == 2
 
 
+def test_csv_gives_the_same_as_jsonl(tmp_path: Path) -> None:
+    rows = [{"prompt": 'a, "b"\nc', "answer": str(i)} for i in range(20)]
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.DictWriter(file, ["prompt", "answer"])
+        writer.writeheader()
+        writer.writerows(rows)
+    (tmp_path / "b.csv").write_text("prompt\tanswer\nx, y\t1\n\n")
+
+    commas, tabs = (
+        load_table(DataSource(kind="path", id=str(tmp_path / name), eval_share=0.0), inputs_dir=tmp_path)
+        for name in ("a.csv", "b.csv")
+    )
+
+    assert list(commas.train) == rows
+    assert list(tabs.train) == [{"prompt": "x, y", "answer": "1"}]
+
+
 def test_an_upload_is_read_from_the_inputs(tmp_path: Path) -> None:
     jsonl(tmp_path / ("0" * 64), ROWS)
 
@@ -81,6 +99,8 @@ def test_a_second_file_can_be_the_held_out_rows(tmp_path: Path) -> None:
         ("[1, 2]", "not of objects"),
         ("[1, 2", "not valid JSON"),
         ('{"a": 1}\n3\n', "Line 2 of"),
+        ("a,b\n1,2\n1,2,3\n", "Line 3 of"),
+        ('a,b\n1,"2\n', "is not CSV"),
     ],
 )
 def test_what_is_no_jsonl_is_named(tmp_path: Path, content: str, said: str) -> None:

@@ -63,6 +63,46 @@ def test_a_messages_column_replaces_prompt_and_response() -> None:
     assert [s.text for s in example.segments] == ["<|user|>a<|assistant|>", "b<|eos|>"]
 
 
+TWO_TURNS = [
+    {"role": "user", "content": "a"},
+    {"role": "assistant", "content": "b"},
+    {"role": "user", "content": "c"},
+    {"role": "assistant", "content": "d"},
+]
+
+
+def learned(made: RunSpec, *own: dict[str, Any]) -> list[str]:
+    chat = [{**message, **flags} for message, flags in zip(TWO_TURNS, own or ({},) * 4, strict=True)]
+    (example,) = render(made, [{"chat": chat}], TEXT)
+    return [s.text.removesuffix("<|eos|>") for s in example.segments if s.is_trained]
+
+
+def test_the_turns_to_learn_are_all_the_last_or_those_that_the_data_say() -> None:
+    every = spec("sft", messages_column="chat")
+    last = spec("sft", {"data.trained_turns": "last"}, messages_column="chat")
+
+    assert (learned(every), learned(last)) == (["b", "d"], ["d"])
+    assert learned(every, {}, {"train": False}, {}, {}) == ["d"]
+    assert learned(last, {}, {"weight": 1}, {}, {}) == ["b", "d"]
+    assert learned(every, {"train": True}, {"weight": 0}, {}, {"train": None}) == ["d"]
+
+
+def test_a_conversation_of_which_nothing_is_learned_is_left_out() -> None:
+    made = spec("sft", messages_column="chat")
+    chat = [{**message, "train": False} for message in TWO_TURNS]
+
+    assert usable(made, render(made, [{"chat": chat}, {"chat": TWO_TURNS}], TEXT))[0].row == 1
+
+
+def test_a_flag_that_is_none_is_named() -> None:
+    field, message = refusal(
+        spec("sft", messages_column="chat"), [{"chat": [{**TWO_TURNS[0], "weight": 0.5}, *TWO_TURNS[1:]]}]
+    )
+
+    assert field == "data.messages_column"
+    assert message == "Row 1 has a message whose weight is float '0.5'. It must be true, false, 0 or 1."
+
+
 SEEN = """\
 {% for m in messages %}[{{ m | tojson }}]{% endfor %} {{ tools | tojson }} {{ documents | tojson }} {{ mode }}"""
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}

@@ -74,6 +74,27 @@ def test_a_template_that_rewrites_earlier_turns_trains_the_last_answer_only(fold
     assert "".join(s.text for s in segments) == "[user]1+1?[assistant]...[user]2+2?[assistant]#### 4"
 
 
+def test_some_turns_are_trained_where_the_template_shows_which_text_is_theirs(folder: Path) -> None:
+    text = TextModel(folder)
+    plain = [s.text for s in text.conversation(TURNS, trained=[False, True, False, False]) if s.is_trained]
+    (folder / "chat_template.jinja").write_text(FORGETFUL)
+    forgetful = TextModel(folder)
+
+    last = [s.text for s in forgetful.conversation(TURNS, trained=[False, False, False, True]) if s.is_trained]
+    with pytest.raises(RunProblem, match="only its last answer can be trained"):
+        forgetful.conversation(TURNS, trained=[False, True, False, False])
+
+    assert (plain, last) == (["#### 2<|eos|>"], ["#### 4"])
+
+
+def test_without_a_template_some_turns_are_trained(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+
+    segments = TextModel(folder).conversation(TURNS, trained=[False, False, False, True])
+
+    assert [(s.text, s.is_trained) for s in segments][1::2] == [("#### 2<|eos|>", False), ("#### 4<|eos|>", True)]
+
+
 def test_a_model_without_a_template_gets_plain_text(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
     text = TextModel(folder)

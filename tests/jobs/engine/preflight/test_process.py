@@ -90,9 +90,69 @@ def test_a_column_of_tools_that_holds_something_else_is_a_problem_of_the_mapping
     assert ignored["mapping_problem"] == ""
 
 
+def write_rows(file: Path, *rows: dict[str, Any]) -> dict[str, Any]:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows * (20 // len(rows))))
+    return {"kind": "path", "id": str(file)}
+
+
+def test_question_and_solution_need_no_typing(tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", {"question": "1 + 1?", "solution": "It is #### 2"})
+
+    found = preview(tmp_path, data=data)
+    tried = answer({"op": "reward", "spec": {"data": data}, "inputs_dir": str(tmp_path), "samples": 2})
+
+    assert found["recognized"] == {"data.prompt_column": "question", "data.answer_column": "solution"}
+    first = found["samples"][0]
+    assert (found["mapping_problem"], first["prompt"], first["answer"]) == ("", "1 + 1?", "It is #### 2")
+    assert [r["reward"] for r in tried["results"]] == [1.0, 0.0]
+
+
+def test_another_trainer_is_offered_the_columns_that_it_will_not_guess(tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", {"question": "1 + 1?", "solution": "2"})
+
+    found = preview(tmp_path, data=data, trainer={"name": "verl"})
+
+    assert found["recognized"]["data.prompt_column"] == "question"
+    assert found["mapping_field"] == "data.prompt_column"
+
+
+def test_pairs_show_both_sides_with_what_is_learned_of_each(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "2 + 2?"}]
+    texts = {"prompt": "1 + 1?", "chosen": "2", "rejected": "3"}
+    whole = {
+        side: [*chat, {"role": "assistant", "content": said}] for side, said in (("chosen", "4"), ("rejected", "5"))
+    }
+    data = write_rows(tmp_path / "rows.jsonl", texts)
+    chats = write_rows(tmp_path / "chats.jsonl", whole)
+    dpo = {"algorithm": "dpo", "trainer": {"name": "openrlhf"}, "knobs": {"train.max_sequence_tokens": 128}}
+
+    first = preview(tmp_path, data=data, **dpo)["samples"][0]
+    second = preview(tmp_path, data={**chats, "prompt_column": ""}, **dpo)["samples"][0]
+
+    for sample, asked, good, bad in ((first, "1 + 1?", "2", "3"), (second, "2 + 2?", "4", "5")):
+        begin = {"text": f"<|user|>{asked}<|assistant|>", "is_trained": False}
+        assert sample["segments"] == [begin, {"text": f"{good}<|eos|>", "is_trained": True}]
+        assert sample["rejected"] == [begin, {"text": f"{bad}<|eos|>", "is_trained": True}]
+
+
+def test_rows_that_the_length_filter_leaves_out_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short, long = {"prompt": "1", "response": "2", "answer": "2"}, {"prompt": "1 " * 60, "response": "2", "answer": "2"}
+    data = write_rows(tmp_path / "rows.jsonl", short, short, short, long) | {"eval_share": 0.0}
+
+    prompts = preview(tmp_path, data=data, knobs={"rollout.max_prompt_tokens": 20})
+    answers = preview(tmp_path, data=data, algorithm="sft", knobs={"train.max_sequence_tokens": 20})
+    monkeypatch.setattr(inspection, "MAX_MEASURED", 4)
+    some = preview(tmp_path, data=data, knobs={"rollout.max_prompt_tokens": 20})
+
+    assert (prompts["num_left_out"], prompts["num_measured"]) == (5, 20)
+    assert (answers["num_left_out"], answers["num_too_long"]) == (5, 5)
+    assert some["num_measured"] == 4
+
+
 def test_a_missing_column_still_shows_the_columns_there_are(tmp_path: Path) -> None:
     found = preview(tmp_path, data={"prompt_column": "question"})
 
+    assert found["recognized"] == {}
     assert found["columns"] == ["prompt", "answer", "response"]
     assert "no column 'question'" in found["mapping_problem"]
     assert found["samples"] == []

@@ -21,3 +21,9 @@ def test_an_evaluation_is_one_line() -> None:
     line = eval_line({"eval/reward": 0.55, "eval/accuracy": 0.5}, step=20, seconds=1.24)
 
     assert line == "held-out at step 20  accuracy 0.5  reward 0.55  1.2 s"
+
+
+def test_an_evaluation_names_its_sets_and_what_several_samples_say() -> None:
+    line = eval_line({"eval/accuracy": 0.5, "eval/pass_at_4": 0.75, "eval/hard/reward": 0.1}, step=20, seconds=12)
+
+    assert line == "held-out at step 20  accuracy 0.5  pass at 4 0.75  hard reward 0.1  12 s"

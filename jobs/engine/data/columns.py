@@ -1,0 +1,132 @@
+"""Which columns of the data hold what: recognized by their names and by what is in them. Imports no torch.
+
+A mapping that nobody chose (the field still says what it says in every spec) and that the data do not have is read as
+the column that usually holds such a thing: a file with `question` and `solution` needs no mapping. A column that
+somebody named is never read as another one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.spec.runspec import DataSource, RunSpec
+from jobs.engine.data.dataset import Row, Table
+from jobs.engine.data.examples import JOINED, column_value, has_column, mapped_fields
+from jobs.engine.data.messages import is_conversation
+
+_NUM_LOOKED_AT = 50
+_USUAL: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "prompt_column": ("prompt", "question", "problem", "instruction", "query", "input", "context", "user", "text"),
+        "answer_column": (
+            "answer",
+            "solution",
+            "final_answer",
+            "expected_answer",
+            "ground_truth",
+            "reward_model.ground_truth",
+            "target",
+            "label",
+            "gold",
+            "output",
+            "response",
+        ),
+        "response_column": ("response", "output", "completion", "answer", "solution", "target", "assistant", "reply"),
+        "messages_column": ("messages", "conversations", "conversation", "chat", "dialog", "dialogue", "turns"),
+        "chosen_column": ("chosen", "chosen_response", "preferred", "better", "winner", "win", "accepted", "good"),
+        "rejected_column": (
+            "rejected",
+            "rejected_response",
+            "dispreferred",
+            "non_preferred",
+            "worse",
+            "loser",
+            "lose",
+            "bad",
+        ),
+    }
+)
+"""Names by which data sets call a column, the commonest first; compared without case and punctuation."""
+
+
+def recognized_columns(spec: RunSpec, columns: Sequence[str], rows: Sequence[Row]) -> dict[str, str]:
+    """Return field of `data` -> column, for the fields that this spec reads and nobody chose, where the data have no
+    such column but one that plays its part; {} where the mapping holds as it is.
+
+    `rows` are looked at (the first fifty) to tell a conversation from a text, and whether `input` adds to an
+    `instruction`. A prompt column may be "", where each answer of a pair brings its prompt along.
+    """
+    rows = rows[:_NUM_LOOKED_AT]
+    fields = mapped_fields(spec)
+    if all(has_column(str(getattr(spec.data, field)), columns) for field in fields):
+        return {}
+    is_unsaid = is_in(spec.algorithm, "answers") and not spec.data.messages_column
+    if is_unsaid and (conversation := _conversation_column(columns, rows)):
+        return {"messages_column": conversation}
+    chosen: dict[str, str] = {}
+    for field in fields:
+        if has_column(str(getattr(spec.data, field)), columns) or not _is_untouched(spec.data, field):
+            chosen[field] = str(getattr(spec.data, field))
+    mapping: dict[str, str] = {}
+    for field in fields:
+        if field not in chosen:
+            column = _usual_column(field, columns, rows, taken={*chosen.values(), *mapping.values()})
+            if column is not None:
+                mapping[field] = column
+    if is_in(spec.algorithm, "pairs") and "prompt_column" not in {**chosen, **mapping}:
+        mapping["prompt_column"] = ""
+    if spec.is_native and "prompt_column" in mapping:
+        taken = {*chosen.values(), *mapping.values()}
+        mapping["prompt_column"] = _with_input(mapping["prompt_column"], columns, rows, taken=taken)
+    return mapping
+
+
+def with_recognized(spec: RunSpec, table: Table) -> RunSpec:
+    """Return the spec with the columns that its data were recognized to have."""
+    mapping = recognized_columns(spec, table.columns, table.train)
+    return spec.model_copy(update={"data": spec.data.model_copy(update=mapping)}) if mapping else spec
+
+
+def in_words(mapping: Mapping[str, str]) -> str:
+    """Return a mapping for a note: `prompt from question, answer from solution`."""
+    parts = (f"{field.removesuffix('_column')} from {column}" for field, column in mapping.items() if column)
+    return ", ".join(parts)
+
+
+def _is_untouched(data: DataSource, field: str) -> bool:
+    return getattr(data, field) == DataSource.model_fields[field].default
+
+
+def _conversation_column(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the column that holds whole conversations, a usually named one before any other; "" if none does."""
+    usual = [c for name in _USUAL["messages_column"] for c in columns if _plain(c) == _plain(name)]
+    for column in (*usual, *(c for c in columns if c not in usual)):
+        value = next((row[column] for row in rows if row.get(column)), None)
+        if is_conversation(value):
+            return column
+    return ""
+
+
+def _usual_column(field: str, columns: Sequence[str], rows: Sequence[Row], *, taken: set[str]) -> str | None:
+    for name in _USUAL[field]:
+        if "." in name and any(column_value(row, name) is not None for row in rows):
+            return name
+        for column in columns:
+            if _plain(column) == _plain(name) and column not in taken:
+                return column
+    return None
+
+
+def _with_input(prompt: str, columns: Sequence[str], rows: Sequence[Row], *, taken: set[str]) -> str:
+    """Return an instruction together with the input that belongs to it, as Alpaca and its like have them."""
+    if _plain(prompt) != "instruction":
+        return prompt
+    for column in columns:
+        if _plain(column) in ("input", "context") and column not in taken and any(row.get(column) for row in rows):
+            return f"{prompt}{JOINED}{column}"
+    return prompt
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower())
