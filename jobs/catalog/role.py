@@ -67,6 +67,11 @@ def _num_engines(spec: "RunSpec") -> int:
     return hardware.policy_ranks // hardware.tensor_parallel_size if _takes_turns(spec) else 0
 
 
+def trains_adapters(spec: "RunSpec") -> bool:
+    """Whether the built-in trainer trains adapters beside frozen weights: its ranks have the start of the run then."""
+    return spec.is_native and "lora.rank" in spec.knobs and spec.int_knob("lora.rank") > 0
+
+
 ROLES: Mapping[str, Role] = {
     role.id: role
     for role in (
@@ -93,7 +98,7 @@ ROLES: Mapping[str, Role] = {
             label="reference",
             is_needed=_holds_near,
             worker="jobs.engine.roles.reference:Reference",
-            num_workers=lambda spec: 1 if spec.hardware.layout == "split" else 0,
+            num_workers=lambda spec: 1 if spec.hardware.layout == "split" and not trains_adapters(spec) else 0,
         ),
         Role(
             id="teacher",

@@ -229,15 +229,19 @@ class Loop:
             updated |= sampled.metrics
 
         lengths_B = rollout.lengths
-        return updated | teacher_says | {
-            **self._reward_report.metrics(scores, lambda text: self.report.note(text, step=step)),
-            **sampled.drawn.shaping,
-            "response/length_mean": float(lengths_B.mean()),
-            "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
-            "response/truncated_fraction": rollout.truncated_share,
-            "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
-            "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
-        }
+        return (
+            updated
+            | teacher_says
+            | {
+                **self._reward_report.metrics(scores, lambda text: self.report.note(text, step=step)),
+                **sampled.drawn.shaping,
+                "response/length_mean": float(lengths_B.mean()),
+                "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
+                "response/truncated_fraction": rollout.truncated_share,
+                "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
+                "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
+            }
+        )
 
     def _supervise(self, step: int) -> dict[str, float]:
         """Take a batch of given answers, or of pairs of them, and learn them."""

@@ -156,6 +156,7 @@ class Session:
             report.state("loading", "Loading vLLM and DeepSpeed" if workers.generators else "Loading DeepSpeed")
             self._gather_roles(workers, starting)
             self._tell_of_padding(spec, workers)
+            self._tell_of_adapters(workers, step=checkpoint.state.step if checkpoint is not None else 0)
             loop_of = self._make_loop(spec, workers, material, checkpoint)
         report.driver_spans(profile.drain())
         report.state("ready", "All workers have the model")
@@ -258,6 +259,13 @@ class Session:
                 f"Sequences of this model are padded, not packed: {reason}. A budget of tokens (train.dynamic_batch) "
                 "puts those of like length together, so that little is padded."
             )
+
+    def _tell_of_adapters(self, workers: WorkerGroup, *, step: int) -> None:
+        """Note how much of the policy is trained, where that is not all of it."""
+        (share,) = workers.gather([workers.policies[0].call("trained_share")])
+        if share is not None:
+            self._report.note(str(share), step=step)
+            self._report.metrics(share.metrics(), step=step)
 
     def _make_loop(
         self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: CheckpointSource | None

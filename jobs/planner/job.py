@@ -181,7 +181,8 @@ class Training:
 class FrozenModel:
     """A model that only scores: reference, reward model, teacher. `shards` as in Layout; `is_offloaded`: in host memory
     while it is not used. `has_head`: it computes log-probabilities over the vocabulary. `pool`: whose devices it sits
-    on, "policy" or "critic"; or its own role, if it has devices of its own, as many as its layout says."""
+    on, "policy" or "critic"; or its own role, if it has devices of its own, as many as its layout says. With
+    `weight_bytes` 0 it is the policy with its adapters off, and holds nothing."""
 
     role: Literal["reference", "reward", "teacher"]
     model: ModelShape

@@ -39,7 +39,7 @@ _RANGES: dict[tuple[type, str], tuple[float, float]] = {
     (Training, "adapter_parameters"): (0, 10**13),
     (Training, "bucket_bytes"): (0, 10**12),
     (Offload, "optimizer"): (0, 1),
-    (FrozenModel, "weight_bytes"): (0.25, 8),
+    (FrozenModel, "weight_bytes"): (0, 8),
     (FrozenModel, "micro_batch"): (1, 10**6),
     (FrozenModel, "sequence"): (1, 10**8),
     (Rollouts, "prompts"): (1, 10**8),

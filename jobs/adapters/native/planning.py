@@ -5,7 +5,7 @@ What it does is read in jobs/engine/roles/trained_model.py and language_model.py
 and in every ZeRO stage above 0, of float32 unless the knob says bfloat16, adds gradients up in float32, and sends them
 in the type that is computed with; torch's own fused AdamW, on the host's cores where it is offloaded; attention by
 sdpa; logits of counted tokens alone, in pieces (jobs/engine/roles/head.py), or of all tokens where a model scales or
-caps them.
+caps them. Of LoRA the adapters alone have gradients, masters and moments, in the types that weights have otherwise.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from jobs.adapters.native.layouts import native_spaces
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.role import ROLES
+from jobs.catalog.role import ROLES, trains_adapters
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Offload, Training
-from jobs.planner.read.context import MicroBatches, RunContext
+from jobs.planner.read.context import MicroBatches, RunContext, split_targets
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
@@ -52,6 +52,7 @@ def _job(source: RunContext) -> Job:
     spec, knobs, hardware = source.spec, source.knobs, source.spec.hardware
     is_half = knobs.text("memory.precision") == "bfloat16"
     is_shared, is_colocated = hardware.layout != "split", hardware.layout == "colocated"
+    is_held = not ROLES["reference"].num_workers(spec)  # the reference, by the policy's ranks
     # vLLM beside the ranks has weights of its own while it is awake, and the policy's states are on the host then.
     takes_turns = source.is_rl and ROLES["vllm"].share_devices(spec)
     gives_way = takes_turns and not source.fleet.accelerator.is_host
@@ -64,7 +65,11 @@ def _job(source: RunContext) -> Job:
         model=source.models.policy,
         layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
         family="deepspeed",
+        method="lora" if trains_adapters(spec) else "full",
+        lora_rank=knobs.whole("lora.rank"),
+        lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
         weight_bytes=element,
+        base_bytes=element,
         gradient_bytes=4.0,
         optimizer="adam_bf16" if has_half_masters else "adam",
         has_master=is_half or stage > 0,
@@ -110,12 +115,12 @@ def _job(source: RunContext) -> Job:
     reference = FrozenModel(
         role="reference",
         model=source.models.reference or source.models.policy,
-        layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
-        weight_bytes=element,
+        layout=Layout(num_devices=hardware.policy_ranks) if is_held else Layout(),
+        weight_bytes=0.0 if trains_adapters(spec) else element,  # then it is the policy without its adapters
         micro_batch=(knobs.whole("train.micro_batch_size", 1) if has_padding else rows.size)
         * (2 if policy.objective == "pairs" else 1),
         sequence=rows.sequence,
-        pool="policy" if is_shared else "reference",
+        pool="policy" if is_held else "reference",
     )
     frozen = (
         *((reference,) if spec.needs("reference") else ()),
@@ -128,7 +133,7 @@ def _job(source: RunContext) -> Job:
             fleet=source.fleet,
             policy=policy,
             frozen=frozen,
-            placement="split" if frozen and not is_shared else "colocated",
+            placement="split" if any(each.pool != "policy" for each in frozen) else "colocated",
         )
     engine = Engine(
         model=source.models.policy,

@@ -220,7 +220,7 @@ def begin_state(workers: WorkerGroup, partial: Path, state: LoopState, *, is_bes
 def _about(workers: WorkerGroup, role: str) -> dict[str, object]:
     """Return what `checkpoint.json` says of a role: the folder of its parts, its parameters, its optimizer's step."""
     telling = workers.trained[role][0]
-    (metadata, optimizer_step) = workers.gather([telling.call("weight_metadata"), telling.call("optimizer_step")])
+    (metadata, optimizer_step) = workers.gather([telling.call("state_metadata"), telling.call("optimizer_step")])
     parameters = dict(zip(metadata["names"], metadata["shapes"], strict=True))
     return {"folder": role, "optimizer_step": optimizer_step, "parameters": parameters}
 
@@ -300,7 +300,7 @@ class CheckpointSource:
         check_parts(self.folder, files, what=self.name)
 
     def check_model(self, metadata: Mapping[str, list[Any]], role: str = "policy") -> None:
-        """Raise RunProblem naming the parameter if a role's model (`TrainedModel.weight_metadata`) is not the one that
+        """Raise RunProblem naming the parameter if a role's model (`TrainedModel.state_metadata`) is not the one that
         was saved.
         """
         then = {name: list(shape) for name, shape in self._of(role)["parameters"].items()}
@@ -323,7 +323,7 @@ class CheckpointSource:
     def restore(self, workers: WorkerGroup) -> None:
         """Bring the checkpoint's training state into every rank. Raises: RunProblem, WorkerFailed."""
         for role, ranks in workers.trained.items():
-            (metadata,) = workers.gather([ranks[0].call("weight_metadata")])
+            (metadata,) = workers.gather([ranks[0].call("state_metadata")])
             self.check_model(metadata, role)
         for role, ranks in workers.trained.items():
             self._restore_role(workers, role, ranks)

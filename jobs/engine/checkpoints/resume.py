@@ -8,13 +8,15 @@ import json
 import os
 import shutil
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
+from jobs.catalog.knob import knobs
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.atomic_folder import atomic_folder
+from jobs.engine.checkpoints.adapter_export import SUFFIX
 from jobs.engine.checkpoints.checkpoint import CheckpointSource, open_checkpoint
 from jobs.engine.checkpoints.export import ABOUT
 from jobs.engine.data.examples import Example, sides_of
@@ -22,6 +24,8 @@ from jobs.engine.problem import CheckpointLost, RunProblem
 
 FILE = "resume.json"
 _NUM_FINGERPRINTED = 1000
+_OF_ADAPTERS = ("lora.rank", "lora.alpha", "lora.target_modules", "lora.rslora", "lora.dora")
+"""What a checkpoint of adapters means; with another alpha the same elements would be another model."""
 
 
 def checkpoint_to_resume(run_dir: Path, spec: RunSpec) -> CheckpointSource | None:
@@ -51,6 +55,7 @@ def _check_spec(checkpoint: CheckpointSource, spec: RunSpec) -> None:
         ("algorithm", then["algorithm"], spec.algorithm),
         *((f"model.{key}", then["model"].get(key), value) for key, value in spec.model),
         ("train.seed", then["knobs"]["train.seed"]["value"], spec.knob("train.seed")),
+        *((name, _knob_then(then, name), spec.knob(name)) for name in _OF_ADAPTERS if name in spec.knobs),
     ):
         if before != now:
             raise RunProblem(
@@ -64,6 +69,12 @@ def _check_spec(checkpoint: CheckpointSource, spec: RunSpec) -> None:
             f"{name} is past the last step: train.num_steps is {spec.num_steps}. Raise it, or resume from an earlier "
             "checkpoint.",
         )
+
+
+def _knob_then(spec: Mapping[str, Any], name: str) -> Any:
+    """Return what a knob was in a checkpoint's spec; its default where the trainer did not have it yet."""
+    held = spec["knobs"].get(name)
+    return held["value"] if held is not None else knobs()[name].default
 
 
 def check_data(checkpoint: CheckpointSource, examples: Sequence[Example]) -> None:
@@ -110,22 +121,29 @@ def fingerprint(examples: Sequence[Example]) -> DataFingerprint:
 
 
 def carry_best(checkpoint: CheckpointSource, run_dir: Path) -> dict[str, object] | None:
-    """Take over `model/best` of the attempt that wrote the checkpoint; return what its `pitwall.json` says.
+    """Take over `model/best`, and the folder of its adapters, of the attempt that wrote the checkpoint; return what its
+    `pitwall.json` says.
 
     None, and nothing is taken over, if that attempt's best model is not the one that was best at the checkpoint: it may
     have found a better one in steps that are not part of this run any more.
     """
-    source = checkpoint.folder.parent.parent / "model" / "best"
+    models = checkpoint.folder.parent.parent / "model"
     try:
-        about: dict[str, object] = json.loads((source / ABOUT).read_text(encoding="utf-8"))
+        about: dict[str, object] = json.loads((models / "best" / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     if about.get("step") != checkpoint.state.best_step:
         return None
-    with atomic_folder(run_dir / "model" / "best") as partial:
+    for name in ("best", f"best{SUFFIX}"):
+        if (models / name).is_dir():
+            _link_folder(models / name, run_dir / "model" / name)
+    return about
+
+
+def _link_folder(source: Path, final: Path) -> None:
+    with atomic_folder(final) as partial:
         for file in sorted(source.iterdir()):
             try:
                 os.link(file, partial / file.name)  # nobody writes into a finished folder
             except OSError:
                 shutil.copyfile(file, partial / file.name)
-    return about

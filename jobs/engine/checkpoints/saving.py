@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog.role import trains_adapters
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec, to_json
+from jobs.engine.checkpoints.adapter_export import SUFFIX, export_adapters
 from jobs.engine.checkpoints.checkpoint import Checkpoints, LoopState, SavedCheckpoint, SaveUnderWay
 from jobs.engine.checkpoints.export import export_model
 from jobs.engine.checkpoints.resume import DataFingerprint
@@ -139,7 +141,9 @@ class Saver:
         self._report.artifact(f"checkpoint-{step}", artifact="checkpoint", path=path, step=step, size=size, **meta)
 
     def model(self, name: str, *, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write the policy as the Hugging Face folder `model/<name>`. Raises: NonFinite."""
+        """Write the policy as the Hugging Face folder `model/<name>`, and its adapters, where it has any, as the folder
+        that PEFT loads. Raises: NonFinite.
+        """
         self._check_weights(step)
         self._report.state("saving", f"Exporting model/{name}", step=step)
         with mark("export", step=step) as export_mark:
@@ -149,6 +153,9 @@ class Saver:
                 precision=str(self._spec.knob("memory.precision")),
                 about={"step": step} | dict(metrics),
             )
+            if trains_adapters(self._spec):
+                final = self._run_dir / "model" / f"{name}{SUFFIX}"
+                export_adapters(self._workers, final, about={"step": step} | dict(metrics))
         size = self.tell_model(name, step=step, metrics=metrics)
         self._report.note(
             f"Model of step {step} exported to model/{name}, {_mebibytes(size)} in {export_mark.seconds:.2g} s",
@@ -165,12 +172,16 @@ class Saver:
                 )
 
     def tell_model(self, name: str, *, step: int, metrics: Mapping[str, Any]) -> int:
-        """Announce the folder `model/<name>`, which is there; return its bytes."""
-        size = folder_bytes(self._run_dir / "model" / name)
-        self._report.artifact(
-            f"model-{name}", artifact="model", path=f"model/{name}", step=step, size=size, **dict(metrics)
-        )
-        return size
+        """Announce `model/<name>`, which is there, and the folder of its adapters; return the bytes of the first."""
+        sizes = {}
+        for kind, folder in (("model", name), ("adapter", f"{name}{SUFFIX}")):
+            if (path := self._run_dir / "model" / folder).is_dir():
+                sizes[kind] = folder_bytes(path)
+                about = dict(metrics) if kind == "model" else {}
+                self._report.artifact(
+                    f"{kind}-{name}", artifact=kind, path=f"model/{folder}", step=step, size=sizes[kind], **about
+                )
+        return sizes["model"]
 
 
 def _mebibytes(size: int) -> str:

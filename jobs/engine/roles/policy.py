@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.role import ROLES
+from jobs.catalog.role import ROLES, trains_adapters
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
@@ -21,12 +21,13 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.policy_gradient import entropy_bonus
+from jobs.engine.roles.adapters import AdapterConfig, adapter_files, adapter_parameters, without_adapters
 from jobs.engine.roles.critic import Critic
-from jobs.engine.roles.language_model import buckets, load_model, score, temperature_of
+from jobs.engine.roles.language_model import buckets, gathered, load_model, score, temperature_of
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.state_moves import StateMoves
 from jobs.engine.roles.teacher import Teacher, TeacherScores
-from jobs.engine.roles.trained_model import GATHER_BYTES, TrainedModel, num_elements
+from jobs.engine.roles.trained_model import GATHER_BYTES, TrainedModel
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
 
 _EXPORT_BYTES = 1 << 30
@@ -46,7 +47,7 @@ class Policy(TrainedModel):
         super().__init__(spec=spec, **place)
         self._cut = replace(self._cut, is_packed=self._engine.module.is_packed)
         self._reference: torch.nn.Module | None = None
-        if spec.needs("reference") and not ROLES["reference"].num_workers(spec):
+        if spec.needs("reference") and not ROLES["reference"].num_workers(spec) and not trains_adapters(spec):
             model = self._load_in(None)  # whole, also where ZeRO-3 divides what is trained
             self._reference = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
         self._teacher: Teacher | None = None
@@ -79,6 +80,9 @@ class Policy(TrainedModel):
             sharding=sharding,
             with_entropy_gradient=has_bonus,
         )
+
+    def _wanted_adapters(self) -> AdapterConfig | None:
+        return AdapterConfig.of(self._spec)
 
     # -- learning --
 
@@ -118,8 +122,12 @@ class Policy(TrainedModel):
         return self._sampler.generate(requests, limits)
 
     def reference_logprobs(self, batch: Batch) -> Tensor:
-        """Return the log-probabilities by the frozen model that this rank holds beside its own: [B, L]."""
-        assert self._reference is not None
+        """Return the log-probabilities by the frozen model that this rank holds beside its own, or by its own without
+        adapters: [B, L]. A collective in ZeRO-3 with adapters.
+        """
+        if self._reference is None:
+            with without_adapters(self._engine.module):
+                return self.logprobs(batch)
         return self._score(self._reference, batch, self._cut.rows(batch.lengths_B))
 
     def teacher_scores(self, batch: Batch) -> TeacherScores:
@@ -194,7 +202,7 @@ class Policy(TrainedModel):
 
     def open_lender(self, *, is_source: bool) -> None:
         """Get ready to lend weights to a rollout engine on this rank's device (Device.open_lender)."""
-        sizes = [num_elements(p) * p.element_size() for _, p in self._named()]
+        sizes = [weight.num_bytes for weight in self._whole_weights()]
         self._lender = self._device.open_lender(
             rank=self._rank, is_source=is_source, capacity=max(min(GATHER_BYTES, sum(sizes)), *sizes)
         )
@@ -250,14 +258,22 @@ class Policy(TrainedModel):
 
     def export_bucket(self, index: int) -> dict[str, Tensor] | None:
         """Return bucket `index` of the weights on rank 0, {} elsewhere; None past the last. A collective in ZeRO-3."""
-        named = self._named()
-        runs = list(buckets([num_elements(p) * p.element_size() for _, p in named], _EXPORT_BYTES))
+        runs = list(buckets([weight.num_bytes for weight in self._whole_weights()], _EXPORT_BYTES))
         if index >= len(runs):
             return None
         tensors = {
             name: w.detach().cpu().clone() for name, w in self._weights(runs[index], _EXPORT_BYTES) if self._rank == 0
         }
         return tensors if self._rank == 0 else {}
+
+    def export_adapters(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return what PEFT's folder holds (`adapter_files`) on rank 0, None elsewhere. A collective in ZeRO-3."""
+        own = adapter_parameters(self._engine.module)
+        with gathered(list(own.values()), is_sharded=self._stage == 3):
+            if self._rank > 0:
+                return None
+            values = {name: p.detach().cpu().clone() for name, p in own.items()}
+        return adapter_files(self._engine.module, values)
 
     def text_files(self) -> dict[str, bytes]:
         """Return the model folder's files that are not weights: config, tokenizer, chat template, generation config."""

@@ -39,6 +39,7 @@ class StateMoves:
             from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as State
 
             self._offload([State.lp_params])
+            self._move(p for p in self._engine.module.parameters() if not p.requires_grad)  # it moves what is trained
         elif self._stage == 0:
             self._move(self._engine.module.parameters())
 

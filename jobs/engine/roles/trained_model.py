@@ -24,6 +24,7 @@ from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
 from jobs.engine.micro_batches import Cut
 from jobs.engine.optimizer_knobs import OF_POLICY, OptimizerKnobs
+from jobs.engine.roles.adapters import AdapterConfig, TrainedShare, WholeWeight, add_adapters, dropping, whole_weights
 from jobs.engine.roles.compiled_layers import compile_layers
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
@@ -71,6 +72,7 @@ class TrainedModel(ABC):
         self._stage = int(DERIVED[self.stage_of](spec))
         self._cut = Cut.of(spec)
         self._gradient_bytes = 0
+        self._adapters = self._wanted_adapters()
         self._engine = self._make_engine(world_size, host, port)
         self._shard = Shard(self._engine, stage=self._stage, rank=rank)
         self._writer = PartWriter(rank)
@@ -81,6 +83,10 @@ class TrainedModel(ABC):
 
         In bfloat16 DeepSpeed makes the float32 master weights of what it is given, so that more would only be read.
         """
+
+    def _wanted_adapters(self) -> AdapterConfig | None:
+        """Return the adapters that are trained in place of the weights of this role; None trains all of them."""
+        return None
 
     @abstractmethod
     def _loss(self, micro: Batch, counts: Counts) -> Loss:
@@ -109,6 +115,9 @@ class TrainedModel(ABC):
         )
         self._baseline = memory_before_model()
         model: Any = self._load()
+        if self._adapters is not None:
+            seed, base = self._spec.int_knob("train.seed"), self._spec.model.id
+            add_adapters(model, self._adapters, seed=seed, base=base)
         if bool(self._spec.knob("memory.gradient_checkpointing")):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.train()
@@ -151,7 +160,17 @@ class TrainedModel(ABC):
 
         A step whose gradient is not finite is skipped, in every ZeRO stage: weights and optimizer stay as they are.
         """
-        return [self._step(batch, count, learning_rate) for batch, count in zip(batches, counts, strict=True)]
+        updates = []
+        for batch, count in zip(batches, counts, strict=True):
+            with dropping(self._engine.module, self._adapters, seed=self._dropout_seed()):
+                updates.append(self._step(batch, count, learning_rate))
+        return updates
+
+    def _dropout_seed(self) -> int:
+        """Return what adapters draw from in the next optimizer step, which a resumed run takes alike."""
+        if self._adapters is None or not self._adapters.dropout:
+            return 0
+        return hash((self._spec.int_knob("train.seed"), self.optimizer_step(), self._rank)) & 0xFFFFFFFF
 
     def _step(self, batch: Batch, counts: Counts, learning_rate: float) -> Update:
         engine = self._engine
@@ -221,30 +240,35 @@ class TrainedModel(ABC):
 
     # -- weights --
 
-    def _named(self) -> list[tuple[str, Any]]:
-        return list(self._engine.module.named_parameters())
+    def _whole_weights(self) -> list[WholeWeight]:
+        return whole_weights(self._engine.module)
 
     def _weights(
         self, positions: list[int] | None = None, limit_bytes: int = GATHER_BYTES
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, whole weight) bucket by bucket, so that ZeRO-3 never holds more than one beside its shards."""
-        named = self._named()
-        chosen = range(len(named)) if positions is None else positions
-        sizes = [num_elements(named[i][1]) * named[i][1].element_size() for i in chosen]
-        for run in buckets(sizes, limit_bytes):
-            members = [named[chosen[k]] for k in run]
-            with gathered([p for _, p in members], is_sharded=self._stage == 3):
-                for name, parameter in members:
-                    yield name, parameter.data
+        """Yield (name, whole weight, its adapter added) bucket by bucket, so that ZeRO-3 never holds more than one
+        beside its shards.
+        """
+        whole = self._whole_weights()
+        chosen = range(len(whole)) if positions is None else positions
+        for run in buckets([whole[i].num_bytes for i in chosen], limit_bytes):
+            members = [whole[chosen[k]] for k in run]
+            with gathered([p for w in members for p in w.parameters], is_sharded=self._stage == 3):
+                for member in members:
+                    yield member.name, member.value()
 
     def weight_metadata(self) -> dict[str, list[Any]]:
         """Return names, dtype names and shapes of what `send_weights` sends, in order."""
-        named = self._named()
+        whole = self._whole_weights()
         return {
-            "names": [name for name, _ in named],
-            "dtype_names": [str(p.dtype).removeprefix("torch.") for _, p in named],
-            "shapes": [list(_shape(p)) for _, p in named],
+            "names": [w.name for w in whole],
+            "dtype_names": [str(w.dtype).removeprefix("torch.") for w in whole],
+            "shapes": [list(w.shape) for w in whole],
         }
+
+    def trained_share(self) -> TrainedShare | None:
+        """Return how much of the model is trained; None where all of it is."""
+        return TrainedShare.of(self._engine.module)
 
     # -- state --
 
@@ -270,6 +294,11 @@ class TrainedModel(ABC):
     def saved_parts(self, *, waits: bool) -> list[PartFile] | None:
         """Return the files of `begin_save`; None while they are being written, unless it `waits`. Raises: OSError."""
         return self._writer.files(waits=waits)
+
+    def state_metadata(self) -> dict[str, list[Any]]:
+        """Return names and shapes of the parameters that are trained: those whose state checkpoints hold."""
+        trained = [(name, p) for name, p in self._engine.module.named_parameters() if p.requires_grad]
+        return {"names": [name for name, _ in trained], "shapes": [list(_shape(p)) for _, p in trained]}
 
     def state_bytes(self) -> int:
         """Return how large this rank's part of a checkpoint is, but for the files' headers."""
@@ -330,10 +359,6 @@ class TrainedModel(ABC):
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()
-
-
-def num_elements(parameter: Any) -> int:
-    return int(getattr(parameter, "ds_numel", 0) or parameter.numel())
 
 
 def num_dimensions(parameter: Any) -> int:

@@ -42,7 +42,7 @@ class Rank:
     def on_sees(self, folder: str, token: str) -> bool:
         return self._has_disk and (Path(folder) / "token").read_text() == token
 
-    def on_weight_metadata(self) -> dict[str, Any]:
+    def on_state_metadata(self) -> dict[str, Any]:
         return {"names": [NAME], "shapes": [[2, 4]], "dtype_names": ["float32"]}
 
     def on_optimizer_step(self) -> int:
