@@ -28,8 +28,8 @@ class PolicyOutputs:
     """What the policy's forward pass says of a micro-batch, at position l of token l: [B, L] in nats, float32.
 
     Gradients flow through the log-probabilities, and through the entropies where the run has a bonus for them. With a
-    teacher also the log-probabilities of the tokens that it lists, [B, L, K], with gradients, and which share of these is
-    among the K likeliest here, [B, L].
+    teacher also the log-probabilities of the tokens that it lists, [B, L, K], with gradients, and which share of these
+    is among the K likeliest here, [B, L].
     """
 
     logprobs_BL: Tensor
@@ -59,9 +59,10 @@ class Algorithm:
     """An algorithm: the formulas that make it. Its families and its knobs are in the catalog.
 
     `advantages` gets the whole rollout of a step: rewards, log-probabilities and, with a critic, values. None where
-    nothing is rolled out, and where a teacher alone says what is better. `needs_old_logprobs` says whether a pass of the policy over the rollout comes before that;
-    without it a batch has no old log-probabilities, and the update's own are the old ones. `policy_loss` gets a
-    micro-batch with all of them. `value_loss` gets the critic's values of now, [B, L]; None without a critic.
+    nothing is rolled out, and where a teacher alone says what is better. `needs_old_logprobs` says whether a pass of
+    the policy over the rollout comes before that; without it a batch has no old log-probabilities, and the update's own
+    are the old ones. `policy_loss` gets a micro-batch with all of them. `value_loss` gets the critic's values of now,
+    [B, L]; None without a critic.
     """
 
     policy_loss: Callable[[Batch, PolicyOutputs, RunSpec, Counts], Loss]

@@ -1,4 +1,4 @@
-"""On-policy distillation: the student draws completions, and learns from a teacher's distribution at each of its tokens.
+"""On-policy distillation: the student draws completions, and learns from a teacher's distribution at each token.
 
 Source: GKD, arXiv 2306.13649, with all data from the student (lambda 1); MiniLLM, arXiv 2306.08543.
 """

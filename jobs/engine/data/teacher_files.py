@@ -46,8 +46,8 @@ def check_vocabulary(student: Path, teacher: Path) -> None:
     shown = ", ".join(repr(token) for token in differing[:_SHOWN])
     raise RunProblem(
         FIELD,
-        f"The teacher {teacher.name!r} has another vocabulary than the student: {len(theirs)} tokens and {len(ours)}, of "
-        f"which {len(differing)} have other ids, such as {shown}. Use a teacher of the student's family.",
+        f"The teacher {teacher.name!r} has another vocabulary than the student: {len(theirs)} tokens and {len(ours)}, "
+        f"of which {len(differing)} have other ids, such as {shown}. Use a teacher of the student's family.",
     )
 
 
