@@ -86,10 +86,12 @@ class Knob:
     def under(self, flag: Flag) -> "Knob":
         """Return the knob as this option takes it: its choices, its range, and whether it may be left unset.
 
-        Not set is no value where the trainer's own default is known, nor for the built-in trainer, which has none.
+        Not set is no value where the trainer's own default is known, nor for the built-in trainer, which has none; but
+        a text that names something may be missing there, and a rule says so.
         """
         low, high = flag.limits or (self.low, self.high)
-        is_optional = self.is_optional and flag.trainer != "native" and flag.own_default() is None
+        may_be_unset = flag.trainer != "native" or self.type == "text"
+        is_optional = self.is_optional and may_be_unset and flag.own_default() is None
         return replace(self, choices=flag.choices or self.choices, low=low, high=high, is_optional=is_optional)
 
     @property

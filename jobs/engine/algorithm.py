@@ -61,9 +61,9 @@ class Algorithm:
     `advantages` gets the whole rollout of a step: rewards, log-probabilities and, with a critic, values. None where
     nothing is rolled out, and where a teacher alone says what is better. `needs_old_logprobs` says whether a pass of
     the policy over the rollout comes before that; without it a batch has no old log-probabilities, and the update's own
-    are the old ones. `policy_loss` gets a micro-batch with all of them. `value_loss` gets the critic's values of now, [B, L]; None without a critic.
-    `rewards` says what responses that were not rolled out are worth, [B], by the log-probabilities of now; None where
-    none is compared with another.
+    are the old ones. `policy_loss` gets a micro-batch with all of them. `value_loss` gets the critic's values of now,
+    [B, L]; None without a critic. `rewards` says what responses that were not rolled out are worth, [B], by the
+    log-probabilities of now; None where none is compared with another.
     """
 
     policy_loss: Callable[[Batch, PolicyOutputs, RunSpec, Counts], Loss]

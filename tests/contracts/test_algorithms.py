@@ -109,7 +109,7 @@ def test_the_loss_is_one_number_and_gradients_flow_through_log_probabilities_alo
     assert all(value.shape == () for value in metrics.values())
 
 
-@pytest.mark.parametrize("name", SAMPLING)
+@pytest.mark.parametrize("name", REWARDED)
 def test_a_bonus_for_entropy_has_a_gradient_and_makes_the_loss_smaller(name: str) -> None:
     batch, logits_BLV = four()
     plugin, spec = load_algorithm(name), of(name, algorithm__entropy_coefficient=0.5)

@@ -33,7 +33,7 @@ def test_with_the_whole_vocabulary_it_is_trls(beta: float) -> None:
     mine = ours(student, teacher, top=VOCABULARY, beta=beta).sum()
     expected = theirs.generalized_jsd_loss(student, teacher, beta=beta, reduction="sum")  # type: ignore[attr-defined]
 
-    assert float(mine) == pytest.approx(float(expected), rel=1e-6)
+    assert mine.item() == pytest.approx(expected.item(), rel=1e-6)
     (gradient,), (their_gradient,) = torch.autograd.grad(mine, student), torch.autograd.grad(expected, student)
     assert torch.allclose(gradient, their_gradient, atol=1e-6)
 
