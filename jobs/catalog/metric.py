@@ -90,8 +90,8 @@ def metric(name: str) -> MetricInfo:
     """Return what is known of `name`, present or former, also of a named held-out set; an unknown one describes
     itself.
     """
-    known = metrics().get(current_name(name)) or _of_an_evaluation(name)
-    return known or MetricInfo(name=name, label=name, unit="", better="", definition="Reported by the trainer.")
+    info = metrics().get(current_name(name)) or _of_an_evaluation(name)
+    return info or MetricInfo(name=name, label=name, unit="", better="", definition="Reported by the trainer.")
 
 
 def _of_an_evaluation(name: str) -> MetricInfo | None:
@@ -99,11 +99,11 @@ def _of_an_evaluation(name: str) -> MetricInfo | None:
     samples and names of sets.
     """
     begin, *middle, what = name.split("/")
-    known = metrics().get(f"eval/{what}") or _of_samples(what)
-    if begin != "eval" or len(middle) > 1 or known is None:
+    info = metrics().get(f"eval/{what}") or _of_samples(what)
+    if begin != "eval" or len(middle) > 1 or info is None:
         return None
-    label = f"{known.label}: {middle[0]}" if middle else known.label
-    return replace(known, name=name, label=label, names={}, former=())
+    label = f"{info.label}: {middle[0]}" if middle else info.label
+    return replace(info, name=name, label=label, names={}, former=())
 
 
 def _of_samples(what: str) -> MetricInfo | None:

@@ -23,7 +23,7 @@ from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.examples import Example
 from jobs.engine.data.model_files import model_folder, num_layers
-from jobs.engine.data.sources import InMemory, TrainingData
+from jobs.engine.data.sources import ExamplesInMemory, TrainingData
 from jobs.engine.data.text import TextModel
 from jobs.engine.failures.divergence import DivergenceGuards, Sign
 from jobs.engine.failures.failure_cause import Diverged, NonFinite, RunStopped
@@ -93,7 +93,9 @@ class Loop:
         self.state = state
         self.start = self.step = state.step
         self.weights = weight_sync(workers)
-        own_data = TrainingData({"data": InMemory(material.train, seed=self.seed)}, weights=[1.0], seed=self.seed)
+        own_data = TrainingData(
+            {"data": ExamplesInMemory(material.train, seed=self.seed)}, weights=[1.0], seed=self.seed
+        )
         self._data = material.data or own_data
         self._data.seek(state.sources or {"data": {"taken": state.num_consumed}})
         self._scores: dict[str, float] = {}

@@ -68,29 +68,29 @@ def recognized_columns(spec: RunSpec, columns: Sequence[str], rows: Sequence[Row
     for field in fields:
         if has_column(str(getattr(spec.data, field)), columns) or not _is_untouched(spec.data, field):
             chosen[field] = str(getattr(spec.data, field))
-    found: dict[str, str] = {}
+    mapping: dict[str, str] = {}
     for field in fields:
         if field not in chosen:
-            column = _usual_column(field, columns, rows, taken={*chosen.values(), *found.values()})
+            column = _usual_column(field, columns, rows, taken={*chosen.values(), *mapping.values()})
             if column is not None:
-                found[field] = column
-    if is_in(spec.algorithm, "pairs") and "prompt_column" not in {**chosen, **found}:
-        found["prompt_column"] = ""
-    if spec.is_native and "prompt_column" in found:
-        taken = {*chosen.values(), *found.values()}
-        found["prompt_column"] = _with_input(found["prompt_column"], columns, rows, taken=taken)
-    return found
+                mapping[field] = column
+    if is_in(spec.algorithm, "pairs") and "prompt_column" not in {**chosen, **mapping}:
+        mapping["prompt_column"] = ""
+    if spec.is_native and "prompt_column" in mapping:
+        taken = {*chosen.values(), *mapping.values()}
+        mapping["prompt_column"] = _with_input(mapping["prompt_column"], columns, rows, taken=taken)
+    return mapping
 
 
 def with_recognized(spec: RunSpec, table: Table) -> RunSpec:
     """Return the spec with the columns that its data were recognized to have."""
-    found = recognized_columns(spec, table.columns, table.train)
-    return spec.model_copy(update={"data": spec.data.model_copy(update=found)}) if found else spec
+    mapping = recognized_columns(spec, table.columns, table.train)
+    return spec.model_copy(update={"data": spec.data.model_copy(update=mapping)}) if mapping else spec
 
 
-def in_words(found: Mapping[str, str]) -> str:
+def in_words(mapping: Mapping[str, str]) -> str:
     """Return a mapping for a note: `prompt from question, answer from solution`."""
-    parts = (f"{field.removesuffix('_column')} from {column}" for field, column in found.items() if column)
+    parts = (f"{field.removesuffix('_column')} from {column}" for field, column in mapping.items() if column)
     return ", ".join(parts)
 
 
@@ -100,8 +100,8 @@ def _is_untouched(data: DataSource, field: str) -> bool:
 
 def _conversation_column(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """Return the column that holds whole conversations, a usually named one before any other; "" if none does."""
-    known = [c for name in _USUAL["messages_column"] for c in columns if _plain(c) == _plain(name)]
-    for column in (*known, *(c for c in columns if c not in known)):
+    usual = [c for name in _USUAL["messages_column"] for c in columns if _plain(c) == _plain(name)]
+    for column in (*usual, *(c for c in columns if c not in usual)):
         value = next((row[column] for row in rows if row.get(column)), None)
         if is_conversation(value):
             return column

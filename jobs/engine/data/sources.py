@@ -17,7 +17,7 @@ Position = Mapping[str, int]
 """Where a source stands, as JSON keeps it; {} at its beginning."""
 
 
-class Source(Protocol):
+class ExampleSource(Protocol):
     """A source without end: after its last example it begins anew, in another order."""
 
     def seek(self, position: Position) -> None:
@@ -35,7 +35,7 @@ class Source(Protocol):
         """How often it has been gone through."""
 
 
-class InMemory:
+class ExamplesInMemory:
     """Examples that are all there; each pass is a new shuffle of all."""
 
     def __init__(self, examples: Sequence[Example], *, seed: int) -> None:
@@ -43,30 +43,30 @@ class InMemory:
         self.seek({})
 
     def seek(self, position: Position) -> None:
-        """See Source."""
+        """See ExampleSource."""
         self._num_taken = position.get("taken", 0)
         self._order = in_order(len(self._examples), seed=self._seed, start=self._num_taken)
 
     def take(self) -> Example:
-        """See Source."""
+        """See ExampleSource."""
         self._num_taken += 1
         return self._examples[next(self._order)]
 
     @property
     def position(self) -> Position:
-        """See Source."""
+        """See ExampleSource."""
         return {"taken": self._num_taken}
 
     @property
     def passes(self) -> float:
-        """See Source."""
+        """See ExampleSource."""
         return self._num_taken / len(self._examples)
 
 
 class TrainingData:
     """The sources of a run by name, each with its weight: from which one an example comes is drawn for each anew."""
 
-    def __init__(self, sources: Mapping[str, Source], *, weights: Sequence[float], seed: int) -> None:
+    def __init__(self, sources: Mapping[str, ExampleSource], *, weights: Sequence[float], seed: int) -> None:
         """Begin at the beginning. `weights` are any numbers above 0, one for each source."""
         self._sources, self._seed = sources, seed
         self._names = list(sources)

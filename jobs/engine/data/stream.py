@@ -89,7 +89,8 @@ class ParquetRows:
 
         rows: list[Row] = []
         with self._opens() as file, pyarrow.parquet.ParquetFile(file) as parquet:
-            begin, groups = 0, []
+            begin = 0
+            groups: list[int] = []
             for number in range(parquet.num_row_groups):
                 size = parquet.metadata.row_group(number).num_rows
                 if not groups and begin + size <= offset:
@@ -174,12 +175,12 @@ def _hub_files(data: DataSource, split: str) -> list[RowFile]:
         raise RunProblem(
             "data.id", f"The hub dataset {data.id!r} cannot be read: {first_sentence(error)} Check id and connection."
         ) from error
-    found = [
+    paths = [
         f"{root}/{name}" for name in sorted(names) if any(fnmatch(name, pattern) for pattern in hub_patterns(split))
     ]
-    if not found:
+    if not paths:
         raise RunProblem("data.split", f"{data.id!r} has no Parquet or JSONL file of a split {split!r}.")
-    return [_row_file(path, lambda path=path: system.open(path, "rb")) for path in found]  # type: ignore[misc]
+    return [_row_file(path, lambda path=path: system.open(path, "rb")) for path in paths]  # type: ignore[misc]
 
 
 def is_held_out(row: int, share: float) -> bool:
@@ -205,14 +206,14 @@ class Stream:
         self.seek({})
 
     def seek(self, position: Position) -> None:
-        """See Source."""
+        """See ExampleSource."""
         self._epoch = position.get("epoch", 0)
         self._begin = Cursor(**{key: position.get(key, 0) for key in ("file", "offset", "row")})
         self._num_taken = position.get("taken", 0)
         self._block: list[Example] | None = None
 
     def take(self) -> Example:
-        """See Source. Raises: RunProblem if a whole pass has no usable row."""
+        """See ExampleSource. Raises: RunProblem if a whole pass has no usable row."""
         if self._block is None:
             self._block, self._next = self._read(self._begin)
         num_empty = 0
@@ -236,9 +237,9 @@ class Stream:
 
     def _read(self, begin: Cursor) -> tuple[list[Example], Cursor]:
         rows, behind = self._files.read(begin, self._block_rows)
-        kept = [row for number, row in enumerate(rows, start=begin.row) if not is_held_out(number, self._share)]
+        rest = [row for number, row in enumerate(rows, start=begin.row) if not is_held_out(number, self._share)]
         try:
-            examples = self._make(kept)
+            examples = self._make(rest)
         except RunProblem as problem:
             where = f"In the {self._block_rows:,} rows from row {begin.row + 1:,} on: "
             raise RunProblem(problem.field, where + problem.message) from problem
@@ -247,7 +248,7 @@ class Stream:
 
     @property
     def position(self) -> Position:
-        """See Source."""
+        """See ExampleSource."""
         begin = self._begin
         return {
             "epoch": self._epoch,
@@ -259,7 +260,7 @@ class Stream:
 
     @property
     def passes(self) -> float:
-        """See Source: of a block under way, what lies before it."""
+        """See ExampleSource: of a block under way, what lies before it."""
         return self._epoch + self._files.fraction(self._begin)
 
 

@@ -10,7 +10,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.columns import in_words, recognized_columns, with_recognized
 from jobs.engine.data.dataset import Row, Table, load_table
 from jobs.engine.data.examples import Example, mapping_problem, render, token_limit, usable
-from jobs.engine.data.sources import InMemory, Source, TrainingData
+from jobs.engine.data.sources import ExamplesInMemory, ExampleSource, TrainingData
 from jobs.engine.data.stream import Stream, columns_of, head, numbered_held_out, open_rows
 from jobs.engine.data.text import TextModel
 from jobs.engine.problem import RunProblem
@@ -59,7 +59,7 @@ def read_training_data(spec: RunSpec, text: TextModel, *, inputs_dir: Path) -> R
     if num_left_out:
         among = f"the first {len(table.train)}" if is_streamed(spec) else f"{len(table.train)}"
         notes.append(f"{num_left_out} of {among} training rows were left out: longer than {token_limit(spec)} tokens.")
-    sources: dict[str, Source] = {FIRST: source}
+    sources: dict[str, ExampleSource] = {FIRST: source}
     for name, part in spec.data.mixture.items():
         sources[name] = _part(spec, name, part, text, inputs_dir=inputs_dir)
     weights = [spec.data.weight, *(float(part.get("weight", 1.0)) for part in spec.data.mixture.values())]
@@ -69,15 +69,17 @@ def read_training_data(spec: RunSpec, text: TextModel, *, inputs_dir: Path) -> R
 
 
 def _mapped(spec: RunSpec, table: Table) -> tuple[RunSpec, list[str]]:
-    found = recognized_columns(spec, table.columns, table.train)
+    recognized = recognized_columns(spec, table.columns, table.train)
     mapped = with_recognized(spec, table)
     problem = mapping_problem(mapped, table.columns)
     if problem is not None:
         raise problem
-    return mapped, [f"The columns of the data were recognized: {in_words(found)}."] if found else []
+    return mapped, [f"The columns of the data were recognized: {in_words(recognized)}."] if recognized else []
 
 
-def _source(spec: RunSpec, table: Table, text: TextModel, *, inputs_dir: Path) -> tuple[Source, list[Example], int]:
+def _source(
+    spec: RunSpec, table: Table, text: TextModel, *, inputs_dir: Path
+) -> tuple[ExampleSource, list[Example], int]:
     """Return the source, its examples (of a stream those of its first rows), and how many rows are none."""
 
     def make(rows: Sequence[Row]) -> list[Example]:
@@ -87,7 +89,7 @@ def _source(spec: RunSpec, table: Table, text: TextModel, *, inputs_dir: Path) -
     if not is_streamed(spec):
         examples = make(rows)
         _require_some(spec, examples, rows)
-        return InMemory(examples, seed=seed), examples, len(rows) - len(examples)
+        return ExamplesInMemory(examples, seed=seed), examples, len(rows) - len(examples)
     block = spec.int_knob(BLOCK)
     examples = make(rows[:block])
     _require_some(spec, examples, rows[:block])
@@ -106,7 +108,7 @@ def _require_some(spec: RunSpec, examples: Sequence[Example], rows: Sequence[Row
         )
 
 
-def _part(spec: RunSpec, name: str, part: Mapping[str, Any], text: TextModel, *, inputs_dir: Path) -> Source:
+def _part(spec: RunSpec, name: str, part: Mapping[str, Any], text: TextModel, *, inputs_dir: Path) -> ExampleSource:
     columns = {key: part[key] for key in COLUMNS if key in part}
     source = {"kind": part.get("kind", "path"), "id": part["id"], "split": part.get("split", spec.data.split)}
     own = spec.data.model_copy(update={**source, **columns, "eval_split": "", "eval_share": 0.0})

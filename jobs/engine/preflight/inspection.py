@@ -39,7 +39,7 @@ def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[s
     """
     text = TextModel(model_folder(spec.model, with_weights=False))
     table = first_table(spec, inputs_dir=inputs_dir)
-    found = recognized_columns(spec, table.columns, table.train)
+    recognized = recognized_columns(spec, table.columns, table.train)
     if spec.is_native:
         spec = with_recognized(spec, table)
     answer: dict[str, object] = {
@@ -54,7 +54,7 @@ def preview_data(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[s
         "num_left_out": 0,
         "num_measured": 0,
         "is_beginning": is_streamed(spec) and table.num_rows >= HEAD_ROWS,
-        "recognized": {f"data.{field}": column for field, column in found.items()},
+        "recognized": {f"data.{field}": column for field, column in recognized.items()},
         "mapping_problem": "",
     }
     try:

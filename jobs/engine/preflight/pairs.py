@@ -62,12 +62,12 @@ def _messages(spec: RunSpec, row: Row, field: str, number: int) -> Messages:
         return with_system(said, spec.data)
     prompt = column_value(row, spec.data.prompt_column) if spec.data.prompt_column else None
     if isinstance(prompt, list):
-        asked = as_messages(prompt, "prompt_column", spec.data.prompt_column, number)
+        question = as_messages(prompt, "prompt_column", spec.data.prompt_column, number)
     elif isinstance(prompt, str):
-        asked = [{"role": "user", "content": prompt}]
+        question = [{"role": "user", "content": prompt}]
     else:
         raise RunProblem(
             "data.prompt_column",
             f"Row {number + 1} has no prompt in column {spec.data.prompt_column!r}, but {kind_of(prompt)}.",
         )
-    return with_system([*asked, *said], spec.data)
+    return with_system([*question, *said], spec.data)

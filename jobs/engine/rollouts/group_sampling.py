@@ -74,19 +74,19 @@ def sample_groups(
     groups that have none, the earliest first: the step keeps its size, and these teach nothing.
     """
     parts: list[ScoredRollout] = []
-    kept: list[int] = []
+    useful: list[int] = []
     flat: list[int] = []
-    while len(kept) < wanted and len(parts) < max_generations:
-        first = len(kept) + len(flat)
-        parts.append(draw(wanted - len(kept), first))
+    while len(useful) < wanted and len(parts) < max_generations:
+        first = len(useful) + len(flat)
+        parts.append(draw(wanted - len(useful), first))
         for i, has_variance in enumerate(_has_variance(parts[-1].rewards_B, group_size)):
-            (kept if has_variance else flat).append(first + i)
-    chosen = [*kept, *flat[: wanted - len(kept)]]
+            (useful if has_variance else flat).append(first + i)
+    chosen = [*useful, *flat[: wanted - len(useful)]]
     whole = _joined(parts)
     return Sampled(
         drawn=whole.groups(chosen, group_size),
-        num_sampled=len(kept) + len(flat),
-        num_kept=len(kept),
+        num_sampled=len(useful) + len(flat),
+        num_kept=len(useful),
         num_generations=len(parts),
         num_new_tokens=whole.rollout.num_new_tokens,
     )
@@ -94,8 +94,7 @@ def sample_groups(
 
 def _has_variance(rewards_B: Tensor, group_size: int) -> list[bool]:
     rewards_NG = rewards_B.view(-1, group_size)
-    found: list[bool] = (rewards_NG.amax(dim=1) > rewards_NG.amin(dim=1)).tolist()
-    return found
+    return [bool(differs) for differs in rewards_NG.amax(dim=1) > rewards_NG.amin(dim=1)]
 
 
 def _joined(parts: Sequence[ScoredRollout]) -> ScoredRollout:

@@ -60,12 +60,12 @@ def _same_answers(
     """
     groups = [_RIGHT if right else _OPEN for right in is_right]
     while _OPEN in groups:
-        asked: list[tuple[int, int]] = []
+        calls: list[tuple[int, int]] = []
         for begin in range(0, len(groups), size):
             still = [i for i in range(begin, min(begin + size, len(groups))) if groups[i] == _OPEN]
-            asked += [(i, still[0]) for i in still]
-        scores = reward.score([replace(completions[i], answer=completions[first].completion) for i, first in asked])
-        for (i, first), score in zip(asked, scores, strict=True):
+            calls += [(i, still[0]) for i in still]
+        scores = reward.score([replace(completions[i], answer=completions[first].completion) for i, first in calls])
+        for (i, first), score in zip(calls, scores, strict=True):
             if score.is_right:
                 groups[i] = first
             elif i == first:

@@ -93,7 +93,7 @@ def test_no_column_is_read_twice() -> None:
 
 
 def test_a_mapping_that_was_recognized_is_one_that_reads() -> None:
-    rows = [
+    rows: list[dict[str, object]] = [
         {"instruction": "Add.", "input": "1 and 1", "output": "2"},
         {"instruction": "Say 3.", "input": "", "output": "3"},
     ]

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from jobs.engine.data.examples import Example, in_order
-from jobs.engine.data.sources import InMemory, TrainingData
+from jobs.engine.data.sources import ExamplesInMemory, TrainingData
 
 SEED = 7
 
@@ -18,7 +18,7 @@ def examples(name: str, count: int) -> list[Example]:
 
 
 def mixed(weights: tuple[float, ...] = (3.0, 1.0), seed: int = SEED) -> TrainingData:
-    sources = {name: InMemory(examples(name, 20), seed=seed) for name in "ab"[: len(weights)]}
+    sources = {name: ExamplesInMemory(examples(name, 20), seed=seed) for name in "ab"[: len(weights)]}
     return TrainingData(sources, weights=weights, seed=seed)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ import huggingface_hub
 import pyarrow
 import pyarrow.parquet
 import pytest
-from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.dirfs import DirFileSystem  # type: ignore[import-untyped]
+from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import DataSource, RunSpec
@@ -185,7 +185,7 @@ def test_what_cannot_be_streamed_is_named(tmp_path: Path, name: str, content: st
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder as the hub's file system."""
     folder = tmp_path / "hub" / "datasets" / "org" / "name"
     (folder / "data").mkdir(parents=True)

@@ -64,7 +64,7 @@ class PeerModule(ModuleType):
             return self.__dict__[name]
         raise AttributeError(f"{self._name} of {self._wheel} has no {name}.")
 
-    def cut(self, class_name: str, *methods: str) -> type:
+    def cut(self, class_name: str, *methods: str) -> Any:
         """Return a class with only these methods and no base: what they find in `self` is the caller's to give.
 
         Raises: ValueError if the class has not got all of them.
@@ -76,8 +76,7 @@ class PeerModule(ModuleType):
         for method in kept:
             method.decorator_list = [d for d in method.decorator_list if _is_builtin(d)]
         self._run(ast.ClassDef(name=class_name, bases=[], keywords=[], body=list[ast.stmt](kept), decorator_list=[]))
-        found: type = self.__dict__.pop(class_name)
-        return found
+        return self.__dict__.pop(class_name)
 
     def _need(self, name: str) -> None:
         """Run what defines a name, after all that it refers to. Names that are no definition are left alone."""

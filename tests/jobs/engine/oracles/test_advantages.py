@@ -84,10 +84,11 @@ def test_advantages_are_those_of_verl(algorithm: str, coefficient: float, batch:
     found = ours(algorithm, batch, **knobs)
 
     estimator = peer(VERL, "verl.trainer.ppo.core_algos")
-    options: dict[str, Any] = {
+    all_options: dict[str, dict[str, Any]] = {
         "grpo": {"norm_adv_by_std_in_grpo": algorithm != "dr_grpo"},
         "reinforce_plus_plus": {"config": SimpleNamespace(gamma=0.9)},
-    }.get(VERL_ESTIMATORS[algorithm], {})
+    }
+    options = all_options.get(VERL_ESTIMATORS[algorithm], {})
     if VERL_ESTIMATORS[algorithm] != "reinforce_plus_plus":
         options["index"] = np.arange(PROMPTS).repeat(SAMPLES)
     wanted, _ = getattr(estimator, f"compute_{VERL_ESTIMATORS[algorithm]}_outcome_advantage")(

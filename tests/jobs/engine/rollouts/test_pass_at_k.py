@@ -11,7 +11,7 @@ from jobs.engine.rewards.exact_match import ExactMatchReward
 from jobs.engine.rewards.math import PLUGIN as MATH
 from jobs.engine.rollouts.evaluation import pass_rates
 from jobs.engine.rollouts.pass_at_k import majority_votes, pass_at_k, sizes
-from jobs.engine.rollouts.reward import Completion, Reward, ScoringLimits
+from jobs.engine.rollouts.reward import Completion, Reward, Score, ScoringLimits
 
 
 @pytest.mark.parametrize("num_samples", [1, 2, 5, 8])
@@ -88,6 +88,6 @@ class Counting(ExactMatchReward):
 
     num_calls = 0
 
-    def score(self, completions: Sequence[Completion]) -> list:
+    def score(self, completions: Sequence[Completion]) -> list[Score]:
         self.num_calls += 1
         return super().score(completions)
