@@ -11,6 +11,7 @@ in nats; at position l stand those of what may come in the place of token l.
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ class TopTokens:
     below: int
 
 
-Listed = TopTokens | Tensor | None
+Listed: TypeAlias = TopTokens | Tensor | None
 """What the output layer is asked for beside the chosen token: a teacher's likeliest tokens, or the tokens with these
 ids, [..., K]; or nothing."""
 

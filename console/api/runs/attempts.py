@@ -87,9 +87,15 @@ class PinIn(Schema):
 def put_pin(request: HttpRequest, run_id: str, attempt: Ordinal, step: Ordinal, body: PinIn) -> DoneOut:
     """Keep a checkpoint from being deleted for newer ones, or let it go again, while the run trains and after."""
     run = run_for(request, run_id, "editor")
-    about = {"attempt": attempt, "step": step, "is_pinned": body.is_pinned}
     try:
-        is_changed = pin_checkpoint(run_id=run.pk, **about, user=caller(request), now=timezone.now())
+        is_changed = pin_checkpoint(
+            run_id=run.pk,
+            attempt=attempt,
+            step=step,
+            is_pinned=body.is_pinned,
+            user=caller(request),
+            now=timezone.now(),
+        )
     except ChangeRefused as error:
         raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
     return DoneOut(is_changed=is_changed, run=run_header(run))

@@ -159,8 +159,8 @@ def not_offered(program: str, version: str) -> dict[str, str]:
 
 
 def program_of(algorithm: str) -> str:
-    """Return which program of openrlhf.cli trains an algorithm."""
-    return RL if is_in(algorithm, "rl") else {"sft": SFT, "dpo": DPO, "rm": RM}[algorithm]
+    """Return which program of openrlhf.cli trains an algorithm; "" if none does."""
+    return {"sft": SFT, "dpo": DPO, "rm": RM}.get(algorithm, RL if is_in(algorithm, "rl") else "")
 
 
 def algorithms_of(program: str) -> tuple[str, ...]:

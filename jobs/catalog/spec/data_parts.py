@@ -31,8 +31,9 @@ class Key:
         """Return True for a value that the key takes."""
         if self.low is None:
             return isinstance(value, str) and is_storable(value)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and self.low <= value <= self.high and not (self.is_whole and value != int(value))
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        return self.low <= value <= self.high and not (self.is_whole and value != int(value))
 
     @property
     def allowed(self) -> str:

@@ -186,10 +186,10 @@ def column_value(row: Row, column: str) -> object:
     if JOINED in column:
         texts = [value for part in column.split(JOINED) if (value := column_value(row, part)) not in (None, "")]
         return "\n\n".join(map(str, texts)) or None
-    value: object = row
+    inner: object = row
     for part in column.split("."):
-        value = value.get(part, _MISSING) if isinstance(value, dict) else _MISSING
-    return None if value is _MISSING else value
+        inner = inner.get(part, _MISSING) if isinstance(inner, dict) else _MISSING
+    return None if inner is _MISSING else inner
 
 
 def _messages(spec: RunSpec, row: Row, number: int) -> list[dict[str, Any]]:

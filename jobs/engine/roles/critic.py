@@ -4,7 +4,7 @@ policy's ranks beside the policy.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -89,8 +89,11 @@ def critic_folder(spec: RunSpec) -> Path:
     policy = model_folder(spec.model)
     if name == POLICY:
         return policy
-    is_path = Path(str(name)).expanduser().is_dir()
-    kind = "path" if is_path else "bundled" if (BUNDLED / str(name) / "config.json").is_file() else "hub"
+    kind: Literal["path", "bundled", "hub"] = "hub"
+    if Path(str(name)).expanduser().is_dir():
+        kind = "path"
+    elif (BUNDLED / str(name) / "config.json").is_file():
+        kind = "bundled"
     try:
         folder = find_model(ModelSource(kind=kind, id=str(name)))
         count_parameters(folder, str(name))

@@ -87,10 +87,12 @@ class Policy(TrainedModel):
     # -- learning --
 
     def take_spec(self, spec: RunSpec) -> None:
-        """See TrainedModel; the critic that this rank holds goes on with them, too."""
+        """See TrainedModel; the critic and the teacher that this rank holds go on with them, too."""
         super().take_spec(spec)
         if self.critic is not None:
             self.critic.take_spec(spec)
+        if self._teacher is not None:
+            self._teacher.take_spec(spec)
 
     def packing_problem(self) -> str:
         """Return why this model's sequences are padded although they were to be packed, as the end of a sentence."""

@@ -16,7 +16,7 @@ from jobs.engine.device import load_device
 from jobs.engine.distillation import TopTokens
 from jobs.engine.micro_batches import Cut
 from jobs.engine.problem import RunProblem
-from jobs.engine.roles.language_model import load_model, memory_before_model
+from jobs.engine.roles.language_model import load_model, memory_before_model, temperature_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Teacher:
         self._device = load_device(device)
         self._device.prepare_trainer()
         self._baseline = memory_before_model()
-        self._temperature = spec.float_knob("rollout.temperature") if spec.needs("vllm") else 1.0
+        self._temperature = temperature_of(spec)
         folder, student = teacher_folder(spec), model_folder(spec.model, with_weights=False)
         below = min(num_outputs(folder, field=FIELD), num_outputs(student, field="model.id"))
         self._asked = TopTokens(count=min(spec.int_knob("algorithm.distillation_top_k"), below), below=below)
@@ -48,6 +48,10 @@ class Teacher:
         self._cut = replace(self._cut, is_packed=bool(model.is_packed))
         self._model = model.to(self._device.torch_device()).eval().requires_grad_(requires_grad=False)
         self._num_bytes = sum(p.numel() * p.element_size() for p in self._model.parameters())
+
+    def take_spec(self, spec: RunSpec) -> None:
+        """Go on with these knobs, of which some were changed while the run trains."""
+        self._temperature = temperature_of(spec)
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> TeacherScores:

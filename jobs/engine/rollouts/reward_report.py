@@ -13,7 +13,7 @@ Note = Callable[[str], None]
 
 
 def fill_skipped(rewards_B: Tensor, scores: Sequence[Score], *, group_size: int) -> Tensor:
-    """Return the rewards, in which those without signal have the mean of their group's others: float32 [B].
+    """Return the rewards, in which those that were skipped have the mean of their group's others: float32 [B].
 
     Groups of `group_size` lie together. Then a baseline that is the group's mean is that of the others, and their own
     advantage is 0. Of a group without a score all have 0.

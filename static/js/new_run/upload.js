@@ -26,9 +26,14 @@ export function wireUpload(form, { onUploaded, onProblem }) {
     onProblem("");
     if (!ENDINGS.some((ending) => file.name.toLowerCase().endsWith(ending))) {
       onProblem(
-        fill(gettext("%(name)s is no JSONL, JSON, CSV or Parquet. Choose a file that ends in .jsonl, .json, .csv or .parquet."), {
-          name: file.name,
-        }),
+        fill(
+          gettext(
+            "%(name)s is no JSONL, JSON, CSV or Parquet. Choose a file that ends in .jsonl, .json, .csv or .parquet.",
+          ),
+          {
+            name: file.name,
+          },
+        ),
       );
       return;
     }

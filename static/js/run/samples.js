@@ -244,6 +244,7 @@ export class SampleTab {
     }
     line.setAttribute("aria-expanded", "true");
     const pair = pairOf(group);
+    /** @type {[string, any][]} */
     const parts = [
       [gettext("Prompt"), row.prompt],
       [gettext("Response"), pair ? sideBySide(pair) : row.completion || gettext("(empty)")],

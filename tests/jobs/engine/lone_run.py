@@ -94,7 +94,7 @@ def train(run_dir: Path, knobs: dict[str, Any], policy: Policy, *, resumes: Path
         material=Material(text=text, train=train, held_out=held_out, reward=open_reward(spec.reward)),
         workers=workers,
         report=report,
-        commands=Mock(is_stopping=False, **{"take_checkpoint.return_value": False}),
+        commands=Mock(is_stopping=False, **{"take_checkpoint.return_value": False, "take_changes.return_value": ()}),
         saver=saver,
         state=state,
     ).run()
