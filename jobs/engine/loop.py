@@ -28,7 +28,8 @@ from jobs.engine.data.model_files import model_folder, num_layers
 from jobs.engine.data.sources import ExamplesInMemory, TrainingData
 from jobs.engine.data.text import TextModel
 from jobs.engine.failures.divergence import DivergenceGuards, Sign
-from jobs.engine.failures.failure_cause import Diverged, NonFinite, RunStopped
+from jobs.engine.failures.divergence_end import end_if_diverged
+from jobs.engine.failures.failure_cause import NonFinite, RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.kl_controller import next_coefficient
@@ -41,10 +42,10 @@ from jobs.engine.reporting.run_report import RunReport, folder_bytes
 from jobs.engine.role_calls import scores_of, start_scores, start_update, update_metrics
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import weight_sync
-from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets, joined
+from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets
 from jobs.engine.rollouts.group_sampling import Sampled, ScoredRollout, sample_groups
 from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
-from jobs.engine.rollouts.held_out_pairs import HeldOutPairs, batch_of
+from jobs.engine.rollouts.held_out_pairs import PairSets, batch_of
 from jobs.engine.rollouts.mixed_reward import MixedReward
 from jobs.engine.rollouts.reward_report import RewardReport, fill_skipped, without_skipped
 from jobs.engine.rollouts.reward_shaping import Shaping
@@ -113,7 +114,9 @@ class Loop:
             precision=str(spec.knob("memory.precision")),
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
-        self._pairs: dict[str, HeldOutPairs] = {}
+        self._pairs: PairSets | None = None
+        if algorithm.rewards is not None:
+            self._pairs = PairSets(spec, algorithm, workers, pad_id=material.text.pad_id)
         self._reward_report = RewardReport(
             counts_failures=self.algorithm.advantages is not None and spec.knob("reward.on_failure") != "stop"
         )
@@ -204,8 +207,7 @@ class Loop:
             if reference is not None:
                 batch = replace(batch, reference_logprobs_BL=workers.gather([reference])[0])
             elif spec.needs("reference"):
-                scored_BL = self._score_shares("reference_logprobs", batch, shares, phase="reference")
-                batch = replace(batch, reference_logprobs_BL=scored_BL)
+                batch = replace(batch, reference_logprobs_BL=self._reference_logprobs(batch, shares))
 
         batch, teacher_says = self._taught(batch, shares)
 
@@ -332,11 +334,9 @@ class Loop:
         """Return the weight of the KL for each sequence of the step where a controller moves it, else None: [B]."""
         if not (self.spec.needs("reference") and self.spec.float_knob("algorithm.kl_target")):
             return None
-        if self.state.kl_coefficient is None:
-            coefficient = self.spec.float_knob("algorithm.kl_coefficient")
-            self.state = replace(self.state, kl_coefficient=coefficient)
-        assert self.state.kl_coefficient is not None
-        return torch.full((num_sequences,), self.state.kl_coefficient)
+        coefficient = self.state.kl_coefficient or self.spec.float_knob("algorithm.kl_coefficient")
+        self.state = replace(self.state, kl_coefficient=coefficient)
+        return torch.full((num_sequences,), coefficient)
 
     def _move_kl_coefficient(self, metrics: Mapping[str, float], *, num_samples: int) -> dict[str, float]:
         """Move the weight of the KL for the next step by the KL of this one; return that of this one as a metric."""
@@ -413,10 +413,8 @@ class Loop:
         """Return the frozen model's log-probabilities, by whoever holds it: [B, L]."""
         if self.workers.reference is None:
             return self._score_shares("reference_logprobs", batch, shares, phase="reference")
-        (scored_BL,) = self.workers.gather(
-            [self.workers.reference.call("logprobs", batch, step=self.step, phase="reference")]
-        )
-        return cast(Tensor, scored_BL)
+        call = self.workers.reference.call("logprobs", batch, step=self.step, phase="reference")
+        return cast(Tensor, self.workers.gather([call])[0])
 
     def _update(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
         """Take the policy's optimizer steps on all ranks; return their metrics, averaged over the optimizer steps."""
@@ -514,30 +512,20 @@ class Loop:
             self.saver.take_spec(changed)
 
     def _heed_guards(self) -> None:
-        """Note the signs of divergence, or end the run by them: with a checkpoint, and one from before kept.
+        """Note the signs of divergence, or end the run by them. Raises: Diverged."""
+        end_if_diverged(
+            self._guards,
+            self._signs,
+            saver=self.saver,
+            note=lambda text: self.report.note(text, step=self.step),
+            start=self.start,
+            save=self._save_at_once,
+        )
 
-        Raises: Diverged.
-        """
-        since = self._guards.suspected_since()
-        self.saver.hold_before(since)
-        for sign in self._signs:
-            if self._guards.policy_of(sign) == "note":
-                self.report.note(f"{sign.text} The knob guard.{sign.guard} says what is done about it.", step=self.step)
-                continue
-            before = self.saver.hold_before(sign.since)
-            if before is not None:
-                self.saver.pin(before, is_pinned=True)
-            elif 0 < self.start < sign.since:
-                before = self.start  # in the attempt that this one goes on from
-            self._policies_turn()
-            self.saver.checkpoint(self.state, self._scores)
-            self.saver.finish()
-            way = (
-                f"Checkpoint {before} is from before it and is kept: go on from there with a lower learning rate."
-                if before is not None
-                else "No checkpoint from before it is left; start again with a lower learning rate."
-            )
-            raise Diverged(f"Training has diverged. {sign.text} {way}", checkpoint=-1 if before is None else before)
+    def _save_at_once(self) -> None:
+        self._policies_turn()
+        self.saver.checkpoint(self.state, self._scores)
+        self.saver.finish()
 
     def _take_pins(self) -> None:
         """Pin and release checkpoints, before one is written for which others go."""
@@ -588,22 +576,9 @@ class Loop:
 
     def _evaluated(self, sets: Sequence[HeldOutSet]) -> Evaluation:
         material = self.material
-        if self.algorithm.rewards is not None:
-            return self._pairs_evaluated(sets)
+        if self._pairs is not None:
+            return self._pairs.evaluate(sets, step=self.step)
         return evaluate_sets(self.workers, sets, reward=material.reward, text=material.text, step=self.step)
-
-    def _pairs_evaluated(self, sets: Sequence[HeldOutSet]) -> Evaluation:
-        """Return what the model says of held-out pairs; the frozen reference is asked once for each set."""
-        each = []
-        for one in sets:
-            if one.name not in self._pairs:
-                pad_id = self.material.text.pad_id
-                pairs = HeldOutPairs(self.spec, self.algorithm, self.workers, one.examples, pad_id=pad_id)
-                if self.spec.needs("reference"):
-                    pairs.compare_with_reference(step=self.step)
-                self._pairs[one.name] = pairs
-            each.append(self._pairs[one.name].evaluate(step=self.step))
-        return joined(sets, each)
 
     def _finish(self, *, is_finished: bool) -> None:
         """Evaluate the last policy, save it, and hand it over."""

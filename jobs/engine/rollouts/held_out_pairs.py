@@ -12,7 +12,8 @@ from jobs.engine.batch import Batch, join_padded, make_batch
 from jobs.engine.data.examples import Example, sides_of
 from jobs.engine.micro_batches import sequences_per_sample
 from jobs.engine.reporting.run_report import ShownSample
-from jobs.engine.rollouts.evaluation import Evaluation, even_parts
+from jobs.engine.rollouts.evaluation import Evaluation, even_parts, joined
+from jobs.engine.rollouts.held_out import HeldOutSet
 from jobs.engine.workers.worker import Worker
 from jobs.engine.workers.worker_group import WorkerGroup
 
@@ -86,3 +87,23 @@ class HeldOutPairs:
             )
             for (group, side, response), reward in zip(responses, rewards, strict=True)
         ]
+
+
+class PairSets:
+    """The held-out sets of a run that learns from pairs; the frozen reference is asked once for each of them."""
+
+    def __init__(self, spec: RunSpec, algorithm: Algorithm, workers: WorkerGroup, *, pad_id: int) -> None:
+        self._spec, self._algorithm, self._workers, self._pad_id = spec, algorithm, workers, pad_id
+        self._by_name: dict[str, HeldOutPairs] = {}
+
+    def evaluate(self, sets: Sequence[HeldOutSet], *, step: int) -> Evaluation:
+        """Return what the model of now says of the pairs of these sets."""
+        return joined(sets, [self._pairs_of(each, step=step).evaluate(step=step) for each in sets])
+
+    def _pairs_of(self, held_out: HeldOutSet, *, step: int) -> HeldOutPairs:
+        if held_out.name not in self._by_name:
+            pairs = HeldOutPairs(self._spec, self._algorithm, self._workers, held_out.examples, pad_id=self._pad_id)
+            if self._spec.needs("reference"):
+                pairs.compare_with_reference(step=step)
+            self._by_name[held_out.name] = pairs
+        return self._by_name[held_out.name]
