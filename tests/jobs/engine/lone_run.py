@@ -17,6 +17,7 @@ from jobs.engine.algorithm import load_algorithm
 from jobs.engine.checkpoints.checkpoint import LoopState, open_checkpoint
 from jobs.engine.checkpoints.resume import fingerprint
 from jobs.engine.checkpoints.saving import Saver
+from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.dataset import load_table
 from jobs.engine.data.examples import render, usable
 from jobs.engine.data.model_files import model_folder
@@ -94,7 +95,7 @@ def train(run_dir: Path, knobs: dict[str, Any], policy: Policy, *, resumes: Path
         material=Material(text=text, train=train, held_out=held_out, reward=open_reward(spec.reward)),
         workers=workers,
         report=report,
-        commands=Mock(is_stopping=False, **{"take_checkpoint.return_value": False, "take_changes.return_value": ()}),
+        commands=CommandInbox(run_dir / "commands.jsonl"),
         saver=saver,
         state=state,
     ).run()
