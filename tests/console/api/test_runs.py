@@ -80,7 +80,7 @@ def test_a_key_used_for_another_spec_is_a_conflict(api: Client) -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "words"),
     [
-        ({"algorithm": "ppo"}, "algorithm", "Use OpenRLHF or verl for it"),
+        ({"algorithm": "rm"}, "algorithm", "Use OpenRLHF for it"),
         (
             {"knobs": {"optimizer.learning_rat": 1}},
             "knobs.optimizer.learning_rat",

@@ -132,7 +132,7 @@ class Bench:
             "losses": losses,
             "folder": str(saved.folder),
             "files": files,
-            "bytes": sum(f.stat().st_size for f in saved.folder.iterdir()),
+            "bytes": sum(f.stat().st_size for f in saved.folder.rglob("*") if f.is_file()),
             "seconds": saved.seconds,
         }
 

@@ -53,8 +53,10 @@ def tokens_of(model: Any) -> list[int]:
 def test_both_exported_folders_say_what_the_policy_says_and_not_the_base(whole: EndedRun) -> None:
     base = model_folder(parse_spec(SPEC).model)
     models = whole.run_dir / "model"
-    merged = AutoModelForCausalLM.from_pretrained(models / "final")
-    adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), models / "final-adapter")
+    merged = AutoModelForCausalLM.from_pretrained(models / "final", dtype=torch.float32)
+    adapted = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), models / "final-adapter"
+    )
     prompt = torch.arange(3, 19).unsqueeze(0)
     with torch.no_grad():
         of_merged, of_adapted = merged(prompt).logits, adapted(prompt).logits
@@ -85,7 +87,7 @@ def test_the_reference_is_the_base_in_the_policys_own_ranks(whole: EndedRun) -> 
 def test_checkpoints_hold_adapters_alone_and_it_is_said_how_much_is_trained(whole: EndedRun) -> None:
     folder = whole.run_dir / "checkpoints" / "step-2"
     names, elements = set(), 0
-    for path in folder.glob("*.safetensors"):
+    for path in folder.rglob("*.safetensors"):
         with safe_open(path, framework="pt") as part:
             for key in part.keys():  # noqa: SIM118 (not a dict)
                 state, _, name = key.split("/", 2)

@@ -30,9 +30,17 @@ ON_DEMAND = (
     "groups/generations",
     "reward/overlong",
     "reward/clipped",
+    "reward/failed",
     "kl/coefficient",
+    "loss/pairs",
+    "pairs/",
+    "loss/distillation",
+    "teacher/",
+    "policy/trainable",
+    "policy/adapter",
 )
-"""What runs tell that sample groups again, shape their rewards or move the weight of the KL."""
+"""What runs tell that sample groups again, shape their rewards, go on after failures of them or move the weight of the
+KL; that learn from pairs or a teacher; that train adapters."""
 
 
 def test_a_grpo_run_finishes(grpo: EndedRun) -> None:
