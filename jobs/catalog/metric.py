@@ -98,9 +98,12 @@ def _of_an_evaluation(name: str) -> MetricInfo | None:
     """Return what is known of `eval/<what>` and, of a named set, `eval/<set>/<what>`: as many as there are numbers of
     samples and names of sets.
     """
-    begin, *middle, what = name.split("/")
+    begin, *middle = name.split("/")
+    if begin != "eval" or len(middle) not in (1, 2):
+        return None
+    what = middle.pop()
     info = metrics().get(f"eval/{what}") or _of_samples(what)
-    if begin != "eval" or len(middle) > 1 or info is None:
+    if info is None:
         return None
     label = f"{info.label}: {middle[0]}" if middle else info.label
     return replace(info, name=name, label=label, names={}, former=())

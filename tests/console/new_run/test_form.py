@@ -26,6 +26,7 @@ from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import (
     RANGES,
     SECTIONS,
+    DataSource,
     KnobValue,
     RewardPart,
     RunSpec,
@@ -72,7 +73,8 @@ def section_values(cls: type[SpecPart]) -> st.SearchStrategy[Any]:
         if field.annotation is int:
             return st.integers(1, LIMITS.get(name, 8))
         if field.annotation is float:
-            return st.floats(*RANGES["data.weight" if name == "weight" else "data.eval_share"])
+            section = "data" if issubclass(cls, DataSource) else "reward"
+            return st.floats(*RANGES[f"{section}.{name}"])
         if name == "more":
             return st.lists(section_values(RewardPart), max_size=2).map(tuple)
         return OBJECTS.get(name, TEXT)

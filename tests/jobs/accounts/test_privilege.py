@@ -206,6 +206,7 @@ ANYBODY_S = {
         "skip.steps",
     ],
     "nsys' own words only, see jobs.catalog.spec.contradictions": ["profiling.nsys_trace"],
+    "words that are sent to a language model": ["reward.judge_model", "reward.judge_prompt"],
     "a name that the trainer looks up among what it has": [
         "agent.loop",
         "algorithm.dynamic_sampling_metric",
