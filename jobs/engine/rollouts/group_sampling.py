@@ -81,7 +81,8 @@ def sample_groups(
         parts.append(draw(wanted - len(useful), first))
         for i, has_variance in enumerate(_has_variance(parts[-1].rewards_B, group_size)):
             (useful if has_variance else flat).append(first + i)
-    chosen = [*useful, *flat[: wanted - len(useful)]]
+    # Where nothing is drawn again the step stays as it was drawn.
+    chosen = [*useful, *flat[: wanted - len(useful)]] if max_generations > 1 else list(range(wanted))
     whole = _joined(parts)
     return Sampled(
         drawn=whole.groups(chosen, group_size),

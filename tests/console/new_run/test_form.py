@@ -260,7 +260,7 @@ def test_bad_text_is_refused_beside_its_own_field(name: str, text: str, words: s
     assert words in {p.field: p.message for p in caught.value.problems}[name]
 
 
-@pytest.mark.parametrize("name", list(RANGES))
+@pytest.mark.parametrize("name", [name for name in RANGES if name != "reward.weight"])  # of several rewards alone
 def test_what_a_number_field_says_it_takes_is_what_is_taken(name: str) -> None:
     said = next(f.allowed for group in groups({}, Combination()) for f in group.fields if f.name == name)
 
