@@ -300,7 +300,7 @@ def test_gradients_that_stay_not_finite_end_a_run_with_its_last_checkpoint_kept(
     assert announced == [(2, True), (4, True), (2, False)]
 
 
-FAILS_SOMETIMES = "def reward(p, c, a):\n    return (len(c) % 5) / (len(c) % 8 > 0)\n"
+FAILS_SOMETIMES = "def reward(p, c, a):\n    n = sum(map(ord, c))\n    return (n % 5) / (n % 3 > 0)\n"
 
 
 @pytest.mark.slow("a run of its own")
