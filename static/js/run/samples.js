@@ -243,7 +243,7 @@ export class SampleTab {
       return;
     }
     line.setAttribute("aria-expanded", "true");
-    const pair = pairOf(group);
+    const pair = /** @type {[any, any] | null} */ (pairOf(group));
     /** @type {[string, any][]} */
     const parts = [
       [gettext("Prompt"), row.prompt],
