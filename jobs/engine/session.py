@@ -212,7 +212,8 @@ class Session:
         """
         starting = []
         for role in sorted(roles_of(spec), key=lambda role: not role.generates):
-            members = workers.by_role.get(role.id, [])
+            if not (members := workers.by_role.get(role.id, [])):
+                continue  # the policy's ranks hold it
             wants: dict[str, object] = {"spec": spec, "device": device.name}
             if role.generates:
                 wants["eos_ids"] = text.eos_ids
