@@ -1,90 +1,77 @@
-"""The program of test_critic_ranks: RUN_DIR; the critic alone on one rank and on two, in each ZeRO stage, and beside
-the policy in its ranks, learns from the same batches; `found.json` gets what was told of each step.
+"""The program of test_critic_ranks, a process for each rank: RUN_DIR, RANK, how many there are, PORT.
+
+Each learns by its own share of the same batches, once for each variant; `rank-<RANK>-of-<N>.json` gets what it says.
 """
 
 import json
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import ray
 import torch
-from torch import Tensor
 
 from jobs.catalog.spec.parse import parse_spec
+from jobs.engine.algorithm import Counts
 from jobs.engine.batch import Batch, make_batch, share_out
-from jobs.engine.role_calls import scores_of, start_scores, start_update, update_metrics
-from jobs.engine.session import ROLE_CLASSES
-from jobs.engine.workers.worker_group import WorkerGroup
-from tests.jobs.engine.ranks import make_workers, start_policies
+from jobs.engine.roles.critic import Critic
+from jobs.engine.roles.policy import Policy
 
-NUM_STEPS = 3
-VARIANTS: dict[str, dict[str, Any]] = {
+NUM_STEPS, NUM_SEQUENCES = 3, 16
+BESIDE = "beside the policy"
+BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 60}
+OF_TWO: dict[str, dict[str, Any]] = {
     "0": {"memory.zero_stage": "0", "train.packing": False},
     "2": {"memory.zero_stage": "2", "train.packing": False},
     "3": {"memory.critic_zero_stage": "3", "train.packing": False},
     "micro": {"train.micro_batch_size": 3, "train.packing": False},
-    "packed 3": {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 60, "memory.critic_zero_stage": "3"},
-    "one rank": {"train.packing": False},
-    **{
-        f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
-        for name, knobs in {"2": {"train.packing": False}, "3": {"memory.critic_zero_stage": "3"}}.items()
-    },
-    "beside": {"memory.zero_stage": "2", "memory.critic_zero_stage": "3", "train.packing": False},
+    "packed": {"memory.critic_zero_stage": "3", **BY_TOKENS},
+    "bfloat16 2": {"memory.precision": "bfloat16", "train.packing": False},
+    "bfloat16 3": {"memory.precision": "bfloat16", "memory.critic_zero_stage": "3"},
+    BESIDE: {"memory.zero_stage": "2", "memory.critic_zero_stage": "3", "train.packing": False},
 }
+OF_ONE: dict[str, dict[str, Any]] = {"one rank": {"train.packing": False}}
 
 
 def batch_of(step: int) -> Batch:
-    """Return 16 random sequences of 6 to 24 tokens, of which all but three count, and what they should have said."""
+    """Return random sequences of 6 to 24 tokens, of which all but three count, and what they should have said."""
     random = torch.Generator().manual_seed(step)
-    lengths = torch.randint(6, 25, (16,), generator=random).tolist()
+    lengths = torch.randint(6, 25, (NUM_SEQUENCES,), generator=random).tolist()
     rows = [torch.randint(1, 500, (n,), generator=random).tolist() for n in lengths]
     batch = make_batch([(row, [i > 2 for i in range(len(row))]) for row in rows], pad_id=0)
     returns_BL = torch.rand(batch.mask_BL.shape, generator=random)
     return replace(batch, returns_BL=torch.where(batch.mask_BL, returns_BL, 0.0))
 
 
-def start_critics(workers: WorkerGroup, spec: Any) -> list[Any]:
-    """Start a critic in each actor of the policy: a critic with devices of its own."""
-    return start_policies(workers, spec, ROLE_CLASSES["critic"])
-
-
-def learned(workers: WorkerGroup, ranks: Any) -> list[dict[str, float]]:
-    """Return what the loop would tell of each step: values, then an update by the same shares."""
+def learned(critic: Critic, *, rank: int, world_size: int) -> list[dict[str, Any]]:
+    """Return what this rank says of each step: its shares of metrics and of the mean value, the gradient's norm."""
     told = []
     for step in range(NUM_STEPS):
-        batch = batch_of(step)
-        shares = share_out(16, num_updates=1, num_ranks=len(ranks), seed=str(step))
-        started = start_scores(ranks, "values", batch, shares, step=step, phase="old_logprobs")
-        values_BL: Tensor = scores_of(workers, started, batch, shares)
-        batch = replace(batch, values_BL=values_BL)
-        updates = workers.gather(start_update(ranks, batch, shares, learning_rate=1e-3, step=step))
-        mean = float(values_BL[batch.mask_BL].mean())
-        told.append(update_metrics(updates, learning_rate=1e-3, prefix="value") | {"value/mean": mean})
+        whole = batch_of(step)
+        counts = Counts(num_tokens=whole.num_trained_tokens, num_sequences=NUM_SEQUENCES)
+        shares = share_out(NUM_SEQUENCES, num_updates=1, num_ranks=world_size, seed=str(step))
+        mine = whole.rows(shares[rank][0])
+        values_BL = critic.values(mine)
+        (update,) = critic.update([replace(mine, values_BL=values_BL)], [counts], 1e-3)
+        mean = float(values_BL[mine.mask_BL].sum()) / counts.num_tokens
+        told.append({"shares": {**update.shares, "value/mean": mean}, "norm": update.grad_norm})
     return told
 
 
 def main() -> None:
-    """Run every variant in the same processes."""
-    run_dir = Path(sys.argv[1])
-    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
-    groups: dict[int, WorkerGroup] = {}
+    """Run every variant in this process; the group of processes stays."""
+    run_dir, rank, world_size, port = Path(sys.argv[1]), *map(int, sys.argv[2:])
+    place: dict[str, Any] = {"rank": rank, "world_size": world_size, "host": "127.0.0.1", "port": port, "device": "cpu"}
+    hardware = {"layout": "colocated", "policy_ranks": world_size}
     found = {}
-    for variant, knobs in VARIANTS.items():
-        count = 1 if variant == "one rank" else 2
-        hardware = {"layout": "colocated", "policy_ranks": count}
+    for variant, knobs in (OF_TWO if world_size == 2 else OF_ONE).items():
         spec = parse_spec({"algorithm": "ppo", "hardware": hardware, "knobs": knobs})
-        if count not in groups:
-            groups[count] = make_workers(spec, run_dir / f"x{count}")
-        workers = groups[count]
-        is_beside = variant == "beside"
-        workers.gather((start_policies if is_beside else start_critics)(workers, spec))
-        found[variant] = learned(workers, workers.trained["critic"] if is_beside else workers.policies)
-    for workers in groups.values():
-        workers.close()
-    (run_dir / "found.json").write_text(json.dumps(found))
+        policy = Policy(spec=spec, **place) if variant == BESIDE else None
+        critic = Critic(spec=spec, **place) if policy is None else policy.critic
+        assert critic is not None
+        found[variant] = learned(critic, rank=rank, world_size=world_size)
+        critic.leave()
+    (run_dir / f"rank-{rank}-of-{world_size}.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
