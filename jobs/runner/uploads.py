@@ -39,7 +39,7 @@ MAX_FRESH_STARTS = 3
 MAX_TRIES_FULL = 24  # two minutes of 5 s
 
 SPEC_NAME = "pitwall_spec.json"  # beside a model: what it was made with, its system prompt among it
-SHIPPED_TYPES = ("model", "tensorboard", "trace")  # checkpoints stay on the cluster
+SHIPPED_TYPES = ("model", "adapter", "tensorboard", "trace")  # checkpoints stay on the cluster
 
 
 class FileImage:
@@ -87,7 +87,7 @@ class UploadFailed(Exception):
 
 
 def planned(run_dir: Path, artifacts: Mapping[str, ArtifactEvent]) -> Iterator[ZipUpload]:
-    """Yield what is to be handed over: announced models and traces, TensorBoard's files, and the logs."""
+    """Yield what is to be handed over: announced models, adapters and traces, TensorBoard's files, and the logs."""
     yield from planned_captures(run_dir, artifacts)
     for name, event in sorted(artifacts.items()):
         folder = run_dir / event.get("path", "")

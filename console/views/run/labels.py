@@ -66,6 +66,8 @@ def sample_note(spec: RunSpec) -> str:
     """Return why a run has no samples to show; "" where it draws some and they are shipped."""
     if not is_in(spec.algorithm, "rl"):
         words = {"algorithm": _(algorithms()[spec.algorithm].label)}
+        if spec.is_native and is_in(spec.algorithm, "pairs"):
+            return _("%(algorithm)s draws no samples. Held-out pairs are listed under Samples.") % words
         return _("%(algorithm)s learns from the responses in the data; it draws no samples.") % words
     if spec.is_native:
         return ""

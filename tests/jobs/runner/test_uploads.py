@@ -154,6 +154,7 @@ def test_a_folder_without_files_is_said_to_be_that(tmp_path: Path, client: Conso
 def test_checkpoints_and_what_lies_outside_the_run_directory_stay_on_the_cluster(tmp_path: Path) -> None:
     announced = {
         "model-final": events.artifact("model-final", artifact="model", path="model/final", attempt=1),
+        "adapter": events.artifact("adapter", artifact="adapter", path="model/final-adapter", attempt=1),
         "tensorboard": events.artifact("tensorboard", artifact="tensorboard", path="tb", attempt=1),
         "step-3": events.artifact("step-3", artifact="checkpoint", path="checkpoints/3", attempt=1),
         "secrets": events.artifact("secrets", artifact="model", path="../../../etc", attempt=1),
@@ -161,4 +162,5 @@ def test_checkpoints_and_what_lies_outside_the_run_directory_stay_on_the_cluster
     (tmp_path / "log").mkdir()
     (tmp_path / "tb").mkdir()
 
-    assert [u.name for u in planned(tmp_path, announced)] == ["model-final.zip", "tensorboard.zip", "logs.zip"]
+    names = ["adapter.zip", "model-final.zip", "tensorboard.zip", "logs.zip"]
+    assert [u.name for u in planned(tmp_path, announced)] == names
