@@ -39,6 +39,8 @@ export function wireMix(form, { changed }) {
   form.addEventListener("click", (event) => {
     if (!around(event, "[data-mix-add]")) return;
     write([...partsOf(kept.value), { kind: "format", weight: 1 }]);
+    const heading = find("h3 button", section);
+    if (heading.getAttribute("aria-expanded") === "false") heading.click(); // or nobody sees what was added
     list.lastElementChild?.querySelector("select")?.focus();
   });
 

@@ -44,6 +44,22 @@ def test_the_algorithm_brings_its_own_knobs_and_defaults(form: Page) -> None:
     expect(form.locator("[data-command-text]")).to_contain_text('{"algorithm": "sft"}')
 
 
+def test_another_reward_is_added_weighed_and_taken_away(form: Page) -> None:
+    form.get_by_role("button", name="Add a reward").click()
+
+    kind = form.locator("[data-mix-parts] select")
+    expect(kind).to_be_focused()
+    expect(kind).to_have_value("format")
+    expect(form.locator('[name="reward.weight"]')).to_be_visible()
+    form.locator("[data-mix-parts] [data-part=weight]").fill("0.2")
+    form.keyboard.press("Tab")
+    expect(form.locator("[data-command-text]")).to_contain_text('"weight": 0.2')
+
+    form.locator("[data-mix-remove]").click()
+    expect(form.locator("[data-mix]")).to_be_hidden()
+    expect(form.locator("[data-num-changes]")).to_have_text("0 changes")
+
+
 def test_the_preview_shows_the_data_and_its_loss_mask(form: Page) -> None:
     form.select_option("[name=algorithm]", "sft")
 
