@@ -36,6 +36,7 @@ from jobs.engine.kl_controller import next_coefficient
 from jobs.engine.live_changes import LiveChanges
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.micro_batches import even_out, of_units, sequences_per_sample
+from jobs.engine.mismatches import with_reference_point
 from jobs.engine.optimizer_knobs import OF_CRITIC, OF_POLICY
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
@@ -45,7 +46,7 @@ from jobs.engine.roles.weights import weight_sync
 from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets
 from jobs.engine.rollouts.group_sampling import Sampled, ScoredRollout, sample_groups
 from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
-from jobs.engine.rollouts.held_out_pairs import PairSets, batch_of
+from jobs.engine.rollouts.held_out_pairs import PairSets, batch_of, mismatched_batch
 from jobs.engine.rollouts.mixed_reward import MixedReward
 from jobs.engine.rollouts.reward_report import RewardReport, fill_skipped, without_skipped
 from jobs.engine.rollouts.reward_shaping import Shaping
@@ -60,7 +61,13 @@ from profiling import profile
 from profiling.profile import mark
 
 _NUM_PROBES = 8
-_TOLD_SCORES = (("reward", "reward/mean"), ("loss", "loss/sft"), ("loss", "loss/pairs"), ("gap", "teacher/gap"))
+_TOLD_SCORES = (
+    ("reward", "reward/mean"),
+    ("loss", "loss/sft"),
+    ("loss", "loss/pairs"),
+    ("loss", "loss/labels"),
+    ("gap", "teacher/gap"),
+)
 """By which metric of its step a checkpoint is known."""
 
 
@@ -254,12 +261,23 @@ class Loop:
         if self.spec.needs("reference"):
             with mark("reference", step=step):
                 batch = replace(batch, reference_logprobs_BL=self._reference_logprobs(batch, shares))
+        if is_in(self.spec.algorithm, "labeled"):
+            batch = self._with_reference_point(batch, examples, shares)
         batch, teacher_says = self._taught(batch, shares)
         with mark("update", step=step) as update_mark:
             updated = self._update(batch, shares, step)
         return updated | teacher_says | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
 
     # -- its parts --
+
+    def _with_reference_point(self, batch: Batch, examples: Sequence[Example], shares: list[list[Tensor]]) -> Batch:
+        """Return the batch with what its labeled responses are compared with, by policy and reference of now."""
+        others = mismatched_batch(self.spec, examples, pad_id=self.material.text.pad_id)
+        with mark("reference", step=self.step):
+            others = replace(others, reference_logprobs_BL=self._reference_logprobs(others, shares))
+        with mark("old_logprobs", step=self.step):
+            logprobs_BL = self._score_shares("logprobs", others, shares, phase="old_logprobs")
+        return with_reference_point(batch, others, logprobs_BL)
 
     def _taught(self, batch: Batch, shares: list[list[Tensor]]) -> tuple[Batch, dict[str, float]]:
         """Return the batch with what the teacher says of it, and metrics of the teacher; as it is without one."""
