@@ -121,7 +121,10 @@ def _check_best(spec: RunSpec, refuse: Refuse) -> None:
     """Refuse a metric to rank checkpoints by that no evaluation of the run can have, as that of another set."""
     name = str(spec.knobs["checkpoint.best_metric"].value or "") if "checkpoint.best_metric" in spec.knobs else ""
     if spec.data.eval_sets and _learns_preferences(spec):
-        refuse("data.eval_sets", Sentence("Learning from preferences is evaluated on its own held-out data. Leave them out."))
+        refuse(
+            "data.eval_sets",
+            Sentence("Learning from preferences is evaluated on its own held-out data. Leave them out."),
+        )
     if _learns_preferences(spec) and (spec.data.mixture or spec.data.weight != 1.0):
         refuse("data.mixture", Sentence("Preferences are not mixed from several data sets. Join them into one."))
     if "data" in spec.data.mixture:
