@@ -186,9 +186,9 @@ def report(measured: Mapping[str, Mapping[str, Any]]) -> str:
         "# Exactness, measured",
         "",
         "Written by `make proof-exactness`: whole runs of the built-in trainer on CPU with the demo's model (657,024",
-        f"parameters), {NUM_STEPS} optimizer steps at a rate of 1e-3 on 16 samples each. A row says how far a run is from",
-        "that of its second column: the largest difference of any metric of what is learned (loss, rewards, margins,",
-        "likelihoods, entropy, values, gap to the teacher) in any step, as a fraction of the metric where that is above 1,",
+        f"parameters), {NUM_STEPS} optimizer steps at a rate of 1e-3 on 16 samples each. A row says how far a run is",
+        "from that of its second column: the largest difference of any metric of what is learned (loss, rewards, margins,",
+        "likelihoods, entropy, values, gap to the teacher) in any step, as a fraction of the metric where it is above 1,",
         "and the largest of a gradient's norm, as a fraction of it. Allowed are "
         + "; ".join(f"{most:g} and {norm:g} in {precision}" for precision, (most, norm) in BOUNDS.items())
         + ".",
