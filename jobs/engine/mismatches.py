@@ -35,11 +35,12 @@ def _other(examples: Sequence[Example], i: int) -> int:
     return next((j for j in before if _prompt_tokens(examples[j]) != _prompt_tokens(examples[i])), i - 1)
 
 
-def _joined(asked: Example, answered: Example, limit: int) -> Example:
-    prompt, begin = _prompt_tokens(asked), _num_prompt_tokens(answered)
-    tokens = (*prompt, *answered.tokens[begin:])[:limit]
-    is_trained = ((False,) * len(prompt) + answered.is_trained[begin:])[:limit]
-    return replace(answered, prompt=asked.prompt, tokens=tokens, is_trained=is_trained)
+def _joined(example: Example, other: Example, limit: int) -> Example:
+    """Return the other's response under the example's prompt."""
+    prompt, begin = _prompt_tokens(example), _num_prompt_tokens(other)
+    tokens = (*prompt, *other.tokens[begin:])[:limit]
+    is_trained = ((False,) * len(prompt) + other.is_trained[begin:])[:limit]
+    return replace(other, prompt=example.prompt, tokens=tokens, is_trained=is_trained)
 
 
 def _prompt_tokens(example: Example) -> tuple[int, ...]:
