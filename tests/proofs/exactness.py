@@ -122,7 +122,7 @@ def spec_of(algorithm: str, variant: Variant, student: Path) -> dict[str, Any]:
     if is_in(algorithm, "distillation"):
         knobs |= {"models.teacher_path": TEACHER, "algorithm.distillation_top_k": 16}
         spec["model"] = {"kind": "path", "id": str(student)}
-    return spec | {"knobs": knobs | variant.knobs}
+    return spec | {"knobs": knobs | dict(variant.knobs)}
 
 
 def told_by(ended: EndedRun) -> dict[str, dict[str, float]]:

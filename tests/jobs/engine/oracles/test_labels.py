@@ -77,7 +77,7 @@ def trls(batch: Batch, logprobs_BL: Tensor, others: Batch, others_BL: Tensor) ->
         "ref_KL_logps": sequence_logprobs(others.reference_logprobs_BL, others.mask_BL),
     }
     outputs = SimpleNamespace(log_probs=logprobs_BL, entropy=plain, mean_logits=plain)
-    compute = peer(TRL, "trl.trainer.kto_trainer").cut("KTOTrainer", "_compute_loss")._compute_loss  # type: ignore[attr-defined]
+    compute = peer(TRL, "trl.trainer.kto_trainer").cut("KTOTrainer", "_compute_loss")._compute_loss
     loss = compute(trainer, Mock(return_value=outputs), inputs, False)
     return float(loss), {name: values[-1] for name, values in told.items()}
 
