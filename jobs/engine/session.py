@@ -14,7 +14,7 @@ from typing import Any
 import ray
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.role import ROLES, roles_of
+from jobs.catalog.role import ROLES, Role, roles_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.checkpoints.checkpoint import CheckpointSource, LoopState
@@ -85,6 +85,12 @@ def attempt_of(run_dir: Path) -> int:
     number = os.environ.get("PITWALL_ATTEMPT", "")
     match = re.fullmatch(r"a(\d+)", run_dir.name)
     return int(number) if number.isdigit() else int(match.group(1)) if match else 1
+
+
+def _class_of(role: Role, spec: RunSpec, classes: Mapping[str, str]) -> str:
+    """Return the class of a role's actors: that of `classes`, or where it is the usual one what the run needs."""
+    chosen = classes[role.id]
+    return role.worker_of(spec) if chosen == role.worker else chosen
 
 
 class Session:
@@ -224,7 +230,7 @@ class Session:
                 own: dict[str, object] = {"rank": worker.rank} if role.is_trained else {}
                 if role.share_devices(spec) and device.gpus_per_worker:
                     own["visible_devices"] = workers.devices_of(worker)
-                starting.append(worker.start(self._classes[role.id], **wants, **own))
+                starting.append(worker.start(_class_of(role, spec, self._classes), **wants, **own))
             if role.share_devices(spec) and device.gives_back_memory:
                 self._gather_roles(workers, starting)
                 starting.clear()

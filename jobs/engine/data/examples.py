@@ -11,7 +11,7 @@ from jobs.catalog.spec.reward_parts import COMPARING
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.messages import Message, as_messages, kind_of, take_flags
-from jobs.engine.data.pairs import conversation_of, shared_messages, tokenized, without_shared_turns
+from jobs.engine.data.pairs import conversation_of, margin_of, shared_messages, tokenized, without_shared_turns
 from jobs.engine.data.text import TextModel, TextSegment
 from jobs.engine.problem import RunProblem
 
@@ -25,7 +25,7 @@ class Example:
     """One row, ready: `tokens`, and `is_trained` per token (all false in a prompt to continue).
 
     `prompt` and `answer` are the raw texts, for rewards and pages; `row` is its number among the rows it came from. Of
-    a pair it is the chosen response, and `rejected` the other one.
+    a pair it is the chosen response, and `rejected` the other one; `margin` is by how much it is to score higher.
     """
 
     row: int
@@ -35,6 +35,7 @@ class Example:
     tokens: tuple[int, ...]
     is_trained: tuple[bool, ...]
     rejected: "Example | None" = None
+    margin: float = 0.0
 
 
 def mapping_problem(spec: RunSpec, columns: Sequence[str]) -> RunProblem | None:
@@ -114,6 +115,7 @@ def _render_pairs(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[E
                 segments=parts,
                 tokens=side.tokens,
                 is_trained=side.is_trained,
+                margin=margin_of(spec, rows[number], number),
             )
             for messages, parts, side in zip(pair, (segments, others), (first, second), strict=True)
         )

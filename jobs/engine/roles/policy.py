@@ -150,6 +150,7 @@ class Policy(TrainedModel):
         outputs = self._outputs(micro)
         if micro.rollout_logprobs_BL is not None and micro.old_logprobs_BL is None:
             self._gaps.append(gap_sums(micro.rollout_logprobs_BL, outputs.logprobs_BL, micro.mask_BL))
+        assert self._algorithm.policy_loss is not None
         return self._algorithm.policy_loss(micro, outputs, self._spec, counts)
 
     def _take_gap(self) -> GapSums | None:

@@ -27,7 +27,11 @@ SIDES = ("chosen", "rejected")
 
 def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
     """Return the examples as a batch; of a pair the chosen response first, and the rejected one right after it."""
-    return make_batch([(s.tokens, s.is_trained) for example in examples for s in sides_of(example)], pad_id=pad_id)
+    sides = [side for example in examples for side in sides_of(example)]
+    batch = make_batch([(side.tokens, side.is_trained) for side in sides], pad_id=pad_id)
+    if not any(side.margin for side in sides):
+        return batch
+    return replace(batch, margins_B=torch.tensor([side.margin for side in sides], dtype=torch.float32))
 
 
 class HeldOutPairs:
@@ -51,22 +55,30 @@ class HeldOutPairs:
 
     def evaluate(self, *, step: int) -> Evaluation:
         """Return loss and accuracy of the pairs, and both responses of each with their rewards. Ranked by accuracy."""
-        assert self._algorithm.rewards is not None
-        batch = self._batch
-        logprobs_BL = self._scored("logprobs", self._workers.policies, step=step)
-        outputs = PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=torch.zeros_like(logprobs_BL))
+        algorithm, batch = self._algorithm, self._batch
+        assert algorithm.rewards is not None
         counts = Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
-        _, metrics = self._algorithm.policy_loss(batch, outputs, self._spec, counts)
-        rewards = self._algorithm.rewards(batch, logprobs_BL, self._spec).tolist()
+        if algorithm.score_loss is not None:
+            said = torch.cat(self._parts("scores", self._workers.policies, step=step))[: batch.num_sequences]
+            _, metrics = algorithm.score_loss(batch, said, self._spec, counts)
+        else:
+            assert algorithm.policy_loss is not None
+            said = self._scored("logprobs", self._workers.policies, step=step)
+            outputs = PolicyOutputs(logprobs_BL=said, entropies_BL=torch.zeros_like(said))
+            _, metrics = algorithm.policy_loss(batch, outputs, self._spec, counts)
+        rewards = algorithm.rewards(batch, said, self._spec).tolist()
         measured = {name: float(metrics[key]) for key, name in _TOLD_AS.items()}
         return Evaluation(metrics=measured, samples=self._samples(rewards), score=measured["eval/pairs_accuracy"])
 
     def _scored(self, method: str, workers: Sequence[Worker], *, step: int) -> Tensor:
-        batch = self._batch
-        parts = even_parts(batch, len(workers), unit=sequences_per_sample(self._spec))
+        scored_BL = join_padded(self._parts(method, workers, step=step), self._batch.tokens_BL.shape[1])
+        return scored_BL[: self._batch.num_sequences]
+
+    def _parts(self, method: str, workers: Sequence[Worker], *, step: int) -> list[Tensor]:
+        """Return what each worker says of its part of the pairs, in order; the last has fillers behind."""
+        parts = even_parts(self._batch, len(workers), unit=sequences_per_sample(self._spec))
         calls = [w.call(method, part, step=step, phase="eval") for w, part in zip(workers, parts, strict=True)]
-        scored_BL = join_padded(self._workers.gather(calls), batch.tokens_BL.shape[1])
-        return scored_BL[: batch.num_sequences]
+        return self._workers.gather(calls)
 
     def _samples(self, rewards: Sequence[float]) -> list[ShownSample]:
         responses = [
