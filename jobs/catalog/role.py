@@ -125,7 +125,9 @@ ROLES: Mapping[str, Role] = {
         Role(
             id="reward",
             label="reward",
-            is_needed=lambda spec: _samples(spec) and spec.reward.kind == "model" and spec.reward.location != "",
+            is_needed=lambda spec: _samples(spec) and spec.reward_model != "",
+            worker="jobs.engine.roles.reward_scorer:RewardScorer",
+            num_workers=lambda spec: 1 if spec.hardware.layout == "split" else 0,
         ),
     )
 }

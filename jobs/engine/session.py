@@ -29,6 +29,7 @@ from jobs.engine.checkpoints.resume import (
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.reward_files import check_reward_model
 from jobs.engine.data.teacher_files import check_teacher
 from jobs.engine.data.text import TextModel
 from jobs.engine.data.training_data import read_training_data
@@ -153,9 +154,10 @@ class Session:
             report.state("loading", f"Starting {len(workers.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False), now=first_rendered(checkpoint))
             check_teacher(spec)
+            check_reward_model(spec)
             starting = self._start_roles(spec, workers, device, text)
             report.state("loading", "Reading the data")
-            material = self._read_material(spec, text)
+            material = self._read_material(spec, text, workers)
             if checkpoint is not None:
                 check_data(checkpoint, material.train)
             self._reward = material.reward
@@ -239,16 +241,19 @@ class Session:
     def _gather_roles(self, workers: WorkerGroup, starting: list[Any]) -> None:
         workers.gather(starting, interruptible=True)
 
-    def _read_material(self, spec: RunSpec, text: TextModel) -> Any:
+    def _read_material(self, spec: RunSpec, text: TextModel, workers: WorkerGroup) -> Any:
         from jobs.engine.loop import Material
         from jobs.engine.rollouts.held_out import read_sets
+        from jobs.engine.rollouts.reward_model_calls import RewardModelCalls
 
         read = read_training_data(spec, text, inputs_dir=self._run_dir / "inputs")
         for note in read.notes:
             self._report.note(note)
         reward = None
         if is_in(spec.algorithm, "rl"):
-            reward = open_mixed(spec, limits_of(spec, check=self._check_stop))
+            ask = RewardModelCalls(workers, pad_id=text.pad_id, step=lambda: self.step)
+            ask_model = ask if spec.needs("reward") else None
+            reward = open_mixed(spec, limits_of(spec, check=self._check_stop, ask_model=ask_model))
         return Material(
             text=text,
             train=read.examples,

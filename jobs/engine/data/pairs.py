@@ -74,7 +74,7 @@ def margin_of(spec: RunSpec, row: Row, number: int) -> float:
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not math.isfinite(margin):
         raise RunProblem(
             "knobs.pairs.margin",
-            f"Row {number + 1} has no number in column {MARGIN_COLUMN!r}, but {kind_of(margin)}. Switch margins off, or "
-            "give each pair one.",
+            f"Row {number + 1} has no number in column {MARGIN_COLUMN!r}, but {kind_of(margin)}. Switch margins off, "
+            "or give each pair one.",
         )
     return float(margin)

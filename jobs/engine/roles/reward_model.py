@@ -5,8 +5,6 @@ Runs inside an actor (actor.py), which imports it by name.
 
 import contextlib
 import json
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +14,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.data.text import TextModel
 from jobs.engine.roles.adapters import AdapterConfig
 from jobs.engine.roles.policy import Policy
-from jobs.engine.roles.value_head import load_score_model
+from jobs.engine.roles.value_head import load_score_model, scored
 
 _FIELD = "model.id"
 
@@ -63,13 +61,3 @@ class RewardModel(Policy):
             "pad_token_id": None if text.pad_id in text.eos_ids else text.pad_id,
         }
         return files | {"config.json": (json.dumps(config, indent=2) + "\n").encode()}
-
-
-@torch.no_grad()
-def scored(model: Any, batch: Batch, micros: Sequence[Tensor], device: str) -> Tensor:
-    """Return what a model of `load_score_model` says of each sequence, on the CPU: [B]. `micros`: see Cut."""
-    scores_B = torch.zeros(batch.num_sequences)
-    for rows in micros:
-        here = batch.rows(rows).to(device)
-        scores_B[rows] = model(here.tokens_BL, here.mask_BL, here.lengths_B).float().cpu()
-    return scores_B

@@ -7,12 +7,14 @@ Shapes: B sequences, L positions, N counted tokens, D hidden.
 
 import contextlib
 import types
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from jobs.engine.batch import Batch
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.head import before_counted
 from jobs.engine.roles.language_model import read_model
@@ -46,11 +48,14 @@ def load_score_model(
     is_packed: bool,
     field: str,
     sharding: contextlib.AbstractContextManager[None] | None = None,
+    has_head: bool = False,
 ) -> Any:
     """Return the model of a folder as one of whole sequences (see `score_last_tokens`), its head as `load_value_model`
-    has it. Raises: RunProblem naming `field`.
+    has it. One that `has_head` is refused without. Raises: RunProblem naming `field`.
     """
-    model, head = _load(folder, precision=precision, is_packed=is_packed, sharding=sharding, field=field)
+    model, head = _load(
+        folder, precision=precision, is_packed=is_packed, sharding=sharding, field=field, has_head=has_head
+    )
     score_last_tokens(model, head)
     return model
 
@@ -62,6 +67,7 @@ def _load(
     is_packed: bool,
     sharding: contextlib.AbstractContextManager[None] | None,
     field: str,
+    has_head: bool = False,
 ) -> tuple[Any, torch.nn.Linear]:
     from transformers import AutoModelForSequenceClassification
 
@@ -75,7 +81,7 @@ def _load(
     )
     path, head = value_head(model, folder.name, field=field)
     own = {f"{path}.{name}" for name, _ in head.named_parameters()}
-    if lost := sorted(set(missing) - own):
+    if lost := sorted(set(missing) - (set() if has_head else own)):
         raise RunProblem(field, f"The model {folder.name!r} has no weights for {lost[0]} of its own architecture.")
     if missing:
         for parameter in head.parameters():
@@ -125,6 +131,16 @@ def score_last_tokens(model: Any, head: torch.nn.Linear) -> None:
     model.forward = types.MethodType(_scores, model)
 
 
+@torch.no_grad()
+def scored(model: Any, batch: Batch, micros: Sequence[Tensor], device: str) -> Tensor:
+    """Return what a model of `load_score_model` says of each sequence, on the CPU: [B]. `micros`: see Cut."""
+    scores_B = torch.zeros(batch.num_sequences)
+    for rows in micros:
+        here = batch.rows(rows).to(device)
+        scores_B[rows] = model(here.tokens_BL, here.mask_BL, here.lengths_B).float().cpu()
+    return scores_B
+
+
 def _put_head(model: Any, head: torch.nn.Linear) -> None:
     head.forward = types.MethodType(_in_float32, head)
     object.__setattr__(model, "scalar_head", head)  # not a second module of that name in its weights
@@ -135,9 +151,7 @@ def _in_float32(head: Any, hidden_ND: Tensor) -> Tensor:
     return torch.nn.functional.linear(hidden_ND.float(), head.weight.float(), bias)
 
 
-def _hidden(
-    model: Any, tokens_BL: Tensor, mask_BL: Tensor, lengths_B: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def _hidden(model: Any, tokens_BL: Tensor, mask_BL: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     def run(**inputs: Any) -> Tensor:
         hidden_BLD: Tensor = model.base_model(**inputs, use_cache=False).last_hidden_state
         return hidden_BLD
