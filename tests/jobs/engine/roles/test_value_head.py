@@ -112,6 +112,15 @@ def test_a_reward_model_keeps_its_head(tmp_path: Path) -> None:
     assert model.score.weight.any()
 
 
+def test_a_reward_model_without_a_head_of_its_own_is_refused(tmp_path: Path) -> None:
+    folder = save(Qwen2Config(**SIZES), tmp_path)
+
+    with pytest.raises(RunProblem, match=r"no weights for score\.weight") as refused:
+        load_score_model(folder, precision="float32", is_packed=False, field="reward.location", has_head=True)
+
+    assert refused.value.field == "reward.location"
+
+
 def test_a_classifier_of_several_labels_is_refused(tmp_path: Path) -> None:
     folder = save(Qwen2Config(**SIZES, num_labels=3), tmp_path, auto=AutoModelForSequenceClassification)
 
