@@ -112,6 +112,8 @@ def spec_of(algorithm: str, variant: Variant, student: Path) -> dict[str, Any]:
         knobs |= {"rollout.prompts_per_step": 16, "rollout.samples_per_prompt": 1}
     else:
         knobs |= {"train.batch_size": 16}
+    if is_in(algorithm, "labeled"):  # responses gain under any prompt then, so that the reference point leaves 0
+        knobs |= {"pairs.desirable_weight": 4.0, "pairs.undesirable_weight": 0.1}
     if is_in(algorithm, "critic"):
         knobs |= {"algorithm.critic_warmup_steps": 0, "train.updates_per_rollout": 2}
     spec: dict[str, Any] = {
