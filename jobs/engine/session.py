@@ -271,8 +271,8 @@ class Session:
     def _make_loop(
         self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: CheckpointSource | None
     ) -> Any:
-        from jobs.engine.algorithm import load_algorithm
         from jobs.engine.loop import Loop
+        from jobs.engine.own_algorithm import algorithm_of
 
         data: DataFingerprint = {**fingerprint(material.train), "rendered_at": material.text.now.isoformat()}
         saver = Saver(spec=spec, run_dir=self._run_dir, workers=workers, report=self._report, data=data)
@@ -281,7 +281,7 @@ class Session:
         return Loop(
             spec=spec,
             run_dir=self._run_dir,
-            algorithm=load_algorithm(spec.algorithm),
+            algorithm=algorithm_of(spec),
             material=material,
             workers=workers,
             report=self._report,

@@ -31,7 +31,7 @@ from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.planner.search.layouts import breach
 from jobs.preflight.client import TrialFailed, TrialUnavailable
-from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
+from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_algorithm, try_reward
 from jobs.runs.admission import AdmissionDecision, Ask, decide, demand, holders, waiting
 
 CheckState = Literal["passed", "failed", "unknown"]
@@ -85,7 +85,7 @@ def parse_for_cluster(raw: object) -> RunSpec:
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
-    """Return every check of the spec in the order of the form: model, data, reward, cluster.
+    """Return every check of the spec in the order of the form: model, data, reward, algorithm, cluster.
 
     A model that cannot be loaded is told once, though the data cannot be read without it either.
     """
@@ -94,6 +94,7 @@ def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
     checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
     if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
         checks += check_reward(spec, project=project)
+    checks += check_algorithm(spec)
     return list(dict.fromkeys([*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]))
 
 
@@ -240,6 +241,19 @@ def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
         "ms": f"{slowest * 1000:.1f}",
     }
     return [Check(state="passed", text=text, field="reward.source")]
+
+
+def check_algorithm(spec: RunSpec) -> list[Check]:
+    """Return what trying the formulas of the spec's own file showed; those of our algorithms need no trial."""
+    own = spec.knobs.get("algorithm.source")
+    if own is None or not own.value:
+        return []
+    try:
+        metrics = try_algorithm(spec)
+    except TrialFailed as failed:
+        return [_refusal(failed, is_remote=False)]
+    text = _("Your formulas work on made-up sequences and tell %(metrics)s") % {"metrics": ", ".join(metrics) or "—"}
+    return [Check(state="passed", text=text, field="knobs.algorithm.source")]
 
 
 def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:

@@ -10,7 +10,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RewardPart, RunSpec
 from jobs.catalog.trainer import trainers
 
-MAX_REWARD_SOURCE_BYTES = 64 * 1024
+MAX_SOURCE_BYTES = 64 * 1024
 TOKEN_PREFIX = "REWARD_"  # noqa: S105  the beginning of a name
 """How names of variables begin that may hold a token: whoever launches must not have other secrets sent anywhere."""
 COMPARING = ("math", "exact_match")
@@ -63,12 +63,12 @@ def _check_part(spec: RunSpec, part: RewardPart, field: str, refuse: Refuse) -> 
             f"{field}.source",
             Sentence("A custom reward needs its Python file: define reward(prompt, completion, answer) -> float."),
         )
-    if len(part.source.encode()) > MAX_REWARD_SOURCE_BYTES:
+    if len(part.source.encode()) > MAX_SOURCE_BYTES:
         refuse(
             f"{field}.source",
             Sentence(
                 "The reward file is larger than {most} KiB. Shorten it or import a package.",
-                most=MAX_REWARD_SOURCE_BYTES // 1024,
+                most=MAX_SOURCE_BYTES // 1024,
             ),
         )
     if part.kind in COMPARING and not spec.data.answer_column.strip():
