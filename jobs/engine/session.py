@@ -243,6 +243,8 @@ class Session:
         reward = None
         if is_in(spec.algorithm, "rl"):
             reward = open_mixed(spec, limits_of(spec, check=self._check_stop))
+            for note in reward.notes:
+                self._report.note(note)
         return Material(
             text=text,
             train=read.examples,

@@ -23,6 +23,7 @@ from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import Problem, parse_spec
+from jobs.catalog.spec.reward_parts import TESTING
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
@@ -228,8 +229,11 @@ def _taken(spec: RunSpec, *changes: Mapping[str, Value]) -> tuple[Mapping[str, V
 
 
 def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
-    """Return what trying the reward on a few completions showed. The bundled ones are ours and need no trial."""
-    if all(part.kind != "custom" for part in spec.reward.parts):
+    """Return what trying the reward on a few completions showed: a file of the user's, or tests of the data's.
+
+    The others are ours and need no trial.
+    """
+    if all(part.kind not in ("custom", *TESTING) for part in spec.reward.parts):
         return []
     try:
         results = try_reward(spec, project=project)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.spec.reward_parts import COMPARING
+from jobs.catalog.spec.reward_parts import COMPARING, TESTING
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.messages import Message, as_messages, kind_of, take_flags
@@ -61,7 +61,7 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
         return ("messages_column",) if spec.data.messages_column else ("prompt_column", "response_column")
     if is_in(spec.algorithm, "pairs"):
         return ("prompt_column", "chosen_column", "rejected_column")
-    needs_answer = any(part.kind in COMPARING for part in spec.reward.parts)
+    needs_answer = any(part.kind in (*COMPARING, *TESTING) for part in spec.reward.parts)
     return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
 
 
@@ -280,4 +280,6 @@ def _is_list_of_objects(value: object) -> bool:
 
 def _answer(spec: RunSpec, row: Row) -> str:
     value = column_value(row, spec.data.answer_column) if spec.data.answer_column else None
+    if isinstance(value, (list, dict)):  # tests of code, of which a reward reads JSON
+        return json.dumps(value, ensure_ascii=False)
     return "" if value is None else str(value)

@@ -24,7 +24,7 @@ from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits,
 MAX_MEASURED = 20_000
 NUM_BINS = 20
 REWARD_SECONDS = 8.0
-TRIED = ("math", "exact_match", "format", "custom")
+TRIED = ("math", "exact_match", "format", "code", "custom")
 TRIAL_LIMITS = ScoringLimits(
     timeout_seconds=REWARD_SECONDS, timeout_name="the limit of a trial", load_seconds=REWARD_SECONDS
 )
@@ -144,8 +144,8 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     """Return what the reward gives `num_samples` completions made of the data's own rows.
 
     The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
-    reward that gives both the same shows it. Parts that call an address or run what a model wrote are left out: that is
-    the cluster's business. Raises: RunProblem naming `reward.source`.
+    reward that gives both the same shows it. Parts that call an address are left out: that is the cluster's business.
+    Raises: RunProblem naming `reward.source`.
     """
     table = first_table(spec, inputs_dir=inputs_dir)
     if spec.is_native:
@@ -167,7 +167,7 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
         finally:
             reward.close()
     except RewardFailed as error:
-        raise RunProblem("reward.source", str(error)) from error
+        raise RunProblem(error.field, str(error)) from error
     return {"results": results}
 
 
@@ -176,9 +176,10 @@ def _trial_limits(spec: RunSpec) -> ScoringLimits:
     if "reward.timeout_seconds" not in spec.knobs:  # another trainer's
         return TRIAL_LIMITS
     own = limits_of(spec)
+    limits = replace(TRIAL_LIMITS, code=own.code, file=own.file)
     if own.timeout_seconds >= TRIAL_LIMITS.timeout_seconds:
-        return TRIAL_LIMITS
-    return replace(TRIAL_LIMITS, timeout_seconds=own.timeout_seconds, timeout_name=own.timeout_name)
+        return limits
+    return replace(limits, timeout_seconds=own.timeout_seconds, timeout_name=own.timeout_name)
 
 
 def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
