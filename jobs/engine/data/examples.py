@@ -86,7 +86,7 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
         Example(
             row=number,
             prompt=next((m["content"] for m in reversed(messages) if m["role"] == "user"), ""),
-            answer=_answer(spec, row),
+            answer=answer_text(spec, row),
             segments=parts,
             tokens=tokenized.tokens,
             is_trained=tokenized.is_trained,
@@ -278,8 +278,9 @@ def _is_list_of_objects(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def _answer(spec: RunSpec, row: Row) -> str:
+def answer_text(spec: RunSpec, row: Row) -> str:
+    """Return what a reward gets as the answer of a row; lists and objects as JSON, "" where there is none."""
     value = column_value(row, spec.data.answer_column) if spec.data.answer_column else None
-    if isinstance(value, (list, dict)):  # tests of code, of which a reward reads JSON
+    if isinstance(value, (list, dict)):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else str(value)

@@ -11,7 +11,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.columns import recognized_columns, with_recognized
 from jobs.engine.data.dataset import Row, Table
-from jobs.engine.data.examples import Example, column_value, mapping_problem, render, token_limit, usable
+from jobs.engine.data.examples import Example, answer_text, column_value, mapping_problem, render, token_limit, usable
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
 from jobs.engine.data.teacher_files import check_teacher
 from jobs.engine.data.text import TextModel
@@ -189,7 +189,7 @@ def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
         prompt = column_value(row, spec.data.prompt_column)
         last = prompt[-1] if isinstance(prompt, list) and prompt else {}
         shown = prompt if isinstance(prompt, str) else str(last.get("content") or "")
-        answer = str(column_value(row, spec.data.answer_column) or "") if spec.data.answer_column else ""
+        answer = answer_text(spec, row)
         response = column_value(row, spec.data.response_column) if spec.data.response_column else None
         good = response if isinstance(response, str) else answer
         tries += [Completion(prompt=shown, completion=c, answer=answer) for c in (good, "I do not know.")]

@@ -193,6 +193,19 @@ def test_a_reward_that_raises_is_a_problem_beside_the_file(tmp_path: Path) -> No
     assert "r.py line 2 raised KeyError" in found["problem"]["message"]
 
 
+def test_tests_of_code_are_tried_on_the_data_s_own_responses() -> None:
+    problems = {"kind": "path", "id": str(HOUSE / "docs/examples/code_problems.jsonl")}
+
+    found = answer({"op": "reward", "spec": {"data": problems, "reward": {"kind": "code"}}, "samples": 8})
+    failed = answer(
+        {"op": "reward", "spec": {"data": problems | {"answer_column": "prompt"}, "reward": {"kind": "code"}}}
+    )
+
+    assert [r["reward"] for r in found["results"]] == [1.0, 0.0] * 4
+    assert failed["problem"]["field"] == "data.answer_column"
+    assert "which is no Python" in failed["problem"]["message"]
+
+
 @pytest.mark.parametrize("algorithm", trainers()["native"].algorithms)
 def test_formulas_of_one_s_own_are_tried_on_made_up_sequences(algorithm: str) -> None:
     """Here those of ours, in a file of the user's: whatever the family, the trial gives them what a run does."""
