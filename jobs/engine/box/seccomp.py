@@ -116,6 +116,8 @@ def _program(groups: Sequence[Calls]) -> Iterator[bytes]:
             yield from _if_argument(number, 1 if number == _OPEN["open"][0] and not column else 2, _WRITES)
     if PROCESSES in groups:
         yield from _answer(_EQUAL, 435, errno.ENOSYS)  # clone3: libraries go on with clone
+        for command in (8, 10, 15):  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a pipe could send its owner any signal
+            yield from _if_argument((72, 25)[column], 1, command, test=_EQUAL)
         prlimit = (302, 261)[column]  # with new limits, which a pointer that is not null leads to
         yield from _if_argument(prlimit, 2, 0xFFFFFFFF)
         yield from _if_argument(prlimit, 2, 0xFFFFFFFF, upper=True)
@@ -128,11 +130,11 @@ def _answer(test: int, value: int, code: int) -> Iterator[bytes]:
     yield _step(_RETURN, _ERRNO | code)
 
 
-def _if_argument(number: int, place: int, bits: int, *, upper: bool = False) -> Iterator[bytes]:
-    """Yield: if it is this call, and its argument has any of the bits in one half, it fails with EPERM."""
+def _if_argument(number: int, place: int, value: int, *, test: int = _ANY_BIT, upper: bool = False) -> Iterator[bytes]:
+    """Yield: if it is this call, and one half of its argument meets the test, it fails with EPERM."""
     yield _step(_EQUAL, number, skip_if_not=4)
     yield _step(_LOAD, _ARGUMENTS + 8 * place + 4 * upper)
-    yield _step(_ANY_BIT, bits, skip_if_not=1)
+    yield _step(test, value, skip_if_not=1)
     yield _step(_RETURN, _ERRNO | errno.EPERM)
     yield _step(_LOAD, _NR)
 

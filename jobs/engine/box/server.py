@@ -13,6 +13,7 @@ import gc
 import json
 import math
 import os
+import re
 import secrets
 import selectors
 import signal
@@ -21,7 +22,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
-from jobs.engine.box.confine import NotConfined, confine, ends_with_parent, read_only_own_library
+from jobs.engine.box.confine import confine, ends_with_parent, read_only_own_library
+from jobs.engine.box.seccomp import NotConfined
 
 PATIENCE = 3
 """Times its CPU time that code may take by the clock: for what sleeps, and for what waits for a busy machine."""
@@ -113,7 +115,7 @@ class _Job:
     def _keep_told(self) -> None:
         for line in self._said.decode(errors="replace").splitlines():
             key, _, number = line.partition(" ")
-            if secrets.compare_digest(key.encode(), self._key.encode()) and number.isdigit():
+            if secrets.compare_digest(key.encode(), self._key.encode()) and re.fullmatch("[0-9]{1,9}", number):
                 self.passed.append(int(number))
 
     def _in_box(self, given: int, told: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jobs.catalog.spec.runspec import RewardPart
 from jobs.engine.box.client import Boxes, BoxLost, Verdict
-from jobs.engine.box.confine import NotConfined
+from jobs.engine.box.seccomp import NotConfined
 from jobs.engine.rollouts.code_tests import CodeTests, TestsUnreadable, code_of, tests_of
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, ScoringLimits
 
@@ -40,7 +40,7 @@ class CodeReward:
     def score(self, completions: Sequence[Completion]) -> list[Score | RewardFailed]:
         """Return the scores. A row whose tests cannot be read is a failure, code that fails is none.
 
-        Raises: RewardFailed of the first such row, unless failures are kept; of kind `died` if the boxes are lost.
+        Raises: RewardFailed of the first such row, unless failures are kept; of kind `unreachable` if the boxes are lost.
         """
         read = [self._tests(each) for each in completions]
         jobs = [
@@ -55,7 +55,7 @@ class CodeReward:
             if not isinstance(error, (BoxLost, OSError)):
                 raise
             text = f"The process that runs the code of responses was lost: {error}."
-            raise RewardFailed(text, kind="died", field="reward.kind") from error
+            raise RewardFailed(text, kind="unreachable", field="reward.kind") from error
         return [each if isinstance(each, RewardFailed) else self._score(next(verdicts), each) for each in read]
 
     def close(self) -> None:

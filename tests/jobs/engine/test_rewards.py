@@ -12,7 +12,7 @@ import pytest
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RewardSource
-from jobs.engine.box.confine import NotConfined
+from jobs.engine.box.seccomp import NotConfined
 from jobs.engine.failures.failure_cause import cause_of
 from jobs.engine.rewards import code, math
 from jobs.engine.rollouts import reward as rewards

@@ -12,6 +12,7 @@ import pytest
 
 from jobs.engine.box import confine
 from jobs.engine.box.client import Boxes, BoxLost, Verdict
+from jobs.engine.box.seccomp import NotConfined
 from tests.waiting import wait_until
 
 TESTS = [[False, "import math"], [True, "assert f(1) == 2"], [True, "assert f(2) == 3"]]
@@ -137,6 +138,8 @@ def test_a_memory_hog_gets_no_more_than_its_share(boxes: Boxes) -> None:
         "__import__('ctypes').CDLL(None).syscall(41, 2, 1, 0) >= 0",
         "__import__('ctypes').CDLL(None).unshare(0x10000000) == 0",
         "__import__('ctypes').CDLL(None).ptrace(16, {server}, 0, 0) == 0",
+        "__import__('fcntl').fcntl(0, 8, {server}) == 0",
+        "__import__('fcntl').fcntl(0, 10, 9) == 0",
         "__import__('os').setpriority(0, {server}, 19) is None",
         "__import__('os').listdir('.')",  # it is there, and empty
         "__import__('os').environ.get('HOME')",
@@ -213,5 +216,5 @@ def test_a_server_that_is_gone_is_told() -> None:
 def test_a_kernel_without_landlock_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confine, "_CREATE_RULESET", 9999)
 
-    with pytest.raises(confine.NotConfined, match="no Landlock"):
+    with pytest.raises(NotConfined, match="no Landlock"):
         confine.read_only_own_library()
