@@ -25,7 +25,7 @@ def try_algorithm(spec: RunSpec) -> dict[str, object]:
     if own.advantages is not None:
         estimates = own.advantages(batch, spec)
         batch = replace(batch, advantages_BL=estimates.advantages_BL, returns_BL=estimates.returns_BL)
-    counts = Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
+    counts = Counts.of(batch)
     outputs = _outputs(batch, spec)
     _, metrics = own.policy_loss(batch, outputs, spec, counts)
     if own.rewards is not None:
@@ -49,6 +49,9 @@ def _batch(spec: RunSpec) -> Batch:
     if is_in(spec.algorithm, "rl"):
         rewards_B = torch.arange(len(lengths), dtype=torch.float32) % 3
         batch = replace(batch, rewards_B=rewards_B, rollout_logprobs_BL=torch.where(batch.mask_BL, logprobs(), 0.0))
+    if is_in(spec.algorithm, "labeled"):
+        are_desirable_B = torch.arange(len(lengths)) % 2 == 0
+        batch = replace(batch, is_desirable_B=are_desirable_B, reference_points_B=torch.full((len(lengths),), 0.25))
     if spec.needs("reference"):
         batch = replace(batch, reference_logprobs_BL=logprobs())
     if spec.needs("critic"):

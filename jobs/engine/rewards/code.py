@@ -40,7 +40,7 @@ class CodeReward:
     def score(self, completions: Sequence[Completion]) -> list[Score | RewardFailed]:
         """Return the scores. A row whose tests cannot be read is a failure, code that fails is none.
 
-        Raises: RewardFailed of the first such row, unless failures are kept; of kind `unreachable` if the boxes are lost.
+        Raises: RewardFailed of the first such row, unless failures are kept; `unreachable` if the boxes are lost.
         """
         read = [self._tests(each) for each in completions]
         jobs = [
