@@ -64,13 +64,13 @@ class Boxes:
         os.set_blocking(self._in, False)
         self._unread = self._unsent = b""
         try:
-            (told,) = self._answers(_UP_SECONDS)
-            if "problem" in told:
-                raise NotConfined(told["problem"])
+            (answer,) = self._answers(_UP_SECONDS)
+            if "problem" in answer:
+                raise NotConfined(answer["problem"])
         except BaseException:
             self.close()
             raise
-        self.lacks = str(told["lacks"])
+        self.lacks = str(answer["lacks"])
 
     def run(self, jobs: Sequence[Mapping[str, Any]], *, check: Callable[[], None]) -> list[Verdict]:
         """Return the verdict of each job (see server.py), in order. `check` is called about twice a second.

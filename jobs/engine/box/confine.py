@@ -88,8 +88,8 @@ def confine(*, memory_bytes: int, cpu_seconds: int, output_bytes: int, keep: Ite
 
     It keeps the descriptors `keep` beside 0, 1 and 2. Raises: NotConfined where the system cannot do it.
     """
-    kept = sorted({0, 1, 2, *keep})
-    for low, high in zip(kept, [*kept[1:], 1 << 20], strict=True):
+    open_ones = sorted({0, 1, 2, *keep})
+    for low, high in zip(open_ones, [*open_ones[1:], 1 << 20], strict=True):
         os.closerange(low + 1, high)
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_AS, memory_bytes)

@@ -67,21 +67,21 @@ class _Job:
         if self._next == (len(self._cases) or 1) or self.timed_out:
             return False
         self._said, self._key = b"", secrets.token_hex(16)
-        given, self._printed = os.memfd_create("in"), os.memfd_create("out")
+        stdin, self._printed = os.memfd_create("in"), os.memfd_create("out")
         if self._cases:
-            _write_all(given, self._cases[self._next][0].encode(errors="surrogateescape"))
-            os.lseek(given, 0, os.SEEK_SET)
-        self.pipe, told = os.pipe()
+            _write_all(stdin, self._cases[self._next][0].encode(errors="surrogateescape"))
+            os.lseek(stdin, 0, os.SEEK_SET)
+        self.pipe, verdicts = os.pipe()
         parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
             try:
                 ends_with_parent(parent)
-                self._in_box(given, told)
+                self._in_box(stdin, verdicts)
             finally:
                 os._exit(1)
-        os.close(given)
-        os.close(told)
+        os.close(stdin)
+        os.close(verdicts)
         self.look_at = min(time.monotonic() + self._cpu_left, self._deadline)
         return True
 
@@ -107,27 +107,27 @@ class _Job:
         printed = os.pread(self._printed, self._limits["output_bytes"], 0).decode(errors="replace")
         os.close(self._printed)
         if not self._cases:
-            self._keep_told()
+            self._keep_verdicts()
         elif status == 0 and _lines(printed) == _lines(self._cases[self._next][1]):
             self.passed.append(self._next)
         self._next += 1
 
-    def _keep_told(self) -> None:
+    def _keep_verdicts(self) -> None:
         for line in self._said.decode(errors="replace").splitlines():
             key, _, number = line.partition(" ")
             if secrets.compare_digest(key.encode(), self._key.encode()) and re.fullmatch("[0-9]{1,9}", number):
                 self.passed.append(int(number))
 
-    def _in_box(self, given: int, told: int) -> None:
+    def _in_box(self, stdin: int, verdicts: int) -> None:
         """Be the box: never returns."""
-        os.dup2(given, 0)
+        os.dup2(stdin, 0)
         os.dup2(self._printed if self._cases else self._nowhere, 1)
         os.dup2(self._nowhere, 2)
         confine(
             memory_bytes=self._limits["memory_bytes"],
             cpu_seconds=2 * self._limits["cpu_seconds"] + 1,  # the server is more exact: the kernel counts ticks here
             output_bytes=self._limits["output_bytes"],
-            keep=[told],
+            keep=[verdicts],
         )
         sys.stdin = open(0, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
@@ -135,7 +135,7 @@ class _Job:
         if self._cases:
             self._print()
         else:
-            self._assert(told)
+            self._assert(verdicts)
         os._exit(0)
 
     def _print(self) -> None:
@@ -147,7 +147,7 @@ class _Job:
                 os._exit(1)
         sys.stdout.flush()
 
-    def _assert(self, told: int, write: Callable[[int, bytes], int] = os.write) -> None:
+    def _assert(self, verdicts: int, write: Callable[[int, bytes], int] = os.write) -> None:
         """Run the code, then its tests, and tell of each case that has passed."""
         space: dict[str, Any] = {"__name__": "solution"}
         exec(compile(self._code, _FILE, "exec"), space)  # noqa: S102
@@ -159,7 +159,7 @@ class _Job:
                 number += is_case
                 continue
             if is_case:
-                write(told, f"{self._key} {number}\n".encode())
+                write(verdicts, f"{self._key} {number}\n".encode())
                 number += 1
 
 
@@ -175,17 +175,17 @@ def _write_all(file: int, data: bytes) -> None:
 
 def _problem() -> str:
     """Try the box once; return why it cannot be closed here, "" where it can."""
-    reading, told = os.pipe()
+    reading, verdicts = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            confine(memory_bytes=1 << 30, cpu_seconds=5, output_bytes=0, keep=[told])
-            os.write(told, b"closed")
+            confine(memory_bytes=1 << 30, cpu_seconds=5, output_bytes=0, keep=[verdicts])
+            os.write(verdicts, b"closed")
         except (NotConfined, OSError, ValueError) as error:
-            os.write(told, str(error).encode())
+            os.write(verdicts, str(error).encode())
         finally:
             os._exit(0)
-    os.close(told)
+    os.close(verdicts)
     said = os.read(reading, _READ_BYTES).decode()
     os.close(reading)
     os.waitpid(pid, 0)
@@ -246,14 +246,14 @@ def main() -> None:
     os.chdir(limits["folder"])
     sys.path[:] = [place for place in sys.path if place.startswith(sys.base_prefix)]
     sys.dont_write_bytecode = True
-    told: dict[str, str] = {"lacks": ""}
+    answer: dict[str, str] = {"lacks": ""}
     try:
         read_only_own_library(limits["folder"])
     except NotConfined as error:
-        told = {"lacks": str(error)}
+        answer = {"lacks": str(error)}
     if problem := _problem():
-        told = {"problem": problem}
-    _write_all(1, json.dumps(told).encode() + b"\n")
+        answer = {"problem": problem}
+    _write_all(1, json.dumps(answer).encode() + b"\n")
     if not problem:
         gc.freeze()  # what is here by now need not be copied when a box looks for garbage
         Server(limits, nowhere).serve()
