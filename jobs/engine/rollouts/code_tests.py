@@ -97,7 +97,7 @@ def _of_python(source: str) -> CodeTests:
 def _paired(value: Mapping[str, Any]) -> object:
     """Return the cases of {"inputs": [...], "outputs": [...]}."""
     inputs, expected = value.get("inputs"), value.get("outputs")
-    if isinstance(inputs, list) and isinstance(expected, list) and len(given) == len(expected):
+    if isinstance(inputs, list) and isinstance(expected, list) and len(inputs) == len(expected):
         return [{"input": one, "output": other} for one, other in zip(inputs, expected, strict=True)]
     return value
 

@@ -6,6 +6,7 @@ checks in test_reward_pool.py beside it.
 
 import importlib.util
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.box.seccomp import NotConfined
 from jobs.engine.failures.failure_cause import cause_of
 from jobs.engine.rewards import code, math
+from jobs.engine.rollouts import code_tests
 from jobs.engine.rollouts import reward as rewards
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, ScoringLimits, limits_of, open_reward
 from tests.jobs.engine.pool_clock import Clock
@@ -185,6 +187,20 @@ def test_the_code_reward_is_the_share_of_tests_that_pass_or_all_of_them(
     assert scored.is_abandoned is False
 
 
+@pytest.mark.parametrize(
+    ("answer", "num_cases"),
+    [
+        ("import math\nassert f() == math.pi\nx = 1\nassert x", 2),
+        ("def check(f):\n    assert f() == 1\ncheck(f)", 1),
+        ('["import math", "assert f()"]', 1),
+        ('[{"input": "1", "output": "2"}, {"input": ["1", "2"], "output": ["3"]}]', 2),
+        ('{"inputs": ["1\\n", "2\\n"], "outputs": ["3\\n", 4], "fn_name": null}', 2),
+    ],
+)
+def test_tests_come_in_the_forms_that_data_sets_have(answer: str, num_cases: int) -> None:
+    assert code_tests.tests_of(answer).num_cases == num_cases
+
+
 def test_code_that_does_not_end_is_told_as_abandoned() -> None:
     scored = code_score("while True: pass", code_seconds=1)
 
@@ -252,3 +268,37 @@ def test_a_file_of_one_s_own_is_kept_off_the_network_and_within_memory_where_the
         assert isinstance(scored[0], Score)
         assert scored[0].total == 1.0
         assert said in str(scored[1])
+
+
+MODEL = RewardSource(kind="model", location="/rm")
+DRAWN = [Completion(prompt="p", completion="c", answer="", tokens=tokens) for tokens in ([1, 2], [1, 2, 3])]
+
+
+def test_a_reward_model_is_asked_for_whole_sequences_and_its_score_is_the_reward() -> None:
+    asked = []
+
+    def ask(sequences: Sequence[Sequence[int]]) -> list[float]:
+        asked.append([list(tokens) for tokens in sequences])
+        return [0.5, -2.0]
+
+    scores = open_reward(MODEL, ScoringLimits(ask_model=ask)).score(DRAWN)
+
+    assert asked == [[[1, 2], [1, 2, 3]]]
+    assert scores == [Score(total=s, parts={"model": s}, is_right=None) for s in (0.5, -2.0)]
+
+
+def test_a_score_that_is_no_number_ends_the_run_or_is_kept_as_a_failure() -> None:
+    def limits(*, keeps: bool) -> ScoringLimits:
+        return ScoringLimits(ask_model=lambda _: [0.5, float("nan")], keeps_failures=keeps)
+
+    with pytest.raises(RewardFailed, match="says nan of completion 2 of 2"):
+        open_reward(MODEL, limits(keeps=False)).score(DRAWN)
+    first, second = open_reward(MODEL, limits(keeps=True)).score(DRAWN)
+
+    assert isinstance(first, Score)
+    assert isinstance(second, RewardFailed)
+
+
+def test_a_reward_model_cannot_be_asked_outside_of_a_run() -> None:
+    with pytest.raises(RewardFailed, match="'/rm' scores within a run alone"):
+        open_reward(MODEL)
