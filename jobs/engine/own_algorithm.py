@@ -25,7 +25,7 @@ from jobs.engine.problem import RunProblem, first_sentence
 FIELD = "knobs.algorithm.source"
 FILE = "algorithm.py"
 _MODULE = "own_algorithm"
-_OPTIONAL = ("advantages", "value_loss", "rewards")
+_OPTIONAL = ("policy_loss", "advantages", "value_loss", "score_loss", "rewards")
 _MOST_CHARS = 500  # of what an exception says
 
 
@@ -75,6 +75,7 @@ def _checked(module: ModuleType, spec: RunSpec, base: Algorithm) -> Algorithm:
         policy_loss=_watched(own.policy_loss, "policy_loss", _loss_problem),
         advantages=_watched(own.advantages, "advantages", _estimates_problem),
         value_loss=_watched(own.value_loss, "value_loss", _loss_problem),
+        score_loss=_watched(own.score_loss, "score_loss", _loss_problem),
         rewards=_watched(own.rewards, "rewards", _rewards_problem),
         needs_old_logprobs=_watched(own.needs_old_logprobs, "needs_old_logprobs", _bool_problem),
     )
@@ -108,7 +109,7 @@ def _loss_problem(returned: object, _batch: Batch, now: PolicyOutputs | Tensor, 
         return f"{_shown(loss)} as its loss. Return a tensor of one number."
     learned_BL = now.logprobs_BL if isinstance(now, PolicyOutputs) else now
     if learned_BL.requires_grad and torch.is_grad_enabled() and not loss.requires_grad:
-        return "a loss without a gradient. Make it of the log-probabilities, or values, that it is given."
+        return "a loss without a gradient. Make it of the log-probabilities, values or scores that it is given."
     for name, value in metrics.items():
         if not _is_scalar(value) or value.requires_grad:
             return f"{_shown(value)} as {name!r}. Return tensors of one number, without gradients (.detach())."

@@ -27,12 +27,18 @@ def try_algorithm(spec: RunSpec) -> dict[str, object]:
         batch = replace(batch, advantages_BL=estimates.advantages_BL, returns_BL=estimates.returns_BL)
     counts = Counts.of(batch)
     outputs = _outputs(batch, spec)
-    _, metrics = own.policy_loss(batch, outputs, spec, counts)
-    if own.rewards is not None:
-        own.rewards(batch, outputs.logprobs_BL.detach(), spec)
+    values_BL = torch.rand(batch.mask_BL.shape).requires_grad_()
+    scores_B = torch.rand(batch.num_sequences).requires_grad_()
+    metrics: set[str] = set()
+    if own.policy_loss is not None:
+        metrics |= set(own.policy_loss(batch, outputs, spec, counts)[1])
     if own.value_loss is not None:
-        values_BL = torch.rand(batch.mask_BL.shape).requires_grad_()
-        metrics |= own.value_loss(batch, values_BL, spec, counts)[1]
+        metrics |= set(own.value_loss(batch, values_BL, spec, counts)[1])
+    if own.score_loss is not None:
+        metrics |= set(own.score_loss(batch, scores_B, spec, counts)[1])
+    if own.rewards is not None:
+        judged = outputs.logprobs_BL if own.score_loss is None else scores_B
+        own.rewards(batch, judged.detach(), spec)
     return {"metrics": sorted(metrics)}
 
 

@@ -29,6 +29,7 @@ def example(**knobs: Any) -> RunSpec:
 def ask_all(own: Algorithm, spec: RunSpec) -> None:
     batch, logits_BLV = four()
     assert own.advantages is not None
+    assert own.policy_loss is not None
     own.needs_old_logprobs(spec)
     own.advantages(batch, spec)
     own.policy_loss(batch, outputs_of(logits_BLV.requires_grad_(), batch), spec, counts_of(batch))
@@ -68,7 +69,9 @@ def test_the_example_is_the_loss_of_verl_s_geometric_means() -> None:
     spec = example(algorithm__loss_aggregation="sequence_mean", algorithm__kl_coefficient=0.0)
     batch = replace(x.batch, reference_logprobs_BL=None)
     outputs = PolicyOutputs(logprobs_BL=now, entropies_BL=torch.zeros_like(now))
-    loss, _ = algorithm_of(spec).policy_loss(batch, outputs, spec, x.counts)
+    policy_loss = algorithm_of(spec).policy_loss
+    assert policy_loss is not None
+    loss, _ = policy_loss(batch, outputs, spec, x.counts)
     loss.backward()
 
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
@@ -141,5 +144,8 @@ def test_a_formula_that_is_wrong_is_told_with_its_line_or_what_it_returned(formu
 def test_memory_that_runs_out_is_not_the_file_s_fault() -> None:
     source = f"{GRPO}def loss(*_):\n    raise MemoryError\nPLUGIN = replace(PLUGIN, policy_loss=loss)"
 
+    policy_loss = algorithm_of(spec_of(BASE, algorithm__source=source)).policy_loss
+    assert policy_loss is not None
+
     with pytest.raises(MemoryError):
-        algorithm_of(spec_of(BASE, algorithm__source=source)).policy_loss(*[None] * 4)  # type: ignore[arg-type]
+        policy_loss(*[None] * 4)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from jobs.catalog.spec.runspec import RewardSource
 from jobs.engine.box.seccomp import NotConfined
 from jobs.engine.failures.failure_cause import cause_of
 from jobs.engine.rewards import code, math
+from jobs.engine.rollouts import code_tests
 from jobs.engine.rollouts import reward as rewards
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, ScoringLimits, limits_of, open_reward
 from tests.jobs.engine.pool_clock import Clock
@@ -218,6 +219,20 @@ def test_the_code_reward_is_the_share_of_tests_that_pass_or_all_of_them(
     assert (scored.total, scored.is_right) == wanted
     assert scored.parts == {"code": wanted[0]}
     assert scored.is_abandoned is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "num_cases"),
+    [
+        ("import math\nassert f() == math.pi\nx = 1\nassert x", 2),
+        ("def check(f):\n    assert f() == 1\ncheck(f)", 1),
+        ('["import math", "assert f()"]', 1),
+        ('[{"input": "1", "output": "2"}, {"input": ["1", "2"], "output": ["3"]}]', 2),
+        ('{"inputs": ["1\\n", "2\\n"], "outputs": ["3\\n", 4], "fn_name": null}', 2),
+    ],
+)
+def test_tests_come_in_the_forms_that_data_sets_have(answer: str, num_cases: int) -> None:
+    assert code_tests.tests_of(answer).num_cases == num_cases
 
 
 def test_code_that_does_not_end_is_told_as_abandoned() -> None:
