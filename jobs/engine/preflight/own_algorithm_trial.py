@@ -64,7 +64,7 @@ def _batch(spec: RunSpec) -> Batch:
         batch = replace(batch, values_BL=torch.where(batch.mask_BL, torch.rand(shape), 0.0))
     if spec.needs("teacher"):
         ids_BLK = torch.zeros((*shape, _LISTED), dtype=torch.int32)
-        batch = replace(batch, teacher_ids_BLK=ids_BLK, teacher_logprobs_BLK=-1.0 - torch.rand((*shape, _LISTED)))
+        batch = replace(batch, teacher_ids_BLK=ids_BLK, teacher_logprobs_BLK=-2.0 - torch.rand((*shape, _LISTED + 1)))
     return batch
 
 
