@@ -59,12 +59,14 @@ class AdapterConfig:
 def add_adapters(model: Any, config: AdapterConfig, *, seed: int, base: str = "") -> None:
     """Freeze a model of transformers and put adapters into it. Parameters keep their names, but for `.base_layer`.
 
-    The first A are drawn from `seed` alone, so that they are the same on each rank, also where ZeRO-3 divides them.
-    `base` is what the exported adapter says it belongs to. Raises: RunProblem naming `lora.target_modules`.
+    A scalar head (value_head.py) stays trained as a whole, without an adapter: it starts at zero. The first A are drawn
+    from `seed` alone, so that they are the same on each rank, also where ZeRO-3 divides them. `base` is what the
+    exported adapter says it belongs to. Raises: RunProblem naming `lora.target_modules`.
     """
     from peft import LoraConfig, inject_adapter_in_model
     from transformers.pytorch_utils import Conv1D
 
+    scalar_head = getattr(model, "scalar_head", None)
     names = [name for name in (word.strip() for word in config.targets.split(",")) if name]
     is_all = names in ([], [ALL_LINEAR])
     if not is_all:
@@ -73,6 +75,7 @@ def add_adapters(model: Any, config: AdapterConfig, *, seed: int, base: str = ""
         r=config.rank,
         lora_alpha=config.alpha,
         target_modules=ALL_LINEAR if is_all else names,
+        exclude_modules=[path for path, module in model.named_modules() if module is scalar_head] or None,
         lora_dropout=config.dropout,
         use_rslora=config.is_rank_stabilized,
         use_dora=config.has_magnitudes,
@@ -83,12 +86,14 @@ def add_adapters(model: Any, config: AdapterConfig, *, seed: int, base: str = ""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         inject_adapter_in_model(lora, model, adapter_name=_NAME)
+    if scalar_head is not None:
+        scalar_head.requires_grad_(requires_grad=True)
     _set_dropout(model, 0.0)
 
 
 def _check_names(model: Any, names: list[str]) -> None:
     """Raise RunProblem for the first name that is not that of linear layers, or of the output layer."""
-    linear, paths, head = _linear_layers(model), dict(model.named_modules()), model.get_output_embeddings()
+    linear, paths, head = _linear_layers(model), dict(model.named_modules()), _output_layer(model)
     choices = ", ".join(dict.fromkeys(path.rpartition(".")[2] for path in linear))
     for name in names:
         matches = [path for path in paths if path == name or path.endswith(f".{name}")]
@@ -106,8 +111,12 @@ def _linear_layers(model: Any) -> dict[str, Any]:
     """Return the linear layers inside a model by path: all but the output layer."""
     from transformers.pytorch_utils import Conv1D
 
-    head, kinds = model.get_output_embeddings(), (torch.nn.Linear, Conv1D)
+    head, kinds = _output_layer(model), (torch.nn.Linear, Conv1D)
     return {path: m for path, m in model.named_modules() if isinstance(m, kinds) and m is not head}
+
+
+def _output_layer(model: Any) -> Any:
+    return getattr(model, "scalar_head", None) or model.get_output_embeddings()
 
 
 def has_adapters(model: Any) -> bool:
