@@ -148,6 +148,6 @@ def scored_weights(stage: Stage, model: ModelShape, layout: Layout, width: float
 
 
 def scored_logits(vocab: int, tokens: int, width: float) -> float:
-    """Return bytes of log-probabilities without gradients: logits, their fp32 copy if they are not, and its quotient;
-    after it the logits go, and the quotient's exponentials come."""
-    return tokens * vocab * (width + _FP32 + (_FP32 if width < _FP32 else 0.0))
+    """Return bytes of log-probabilities and entropies without gradients: logits, their fp32 copy if they are not, what
+    they are below their sum, and its exponentials."""
+    return tokens * vocab * (width + 2 * _FP32 + (_FP32 if width < _FP32 else 0.0))

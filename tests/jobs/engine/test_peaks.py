@@ -1,13 +1,13 @@
 """The engine's own peak memory on CPU against the plan of the same spec."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.catalog.spec.parse import parse_spec
 from profiling.process_memory import ProcessFiles
+from tests.jobs.engine.lone_rank import measure
 from tests.jobs.engine.peak_cases import GOAL, LAYOUTS, SHORT, compare, write_cases
 from tests.ray_head import RayHead
 from tests.warm_workers.workers import cold_workers
@@ -21,8 +21,7 @@ def test_what_a_rank_holds_in_each_layout_is_within_15_percent_of_the_plan(tmp_p
     write_cases(LAYOUTS, tmp_path)
 
     for case in LAYOUTS:
-        command = [sys.executable, "-m", "tests.jobs.engine.lone_rank", str(tmp_path), case.name]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        measure(tmp_path, case.name, parse_spec(case.spec(tmp_path)))
 
     found = compare(tmp_path)
     assert len(found) == 1 + 2 + 3 + 2 + 3  # phases of split, shared and colocated, of pairs, and with a critic
