@@ -394,7 +394,6 @@ def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_pa
         assert ended.series("groups/zero_variance_fraction")[step] == pytest.approx(1 - kept[step] / 8)
         notes = [e["text"] for e in ended.of("note") if f"Step {step} learns from" in e["text"]]
         assert len(notes) == (kept[step] < 8)
-    assert max(ended.series("reward/mean").values()) <= 0.5
     assert max(ended.series("reward/clipped_fraction").values()) > 0
     (index,) = (tmp_path / "checkpoints").glob("*/checkpoint.json")
     moments = json.loads(index.read_text())["reward_moments"]  # of all that were scored, also those drawn in vain
