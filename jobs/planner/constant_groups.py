@@ -28,6 +28,7 @@ class DecodeConstants:
     mean_share: float
     mean_share_cap: float
     spread: float
+    drawn_again: float
     fp8_gain: float
     pace: float
 

@@ -159,12 +159,22 @@ def _job(source: RunContext) -> Job:
         critic_pool="critic" if spec.hardware.layout == "split" else "policy",
         frozen=frozen,
         engine=engine,
-        rollouts=source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
+        rollouts=replace(
+            source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
+            generations=_generations(source),
+        ),
         placement="colocated" if is_colocated else "split",
         engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
         notes=(_COLOCATED,) if ranks_draw else (),
     )
+
+
+def _generations(source: RunContext) -> int:
+    """Return how often groups may be drawn in a step."""
+    knobs = source.knobs
+    is_drawn_again = is_in(source.spec.algorithm, "grouped") and knobs.flag("algorithm.dynamic_sampling")
+    return knobs.whole("algorithm.dynamic_sampling_generations", 1) if is_drawn_again else 1
 
 
 def _critic(source: RunContext, policy: Training) -> Training:

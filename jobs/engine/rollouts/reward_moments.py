@@ -31,7 +31,7 @@ class RewardMoments:
     def __add__(self, rewards_N: Tensor) -> "RewardMoments":
         """Return the moments of these rewards besides.
 
-        Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979.
+        Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for sample variances, 1979.
         """
         added = rewards_N.numel()
         if not added:

@@ -113,7 +113,8 @@ class Case:
 
 
 LAYOUTS = (
-    *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")),
+    Case(model="small", algorithm="grpo", layout="colocated", ranks=1, lora=32),
+    Case(model="small", algorithm="distill", ranks=1, teacher="wide"),
     Case(model="small", algorithm="dpo", layout="shared", ranks=1),
     Case(model="small", algorithm="ppo", layout="shared", ranks=1),
 )
@@ -121,10 +122,10 @@ LAYOUTS = (
 
 LONE = (
     *LAYOUTS,
+    *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")),
     Case(model="wide", algorithm="grpo", ranks=1, precision="bfloat16", rows=4, tokens=192),
     *(Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=rank) for rank in (4, 32, 128)),
     Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=32, stage=3),
-    Case(model="small", algorithm="grpo", layout="colocated", ranks=1, lora=32),
     Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=32, precision="bfloat16"),
     Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=32, stage=0),
     Case(model="small", algorithm="sft", ranks=1, lora=8),
@@ -132,7 +133,7 @@ LONE = (
     Case(model="wide", algorithm="sft", ranks=1, lora=32, recomputes=True),
     Case(model="small", algorithm="dpo", layout="shared", ranks=1, lora=16),
     Case(model="wide", algorithm="dpo", ranks=1, lora=64, precision="bfloat16", rows=1),
-    *(Case(model="small", teacher="wide", algorithm="distill", layout=kind, ranks=1) for kind in ("shared", "split")),
+    Case(model="small", teacher="wide", algorithm="distill", layout="shared", ranks=1),
     *(
         Case(model="small", teacher="wide", algorithm="distill_on_policy", layout=kind, ranks=1)
         for kind in ("shared", "split", "colocated")

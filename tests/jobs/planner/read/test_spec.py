@@ -110,6 +110,33 @@ def test_a_teacher_is_a_frozen_model_of_its_own_size(algorithm: str, layout: str
     assert [any("teacher's size" in note for note in job.notes) for job in (job, unknown)] == [False, True]
 
 
+def test_groups_that_are_drawn_again_take_time_and_change_nothing_else() -> None:
+    once, thrice = (
+        estimate(
+            _read(
+                parse_spec(
+                    {
+                        "hardware": {"layout": "split", "device": "cuda"},
+                        "knobs": {
+                            "algorithm.dynamic_sampling": is_on,
+                            "algorithm.dynamic_sampling_generations": 3,
+                            "rollout.prompts_per_step": 100,
+                        },
+                    }
+                ),
+                Workload(mean_prompt=60, mean_response=24),
+            )
+        ).time.phases
+        for is_on in (False, True)
+    )
+
+    first, drawn = once["rollout"], thrice["rollout"]
+    assert drawn.low == first.low  # all groups may have variance
+    assert 1.1 < drawn.middle / first.middle < 1.0 + 0.3 + 0.3**2 + 0.6  # fewer responses wait as long for the longest
+    assert drawn.high / first.high > drawn.middle / first.middle
+    assert thrice["update"] == once["update"]
+
+
 def test_native_micro_batches_by_tokens_are_rows_of_the_budget_without_padding() -> None:
     knobs = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 1024, "train.micro_batch_size": 2}
     known = Workload(mean_prompt=40, mean_response=24)
