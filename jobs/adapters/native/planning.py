@@ -17,7 +17,7 @@ from jobs.catalog.role import ROLES, trains_adapters
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Offload, Training
+from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Method, Offload, Training
 from jobs.planner.read.context import MicroBatches, RunContext, split_targets
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
@@ -65,11 +65,11 @@ def _job(source: RunContext) -> Job:
         model=source.models.policy,
         layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
         family="deepspeed",
-        method="lora" if trains_adapters(spec) else "full",
+        method=_method(source),
         lora_rank=knobs.whole("lora.rank"),
         lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
         weight_bytes=element,
-        base_bytes=element,
+        base_bytes=_base_bytes(source, element),
         gradient_bytes=4.0,
         optimizer="adam_bf16" if has_half_masters else "adam",
         has_master=is_half or stage > 0,
@@ -101,7 +101,7 @@ def _job(source: RunContext) -> Job:
     teacher = FrozenModel(
         role="teacher",
         model=source.models.teacher or source.models.policy,
-        layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
+        layout=_held(policy) if is_shared else Layout(),
         weight_bytes=element,
         micro_batch=rows.size,
         sequence=rows.sequence,
@@ -115,8 +115,9 @@ def _job(source: RunContext) -> Job:
     reference = FrozenModel(
         role="reference",
         model=source.models.reference or source.models.policy,
-        layout=Layout(num_devices=hardware.policy_ranks) if is_held else Layout(),
-        weight_bytes=0.0 if trains_adapters(spec) else element,  # then it is the policy without its adapters
+        # With adapters it is the policy without them, divided as it is.
+        layout=policy.layout if trains_adapters(spec) else _held(policy) if is_held else Layout(),
+        weight_bytes=0.0 if trains_adapters(spec) else element,
         micro_batch=(knobs.whole("train.micro_batch_size", 1) if has_padding else rows.size)
         * (2 if policy.objective == "pairs" else 1),
         sequence=rows.sequence,
@@ -168,6 +169,27 @@ def _job(source: RunContext) -> Job:
         sync_bucket_bytes=256 << 20,
         notes=(_COLOCATED,) if ranks_draw else (),
     )
+
+
+def _method(source: RunContext) -> Method:
+    """Return what is trained, beside which base; experts are not packed (jobs/engine/roles/four_bit.py)."""
+    if not trains_adapters(source.spec):
+        return "full"
+    is_packed = source.knobs.flag("quantization.load_in_4bit") and not source.models.policy.experts
+    return "qlora" if is_packed else "lora"
+
+
+def _base_bytes(source: RunContext, element: float) -> float:
+    """Return bytes of a frozen weight: packed, 4 bits and the scale of its block of 64, in fp32; or in 8 bits, with one
+    in fp32 for 256 of them."""
+    if _method(source) != "qlora":
+        return element
+    return 0.5 + (1 / 64 + 4 / 64 / 256 if source.knobs.flag("quantization.double_quantization") else 4 / 64)
+
+
+def _held(policy: Training) -> Layout:
+    """Return how the policy's ranks hold a frozen model: each all of it."""
+    return Layout(num_devices=policy.layout.num_devices)
 
 
 def _generations(source: RunContext) -> int:

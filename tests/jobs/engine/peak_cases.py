@@ -4,6 +4,7 @@
 `small` and `wide` are made on the spot, with random weights.
 """
 
+import importlib.util
 import json
 import shutil
 from collections.abc import Iterable, Mapping
@@ -62,7 +63,8 @@ _MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One run: which model, algorithm, layout of roles, ZeRO stage, precision, recomputation, rows and tokens of a
-    micro-batch, the rank of adapters (0: all weights are trained) and the teacher's model."""
+    micro-batch, the rank of adapters (0: all weights are trained), whether the base is in 4 bits, and the teacher's
+    model."""
 
     model: str
     algorithm: str = "sft"
@@ -75,13 +77,14 @@ class Case:
     tokens: int = 256
     ranks: int = 2
     lora: int = 0
+    has_four_bits: bool = False
     teacher: str = ""
 
     @property
     def name(self) -> str:
         """What tables call it."""
         ends = "-recompute" * self.recomputes + f"-{self.layout}" * (self.layout != "split")
-        ends += f"-lora{self.lora}" * bool(self.lora)
+        ends += f"-lora{self.lora}" * bool(self.lora) + "-nf4" * self.has_four_bits
         shape = f"{self.micros}x{self.rows}x{self.tokens}"
         return f"{self.model}-{self.algorithm}-zero{self.stage}-{self.precision}-{shape}{ends}"
 
@@ -103,7 +106,7 @@ class Case:
         hardware = {"policy_ranks": self.ranks, "layout": self.layout}
         spec = {"algorithm": self.algorithm, "hardware": hardware, "knobs": knobs}
         if self.lora:
-            knobs["lora.rank"] = self.lora
+            knobs |= {"lora.rank": self.lora, "quantization.load_in_4bit": self.has_four_bits}
         if self.teacher:
             knobs["models.teacher_path"] = str(folder / self.teacher)
         spec["profile"] = {"nsys_ready": "off", "marks": "memory"}
@@ -146,6 +149,13 @@ LONE = (
     Case(model="wide", algorithm="ppo", layout="colocated", ranks=1),
 )
 """All that are measured without Ray, in `make bench-planner`."""
+if importlib.util.find_spec("bitsandbytes"):
+    LONE = (
+        *LONE,
+        Case(model="wide", ranks=1, lora=32, has_four_bits=True),
+        Case(model="small", ranks=1, lora=32, has_four_bits=True, precision="bfloat16", recomputes=True),
+        Case(model="wide", algorithm="grpo", layout="colocated", ranks=1, lora=8, has_four_bits=True),
+    )
 
 SHORT = (Case(model="small", stage=3, precision="bfloat16"),)
 LONG = (
