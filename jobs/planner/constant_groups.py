@@ -92,6 +92,7 @@ class MemoryConstants:
     host_growth_bytes: float
     host_training_bytes: float
     host_half_bytes: float
+    host_packed_bytes: float
     states_band: float
     gradients_band: float
 

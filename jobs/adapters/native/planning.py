@@ -143,7 +143,7 @@ def _job(source: RunContext) -> Job:
         utilization=knobs.number("rollout.gpu_memory_fraction", 0.6),
         weight_bytes=element,
         kv_bytes=element,
-        max_num_seqs=knobs.whole("rollout.max_num_seqs"),
+        max_num_seqs=_drawn_at_once(source) if ranks_draw else knobs.whole("rollout.max_num_seqs"),
         max_model_len=source.longest,
         is_eager=ranks_draw or knobs.flag("rollout.enforce_eager"),
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),

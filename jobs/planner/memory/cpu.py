@@ -67,9 +67,9 @@ def host_overhead(constants: Constants) -> int:
 
 def host_libraries(training: Training, constants: Constants) -> float:
     """Return what a process that trains grows by besides: it stays while the process does something else."""
-    return constants.memory.host_training_bytes + (
-        constants.memory.host_half_bytes if compute_bytes(training) < _FP32 else 0.0
-    )
+    half = constants.memory.host_half_bytes if compute_bytes(training) < _FP32 else 0.0
+    packed = constants.memory.host_packed_bytes if training.method == "qlora" else 0.0
+    return constants.memory.host_training_bytes + half + packed
 
 
 def host_peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:

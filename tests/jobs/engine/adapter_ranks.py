@@ -22,6 +22,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ZeRO-3": {"memory.zero_stage": "3"},
     "ZeRO-0": {"memory.zero_stage": "0"},
     "ZeRO-2": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
+    "DoRA ZeRO-2": {"memory.zero_stage": "2", "lora.dora": True},
     "bfloat16 ZeRO-3": {"memory.zero_stage": "3", "memory.precision": "bfloat16"},
     "bfloat16 ZeRO-2": {"memory.zero_stage": "2", "memory.precision": "bfloat16"},
     **(

@@ -63,6 +63,14 @@ def test_without_its_adapters_the_policy_is_the_reference(found: dict[str, dict[
     assert (here["policy"] - here["base"]).abs().max() > 0.05
 
 
+def test_with_magnitudes_two_ranks_learn_what_one_learns(found: dict[str, dict[str, Any]]) -> None:
+    two, one = found["DoRA ZeRO-2 x2"], found["DoRA ZeRO-2 x1"]
+
+    assert [norm for _, norm in two["told"]] == pytest.approx([norm for _, norm in one["told"]], rel=1e-3)
+    torch.testing.assert_close(two["weights"], one["weights"], atol=1e-4, rtol=0)
+    assert two["share"].num_trained > found["ZeRO-2 x2"]["share"].num_trained
+
+
 @pytest.mark.skipif(FOUR_BITS not in CASES, reason="bitsandbytes is not installed")
 def test_beside_a_base_in_4_bits_two_ranks_learn_what_one_learns(found: dict[str, dict[str, Any]]) -> None:
     two, one, plain = (found[case] for case in (f"{FOUR_BITS} x2", f"{FOUR_BITS} x1", "ZeRO-2 x1"))

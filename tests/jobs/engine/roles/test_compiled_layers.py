@@ -7,7 +7,9 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from jobs.engine.roles.adapters import AdapterConfig, adapter_parameters, add_adapters, without_adapters
 from jobs.engine.roles.compiled_layers import compile_layers, uncompiled
+from tests.jobs.engine.roles.test_adapters import moved
 
 # Dynamo itself looks at .grad of what it traces.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
@@ -54,6 +56,30 @@ def test_compiled_layers_learn_the_same(*, has_checkpointing: bool) -> None:
     plain, compiled = (_model(has_checkpointing=has_checkpointing) for _ in range(2))
     assert compile_layers(compiled, backend="aot_eager") == 3
     torch.testing.assert_close(_losses_and_gradients(compiled), _losses_and_gradients(plain), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("has_magnitudes", [False, True])
+def test_compiled_layers_with_adapters_learn_the_same_and_are_their_base_without(*, has_magnitudes: bool) -> None:
+    config = AdapterConfig(rank=2, alpha=4, targets="all-linear", has_magnitudes=has_magnitudes)
+    base = _model()
+    plain, compiled = (_model() for _ in range(2))
+    for model in (plain, compiled):
+        add_adapters(model, config, seed=1)
+        moved(model)
+    compile_layers(compiled, backend="aot_eager")
+
+    learned, expected = (_losses_and_gradients(model) for model in (compiled, plain))
+    with torch.no_grad(), without_adapters(compiled):
+        off = compiled(input_ids=TOKENS_BL, use_cache=False).logits
+    with torch.no_grad():
+        on, base_says = (m(input_ids=TOKENS_BL, use_cache=False).logits for m in (compiled, base))
+
+    kept = [(a, b) for a, b in zip(learned, expected, strict=True) if b is not None]
+    assert len(kept) == 3 + len(adapter_parameters(plain))
+    for mine, theirs in kept:
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(off, base_says, rtol=1e-4, atol=1e-6)
+    assert (on - off).abs().max() > 1e-3
 
 
 def test_layers_and_varying_shapes_share_what_is_compiled() -> None:
