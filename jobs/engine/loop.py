@@ -32,6 +32,7 @@ from jobs.engine.failures.failure_cause import RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
 from jobs.engine.kl_controller import coefficient_of, moved
+from jobs.engine.labeled_step import compared
 from jobs.engine.live_changes import LiveChanges
 from jobs.engine.logprob_gap import gap_sums
 from jobs.engine.optimizer_steps import OptimizerSteps
@@ -54,7 +55,13 @@ from profiling import profile
 from profiling.profile import mark
 
 _NUM_PROBES = 8
-_TOLD_SCORES = (("reward", "reward/mean"), ("loss", "loss/sft"), ("loss", "loss/pairs"), ("gap", "teacher/gap"))
+_TOLD_SCORES = (
+    ("reward", "reward/mean"),
+    ("loss", "loss/sft"),
+    ("loss", "loss/pairs"),
+    ("loss", "loss/labels"),
+    ("gap", "teacher/gap"),
+)
 """By which metric of its step a checkpoint is known."""
 
 
@@ -260,6 +267,9 @@ class Loop:
             with mark("reference", step=step):
                 logprobs_BL = reference_logprobs(self.workers, batch, shares, step=step)
                 batch = replace(batch, reference_logprobs_BL=logprobs_BL)
+        if is_in(self.spec.algorithm, "labeled"):
+            pad_id = self.material.text.pad_id
+            batch = compared(self.spec, self.workers, batch, examples, shares, step=step, pad_id=pad_id)
         batch, teacher_says = self._taught(batch, shares)
         with mark("update", step=step) as update_mark:
             updated = self._optimizer_steps.take(self.spec, batch, shares, step=step)

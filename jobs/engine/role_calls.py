@@ -72,7 +72,7 @@ def start_update(
 ) -> list[Pending]:
     """Have each rank take the step's optimizer steps on its share, with the counts of each step's whole batch."""
     wholes = [batch.rows(torch.cat([rank[u] for rank in shares])) for u in range(len(shares[0]))]
-    counts = [Counts(num_tokens=w.num_trained_tokens, num_sequences=w.num_sequences) for w in wholes]
+    counts = [Counts.of(whole) for whole in wholes]
     return [
         rank.call("update", [batch.rows(index) for index in updates], counts, learning_rate, step=step, phase="update")
         for rank, updates in zip(ranks, shares, strict=True)

@@ -41,7 +41,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedSample:
-    """One row as the trainer will see it; of a pair the chosen response, and the rejected one beside it."""
+    """One row as the trainer will see it; of a pair the chosen response, and the rejected one beside it. `label` is
+    desirable or undesirable where labels are learned, else "".
+    """
 
     segments: tuple[Segment, ...]
     num_tokens: int
@@ -49,6 +51,7 @@ class RenderedSample:
     answer: str
     rejected: tuple[Segment, ...] = ()
     num_rejected_tokens: int = 0
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +172,18 @@ def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
 
 
 def describe_model(spec: RunSpec) -> ModelFacts:
-    """Return what the spec's model is. Raises: TrialFailed beside `model.id` if it cannot be loaded."""
+    """Return what the spec's model is.
+
+    Raises: TrialFailed beside `model.id` if it cannot be loaded; beside the place of a teacher or of a reward model
+    that does not go with it.
+    """
     raw = to_json(spec)
-    answer = _cached_answer(
-        "model", [raw["model"], _stamps(spec.model.id)], {"op": "model", "spec": raw}, MODEL_SECONDS
-    )
+    beside = [
+        spec.reward_model if spec.needs("reward") else "",
+        str(spec.knob("models.teacher_path") or "") if spec.needs("teacher") else "",
+    ]
+    depends_on = [raw["model"], beside, _stamps(spec.model.id, *beside)]
+    answer = _cached_answer("model", depends_on, {"op": "model", "spec": raw}, MODEL_SECONDS)
     return ModelFacts(
         architecture=str(answer.get("architecture", "")),
         num_parameters=int(answer.get("num_parameters") or 0),
@@ -257,6 +267,7 @@ def _data_preview(answer: dict[str, Any]) -> DataPreview:
                 answer=str(sample.get("answer", "")),
                 rejected=_segments(sample.get("rejected", [])),
                 num_rejected_tokens=int(sample.get("num_rejected_tokens", 0)),
+                label=str(sample.get("label", "")),
             )
             for sample in answer["samples"]
         ),

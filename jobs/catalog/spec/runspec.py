@@ -127,6 +127,7 @@ class DataSource(SpecPart):
     `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or
     a hub id. GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and
     `response_column`, or `messages_column` alone; DPO and reward models read `chosen_column` and `rejected_column`.
+    KTO reads `response_column` and `label_column`, or without the latter splits such pairs.
     `eval_share` of the rows is held out where the source has no split of its own; `eval_id` names held-out data that
     stands elsewhere, a path or hub id, for trainers that want it so. `eval_sets` are held-out sets besides, by name:
     where each is (`kind`, `id`, `split`), its columns where they are others than the data's, its own `every_steps`,
@@ -145,6 +146,7 @@ class DataSource(SpecPart):
     messages_column: Text = ""
     chosen_column: Text = "chosen"
     rejected_column: Text = "rejected"
+    label_column: Text = ""
     tools_column: Text = "tools"
     system_prompt: Text = ""
     chat_template_kwargs: TemplateVariables = {}
@@ -160,8 +162,8 @@ class RewardPart(SpecPart):
     A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`. A `url` is a reward server, a
     `judge` a chat model behind an address like OpenAI's: `location` is the address, `token_env` names the environment
     variable of the cluster that holds its bearer token. The `source` of a judge is its own prompt, in place of the
-    knob's. Other trainers may also score by a `file` (a Python path on the cluster, in the trainer's own form) or a
-    reward `model`, which `location` names.
+    knob's. `model` is a reward model, a folder on the cluster or a hub id in `location`. Other trainers may also score
+    by a `file`, a Python path on the cluster in the trainer's own form.
 
     What the part gives counts `weight` times; `name` is what charts call it, the kind where it is "".
     """
@@ -300,11 +302,16 @@ class RunSpec(SpecPart):
         chosen = self.knobs.get("train.num_steps")
         return int(chosen.value or 0) if chosen is not None else 0
 
+    @property
+    def reward_model(self) -> str:
+        """Where the reward model is that scores completions, "" without one."""
+        return next((part.location for part in self.reward.parts if part.kind == "model"), "")
+
     def values(self) -> dict[str, Value]:
         """Return knob id -> value, and under reward.model_path the reward model that the section reward names."""
         by_id = {knob_id: chosen.value for knob_id, chosen in self.knobs.items()}
-        if self.reward.kind == "model":
-            by_id["reward.model_path"] = self.reward.location
+        if any(part.kind == "model" for part in self.reward.parts):
+            by_id["reward.model_path"] = self.reward_model
         return by_id
 
 

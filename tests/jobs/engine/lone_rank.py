@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.role import ROLES
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
@@ -80,9 +81,10 @@ def _policy(spec: RunSpec, batch: Batch) -> Iterator[dict[str, float]]:
         if spec.needs("teacher") and not ROLES["teacher"].num_workers(spec):
             with _phase("reference", step):
                 policy.teacher_scores(batch)
-        if policy.critic is not None:
+        if policy.critic is not None or is_in(spec.algorithm, "labeled"):
             with _phase("old_logprobs", step):
-                policy.critic.values(batch)
+                if policy.critic is not None:
+                    policy.critic.values(batch)
                 policy.logprobs(batch)
         with _phase("update", step):
             policy.update([batch], counts, 1e-4)
@@ -124,7 +126,7 @@ def _phase(name: str, step: int) -> AbstractContextManager[None]:
 
 
 def _counts(batch: Batch) -> list[Counts]:
-    return [Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)]
+    return [Counts.of(batch)]
 
 
 if __name__ == "__main__":

@@ -118,8 +118,7 @@ class Case:
 LAYOUTS = (
     Case(model="small", algorithm="grpo", layout="colocated", ranks=1, lora=32),
     Case(model="small", algorithm="distill", ranks=1, teacher="wide"),
-    Case(model="small", algorithm="dpo", layout="shared", ranks=1),
-    Case(model="small", algorithm="ppo", layout="shared", ranks=1),
+    *(Case(model="small", algorithm=algorithm, layout="shared", ranks=1) for algorithm in ("dpo", "kto", "ppo")),
 )
 """Ranks that are alone, each with what it holds of the others in its layout: for tests.jobs.engine.lone_rank."""
 
@@ -163,6 +162,7 @@ LONG = (
     *(Case(model="small", stage=stage, precision=kind) for stage in (0, 2, 3) for kind in ("float32", "bfloat16")),
     Case(model="tiny", algorithm="grpo"),
     Case(model="small", recomputes=True),
+    *(Case(model=model, algorithm="rm", stage=stage) for model, stage in (("small", 2), ("wide", 3))),
     Case(model="small", algorithm="grpo"),
     *(
         Case(model=model, algorithm="grpo", layout=kind)

@@ -15,6 +15,7 @@ import ray
 import torch
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.role import ROLES
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
@@ -50,7 +51,7 @@ def measure(spec: RunSpec, run_dir: Path) -> dict[str, PeakMeasurement]:
     workers = make_workers(spec, run_dir, keep)
     batches, whole = batches_of(spec)
     counts = [Counts(num_tokens=whole.num_trained_tokens, num_sequences=whole.num_sequences)]
-    starts = start_policies(workers, spec)
+    starts = start_policies(workers, spec, ROLES["policy"].worker_of(spec))
     if workers.reference is not None:
         starts.append(workers.reference.start(ROLE_CLASSES["reference"], spec=spec, device="cpu"))
     workers.gather(starts)
@@ -96,8 +97,13 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
     rows = torch.randint(0, 500, (count, length), generator=generator).tolist()
     whole = make_batch([(row, [True] * length) for row in rows], pad_id=0)
     zeros_BL = torch.full((count, length), -6.0)
-    if is_in(spec.algorithm, "pairs"):
-        whole = replace(whole, reference_logprobs_BL=zeros_BL)
+    if is_in(spec.algorithm, "anchored"):
+        whole = replace(
+            whole,
+            reference_logprobs_BL=zeros_BL,
+            is_desirable_B=torch.arange(count) % 2 == 0,
+            reference_points_B=torch.zeros(count),
+        )
     elif is_in(spec.algorithm, "rl"):
         whole = replace(
             whole,

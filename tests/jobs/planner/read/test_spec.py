@@ -54,6 +54,20 @@ def test_answers_whose_end_is_passed_over_are_as_long_as_the_longest(trainer: di
     assert "rollout.ignore_eos" not in unknown.unpriced
 
 
+def test_labels_take_a_pass_of_the_policy_and_two_of_the_reference() -> None:
+    """KTO scores each response under another prompt as well; a pair of DPO is two sequences, scored once."""
+    kto, dpo = (
+        estimate(_read(parse_spec({"algorithm": name, "knobs": {"train.batch_size": size}})))
+        for name, size in (("kto", 64), ("dpo", 32))
+    )
+
+    assert set(kto.time.phases) == {"old_logprobs", "reference", "update"}
+    assert set(dpo.time.phases) == {"reference", "update"}
+    assert kto.time.phases["reference"].middle == pytest.approx(2 * dpo.time.phases["reference"].middle, rel=0.05)
+    assert kto.time.phases["update"].middle == pytest.approx(dpo.time.phases["update"].middle, rel=0.05)
+    assert 0 < kto.time.phases["old_logprobs"].middle < kto.time.phases["reference"].middle
+
+
 def test_native_grpo_by_hand() -> None:
     spec = parse_spec(
         {
@@ -135,6 +149,28 @@ def test_groups_that_are_drawn_again_take_time_and_change_nothing_else() -> None
     assert 1.1 < drawn.middle / first.middle < 1.0 + 0.3 + 0.3**2 + 0.6  # fewer responses wait as long for the longest
     assert drawn.high / first.high > drawn.middle / first.middle
     assert thrice["update"] == once["update"]
+
+
+@pytest.mark.parametrize(("layout", "pool", "devices"), [("split", "reward", 1), ("shared", "policy", 2)])
+def test_a_native_reward_model_is_a_frozen_model_without_a_vocabulary(layout: str, pool: str, devices: int) -> None:
+    """Whichever part of the reward it is."""
+    part = {"kind": "model", "location": "/models/reward"}
+    raw = {"hardware": {"layout": layout, "policy_ranks": 2}, "reward": {"kind": "math", "more": [part]}}
+
+    job = _read(parse_spec(raw), reward=shape_of("Qwen/Qwen2.5-7B"))
+
+    judge = next(frozen for frozen in job.frozen if frozen.role == "reward")
+    assert (judge.pool, judge.layout.num_devices, judge.has_head) == (pool, devices, False)
+    assert judge.model == shape_of("Qwen/Qwen2.5-7B") != job.policy.model
+
+
+@pytest.mark.parametrize("by_tokens", [False, True])
+def test_native_reward_model_training_sees_both_answers(by_tokens: bool) -> None:
+    knobs = {"train.micro_batch_size": 4, "train.dynamic_batch": by_tokens}
+
+    policy = _read(parse_spec({"algorithm": "rm", "knobs": knobs})).policy
+
+    assert (policy.objective, policy.micro_batch) == ("scalar", 1 if by_tokens else 2 * 4)
 
 
 def test_native_micro_batches_by_tokens_are_rows_of_the_budget_without_padding() -> None:
