@@ -25,8 +25,17 @@ from jobs.engine.logprob_gap import GapSums
 from jobs.engine.micro_batches import Cut
 from jobs.engine.optimizer_knobs import OF_POLICY, OptimizerKnobs
 from jobs.engine.own_algorithm import algorithm_of
-from jobs.engine.roles.adapters import AdapterConfig, TrainedShare, WholeWeight, add_adapters, dropping, whole_weights
+from jobs.engine.roles.adapters import (
+    AdapterConfig,
+    TrainedShare,
+    WholeWeight,
+    add_adapters,
+    dropping,
+    linear_layers,
+    whole_weights,
+)
 from jobs.engine.roles.compiled_layers import compile_layers
+from jobs.engine.roles.four_bit import pack_base
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
 from jobs.engine.roles.part_writer import PartWriter
@@ -117,6 +126,7 @@ class TrainedModel(ABC):
         self._baseline = memory_before_model()
         model: Any = self._load()
         if self._adapters is not None:
+            pack_base(model, linear_layers(model), self._spec, device=self._device.torch_device())
             seed, base = self._spec.int_knob("train.seed"), self._spec.model.id
             add_adapters(model, self._adapters, seed=seed, base=base)
         if bool(self._spec.knob("memory.gradient_checkpointing")):

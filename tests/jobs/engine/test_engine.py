@@ -365,7 +365,8 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
 
 
 def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_path: Path) -> None:
-    """With the KL in the reward, a controller of its coefficient, a bonus for entropy and bounds, all in one run."""
+    """With the KL in the reward, a controller of its coefficient, a bonus for entropy, rewards normalized over the run,
+    and bounds, all in one run."""
     knobs = {
         "train.num_steps": 2,
         "rollout.prompts_per_step": 8,
@@ -376,6 +377,7 @@ def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_pa
         "algorithm.kl_target": 0.05,
         "algorithm.kl_horizon": 160,
         "algorithm.entropy_coefficient": 0.001,
+        "reward.normalize": True,
         "reward.clip_high": 0.5,
         "eval.num_prompts": 0,
         "checkpoint.every_steps": 0,
@@ -394,8 +396,11 @@ def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_pa
         assert ended.series("groups/zero_variance_fraction")[step] == pytest.approx(1 - kept[step] / 8)
         notes = [e["text"] for e in ended.of("note") if f"Step {step} learns from" in e["text"]]
         assert len(notes) == (kept[step] < 8)
-    assert max(ended.series("reward/mean").values()) <= 0.5
     assert max(ended.series("reward/clipped_fraction").values()) > 0
+    (index,) = (tmp_path / "checkpoints").glob("*/checkpoint.json")
+    moments = json.loads(index.read_text())["reward_moments"]  # of all that were scored, also those drawn in vain
+    assert moments["count"] == 2 * sum(drawn.values())
+    assert ended.series("reward/running_mean")[2] == pytest.approx(moments["mean"])
     coefficients = ended.series("kl/coefficient")
     assert coefficients[1] == pytest.approx(0.01)
     assert coefficients[2] == pytest.approx(0.01 * (1 - 0.2 * 16 / 160), rel=1e-6)  # below the target: as far as it may
