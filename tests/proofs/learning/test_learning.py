@@ -51,7 +51,8 @@ def test_all_algorithms_have_a_seed_before_one_has_the_next() -> None:
     names = learned_algorithms()
     made = trials(names)
 
-    assert [trial.seed for trial in made] == [seed for seed in SEEDS for _ in range(2 * len(names))]
+    assert [trial.seed for trial in made] == [seed for seed in (*SEEDS, *SEEDS) for _ in names]
+    assert [trial.learns for trial in made] == [learns for learns in (True, False) for _ in SEEDS for _ in names]
     assert {name for name in names if is_in(name, "rl")} >= {"grpo", "ppo", "distill_on_policy"}
 
 
