@@ -13,7 +13,9 @@ _STYLE = "font-family='system-ui,sans-serif' font-size='11' fill='#1f2937'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of a panel: of each step the values of all seeds. Lines of the same name have the same color."""
+    """One line of a panel: of each step the values of all seeds. Lines of the same name look the same; all but the
+    first are dashed, so that one that lies on another hides nothing.
+    """
 
     name: str
     seeds: Mapping[int, Sequence[float]]
@@ -40,7 +42,7 @@ def picture(panels: Sequence[Panel], *, columns: int = 4) -> str:
     ]
     for number, name in enumerate(names):
         x = LEFT + number * 190
-        parts.append(f"<rect x='{x}' y='10' width='14' height='4' fill='{_color(names, name)}'/>")
+        parts.append(f"<path d='M{x},12h15' {_stroke(names, name)}/>")
         parts.append(f"<text x='{x + 20}' y='16'>{escape(name)}</text>")
     for number, panel in enumerate(panels):
         row, column = divmod(number, columns)
@@ -71,12 +73,17 @@ def _drawn(panel: Panel, names: Sequence[str]) -> list[str]:
         f"<text x='{right}' y='{bottom + 15}' text-anchor='end'>step {last}</text>",
     ]
     for line in panel.lines:
-        color, ordered = _color(names, line.name), sorted(line.seeds.items())
+        ordered = sorted(line.seeds.items())
         edge = [at(step, max(of)) for step, of in ordered] + [at(step, min(of)) for step, of in reversed(ordered)]
         middle = [at(step, sum(of) / len(of)) for step, of in ordered]
-        parts.append(f"<polygon points='{' '.join(edge)}' fill='{color}' fill-opacity='0.2'/>")
-        parts.append(f"<polyline points='{' '.join(middle)}' fill='none' stroke='{color}' stroke-width='1.6'/>")
+        parts.append(f"<polygon points='{' '.join(edge)}' fill='{_color(names, line.name)}' fill-opacity='0.2'/>")
+        parts.append(f"<polyline points='{' '.join(middle)}' {_stroke(names, line.name)}/>")
     return parts
+
+
+def _stroke(names: Sequence[str], name: str) -> str:
+    dashes = " stroke-dasharray='4 3'" if names.index(name) else ""
+    return f"fill='none' stroke='{_color(names, name)}' stroke-width='1.8'{dashes}"
 
 
 def _color(names: Sequence[str], name: str) -> str:

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
                 if kept(part, "trl", seed) is None:
                     _tell(part, "trl", seed, run_trl(part, seed, make_environment("trl")))
     whole = [part for part in PARTS.values() if len(seeds_of(part)) > 1]
-    PICTURE.write_text(picture([panel for part in whole for panel in panels_of(part)], columns=3), encoding="utf-8")
+    PICTURE.write_text(picture([panel for part in whole for panel in panels_of(part)], columns=4), encoding="utf-8")
     apart = [sentence for part in whole for sentence in table_of(part)]
     apart += [f"{part.id} has {len(seeds_of(part))} seeds." for part in PARTS.values() if seeds_of(part) != SEEDS]
     if apart:
@@ -90,8 +90,9 @@ def panels_of(part: Part) -> list[Panel]:
     found = {side: curves_of(part, side) for side in SIDES}
     return [
         Panel(
-            title=f"{part.label}: {metric(name).label.lower()}",
+            title=f"{part.label}: {metric(name).label}",
             lines=[_line(side, found[side][name]) for side in SIDES],
+            bounds=(0.0,),
         )
         for name in part.metrics
     ]
