@@ -1,1 +1,0 @@
-"""The built-in trainer and TRL learn the same: three algorithms, the same rows, settings and seeds, curve by curve."""

@@ -102,7 +102,7 @@ def _lines(names: Sequence[str]) -> list[str]:
         "Written by `make proof-learning`: every algorithm of the built-in trainer, on the bundled word problems, from "
         "the bundled model (657,024 parameters), with two ranks in the layout *colocated* on CPU. "
         f"{len(every)} runs, {sum(one['seconds'] for one in every) / 60:.0f} minutes together on {os.cpu_count()} "
-        f"cores of {_processor()}, shared with other work. Code of {', '.join(revisions)}.",
+        f"cores of {_cpu()}, shared with other work. Code of {', '.join(revisions)}.",
         "",
         f"**Accuracy** is the share of {NUM_HELD_OUT} held-out problems to which the model's likeliest answer is "
         "right, found by Transformers on the folder `model/final`, outside of the trainer. **Pairs in order**: of "
@@ -154,7 +154,7 @@ def _row(name: str, budget: Budget, target: Target) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _processor() -> str:
+def _cpu() -> str:
     said = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout
     names = [line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("Model name")]
     return names[0] if names else platform.machine()
