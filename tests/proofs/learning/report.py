@@ -28,7 +28,7 @@ PICTURE = REPORT.with_suffix(".svg")
 CALLED: Mapping[str, str] = {
     ACCURACY: "accuracy",
     PAIRS: "pairs in order",
-    LOSS: "loss",
+    LOSS: "loss on held-out answers",
     "eval/accuracy": "accuracy",
 }
 LEARNS, RESTS = "learns", "learning rate 0"
@@ -84,7 +84,7 @@ def _panel(name: str) -> Panel:
         if (found := results(name, learns=learns))
     ]
     bounds = (0.0,) if budget.curve == LOSS else (0.0, 1.0)
-    return Panel(title=f"{algorithms()[name].label}: {CALLED[budget.curve]}", lines=lines, bounds=bounds)
+    return Panel(title=algorithms()[name].label, lines=lines, bounds=bounds)
 
 
 def _by_step(found: Sequence[Mapping[str, Any]], metric: str) -> dict[int, list[float]]:
@@ -123,12 +123,19 @@ def _lines(names: Sequence[str]) -> list[str]:
         "",
         f"![Curves of each algorithm: mean and range over seeds]({PICTURE.name})",
         "",
-        "Lines are means over seeds, bands reach from the least to the most. SFT and distillation show the held-out "
-        "loss, against the given answers.",
+        "Lines are means over seeds, bands reach from the least to the most. "
+        + " ".join(f"{CALLED[curve].capitalize()}: {', '.join(of)}." for curve, of in _by_curve(names).items()),
         "",
         *(["**Not shown yet:** " + " ".join(wrong)] if wrong else []),
     ]
     return lines if wrong else lines[:-1]
+
+
+def _by_curve(names: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(budget_of(name).curve, []).append(algorithms()[name].label)
+    return found
 
 
 def _row(name: str, budget: Budget, target: Target) -> str:
