@@ -16,7 +16,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-engine bench-peers bench-planner bench-profiling gpu-bench measure proof-learning proof-resume proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-engine bench-peers bench-planner bench-profiling gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,9 @@ proof-learning: install-dev ## every algorithm learns, five seeds, and not with 
 
 proof-resume: install-dev ## checkpoints in every layout and drivers killed at seeded moments, into docs/proofs/resume.md
 	@exec $(BIN)/python -m tests.proofs.resume
+
+proof-exactness: install-dev ## what ranks, ZeRO stages, layouts and packing may not change of what is learned, into docs/proofs/exactness.md
+	@exec $(BIN)/python -m tests.proofs.exactness $(ONLY)
 
 proof-live: install-dev ## the live path under load on SQLite and PostgreSQL, into docs/proofs/live.md
 	@exec $(BIN)/python -m tests.proofs.live

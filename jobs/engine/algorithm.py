@@ -21,6 +21,17 @@ class Counts:
 
     num_tokens: int
     num_sequences: int
+    num_desirable: int = 0
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Counts":
+        """Return the counts of a batch that is a whole optimizer step."""
+        labels_B = batch.is_desirable_B
+        return cls(
+            num_tokens=batch.num_trained_tokens,
+            num_sequences=batch.num_sequences,
+            num_desirable=0 if labels_B is None else int(labels_B.sum()),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

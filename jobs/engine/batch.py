@@ -22,6 +22,8 @@ class Batch:
     mask_BL: Tensor  # bool: trained on; never position 0
     lengths_B: Tensor  # int64, without padding
     rewards_B: Tensor | None = None  # float32, of the whole completion
+    is_desirable_B: Tensor | None = None  # bool, the label of a given response
+    reference_points_B: Tensor | None = None  # float32, nats of a response: what KTO compares its log-ratio with
     kl_coefficients_B: Tensor | None = None  # float32, the weight of the KL where a controller moves it
     rollout_logprobs_BL: Tensor | None = None  # float32, of the engine that sampled the counted tokens, 0 elsewhere
     old_logprobs_BL: Tensor | None = None  # float32, of the policy before the update; None: as the update finds them

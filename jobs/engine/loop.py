@@ -5,10 +5,9 @@ workers/worker_group.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from jobs.catalog.spec.live_change import differing_values
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.advantages import zero_variance_fraction
 from jobs.engine.algorithm import Algorithm
-from jobs.engine.batch import Batch, share_out
+from jobs.engine.batch import Batch
 from jobs.engine.captures import EngineCaptures
 from jobs.engine.checkpoints.checkpoint import LoopState
 from jobs.engine.checkpoints.saving import Saver
@@ -29,38 +28,39 @@ from jobs.engine.data.sources import ExamplesInMemory, TrainingData
 from jobs.engine.data.text import TextModel
 from jobs.engine.failures.divergence import DivergenceGuards, Sign
 from jobs.engine.failures.divergence_end import end_if_diverged
-from jobs.engine.failures.failure_cause import NonFinite, RunStopped
+from jobs.engine.failures.failure_cause import RunStopped
 from jobs.engine.failures.hang_watch import HangWatch
 from jobs.engine.failures.sync_guard import SyncGuard
-from jobs.engine.kl_controller import next_coefficient
+from jobs.engine.kl_controller import coefficient_of, moved
+from jobs.engine.labeled_step import compared
 from jobs.engine.live_changes import LiveChanges
-from jobs.engine.logprob_gap import GapSums, gap_sums, total
-from jobs.engine.micro_batches import even_out, of_units, sequences_per_sample
-from jobs.engine.optimizer_knobs import OF_CRITIC, OF_POLICY
+from jobs.engine.logprob_gap import gap_sums
+from jobs.engine.optimizer_steps import OptimizerSteps
 from jobs.engine.reporting.console_log import eval_line, step_line
 from jobs.engine.reporting.run_report import RunReport, folder_bytes
-from jobs.engine.role_calls import scores_of, start_scores, start_update, update_metrics
-from jobs.engine.roles.trained_model import Update
-from jobs.engine.roles.weights import weight_sync
+from jobs.engine.role_calls import Shares, policy_scores, reference_logprobs, scores_of, shares_of, start_scores
+from jobs.engine.roles.weights import Turns, weight_sync
 from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets
-from jobs.engine.rollouts.group_sampling import Sampled, ScoredRollout, sample_groups
 from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
 from jobs.engine.rollouts.held_out_pairs import PairSets, batch_of
 from jobs.engine.rollouts.mixed_reward import MixedReward
-from jobs.engine.rollouts.reward_report import RewardReport, fill_skipped, without_skipped
-from jobs.engine.rollouts.reward_shaping import Shaping
-from jobs.engine.rollouts.rollout import Rollout, roll_out
-from jobs.engine.rollouts.scoring import score_rollout
-from jobs.engine.schedule import learning_rate
+from jobs.engine.rollouts.reward_report import RewardReport, without_skipped
+from jobs.engine.rollouts.rollout import roll_out
+from jobs.engine.step_rollout import StepRollout, max_generations_of
 from jobs.engine.teaching import taught
-from jobs.engine.value_estimates import value_metrics
 from jobs.engine.workers.worker import Pending
 from jobs.engine.workers.worker_group import WorkerGroup
 from profiling import profile
 from profiling.profile import mark
 
 _NUM_PROBES = 8
-_TOLD_SCORES = (("reward", "reward/mean"), ("loss", "loss/sft"), ("loss", "loss/pairs"), ("gap", "teacher/gap"))
+_TOLD_SCORES = (
+    ("reward", "reward/mean"),
+    ("loss", "loss/sft"),
+    ("loss", "loss/pairs"),
+    ("loss", "loss/labels"),
+    ("gap", "teacher/gap"),
+)
 """By which metric of its step a checkpoint is known."""
 
 
@@ -101,19 +101,19 @@ class Loop:
         self.state = state
         self.start = self.step = state.step
         self.weights = weight_sync(workers)
+        self._turns = Turns(self.weights)
         own_data = TrainingData(
             {"data": ExamplesInMemory(material.train, seed=self.seed)}, weights=[1.0], seed=self.seed
         )
         self._data = material.data or own_data
         self._data.seek(state.sources or {"data": {"taken": state.num_consumed}})
         self._scores: dict[str, float] = {}
-        self._num_skipped: dict[str, int] = {}  # optimizer steps in a row, by role
-        self.has_critic = spec.needs("critic")
         self._telling_seconds = 0.0  # that the metrics of the step before took, which could not hold it
-        self._sync_guard = SyncGuard(
+        sync_guard = SyncGuard(
             precision=str(spec.knob("memory.precision")),
             num_layers=num_layers(model_folder(spec.model, with_weights=False)),
         )
+        self._optimizer_steps = OptimizerSteps(workers, report, sync_guard)
         self._pairs: PairSets | None = None
         if algorithm.rewards is not None:
             self._pairs = PairSets(spec, algorithm, workers, pad_id=material.text.pad_id)
@@ -122,10 +122,14 @@ class Loop:
         )
         own = [own_set(spec, material.held_out)] if material.held_out else []
         self._held_out = [*own, *material.sets]
-        self._max_generations = 1
-        if is_in(spec.algorithm, "grouped") and spec.knob("algorithm.dynamic_sampling"):
-            self._max_generations = spec.int_knob("algorithm.dynamic_sampling_generations")
-        self._rollout_seconds = 0.0  # of the step under way, over all of its generations
+        self._rollout = StepRollout(
+            workers=workers,
+            turns=self._turns,
+            report=report,
+            text=material.text,
+            reward=material.reward,
+            take=lambda count: self._take(count),
+        )
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
         self._guards, self._signs = DivergenceGuards(spec), list[Sign]()
@@ -166,7 +170,7 @@ class Loop:
             if (
                 self.commands.take_checkpoint() or self._is_due("checkpoint.every_steps")
             ) and self.step < self.spec.num_steps:
-                self._policies_turn()
+                self._turns.of_policy(step=self.step)
                 self.saver.checkpoint(self.state, self._scores)
             self.hang_watch.progress(self.step)  # after evaluating and saving, which may take longer than steps
         self.hang_watch.end()
@@ -180,15 +184,14 @@ class Loop:
         """Roll out, score, compare, update, sync."""
         spec, workers = self.spec, self.workers
         group_size = spec.int_knob("rollout.samples_per_prompt")
-        sampled = self._sample_groups()
+        sampled = self._rollout.draw(spec, step=step)
         rollout, scores, rewards_B = sampled.drawn.rollout, sampled.drawn.scores, sampled.drawn.rewards_B
 
         batch = without_skipped(rollout.batch(pad_id=self.material.text.pad_id), scores)
-        num_updates = spec.int_knob("train.updates_per_rollout")
-        shares = self._shares(batch, num_updates=num_updates)
+        shares = self._shares(batch, num_updates=spec.int_knob("train.updates_per_rollout"))
 
         values: list[Pending] = []
-        if self.has_critic:
+        if spec.needs("critic"):
             critic = workers.trained["critic"]
             values = start_scores(critic, "values", batch, shares, step=step, phase="old_logprobs")
         reference = None
@@ -196,9 +199,8 @@ class Loop:
             reference = workers.reference.call("logprobs", batch, step=step, phase="reference")
         if self.algorithm.needs_old_logprobs(spec):
             with mark("old_logprobs", step=step):
-                old_logprobs_BL = self._score_shares("logprobs", batch, shares, phase="old_logprobs")
-            assert batch.rollout_logprobs_BL is not None
-            self._check_sync(gap_sums(batch.rollout_logprobs_BL, old_logprobs_BL, batch.mask_BL), synced_at=step - 1)
+                old_logprobs_BL = policy_scores(workers, "logprobs", batch, shares, step=step, phase="old_logprobs")
+            self._check_sync(batch, old_logprobs_BL, synced_at=step - 1)
             batch = replace(batch, old_logprobs_BL=old_logprobs_BL)
         if values:
             with mark("old_logprobs", step=step):
@@ -207,27 +209,33 @@ class Loop:
             if reference is not None:
                 batch = replace(batch, reference_logprobs_BL=workers.gather([reference])[0])
             elif spec.needs("reference"):
-                batch = replace(batch, reference_logprobs_BL=self._reference_logprobs(batch, shares))
+                batch = replace(batch, reference_logprobs_BL=reference_logprobs(workers, batch, shares, step=step))
 
         batch, teacher_says = self._taught(batch, shares)
 
         with mark("advantages", step=step):
-            batch = replace(batch, rewards_B=rewards_B, kl_coefficients_B=self._kl_coefficients(len(rewards_B)))
+            batch = replace(batch, rewards_B=rewards_B)
+            kl_coefficient = coefficient_of(spec, self.state.kl_coefficient)
+            if kl_coefficient is not None:
+                batch = replace(batch, kl_coefficients_B=torch.full((len(rewards_B),), kl_coefficient))
             if self.algorithm.advantages is not None:
                 estimate = self.algorithm.advantages(batch, spec)
                 batch = replace(batch, advantages_BL=estimate.advantages_BL, returns_BL=estimate.returns_BL)
 
         with mark("update", step=step) as update_mark:
-            updated = self._update_roles(batch, shares, step)
+            updated = self._optimizer_steps.take(spec, batch, shares, step=step)
 
         if self.weights is not None:
             with mark("weight_sync", step=step):
                 self.weights.sync(step=step)
             updated["sync/bytes"] = float(self.weights.num_bytes)
-        updated |= self._move_kl_coefficient(updated, num_samples=len(rewards_B))
+        if kl_coefficient is not None:
+            after = moved(spec, kl_coefficient, updated, num_samples=len(rewards_B))
+            self.state = replace(self.state, kl_coefficient=after)
+            updated["kl/coefficient"] = kl_coefficient
         if group_size > 1:
             updated["groups/zero_variance_fraction"] = zero_variance_fraction(rewards_B, group_size=group_size)
-        if self._max_generations > 1:
+        if max_generations_of(spec) > 1:
             updated |= sampled.metrics
 
         lengths_B = rollout.lengths
@@ -240,7 +248,7 @@ class Loop:
                 "response/length_mean": float(lengths_B.mean()),
                 "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
                 "response/truncated_fraction": rollout.truncated_share,
-                "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout_seconds,
+                "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout.seconds,
                 "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
             }
         )
@@ -253,15 +261,19 @@ class Loop:
         shares = self._shares(batch, num_updates=1)
         if self.spec.needs("reference"):
             with mark("reference", step=step):
-                batch = replace(batch, reference_logprobs_BL=self._reference_logprobs(batch, shares))
+                logprobs_BL = reference_logprobs(self.workers, batch, shares, step=step)
+                batch = replace(batch, reference_logprobs_BL=logprobs_BL)
+        if is_in(self.spec.algorithm, "labeled"):
+            pad_id = self.material.text.pad_id
+            batch = compared(self.spec, self.workers, batch, examples, shares, step=step, pad_id=pad_id)
         batch, teacher_says = self._taught(batch, shares)
         with mark("update", step=step) as update_mark:
-            updated = self._update(batch, shares, step)
+            updated = self._optimizer_steps.take(self.spec, batch, shares, step=step)
         return updated | teacher_says | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
 
     # -- its parts --
 
-    def _taught(self, batch: Batch, shares: list[list[Tensor]]) -> tuple[Batch, dict[str, float]]:
+    def _taught(self, batch: Batch, shares: Shares) -> tuple[Batch, dict[str, float]]:
         """Return the batch with what the teacher says of it, and metrics of the teacher; as it is without one."""
         if not self.spec.needs("teacher"):
             return batch, {}
@@ -275,95 +287,10 @@ class Loop:
         self.state = replace(self.state, num_consumed=begin + count, sources=self._data.positions)
         return examples
 
-    def _sample_groups(self) -> Sampled:
-        """Draw and score the step's groups, others for those without variance where the run does so."""
-        wanted, step = self.spec.int_knob("rollout.prompts_per_step"), self.step
-        self._rollout_seconds = 0.0
-        sampled = sample_groups(
-            self._draw_groups,
-            wanted=wanted,
-            group_size=self.spec.int_knob("rollout.samples_per_prompt"),
-            max_generations=self._max_generations,
-        )
-        self._policies_turn(is_renewed=True)
-        if self._max_generations > 1 and sampled.num_kept < wanted:
-            text = (
-                f"Step {step} learns from {sampled.num_kept} of {wanted} groups: of {sampled.num_sampled} that were "
-                f"drawn in {sampled.num_generations} generations no more have rewards that differ."
-            )
-            self.report.note(text, step=step)
-        self.report.samples(
-            sampled.drawn.samples, step=step, is_eval=False, shown=self.spec.int_knob("logging.samples_per_step")
-        )
-        return sampled
-
-    def _draw_groups(self, count: int, first: int) -> ScoredRollout:
-        """Draw and score the groups of `count` further prompts, the first of which is number `first` of the step."""
-        group_size, step = self.spec.int_knob("rollout.samples_per_prompt"), self.step
-        with mark("data_wait", step=step):
-            examples = self._take(count)
-        self._engines_turn()
-        with mark("rollout", step=step) as rollout_mark:
-            rollout = roll_out(
-                self.workers, examples, samples_per_prompt=group_size, seed=self.seed, step=step, first=first
-            )
-        self._rollout_seconds += rollout_mark.seconds
-        if self._max_generations == 1:
-            self._policies_turn(is_renewed=True)
-        with mark("reward", step=step):
-            return self._score(rollout)
-
-    def _score(self, rollout: Rollout) -> ScoredRollout:
-        """Score the completions, and shape what they earned."""
-        assert self.material.reward is not None
-        group_size = self.spec.int_knob("rollout.samples_per_prompt")
-        scored = score_rollout(
-            rollout, reward=self.material.reward, text=self.material.text, samples_per_prompt=group_size
-        )
-        rewards_B, shaping = Shaping.of(self.spec).shaped(
-            torch.tensor([score.total for score in scored.scores], dtype=torch.float32),
-            rollout.lengths,
-            torch.tensor([response.is_truncated for response in rollout.responses]),
-        )
-        rewards_B = fill_skipped(rewards_B, scored.scores, group_size=group_size)
-        return ScoredRollout(
-            rollout=rollout, scores=scored.scores, samples=scored.samples, rewards_B=rewards_B, shaping=shaping
-        )
-
-    def _kl_coefficients(self, num_sequences: int) -> Tensor | None:
-        """Return the weight of the KL for each sequence of the step where a controller moves it, else None: [B]."""
-        if not (self.spec.needs("reference") and self.spec.float_knob("algorithm.kl_target")):
-            return None
-        coefficient = self.state.kl_coefficient or self.spec.float_knob("algorithm.kl_coefficient")
-        self.state = replace(self.state, kl_coefficient=coefficient)
-        return torch.full((num_sequences,), coefficient)
-
-    def _move_kl_coefficient(self, metrics: Mapping[str, float], *, num_samples: int) -> dict[str, float]:
-        """Move the weight of the KL for the next step by the KL of this one; return that of this one as a metric."""
-        now = self.state.kl_coefficient
-        if now is None or "kl/reference" not in metrics:  # while a critic warms up the policy is not measured
-            return {}
-        moved = next_coefficient(
-            now,
-            kl=metrics["kl/reference"],
-            target=self.spec.float_knob("algorithm.kl_target"),
-            horizon=self.spec.int_knob("algorithm.kl_horizon"),
-            num_samples=num_samples,
-        )
-        self.state = replace(self.state, kl_coefficient=moved)
-        return {"kl/coefficient": now}
-
-    def _engines_turn(self) -> None:
-        """Let the rollout engines draw, where they take turns with the policy."""
-        if self.weights is not None and not self.weights.is_turn("vllm"):
-            with mark("weight_sync", step=self.step):
-                self.weights.engines_turn(step=self.step)
-
-    def _policies_turn(self, *, is_renewed: bool = False) -> None:
-        """Let the policy work, where it takes turns; `is_renewed` if it will learn before the engines draw again."""
-        if self.weights is not None and not self.weights.is_turn("policy"):
-            with mark("weight_sync", step=self.step):
-                self.weights.policies_turn(step=self.step, is_renewed=is_renewed)
+    def _shares(self, batch: Batch, *, num_updates: int) -> Shares:
+        """Return which sequences of the step each rank takes in each update."""
+        num_ranks = len(self.workers.policies)
+        return shares_of(self.spec, batch, num_ranks=num_ranks, num_updates=num_updates, step=self.step)
 
     def _drop_step(self, before: LoopState) -> None:
         """Take back the step under way, whose responses will not be scored: nothing was learned from them yet."""
@@ -371,98 +298,24 @@ class Loop:
         self.step -= 1
         self.state = before
 
-    def _shares(self, batch: Batch, *, num_updates: int) -> list[list[Tensor]]:
-        """Return which sequences of the step each rank takes in each update."""
-        unit = sequences_per_sample(self.spec)
-        shares = share_out(
-            batch.num_sequences // unit,
-            num_updates=num_updates,
-            num_ranks=len(self.workers.policies),
-            seed=f"{self.seed}/{self.step}/shares",
-        )
-        even = even_out(shares, batch.lengths_B.view(-1, unit).sum(dim=1))
-        return [[of_units(samples, unit) for samples in updates] for updates in even]
-
-    def _score_shares(self, method: str, batch: Batch, shares: list[list[Tensor]], *, phase: str) -> Tensor:
-        """Return the log-probabilities by a method of the policy ranks, each scoring its own share: [B, L]."""
-        started = start_scores(self.workers.policies, method, batch, shares, step=self.step, phase=phase)
-        return scores_of(self.workers, started, batch, shares)
-
-    def _update_roles(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
-        """Take the step's optimizer steps of the policy and, beside them, of the critic, if there is one; return the
-        metrics of both. In the critic's warm-up it learns alone.
-        """
-        if not self.has_critic:
-            return self._update(batch, shares, step)
-        assert batch.values_BL is not None
-        assert batch.returns_BL is not None
-        rate = learning_rate(self.spec, step, knobs=OF_CRITIC)
-        ranks = self.workers.trained["critic"]
-        learning = start_update(ranks, batch, shares, learning_rate=rate, step=step)
-        is_alone = step <= self.spec.int_knob("algorithm.critic_warmup_steps")
-        of_policy = {} if is_alone else self._update(batch, shares, step)
-        per_rank: list[list[Update]] = self.workers.gather(learning)
-        self._count_skipped(per_rank[0], role="critic")
-        return (
-            of_policy
-            | update_metrics(per_rank, learning_rate=rate, prefix="value")
-            | value_metrics(batch.values_BL, batch.returns_BL, batch.mask_BL)
-        )
-
-    def _reference_logprobs(self, batch: Batch, shares: list[list[Tensor]]) -> Tensor:
-        """Return the frozen model's log-probabilities, by whoever holds it: [B, L]."""
-        if self.workers.reference is None:
-            return self._score_shares("reference_logprobs", batch, shares, phase="reference")
-        call = self.workers.reference.call("logprobs", batch, step=self.step, phase="reference")
-        return cast(Tensor, self.workers.gather([call])[0])
-
-    def _update(self, batch: Batch, shares: list[list[Tensor]], step: int) -> dict[str, float]:
-        """Take the policy's optimizer steps on all ranks; return their metrics, averaged over the optimizer steps."""
-        rate = learning_rate(self.spec, step)
-        started = start_update(self.workers.policies, batch, shares, learning_rate=rate, step=step)
-        per_rank: list[list[Update]] = self.workers.gather(started)
-        gaps = [update.gap for updates in per_rank for update in updates if update.gap is not None]
-        if gaps:
-            self._check_sync(total(gaps), synced_at=step - 1)
-        self._count_skipped(per_rank[0])
-        return update_metrics(per_rank, learning_rate=rate, prefix="policy")
-
-    def _count_skipped(self, updates: Sequence[Update], *, role: str = "policy") -> None:
-        """Tell of a role's optimizer steps that were skipped. Raises: NonFinite after too many in a row."""
-        of_critic = role == "critic"
-        knobs, whose = (OF_CRITIC, "critic's ") if of_critic else (OF_POLICY, "")
-        for update in updates:
-            in_a_row = self._num_skipped[role] = self._num_skipped.get(role, 0) + 1 if update.is_skipped else 0
-            if in_a_row > self.spec.int_knob("optimizer.max_skipped_steps"):
-                raise NonFinite(
-                    f"The {whose}gradient was not finite {in_a_row} times in a row, up to step {self.step}; the "
-                    f"weights are those before. Lower {knobs.learning_rate}, or go on from an earlier checkpoint."
-                )
-        if any(update.is_skipped for update in updates):
-            whose = "the critic's" if of_critic else "its"
-            self.report.note(f"Step {self.step} was skipped: {whose} gradient is not finite.", step=self.step)
-
-    def _check_sync(self, gap: GapSums, *, synced_at: int) -> None:
-        """Tell how far vLLM's log-probabilities are from the trainer's since the sync of step `synced_at`.
-
-        Raises: SyncGap if they are further apart than rounding can explain; NonFinite if they are no numbers.
-        """
-        self.report.metrics(gap.metrics(), step=synced_at)
-        self._sync_guard.check(gap, synced_at=synced_at)
-
     def _probe_sync(self) -> None:
         """Measure the gap of the last sync, after which no rollout comes."""
         examples = self.material.train[:_NUM_PROBES]
-        self._engines_turn()
+        self._turns.of_engines(step=self.step)
         rollout = roll_out(
             self.workers, examples, samples_per_prompt=1, seed=self.seed, step=self.step + 1, phase="eval"
         )
-        self._policies_turn()
+        self._turns.of_policy(step=self.step)
         batch = rollout.batch(pad_id=self.material.text.pad_id)
         calls = [policy.call("logprobs", batch, step=self.step, phase="eval") for policy in self.workers.policies]
         logprobs_BL: Tensor = self.workers.gather(calls)[0]
+        self._check_sync(batch, logprobs_BL, synced_at=self.step)
+
+    def _check_sync(self, batch: Batch, logprobs_BL: Tensor, *, synced_at: int) -> None:
+        """Compare a rollout's log-probabilities with the trainer's. Raises: SyncGap, NonFinite."""
         assert batch.rollout_logprobs_BL is not None
-        self._check_sync(gap_sums(batch.rollout_logprobs_BL, logprobs_BL, batch.mask_BL), synced_at=self.step)
+        gap = gap_sums(batch.rollout_logprobs_BL, logprobs_BL, batch.mask_BL)
+        self._optimizer_steps.check_sync(gap, synced_at=synced_at)
 
     # -- between steps --
 
@@ -523,7 +376,7 @@ class Loop:
         )
 
     def _save_at_once(self) -> None:
-        self._policies_turn()
+        self._turns.of_policy(step=self.step)
         self.saver.checkpoint(self.state, self._scores)
         self.saver.finish()
 
@@ -542,7 +395,7 @@ class Loop:
         if not sets:
             return
         self.report.state("evaluating", step=self.step)
-        self._engines_turn()
+        self._turns.of_engines(step=self.step)
         with mark("eval", step=self.step) as eval_mark:
             try:
                 evaluated = self._evaluated(sets)
@@ -571,7 +424,7 @@ class Loop:
         best = self.state.best_score
         if self.step > 0 and (best is None or score > best):
             self.state = replace(self.state, best_score=score, best_step=self.step)
-            self._policies_turn()
+            self._turns.of_policy(step=self.step)
             self.saver.model("best", step=self.step, metrics=metrics)
 
     def _evaluated(self, sets: Sequence[HeldOutSet]) -> Evaluation:
@@ -588,7 +441,7 @@ class Loop:
                 self._probe_sync()
             if is_finished and self.state.evaluated_step != self.step:
                 self._evaluate(self._held_out)
-            self._policies_turn(is_renewed=True)  # nothing is drawn any more
+            self._turns.of_policy(step=self.step, is_renewed=True)  # nothing is drawn any more
             self._take_pins()
             if self.step > self.start:  # else it is there, in the attempt that this one goes on from
                 self.saver.checkpoint(self.state, self._scores)

@@ -1,4 +1,4 @@
-"""Losses of learning from preferences: pure functions on tensors.
+"""Losses of learning from preferences, pairs and single labels: pure functions on tensors.
 
 Shapes: B sequences, L positions, P pairs. In a batch of pairs sequence 2 p is the chosen response of pair p and 2 p + 1
 the rejected one.
@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, sigmoid
 
 PairLoss = Literal["sigmoid", "ipo"]
 
@@ -54,3 +54,57 @@ def pair_metrics(rewards_B: Tensor) -> dict[str, Tensor]:
         "pairs/chosen_reward": chosen_P,
         "pairs/rejected_reward": rejected_P,
     }
+
+
+def reference_point(logprobs_BL: Tensor, reference_logprobs_BL: Tensor, mask_BL: Tensor) -> Tensor:
+    """Return KTO's reference point from responses under prompts that they do not answer, in nats: a scalar, at least 0.
+
+    It is the mean of log(policy / reference) of a whole response, a biased estimate of KL(policy || reference) that
+    costs no sampling. Source: arXiv 2402.01306, section 4.1.
+    """
+    return sequence_logprobs(logprobs_BL - reference_logprobs_BL, mask_BL).mean().clamp(min=0)
+
+
+def labeled_loss(
+    gains_B: Tensor, is_desirable_B: Tensor, *, beta: float, desirable_weight: float, undesirable_weight: float
+) -> Tensor:
+    """Return the loss of each response, [B], from its gain: log(policy / reference) less the reference point, in nats.
+
+    w (1 - sigmoid(beta g)) of a desirable one, w (1 - sigmoid(-beta g)) of an undesirable one, with its label's weight.
+    Source: KTO, arXiv 2402.01306, equations 7 and 8.
+    """
+    signs_B = torch.where(is_desirable_B, 1.0, -1.0)
+    weights_B = torch.where(is_desirable_B, desirable_weight, undesirable_weight).to(gains_B.dtype)
+    return weights_B * (1 - sigmoid(beta * signs_B * gains_B))
+
+
+def label_metrics(
+    rewards_B: Tensor,
+    logprobs_B: Tensor,
+    is_desirable_B: Tensor,
+    *,
+    thresholds_B: Tensor,
+    num_desirable: int,
+    num_undesirable: int,
+) -> dict[str, Tensor]:
+    """Return these responses' shares of the step's means: how many labels the reward gets right, the share of desirable
+    responses, and reward and log-probability of each label; the step has so many of both.
+
+    A reward is right on the label's side of its threshold. What a label has none of is left out.
+    """
+    num = num_desirable + num_undesirable
+    is_right_B = torch.where(is_desirable_B, rewards_B > thresholds_B, rewards_B < thresholds_B)
+    shares = {
+        "labels/accuracy": is_right_B.to(rewards_B.dtype).sum() / num,
+        "labels/desirable_fraction": is_desirable_B.to(rewards_B.dtype).sum() / num,
+    }
+    for label, count, of_label_B in (
+        ("desirable", num_desirable, is_desirable_B),
+        ("undesirable", num_undesirable, ~is_desirable_B),
+    ):
+        if count:
+            shares[f"labels/{label}_reward"] = rewards_B[of_label_B].sum() / count
+            shares[f"labels/{label}_logprob"] = logprobs_B[of_label_B].sum() / count
+    if num_desirable and num_undesirable:
+        shares["labels/margin"] = shares["labels/desirable_reward"] - shares["labels/undesirable_reward"]
+    return shares

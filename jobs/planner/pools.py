@@ -142,6 +142,8 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
             "update": update_memory(training, accelerator, constants),
             "checkpoint": checkpoint_memory(training, accelerator, constants),
         }
+        if job.scores_mismatches:
+            busy["old_logprobs"] = greatest(resident, _scoring(training, job, constants))
         if job.rollouts is not None:
             scores = role == "critic" or job.rollouts.has_old_logprobs
             if scores:
@@ -150,7 +152,15 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
                 busy["weight_sync"] = sync_memory(training, accelerator, constants, bucket_bytes=job.sync_bucket_bytes)
         return Member(role=role, idle=resident, busy=busy)
 
-    return memo.of("trainer", (training, job.fleet.accelerator), make, role, job.rollouts, job.sync_bucket_bytes)
+    return memo.of(
+        "trainer",
+        (training, job.fleet.accelerator),
+        make,
+        role,
+        job.rollouts,
+        job.sync_bucket_bytes,
+        job.scores_mismatches,
+    )
 
 
 def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:

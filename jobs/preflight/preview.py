@@ -41,7 +41,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedSample:
-    """One row as the trainer will see it; of a pair the chosen response, and the rejected one beside it."""
+    """One row as the trainer will see it; of a pair the chosen response, and the rejected one beside it. `label` is
+    desirable or undesirable where labels are learned, else "".
+    """
 
     segments: tuple[Segment, ...]
     num_tokens: int
@@ -49,6 +51,7 @@ class RenderedSample:
     answer: str
     rejected: tuple[Segment, ...] = ()
     num_rejected_tokens: int = 0
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +260,7 @@ def _data_preview(answer: dict[str, Any]) -> DataPreview:
                 answer=str(sample.get("answer", "")),
                 rejected=_segments(sample.get("rejected", [])),
                 num_rejected_tokens=int(sample.get("num_rejected_tokens", 0)),
+                label=str(sample.get("label", "")),
             )
             for sample in answer["samples"]
         ),

@@ -56,7 +56,7 @@ def test_it_says_what_its_families_say(name: str) -> None:
 
     assert (plugin.advantages is not None) == (is_in(name, "rl") and not is_in(name, "distillation"))
     assert (plugin.value_loss is not None) == is_in(name, "critic")
-    assert (plugin.rewards is not None) == (is_in(name, "pairs") or is_in(name, "anchored"))
+    assert (plugin.rewards is not None) == (is_in(name, "pairs") or is_in(name, "labeled"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,18 +23,9 @@ KNOBS = {"train.num_steps": 8, "rollout.prompts_per_step": 4, "rollout.samples_p
 SMALL: dict[str, Any] = {"hardware": {"policy_ranks": 1}, "profile": {"nsys_ready": "off"}}  # its workers start warm
 SFT = {"algorithm": "sft", "knobs": {"train.num_steps": 400, "eval.num_prompts": 0}}  # all of them are ended
 GRPO = {"knobs": KNOBS | {"algorithm.kl_coefficient": 0.0}}
-# What the run goes through, one after the other; early what hits a process of its own, which is gone when it ends. That
-# web, ingest and Redis are killed is in tests/jobs/runner/test_with_console.py.
-SURVIVED = (
-    "worker",
-    "reconcile",
-    "policy-stopped",
-    "flushall",
-    "connection",
-    "database-full",
-    "web-stopped",
-    "console",
-)
+# What the run goes through, one after the other. That web, ingest and Redis are killed is in
+# tests/jobs/runner/test_with_console.py; all others are in `make proof-faults`.
+SURVIVED = ("worker", "flushall", "database-full", "web-stopped", "console")
 # What ends a run beside a runner that is killed; that vLLM is, is in tests/journeys/test_two_nodes.py.
 ENDED_BY = {"checkpoint-disk": SFT | SMALL} if CAN_MOUNT else {}
 
@@ -99,7 +90,7 @@ def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(
 @pytest.mark.slow("one run under every fault of the console")
 def test_a_run_goes_through_everything_that_happens_to_the_console(stack: Stack) -> None:
     # Steps enough for all of them: a fault that comes after the run's end proves nothing.
-    long = {"knobs": GRPO["knobs"] | {"train.num_steps": 11}}
+    long = {"knobs": GRPO["knobs"] | {"train.num_steps": 8}}
     act = Act(stack, "console", long | SMALL | SLOW)
     until(lambda: trainer.worker(act.scene.run, act.scene.run_dir, "policy"), seconds=180, what="its worker came")
 

@@ -22,7 +22,7 @@ GROUP_TITLES = {
     "train": gettext_lazy("Batch and steps"),
     "rollout": gettext_lazy("Rollout"),
     "algorithm": gettext_lazy("Objective"),
-    "pairs": gettext_lazy("Pairs"),
+    "pairs": gettext_lazy("Preferences"),
     "reward": gettext_lazy("Reward"),
     "optimizer": gettext_lazy("Optimizer"),
     "memory": gettext_lazy("Memory and precision"),
@@ -164,6 +164,7 @@ def _knob_field(knob: Knob, values: Mapping[str, str], chosen: Combination) -> F
 
 def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
     is_rl, is_pairs = is_in(chosen.algorithm, "rl"), is_in(chosen.algorithm, "pairs")
+    is_labeled = is_in(chosen.algorithm, "labeled")
 
     def column(name: str, label: str, text: str) -> Field:
         full = f"data.{name}"
@@ -174,7 +175,7 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
             help=text,
             flag=full,
             datalist="data-columns",
-            placeholder=_("not used") if name in ("messages_column", "tools_column") else "",
+            placeholder=_("not used") if name in ("messages_column", "tools_column", "label_column") else "",
             is_essential=name != "tools_column",
         )
 
@@ -182,7 +183,16 @@ def _columns(values: Mapping[str, str], chosen: Combination) -> FieldGroup:
     if is_rl:
         text = _("Holds the expected answer, handed to the reward.")
         columns.append(column("answer_column", _("Answer column"), text))
-    elif is_pairs:
+    elif is_pairs or is_labeled:
+        if is_labeled:
+            text = _(
+                "Holds whether a response is desirable: true or false, 1 or 0. Where none is given, pairs of a chosen "
+                "and a rejected response are split."
+            )
+            columns += [
+                column("response_column", _("Response column"), _("Holds the labeled response.")),
+                column("label_column", _("Label column"), text),
+            ]
         columns += [
             column("chosen_column", _("Chosen column"), _("Holds the better response of a pair.")),
             column("rejected_column", _("Rejected column"), _("Holds the worse response of a pair.")),

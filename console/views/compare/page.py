@@ -31,9 +31,14 @@ from jobs.runs.queries import RunHeader
 
 SHOWN_VERDICTS = 3
 SHOWN_SETTINGS = 6
-DISTILLATION_CHARTS = ("teacher/gap", "teacher/overlap", "policy/grad_norm", "time/step_seconds")
 RL_CHARTS = ("reward/mean", "kl/reference", "response/length_mean", "time/step_seconds")
-ANSWERS_CHARTS = ("loss/sft", "eval/loss", "policy/grad_norm", "time/step_seconds")
+CHARTS_OF = (
+    ("distillation", ("teacher/gap", "teacher/overlap", "policy/grad_norm", "time/step_seconds")),
+    ("answers", ("loss/sft", "eval/loss", "policy/grad_norm", "time/step_seconds")),
+    ("pairs", ("loss/pairs", "eval/pairs_accuracy", "policy/grad_norm", "time/step_seconds")),
+    ("labeled", ("loss/labels", "eval/labels_accuracy", "policy/grad_norm", "time/step_seconds")),
+)
+"""Of the first family that the runs' algorithm is in; else those of RL."""
 _ORDER = ("reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train")
 _PROPOSED = 8
 
@@ -90,9 +95,8 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     names = {name for metric_values in own.values() for name in metric_values}
     words = metric_words()
     window = window_of(sides.runs)
-    has_answers = bool(sides.shown) and is_in(sides.shown[0].run.spec.get("algorithm", "grpo"), "answers")
-    is_taught = bool(sides.shown) and is_in(sides.shown[0].run.spec.get("algorithm", "grpo"), "distillation")
-    charts = DISTILLATION_CHARTS if is_taught else ANSWERS_CHARTS if has_answers else RL_CHARTS
+    algorithm = sides.shown[0].run.spec.get("algorithm", "grpo") if sides.shown else "grpo"
+    charts = next((names for family, names in CHARTS_OF if is_in(algorithm, family)), RL_CHARTS)
     return {
         "runs": [
             {

@@ -63,6 +63,7 @@ class ShownRow:
     answer: str
     rejected: tuple[TextSpan, ...]
     num_rejected_tokens: int
+    label: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +188,7 @@ def _shown_row(sample: RenderedSample) -> ShownRow:
         answer=sample.answer,
         rejected=pieces(sample.rejected),
         num_rejected_tokens=sample.num_rejected_tokens,
+        label={"desirable": _("desirable"), "undesirable": _("undesirable")}.get(sample.label, ""),
     )
 
 

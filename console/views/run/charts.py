@@ -64,6 +64,8 @@ def overview_charts(spec: RunSpec) -> tuple[ChartPlan, ...]:
         return _distilled(_rl(spec) if is_in(spec.algorithm, "rl") else _sft(spec))
     if is_in(spec.algorithm, "rl"):
         return _rl(spec)
+    if is_in(spec.algorithm, "labeled"):
+        return _labels(spec)
     return _pairs(spec) if is_in(spec.algorithm, "pairs") else _sft(spec)
 
 
@@ -88,6 +90,15 @@ def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
             Chip(name="policy/grad_norm", label=_("Gradient norm")),
             Chip(name="policy/learning_rate", label=_("Learning rate")),
             Chip(name="train/epoch", label=_("Epoch")),
+        )
+    if is_in(spec.algorithm, "labeled"):
+        return (
+            Chip(name="loss/labels", label=_("Loss")),
+            Chip(name="labels/accuracy", label=_("Labels right"), unit="share"),
+            Chip(name="eval/labels_accuracy", label=_("Held-out labels right"), unit="share"),
+            Chip(name="labels/reference_point", label=_("Reference point"), unit="nats"),
+            Chip(name="policy/grad_norm", label=_("Gradient norm")),
+            Chip(name="policy/learning_rate", label=_("Learning rate")),
         )
     if not is_in(spec.algorithm, "rl"):
         return (
@@ -275,6 +286,52 @@ def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
         ),
         *_likelihoods(spec),
         _single("eval", _("Held-out loss"), _("of held-out pairs"), "eval/pairs_loss"),
+        _gradient(spec),
+        _single("rate", _("Learning rate"), _("of the step's last update"), "policy/learning_rate"),
+        _whole_step_time(),
+    )
+
+
+def _labels(spec: RunSpec) -> tuple[ChartPlan, ...]:
+    return (
+        ChartPlan(
+            key="loss",
+            title=_("Loss"),
+            hint=_("of the batch's responses, ○ held-out"),
+            lines=(
+                ChartLine(name="loss/labels", label=_("Training")),
+                ChartLine(name="eval/labels_loss", label=_("Held-out"), color="--run-1", is_points=True),
+            ),
+        ),
+        ChartPlan(
+            key="accuracy",
+            title=_("Labels right"),
+            hint=_("on the label's side of the reference point"),
+            lines=(
+                ChartLine(name="labels/accuracy", label=_("Training")),
+                ChartLine(name="eval/labels_accuracy", label=_("Held-out"), color="--run-1", is_points=True),
+            ),
+            unit="share",
+        ),
+        ChartPlan(
+            key="rewards",
+            title=_("Rewards by label"),
+            hint=_("mean of the batch"),
+            lines=(
+                ChartLine(name="labels/desirable_reward", label=_("desirable")),
+                ChartLine(name="labels/undesirable_reward", label=_("undesirable"), color="--run-7", is_dashed=True),
+            ),
+        ),
+        _single("point", _("Reference point"), _("nats of a whole response"), "labels/reference_point"),
+        ChartPlan(
+            key="likelihoods",
+            title=_("Likelihood of the responses"),
+            hint=_("nats of a whole response"),
+            lines=(
+                ChartLine(name="labels/desirable_logprob", label=_("desirable")),
+                ChartLine(name="labels/undesirable_logprob", label=_("undesirable"), color="--run-7", is_dashed=True),
+            ),
+        ),
         _gradient(spec),
         _single("rate", _("Learning rate"), _("of the step's last update"), "policy/learning_rate"),
         _whole_step_time(),

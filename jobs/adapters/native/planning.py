@@ -133,6 +133,7 @@ def _job(source: RunContext) -> Job:
             fleet=source.fleet,
             policy=policy,
             frozen=frozen,
+            scores_mismatches=is_in(spec.algorithm, "labeled"),
             placement="split" if any(each.pool != "policy" for each in frozen) else "colocated",
         )
     engine = Engine(

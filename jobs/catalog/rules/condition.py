@@ -5,7 +5,7 @@
 
 | statistic | of the window's values |
 |---|---|
-| `mean`, `min`, `max` | these |
+| `mean`, `median`, `min`, `max` | these |
 | `spread` | the largest less the smallest |
 | `growth` | mean of the later half divided by that of the earlier half |
 | `not_finite` | how many are nan or infinite |
@@ -15,6 +15,7 @@ full says nothing yet: at the start of a run everything moves. `not_finite` is t
 """
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,7 @@ def _growth(values: Sequence[float]) -> float:
 
 _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": _mean,
+    "median": statistics.median,
     "min": min,
     "max": max,
     "spread": lambda values: max(values) - min(values),
@@ -53,6 +55,7 @@ TEXTS: Mapping[str, str] = {
     "below": "{metric}: {statistic} of the last {window} values is {value}, below {bound}",
     _NOT_FINITE: "{metric} is not a number in {value} of its last {window} values",
     "mean": "the mean",
+    "median": "the median",
     "min": "the smallest",
     "max": "the largest",
     "spread": "the spread",

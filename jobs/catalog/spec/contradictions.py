@@ -75,7 +75,10 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
         if not spec.data.prompt_column.strip():
             refuse("data.prompt_column", Sentence("Name the column that holds the prompt."))
         check_reward(spec, refuse)
-    elif is_in(spec.algorithm, "pairs"):
+    elif is_in(spec.algorithm, "labeled") and spec.data.label_column.strip():
+        if not spec.data.response_column.strip():
+            refuse("data.response_column", Sentence("Learning from labels needs a column of labeled responses."))
+    elif _learns_preferences(spec):
         for column in ("chosen_column", "rejected_column"):
             if not getattr(spec.data, column).strip():
                 refuse(
@@ -110,13 +113,20 @@ def _diffusion_model(place: str) -> DiffusionModel | None:
         return None
 
 
+def _learns_preferences(spec: RunSpec) -> bool:
+    return is_in(spec.algorithm, "pairs") or is_in(spec.algorithm, "labeled")
+
+
 def _check_best(spec: RunSpec, refuse: Refuse) -> None:
     """Refuse a metric to rank checkpoints by that no evaluation of the run can have, as that of another set."""
     name = str(spec.knobs["checkpoint.best_metric"].value or "") if "checkpoint.best_metric" in spec.knobs else ""
-    if spec.data.eval_sets and is_in(spec.algorithm, "pairs"):
-        refuse("data.eval_sets", Sentence("Learning from pairs is evaluated on its own held-out data. Leave them out."))
-    if is_in(spec.algorithm, "pairs") and (spec.data.mixture or spec.data.weight != 1.0):
-        refuse("data.mixture", Sentence("Pairs are not mixed from several data sets. Join them into one."))
+    if spec.data.eval_sets and _learns_preferences(spec):
+        refuse(
+            "data.eval_sets",
+            Sentence("Learning from preferences is evaluated on its own held-out data. Leave them out."),
+        )
+    if _learns_preferences(spec) and (spec.data.mixture or spec.data.weight != 1.0):
+        refuse("data.mixture", Sentence("Preferences are not mixed from several data sets. Join them into one."))
     if "data" in spec.data.mixture:
         text = Sentence("{name} is what the run's first data are called. Use another name.", name="data")
         refuse("data.mixture", text)

@@ -14,7 +14,15 @@ from jobs.catalog.value import is_storable
 
 MAX_PARTS = 16
 KINDS = ("bundled", "path", "hub")
-COLUMNS = ("prompt_column", "answer_column", "response_column", "messages_column", "chosen_column", "rejected_column")
+COLUMNS = (
+    "prompt_column",
+    "answer_column",
+    "response_column",
+    "messages_column",
+    "chosen_column",
+    "rejected_column",
+    "label_column",
+)
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 

@@ -127,6 +127,7 @@ class DataSource(SpecPart):
     `id` is a bundled name, a JSONL or Parquet path on the cluster, `upload:<sha256>` of a file given to the console, or
     a hub id. GRPO reads `prompt_column` and `answer_column` (handed to the reward); SFT reads `prompt_column` and
     `response_column`, or `messages_column` alone; DPO and reward models read `chosen_column` and `rejected_column`.
+    KTO reads `response_column` and `label_column`, or without the latter splits such pairs.
     `eval_share` of the rows is held out where the source has no split of its own; `eval_id` names held-out data that
     stands elsewhere, a path or hub id, for trainers that want it so. `eval_sets` are held-out sets besides, by name:
     where each is (`kind`, `id`, `split`), its columns where they are others than the data's, its own `every_steps`,
@@ -145,6 +146,7 @@ class DataSource(SpecPart):
     messages_column: Text = ""
     chosen_column: Text = "chosen"
     rejected_column: Text = "rejected"
+    label_column: Text = ""
     tools_column: Text = "tools"
     system_prompt: Text = ""
     chat_template_kwargs: TemplateVariables = {}

@@ -13,6 +13,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row, Table
 from jobs.engine.data.examples import JOINED, column_value, has_column, mapped_fields
+from jobs.engine.data.labels import holds_labels
 from jobs.engine.data.messages import is_conversation
 
 _NUM_LOOKED_AT = 50
@@ -33,6 +34,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "response",
         ),
         "response_column": ("response", "output", "completion", "answer", "solution", "target", "assistant", "reply"),
+        "label_column": ("label", "desirable", "is_desirable", "is_chosen", "thumbs_up", "liked", "feedback", "vote"),
         "messages_column": ("messages", "conversations", "conversation", "chat", "dialog", "dialogue", "turns"),
         "chosen_column": ("chosen", "chosen_response", "preferred", "better", "winner", "win", "accepted", "good"),
         "rejected_column": (
@@ -64,6 +66,9 @@ def recognized_columns(spec: RunSpec, columns: Sequence[str], rows: Sequence[Row
     is_unsaid = is_in(spec.algorithm, "answers") and not spec.data.messages_column
     if is_unsaid and (conversation := _conversation_column(columns, rows)):
         return {"messages_column": conversation}
+    if is_in(spec.algorithm, "labeled") and not spec.data.label_column and (label := _label_column(columns, rows)):
+        labeled = spec.model_copy(update={"data": spec.data.model_copy(update={"label_column": label})})
+        return {"label_column": label} | recognized_columns(labeled, columns, rows)
     chosen: dict[str, str] = {}
     for field in fields:
         if has_column(str(getattr(spec.data, field)), columns) or not _is_untouched(spec.data, field):
@@ -74,7 +79,8 @@ def recognized_columns(spec: RunSpec, columns: Sequence[str], rows: Sequence[Row
             column = _usual_column(field, columns, rows, taken={*chosen.values(), *mapping.values()})
             if column is not None:
                 mapping[field] = column
-    if is_in(spec.algorithm, "pairs") and "prompt_column" not in {**chosen, **mapping}:
+    brings_prompt = is_in(spec.algorithm, "pairs") or is_in(spec.algorithm, "labeled")
+    if brings_prompt and "prompt_column" not in {**chosen, **mapping}:
         mapping["prompt_column"] = ""
     if spec.is_native and "prompt_column" in mapping:
         taken = {*chosen.values(), *mapping.values()}
@@ -106,6 +112,12 @@ def _conversation_column(columns: Sequence[str], rows: Sequence[Row]) -> str:
         if is_conversation(value):
             return column
     return ""
+
+
+def _label_column(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the column with a usual name that holds nothing but labels; "" if none does."""
+    usual = {_plain(name) for name in _USUAL["label_column"]}
+    return next((c for c in columns if _plain(c) in usual and holds_labels(c, rows)), "")
 
 
 def _usual_column(field: str, columns: Sequence[str], rows: Sequence[Row], *, taken: set[str]) -> str | None:

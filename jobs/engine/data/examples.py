@@ -10,6 +10,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.reward_parts import COMPARING
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
+from jobs.engine.data.labels import label_of, split_pair
 from jobs.engine.data.messages import Message, as_messages, kind_of, take_flags
 from jobs.engine.data.pairs import conversation_of, shared_messages, tokenized, without_shared_turns
 from jobs.engine.data.text import TextModel, TextSegment
@@ -25,7 +26,7 @@ class Example:
     """One row, ready: `tokens`, and `is_trained` per token (all false in a prompt to continue).
 
     `prompt` and `answer` are the raw texts, for rewards and pages; `row` is its number among the rows it came from. Of
-    a pair it is the chosen response, and `rejected` the other one.
+    a pair it is the chosen response, and `rejected` the other one. `is_desirable` is the label of a single response.
     """
 
     row: int
@@ -35,6 +36,7 @@ class Example:
     tokens: tuple[int, ...]
     is_trained: tuple[bool, ...]
     rejected: "Example | None" = None
+    is_desirable: bool | None = None
 
 
 def mapping_problem(spec: RunSpec, columns: Sequence[str]) -> RunProblem | None:
@@ -59,7 +61,9 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
     """Return the fields of `data` whose column this spec reads."""
     if is_in(spec.algorithm, "answers"):
         return ("messages_column",) if spec.data.messages_column else ("prompt_column", "response_column")
-    if is_in(spec.algorithm, "pairs"):
+    if is_in(spec.algorithm, "labeled") and spec.data.label_column:
+        return ("prompt_column", "response_column", "label_column")
+    if is_in(spec.algorithm, "pairs") or is_in(spec.algorithm, "labeled"):
         return ("prompt_column", "chosen_column", "rejected_column")
     needs_answer = any(part.kind in COMPARING for part in spec.reward.parts)
     return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
@@ -71,12 +75,16 @@ def _named_beside(data: DataSource) -> tuple[str, ...]:
 
 
 def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]:
-    """Return every row as an example, in order, uncut.
+    """Return every row as an example, in order, uncut; a pair whose labels are learned as two.
 
     Raises: RunProblem naming the column and row whose value is missing or of the wrong type.
     """
     if is_in(spec.algorithm, "pairs"):
         return _render_pairs(spec, rows, text)
+    if is_in(spec.algorithm, "labeled"):
+        if spec.data.label_column:
+            return _render_labeled(spec, rows, text)
+        return [single for pair in _render_pairs(spec, rows, text) for single in split_pair(pair)]
     shown = [_messages(spec, row, number) for number, row in enumerate(rows)]
     segments = [
         tuple(_segments(spec, messages, row, number, text))
@@ -119,6 +127,41 @@ def _render_pairs(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[E
         )
         examples.append(replace(one, rejected=other))
     return examples
+
+
+def _render_labeled(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]:
+    """Return the labeled response of each row; of its conversation that response alone counts."""
+    data = spec.data
+    labels = [
+        label_of(column_value(row, data.label_column), column=data.label_column, number=number)
+        for number, row in enumerate(rows)
+    ]
+    answers = [_answer_messages(data, row, "response_column", number) for number, row in enumerate(rows)]
+    shown: list[list[Message]] = []
+    segments = []
+    for number, (row, answer) in enumerate(zip(rows, answers, strict=True)):
+        brings_prompt = answer[0]["role"] != "assistant"
+        prompt = [] if brings_prompt and not data.prompt_column else with_system(_prompt(data, row, number), data)
+        messages = with_system(conversation_of(prompt, answer), data)
+        last_user = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=0)
+        first = last_user if brings_prompt else len(prompt)
+        trained = [i >= first and m["role"] == "assistant" for i, m in enumerate(messages)]
+        shown.append(messages)
+        segments.append(tuple(text.conversation(messages, template_variables(data, row, number), trained=trained)))
+    return [
+        Example(
+            row=number,
+            prompt=next((str(m["content"]) for m in reversed(messages) if m["role"] == "user"), ""),
+            answer=str(messages[-1]["content"] or ""),
+            segments=parts,
+            tokens=tokenized.tokens,
+            is_trained=tokenized.is_trained,
+            is_desirable=label,
+        )
+        for number, (messages, parts, tokenized, label) in enumerate(
+            zip(shown, segments, text.tokenize(segments), labels, strict=True)
+        )
+    ]
 
 
 def _segments(

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.data_parts import COLUMNS
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.columns import in_words, recognized_columns, with_recognized
 from jobs.engine.data.dataset import Row, Table, load_table
 from jobs.engine.data.examples import Example, mapping_problem, render, token_limit, usable
+from jobs.engine.data.labels import balance_note
 from jobs.engine.data.sources import ExamplesInMemory, ExampleSource, TrainingData
 from jobs.engine.data.stream import Stream, columns_of, head, numbered_held_out, open_rows
 from jobs.engine.data.text import TextModel
@@ -59,6 +61,8 @@ def read_training_data(spec: RunSpec, text: TextModel, *, inputs_dir: Path) -> R
     if num_left_out:
         among = f"the first {len(table.train)}" if is_streamed(spec) else f"{len(table.train)}"
         notes.append(f"{num_left_out} of {among} training rows were left out: longer than {token_limit(spec)} tokens.")
+    if is_in(spec.algorithm, "labeled") and (note := balance_note(first, examples)):
+        notes.append(note)
     sources: dict[str, ExampleSource] = {FIRST: source}
     for name, part in spec.data.mixture.items():
         sources[name] = _part(spec, name, part, text, inputs_dir=inputs_dir)
@@ -89,14 +93,19 @@ def _source(
     if not is_streamed(spec):
         examples = make(rows)
         _require_some(spec, examples, rows)
-        return ExamplesInMemory(examples, seed=seed), examples, len(rows) - len(examples)
+        return ExamplesInMemory(examples, seed=seed), examples, _num_unused(rows, examples)
     block = spec.int_knob(BLOCK)
     examples = make(rows[:block])
     _require_some(spec, examples, rows[:block])
     share = 0.0 if spec.data.eval_split else spec.data.eval_share
     files = open_rows(spec.data, spec.data.split, inputs_dir=inputs_dir)
     stream = Stream(files, make=make, block_rows=block, seed=seed, held_out_share=share)
-    return stream, examples, len(rows[:block]) - len(examples)
+    return stream, examples, _num_unused(rows[:block], examples)
+
+
+def _num_unused(rows: Sequence[Row], examples: Sequence[Example]) -> int:
+    """Return how many rows give no example; one may give two."""
+    return len(rows) - len({example.row for example in examples})
 
 
 def _require_some(spec: RunSpec, examples: Sequence[Example], rows: Sequence[Row]) -> None:

@@ -12,6 +12,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.columns import recognized_columns, with_recognized
 from jobs.engine.data.dataset import Row, Table
 from jobs.engine.data.examples import Example, column_value, mapping_problem, render, token_limit, usable
+from jobs.engine.data.labels import balance_note
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
 from jobs.engine.data.teacher_files import check_teacher
 from jobs.engine.data.text import TextModel
@@ -105,9 +106,12 @@ def _measured(spec: RunSpec, rows: Sequence[Row], text: TextModel, num_samples: 
         num_left_out = sum(n > token_limit(spec) for n in lengths)
         return _Measured(lengths=lengths, num_left_out=num_left_out, samples=samples)
     examples = render(spec, rows, text)
+    used = usable(spec, examples)
+    if is_in(spec.algorithm, "labeled") and used:
+        balance_note(spec, used)  # whose note comes with the run; labels that are all equal are refused here
     return _Measured(
         lengths=[len(e.tokens) for e in examples],
-        num_left_out=len(examples) - len(usable(spec, examples)),
+        num_left_out=len(examples) - len(used),
         samples=[_sample(e) for e in examples[:num_samples]],
     )
 
@@ -124,6 +128,7 @@ def _sample(example: Example) -> dict[str, object]:
         "num_tokens": len(example.tokens),
         "prompt": example.prompt,
         "answer": example.answer,
+        "label": "" if example.is_desirable is None else "desirable" if example.is_desirable else "undesirable",
     }
 
 

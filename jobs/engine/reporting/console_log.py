@@ -8,6 +8,9 @@ _OF_A_STEP = {
     "loss/distillation": "loss",
     "teacher/gap": "gap",
     "loss/pairs": "loss",
+    "loss/labels": "loss",
+    "labels/accuracy": "right",
+    "labels/margin": "margin",
     "pairs/accuracy": "in order",
     "pairs/margin": "margin",
     "loss/value": "value loss",
@@ -18,9 +21,11 @@ _OF_A_STEP = {
 _OF_AN_EVALUATION = {
     "eval/accuracy": "accuracy",
     "eval/pairs_accuracy": "in order",
+    "eval/labels_accuracy": "right",
     "eval/reward": "reward",
     "eval/loss": "loss",
     "eval/pairs_loss": "loss",
+    "eval/labels_loss": "loss",
 }
 
 

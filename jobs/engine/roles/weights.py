@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from jobs.engine.workers.worker_group import WorkerGroup
+from profiling.profile import mark
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -149,3 +150,22 @@ def weight_sync(workers: WorkerGroup) -> WeightSync | None:
     if not workers.generators:
         return None
     return TakingTurns(workers) if workers.share_devices else WeightSync(workers)
+
+
+class Turns:
+    """Whose turn it is to use the devices: with engines of their own, or none, always everybody's."""
+
+    def __init__(self, weights: WeightSync | None) -> None:
+        self._weights = weights
+
+    def of_engines(self, *, step: int) -> None:
+        """Let the rollout engines draw, where they take turns with the policy."""
+        if self._weights is not None and not self._weights.is_turn("vllm"):
+            with mark("weight_sync", step=step):
+                self._weights.engines_turn(step=step)
+
+    def of_policy(self, *, step: int, is_renewed: bool = False) -> None:
+        """Let the policy work, where it takes turns; `is_renewed` if it will learn before the engines draw again."""
+        if self._weights is not None and not self._weights.is_turn("policy"):
+            with mark("weight_sync", step=step):
+                self._weights.policies_turn(step=step, is_renewed=is_renewed)

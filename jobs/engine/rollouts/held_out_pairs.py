@@ -1,4 +1,6 @@
-"""Held-out evaluation of what learns from pairs: is the chosen response worth more than the rejected one."""
+"""Held-out evaluation of what learns from preferences: is the chosen response of a pair worth more than the rejected
+one, or a labeled response on the right side of the reference point.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,11 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Algorithm, Counts, PolicyOutputs
 from jobs.engine.batch import Batch, join_padded, make_batch
-from jobs.engine.data.examples import Example, sides_of
+from jobs.engine.data.examples import Example, sides_of, token_limit
 from jobs.engine.micro_batches import sequences_per_sample
+from jobs.engine.mismatches import mismatched, with_reference_point
 from jobs.engine.reporting.run_report import ShownSample
 from jobs.engine.rollouts.evaluation import Evaluation, even_parts, joined
 from jobs.engine.rollouts.held_out import HeldOutSet
@@ -21,48 +25,69 @@ _TOLD_AS = {
     "loss/pairs": "eval/pairs_loss",
     "pairs/accuracy": "eval/pairs_accuracy",
     "pairs/margin": "eval/pairs_margin",
+    "loss/labels": "eval/labels_loss",
+    "labels/accuracy": "eval/labels_accuracy",
+    "labels/margin": "eval/labels_margin",
 }
+_RANKED_BY = ("eval/pairs_accuracy", "eval/labels_accuracy")
 SIDES = ("chosen", "rejected")
+LABELS = ("undesirable", "desirable")
 
 
 def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
     """Return the examples as a batch; of a pair the chosen response first, and the rejected one right after it."""
-    return make_batch([(s.tokens, s.is_trained) for example in examples for s in sides_of(example)], pad_id=pad_id)
+    batch = make_batch([(s.tokens, s.is_trained) for example in examples for s in sides_of(example)], pad_id=pad_id)
+    if any(example.is_desirable is None for example in examples):
+        return batch
+    return replace(batch, is_desirable_B=torch.tensor([bool(example.is_desirable) for example in examples]))
+
+
+def mismatched_batch(spec: RunSpec, examples: Sequence[Example], *, pad_id: int) -> Batch:
+    """Return the batch that the reference point of these examples is estimated from (jobs/engine/mismatches.py)."""
+    return batch_of(mismatched(examples, limit=token_limit(spec)), pad_id=pad_id)
 
 
 class HeldOutPairs:
-    """The held-out pairs of a run. All ranks of the policy are asked, each for a part."""
+    """The held-out pairs, or labeled responses, of a run. All ranks of the policy are asked, each for a part."""
 
     def __init__(
         self, spec: RunSpec, algorithm: Algorithm, workers: WorkerGroup, examples: Sequence[Example], *, pad_id: int
     ) -> None:
         self._spec, self._algorithm, self._workers, self._examples = spec, algorithm, workers, examples
         self._batch = batch_of(examples, pad_id=pad_id)
+        self._others = mismatched_batch(spec, examples, pad_id=pad_id) if is_in(spec.algorithm, "labeled") else None
 
     def compare_with_reference(self, *, step: int) -> None:
         """Ask the frozen reference for its log-probabilities, which stay the same."""
+        self._batch = self._compared(self._batch, step=step)
+        if self._others is not None:
+            self._others = self._compared(self._others, step=step)
+
+    def _compared(self, batch: Batch, *, step: int) -> Batch:
         apart = self._workers.reference
         scored_BL = (
-            self._scored("logprobs", [apart], step=step)
+            self._scored(batch, "logprobs", [apart], step=step)
             if apart is not None
-            else self._scored("reference_logprobs", self._workers.policies, step=step)
+            else self._scored(batch, "reference_logprobs", self._workers.policies, step=step)
         )
-        self._batch = replace(self._batch, reference_logprobs_BL=scored_BL)
+        return replace(batch, reference_logprobs_BL=scored_BL)
 
     def evaluate(self, *, step: int) -> Evaluation:
-        """Return loss and accuracy of the pairs, and both responses of each with their rewards. Ranked by accuracy."""
+        """Return loss and accuracy, and each response with its reward. Ranked by accuracy."""
         assert self._algorithm.rewards is not None
         batch = self._batch
-        logprobs_BL = self._scored("logprobs", self._workers.policies, step=step)
+        if self._others is not None:
+            others_BL = self._scored(self._others, "logprobs", self._workers.policies, step=step)
+            batch = with_reference_point(batch, self._others, others_BL)
+        logprobs_BL = self._scored(batch, "logprobs", self._workers.policies, step=step)
         outputs = PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=torch.zeros_like(logprobs_BL))
-        counts = Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
-        _, metrics = self._algorithm.policy_loss(batch, outputs, self._spec, counts)
+        _, metrics = self._algorithm.policy_loss(batch, outputs, self._spec, Counts.of(batch))
         rewards = self._algorithm.rewards(batch, logprobs_BL, self._spec).tolist()
-        measured = {name: float(metrics[key]) for key, name in _TOLD_AS.items()}
-        return Evaluation(metrics=measured, samples=self._samples(rewards), score=measured["eval/pairs_accuracy"])
+        measured = {name: float(metrics[key]) for key, name in _TOLD_AS.items() if key in metrics}
+        score = next(measured[name] for name in _RANKED_BY if name in measured)
+        return Evaluation(metrics=measured, samples=self._samples(rewards), score=score)
 
-    def _scored(self, method: str, workers: Sequence[Worker], *, step: int) -> Tensor:
-        batch = self._batch
+    def _scored(self, batch: Batch, method: str, workers: Sequence[Worker], *, step: int) -> Tensor:
         parts = even_parts(batch, len(workers), unit=sequences_per_sample(self._spec))
         calls = [w.call(method, part, step=step, phase="eval") for w, part in zip(workers, parts, strict=True)]
         scored_BL = join_padded(self._workers.gather(calls), batch.tokens_BL.shape[1])
@@ -82,15 +107,19 @@ class HeldOutPairs:
                 completion=response.answer,
                 expected="",
                 reward=reward,
-                rewards={SIDES[side]: reward},
+                rewards={_side_name(response, side): reward},
                 tokens=sum(response.is_trained),
             )
             for (group, side, response), reward in zip(responses, rewards, strict=True)
         ]
 
 
+def _side_name(response: Example, side: int) -> str:
+    return SIDES[side] if response.is_desirable is None else LABELS[response.is_desirable]
+
+
 class PairSets:
-    """The held-out sets of a run that learns from pairs; the frozen reference is asked once for each of them."""
+    """The held-out sets of a run that learns from preferences; the frozen reference is asked once for each of them."""
 
     def __init__(self, spec: RunSpec, algorithm: Algorithm, workers: WorkerGroup, *, pad_id: int) -> None:
         self._spec, self._algorithm, self._workers, self._pad_id = spec, algorithm, workers, pad_id

@@ -19,6 +19,7 @@ from jobs.planner.time.generation import decode_tokens_per_second, generation_se
 from jobs.planner.time.network import weight_sync_seconds
 from jobs.planner.time.training import (
     WIDEST,
+    MicroBatchWork,
     frozen_seconds,
     peak_rate,
     scoring_seconds,
@@ -101,6 +102,8 @@ def _supervised(job: Job, constants: Constants, memo: Memo) -> StepTime:
     phases = {"reference": NOTHING, "update": update.seconds}
     for frozen in job.frozen:
         phases["reference"] += _frozen(job, frozen, tokens, work.document, constants, memo)
+    if job.scores_mismatches:
+        phases = _with_mismatches(job, phases, work, tokens, constants, memo)
     if not job.frozen:
         del phases["reference"]
     phases = _paced(phases, constants)
@@ -115,6 +118,32 @@ def _supervised(job: Job, constants: Constants, memo: Memo) -> StepTime:
         mfu=mfu,
         notes=(_mfu_note(job),),
     )
+
+
+def _with_mismatches(
+    job: Job, phases: dict[str, Interval], work: MicroBatchWork, tokens: float, constants: Constants, memo: Memo
+) -> dict[str, Interval]:
+    """Return the phases with a second pass of frozen models and one of the policy, over as many tokens again."""
+    training = job.policy
+    scored = memo.of(
+        "mismatched",
+        (training, job.fleet.accelerator),
+        lambda: scoring_seconds(
+            training.model,
+            training.layout,
+            training,
+            job.fleet,
+            constants,
+            tokens=tokens,
+            document=work.document,
+            row=work.tokens,
+            has_head=True,
+        ),
+        tokens,
+        _key(job),
+    )
+    again = phases["reference"]
+    return {"old_logprobs": scored, "reference": again + again, "update": phases["update"]}
 
 
 def _rl_phases(

@@ -53,7 +53,8 @@ export class Overview {
   /** Take a new header: chips, and whether the lanes still grow. */
   update(header) {
     this.timeline.isLive = ["running", "stopping"].includes(header.state);
-    for (const chip of this.page.chips) this.#chip(chip, header.latest_values?.[chip.name]);
+    const hasEnded = ["finished", "failed", "stopped"].includes(header.state);
+    for (const chip of this.page.chips) this.#chip(chip, header.latest_values?.[chip.name], hasEnded);
     const isState = this.state !== header.state;
     this.state = header.state;
     if (isState && this.isShown) this.#events();
@@ -97,7 +98,7 @@ export class Overview {
     for (const line of lines.slice(1)) if (line.color === own) line.color = "--run-0";
   }
 
-  #chip(chip, raw) {
+  #chip(chip, raw, hasEnded) {
     const node = find(`[data-chip="${chip.name}"]`);
     const value = typeof raw === "string" ? Number(raw) : raw;
     const isMissing = value === null || value === undefined;
@@ -114,7 +115,7 @@ export class Overview {
     write(node.querySelector('[data-part="value"]'), isMissing ? "—" : numbers.metric(value, chip.unit));
     const sign = fires ? (chip.side === "above" ? ">" : "<") : chip.side === "above" ? "≤" : "≥";
     let note = chip.limit === null ? "" : `${sign} ${Number(chip.limit)}`;
-    if (isMissing) note = gettext("no data yet");
+    if (isMissing) note = hasEnded ? gettext("not reported") : gettext("no data yet");
     else if (isOdd) note = gettext("not a finite number");
     write(node.querySelector('[data-part="note"]'), note);
   }

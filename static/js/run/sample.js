@@ -11,7 +11,11 @@ export function mark(reward) {
 }
 
 /** Return a reward with two decimals, so that a column of them lines up. */
-export const reward = (value) => (value === null || value === undefined ? "—" : value.toFixed(2).replace("-", "−"));
+export function reward(value) {
+  if (value === null || value === undefined) return "—";
+  const text = value.toFixed(2);
+  return text === "-0.00" ? "0.00" : text.replace("-", "−");
+}
 
 /** Return what a completion ends with: its last number, else its last words. */
 export function finalWord(text) {

@@ -56,7 +56,8 @@ def ray(settings: Any) -> Iterator[FakeRay]:
 
 
 OF_OTHERS = {"data.response_column", "data.messages_column", "data.chosen_column", "data.rejected_column"} | {
-    "data.eval_id"
+    "data.label_column",
+    "data.eval_id",
 }
 """Inputs that other algorithms and trainers have."""
 

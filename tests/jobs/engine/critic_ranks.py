@@ -1,6 +1,7 @@
 """The program of test_critic_ranks, a process for each rank: RUN_DIR, RANK, how many there are, PORT.
 
-Each learns by its own share of the same batches, once for each variant; `rank-<RANK>-of-<N>.json` gets what it says.
+Each learns by its own share of the same batches, once for each variant, critics and policies that learn preferences;
+`rank-<RANK>-of-<N>.json` gets what it says.
 """
 
 import json
@@ -12,8 +13,10 @@ from typing import Any
 import torch
 
 from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts
 from jobs.engine.batch import Batch, make_batch, share_out
+from jobs.engine.micro_batches import of_units, sequences_per_sample
 from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.policy import Policy
 
@@ -31,6 +34,11 @@ OF_TWO: dict[str, dict[str, Any]] = {
     BESIDE: {"memory.zero_stage": "2", "memory.critic_zero_stage": "3", "train.packing": False},
 }
 OF_ONE: dict[str, dict[str, Any]] = {"one rank": {"train.packing": False}}
+PREFERENCES = {
+    2: {"2": {"memory.zero_stage": "2", "train.packing": False}, "3": {"memory.zero_stage": "3", **BY_TOKENS}},
+    1: {"0": {"memory.zero_stage": "0", "train.packing": False}},
+}
+"""By how many ranks there are, how policies that hold their reference learn from pairs and from labels."""
 
 
 def batch_of(step: int) -> Batch:
@@ -40,7 +48,12 @@ def batch_of(step: int) -> Batch:
     rows = [torch.randint(1, 500, (n,), generator=random).tolist() for n in lengths]
     batch = make_batch([(row, [i > 2 for i in range(len(row))]) for row in rows], pad_id=0)
     returns_BL = torch.rand(batch.mask_BL.shape, generator=random)
-    return replace(batch, returns_BL=torch.where(batch.mask_BL, returns_BL, 0.0))
+    return replace(
+        batch,
+        returns_BL=torch.where(batch.mask_BL, returns_BL, 0.0),
+        is_desirable_B=torch.rand(NUM_SEQUENCES, generator=random) > 0.4,
+        reference_points_B=torch.full((NUM_SEQUENCES,), 0.1 * step),
+    )
 
 
 def learned(critic: Critic, *, rank: int, world_size: int) -> list[dict[str, Any]]:
@@ -48,13 +61,26 @@ def learned(critic: Critic, *, rank: int, world_size: int) -> list[dict[str, Any
     told = []
     for step in range(NUM_STEPS):
         whole = batch_of(step)
-        counts = Counts(num_tokens=whole.num_trained_tokens, num_sequences=NUM_SEQUENCES)
+        counts = Counts.of(whole)
         shares = share_out(NUM_SEQUENCES, num_updates=1, num_ranks=world_size, seed=str(step))
         mine = whole.rows(shares[rank][0])
         values_BL = critic.values(mine)
         (update,) = critic.update([replace(mine, values_BL=values_BL)], [counts], 1e-3)
         mean = float(values_BL[mine.mask_BL].sum()) / counts.num_tokens
         told.append({"shares": {**update.shares, "value/mean": mean}, "norm": update.grad_norm})
+    return told
+
+
+def preferred(policy: Policy, spec: RunSpec, *, rank: int, world_size: int) -> list[dict[str, Any]]:
+    """Return what this rank says of each step of learning preferences against the reference that it holds."""
+    told, unit = [], sequences_per_sample(spec)
+    for step in range(NUM_STEPS):
+        whole = batch_of(step)
+        shares = share_out(NUM_SEQUENCES // unit, num_updates=1, num_ranks=world_size, seed=str(step))
+        mine = whole.rows(of_units(shares[rank][0], unit))
+        scored = replace(mine, reference_logprobs_BL=policy.reference_logprobs(mine))
+        (update,) = policy.update([scored], [Counts.of(whole)], 1e-3)
+        told.append({"shares": {**update.shares}, "norm": update.grad_norm})
     return told
 
 
@@ -71,6 +97,13 @@ def main() -> None:
         assert critic is not None
         found[variant] = learned(critic, rank=rank, world_size=world_size)
         critic.leave()
+    for algorithm in ("dpo", "kto"):
+        for variant, knobs in PREFERENCES[world_size].items():
+            hardware = {"layout": "shared", "policy_ranks": world_size}
+            spec = parse_spec({"algorithm": algorithm, "hardware": hardware, "knobs": knobs})
+            policy = Policy(spec=spec, **place)
+            found[f"{algorithm} {variant}"] = preferred(policy, spec, rank=rank, world_size=world_size)
+            policy.leave()
     (run_dir / f"rank-{rank}-of-{world_size}.json").write_text(json.dumps(found))
 
 

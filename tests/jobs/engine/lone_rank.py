@@ -10,6 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.engine.algorithm import Counts
 from jobs.engine.device import load_device
@@ -28,7 +29,7 @@ def main() -> None:
         port = held.getsockname()[1]
     policy = Policy(spec=spec, rank=0, world_size=1, host="127.0.0.1", port=port, device="cpu")
     (batch,), whole = batches_of(spec)
-    counts = [Counts(num_tokens=whole.num_trained_tokens, num_sequences=whole.num_sequences)]
+    counts = [Counts.of(whole)]
     layout = spec.hardware.layout
     for step in range(1, NUM_STEPS + 1):
         if layout == "colocated":
@@ -37,9 +38,10 @@ def main() -> None:
         if layout != "split":
             with profile.mark("reference", step=step):
                 policy.reference_logprobs(batch)
-        if policy.critic is not None:
+        if policy.critic is not None or is_in(spec.algorithm, "labeled"):
             with profile.mark("old_logprobs", step=step):
-                policy.critic.values(batch)
+                if policy.critic is not None:
+                    policy.critic.values(batch)
                 policy.logprobs(batch)
         with profile.mark("update", step=step):
             policy.update([batch], counts, 1e-4)

@@ -100,9 +100,8 @@ class Case:
 
 
 LAYOUTS = (
-    *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")),
-    Case(model="small", algorithm="dpo", layout="shared", ranks=1),
-    Case(model="small", algorithm="ppo", layout="shared", ranks=1),
+    *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "colocated")),
+    *(Case(model="small", algorithm=algorithm, layout="shared", ranks=1) for algorithm in ("dpo", "kto", "ppo")),
 )
 """A policy rank that is alone, with what it holds of the others in each layout: for tests.jobs.engine.lone_rank."""
 

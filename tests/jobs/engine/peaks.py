@@ -96,8 +96,13 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
     rows = torch.randint(0, 500, (count, length), generator=generator).tolist()
     whole = make_batch([(row, [True] * length) for row in rows], pad_id=0)
     zeros_BL = torch.full((count, length), -6.0)
-    if is_in(spec.algorithm, "pairs"):
-        whole = replace(whole, reference_logprobs_BL=zeros_BL)
+    if is_in(spec.algorithm, "anchored"):
+        whole = replace(
+            whole,
+            reference_logprobs_BL=zeros_BL,
+            is_desirable_B=torch.arange(count) % 2 == 0,
+            reference_points_B=torch.zeros(count),
+        )
     elif is_in(spec.algorithm, "rl"):
         whole = replace(
             whole,

@@ -45,6 +45,8 @@ def four() -> tuple[Batch, Tensor]:
         teacher_logprobs_BLK=logprobs_BK.view(*batch.tokens_BL.shape, LISTED),
         values_BL=noise_BL,
         returns_BL=noise_BL + now_BL / 4,
+        is_desirable_B=torch.tensor([True, False, False, True]),
+        reference_points_B=torch.full((4,), 0.25),
     )
     return scored, logits_BLV
 
@@ -63,4 +65,4 @@ def outputs_of(logits_BLV: Tensor, batch: Batch) -> PolicyOutputs:
 
 def counts_of(batch: Batch) -> Counts:
     """Return the counts of a batch that is the whole optimizer step."""
-    return Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
+    return Counts.of(batch)

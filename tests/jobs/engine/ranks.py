@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import ray
 import torch
@@ -25,8 +24,8 @@ from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import load_device
 from jobs.engine.logprob_gap import gap_sums
-from jobs.engine.loop import Loop
 from jobs.engine.micro_batches import Cut
+from jobs.engine.role_calls import policy_scores
 from jobs.engine.roles.trained_model import Update
 from jobs.engine.roles.weights import WeightSync
 from jobs.engine.rollouts.reward import open_reward
@@ -191,8 +190,7 @@ def _reference_scores(batch: Batch, *, step: int, apart: WorkerGroup | None, ran
         scores_BL: torch.Tensor = apart.gather([apart.policies[0].call("logprobs", batch)])[0]
         return scores_BL
     shares = share_out(32, num_updates=1, num_ranks=2, seed=str(step))
-    loop = cast(Loop, SimpleNamespace(workers=ranks, step=step))
-    return Loop._score_shares(loop, "reference_logprobs", batch, shares, phase="reference")
+    return policy_scores(ranks, "reference_logprobs", batch, shares, step=step, phase="reference")
 
 
 def _learn(workers: WorkerGroup, batch: Batch, *, step: int, num_tokens: float | None = None) -> list[Update]:

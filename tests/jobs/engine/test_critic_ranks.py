@@ -1,4 +1,6 @@
-"""What ranks, ZeRO stages, micro-batches, packing and layouts may not change of what a critic learns."""
+"""What ranks, ZeRO stages, micro-batches, packing and layouts may not change of what a critic learns, and a policy from
+preferences; whole runs are held against each other by `make proof-exactness`.
+"""
 
 import json
 import socket
@@ -67,6 +69,22 @@ def test_a_critic_learns_what_one_plain_replica_learns(found: dict[str, Steps], 
         assert told["loss/value"] == pytest.approx(plain["loss/value"], abs=1e-5)
         assert told["value/mean"] == pytest.approx(plain["value/mean"], abs=1e-5)
         assert told["norm"] == pytest.approx(plain["norm"], rel=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["2", "3"])
+@pytest.mark.parametrize(("algorithm", "loss"), [("dpo", "loss/pairs"), ("kto", "loss/labels")])
+def test_two_ranks_learn_from_preferences_what_one_learns(
+    found: dict[str, Steps], algorithm: str, loss: str, variant: str
+) -> None:
+    """In float32 to 1e-5, the norm of the gradient to 1e-4 of itself."""
+    one = found[f"{algorithm} 0"]
+
+    assert one[2][loss] < one[0][loss]
+    for told, plain in zip(found[f"{algorithm} {variant}"], one, strict=True):
+        assert told.keys() == plain.keys() >= {loss}
+        assert told["norm"] == pytest.approx(plain["norm"], rel=1e-4)
+        for name in told.keys() - {"norm", "pairs/accuracy", "labels/accuracy"}:  # of numbers equal up to rounding
+            assert told[name] == pytest.approx(plain[name], abs=1e-5, rel=1e-5), name
 
 
 def test_it_learns(found: dict[str, Steps]) -> None:

@@ -6,31 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from jobs.catalog.rules.rule import findings
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
-from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.data.teacher_files import check_teacher, check_vocabulary, teacher_folder
 from jobs.engine.problem import RunProblem
-
-TEACHER = "tiny-word-problems"
+from tests.jobs.engine.student import TEACHER, make_student
 
 
 @pytest.fixture(scope="module")
 def student(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a model that was the teacher before noise came into its weights."""
-    folder = tmp_path_factory.mktemp("student") / "model"
-    shutil.copytree(BUNDLED / TEACHER, folder)
-    generator = torch.Generator().manual_seed(1)
-    weights = load_file(folder / "model.safetensors")
-    noised = {
-        name: (w.float() + 0.8 * w.float().std() * torch.randn(w.shape, generator=generator)).to(w.dtype)
-        for name, w in weights.items()
-    }
-    save_file(noised, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
+    return make_student(tmp_path_factory.mktemp("student") / "model")
 
 
 def spec_of(algorithm: str, student: Path, layout: str, **knobs: Any) -> dict[str, Any]:

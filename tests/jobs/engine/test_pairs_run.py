@@ -1,9 +1,13 @@
-"""A run that learns from pairs, from its spec to what it leaves."""
+"""Runs that learn from preferences, from their spec to what they leave."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.catalog.spec.runspec import DataSource
+from jobs.engine.data.dataset import load_table
 from tests.jobs.engine.conftest import EndedRun
 
 pytestmark = pytest.mark.engine
@@ -68,3 +72,38 @@ def test_the_best_model_is_the_one_that_sorts_most_pairs(dpo: EndedRun) -> None:
 
     assert best["meta"]["eval/pairs_accuracy"] == max(dpo.series("eval/pairs_accuracy").values())
     assert (dpo.run_dir / "model" / "final" / "model.safetensors").is_file()
+
+
+def test_labels_out_of_balance_are_learned_with_a_note_and_shown_by_label(start_engine: Any, tmp_path: Path) -> None:
+    """KTO on three steps of one file with columns of its own: three undesirable responses to a desirable one."""
+    rows = load_table(DataSource(), inputs_dir=tmp_path).train[:80]
+    labeled = [
+        {"question": row["prompt"], "completion": row["rejected" if i % 4 else "chosen"], "liked": i % 4 == 0}
+        for i, row in enumerate(rows)
+    ]
+    file = tmp_path / "labels.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in labeled))
+    knobs = KNOBS | {"train.num_steps": 3, "eval.every_steps": 0, "pairs.desirable_weight": 2.0}
+    spec = {
+        "algorithm": "kto",
+        "data": {"kind": "path", "id": str(file), "eval_share": 0.2},
+        "hardware": {"layout": "split", "policy_ranks": 1},
+        "knobs": knobs,
+    }
+
+    ended = start_engine(tmp_path / "run", spec).wait()
+
+    assert ended.code == 0, ended.output
+    assert "label from liked" in ended.output
+    assert "a weight of desirable responses from" in ended.output
+    loss, right = ended.series("eval/labels_loss"), ended.series("eval/labels_accuracy")
+    assert sorted(loss) == sorted(right) == [0, 3]
+    assert loss[3] < loss[0]
+    assert right[0] == 0  # the policy is its reference
+    assert right[3] > 0.5
+    assert ended.series("labels/reference_point")[1] == pytest.approx(0, abs=1e-5)
+    assert set(ended.series("labels/desirable_fraction").values()) < {k / 16 for k in range(1, 12)}
+    for name in ("time/reference_seconds", "time/old_logprobs_seconds", "labels/margin", "loss/labels"):
+        assert sorted(ended.series(name)) == [1, 2, 3], name
+    shown = [s["rewards"] for s in ended.of("sample") if s["step"] == 3]
+    assert {name for rewards in shown for name in rewards} == {"desirable", "undesirable"}

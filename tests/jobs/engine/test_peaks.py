@@ -25,7 +25,7 @@ def test_what_a_rank_holds_in_each_layout_is_within_15_percent_of_the_plan(tmp_p
         subprocess.run(command, check=True, capture_output=True, timeout=300)
 
     found = compare(tmp_path)
-    assert len(found) == 1 + 2 + 3 + 2 + 3  # phases of split, shared and colocated, of pairs, and with a critic
+    assert len(found) == 1 + 3 + 2 + 3 + 3  # phases of split and colocated, of pairs, of labels, and with a critic
     assert all(abs(each.error) <= GOAL for each in found), found
 
 

@@ -6,6 +6,7 @@ import { finalWord, oneLine, reward } from "../../../static/js/run/sample.js";
 test("rewards line up with two decimals and a true minus", () => {
   assert.equal(reward(1), "1.00");
   assert.equal(reward(-0.5), "−0.50");
+  assert.equal(reward(-0.002), "0.00");
   assert.equal(reward(null), "—");
 });
 

@@ -203,6 +203,19 @@ def test_numbers_are_held_against_thresholds(metrics: dict[str, list[float | Non
     assert [match.symptom.id for match in found] == wanted
 
 
+@pytest.mark.parametrize(
+    ("explained", "wanted"),
+    [
+        ([0.2] * 18 + [-5.8, -5.4], []),  # two steps whose returns hardly differed
+        ([-0.2] * 18 + [0.1, 0.1], ["learning.critic_off"]),
+    ],
+)
+def test_a_critic_is_judged_by_most_of_its_steps(explained: list[float | None], wanted: list[str]) -> None:
+    found = matches(spec=spec_of("native-ppo-demo"), log_lines=[], metrics={"value/explained_variance": explained})
+
+    assert [match.symptom.id for match in found] == wanted
+
+
 def test_what_the_log_tells_comes_before_what_numbers_tell() -> None:
     lines = last_words(run_out_on_a_device)
 

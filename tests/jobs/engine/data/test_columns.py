@@ -51,6 +51,22 @@ def found(algorithm: str, row: dict[str, Any], **spec: Any) -> dict[str, str]:
             {"instruction": "x", "input": "z", "output": "y"},
             {"prompt_column": "instruction + input", "response_column": "output"},
         ),
+        ("kto", {"prompt": "x", "chosen": "y", "rejected": "z", "label": True}, {}),
+        (
+            "kto",
+            {"question": "x", "completion": "y", "label": "false"},
+            {"label_column": "label", "prompt_column": "question", "response_column": "completion"},
+        ),
+        (
+            "kto",
+            {"completion": CHAT, "liked": 1},
+            {"label_column": "liked", "prompt_column": "", "response_column": "completion"},
+        ),
+        (
+            "kto",
+            {"better": "y", "worse": "z", "label": 4.5},
+            {"prompt_column": "", "chosen_column": "better", "rejected_column": "worse"},
+        ),
     ],
 )
 def test_usual_columns_are_recognized(algorithm: str, row: dict[str, Any], wanted: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Rows of pairs to examples: both responses, templated once, and only what answers the shared question counts."""
+"""Rows of pairs, and of labeled responses, to examples: templated once, and only what answers the question counts."""
 
 from typing import Any
 
@@ -6,8 +6,10 @@ import pytest
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.engine.data.examples import Example, render, usable
+from jobs.engine.data.labels import as_label, balance_note
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
+from jobs.engine.mismatches import mismatched
 from jobs.engine.problem import RunProblem
 from jobs.engine.rollouts.held_out_pairs import batch_of
 
@@ -112,3 +114,75 @@ def test_a_batch_holds_chosen_and_rejected_in_turn(text: TextModel) -> None:
 
     assert batch.lengths_B.tolist() == [len(example.tokens), len(example.rejected.tokens)] * 2
     assert batch.mask_BL.sum(dim=1).tolist() == [sum(example.is_trained), sum(example.rejected.is_trained)] * 2
+
+
+LABELED: list[dict[str, Any]] = [
+    {"prompt": QUESTION, "completion": GOOD, "label": True},
+    {"prompt": QUESTION, "completion": [said("assistant", BAD)], "label": "undesirable"},
+]
+
+
+def labeled(text: TextModel, rows: list[dict[str, Any]], **data: Any) -> list[Example]:
+    columns = {"response_column": "completion", "label_column": "label"} if "completion" in rows[0] else {}
+    return render(parse_spec({"algorithm": "kto", "data": columns | data}), rows, text)
+
+
+def test_labeled_responses_are_those_of_a_pair_that_is_split(text: TextModel) -> None:
+    apart, split = labeled(text, LABELED), labeled(text, [PLAIN])
+
+    assert [counted(text, example) for example in apart] == [GOOD, BAD]
+    assert [example.is_desirable for example in apart] == [True, False]
+    for one, other in zip(apart, split, strict=True):
+        assert (one.tokens, one.is_trained, one.is_desirable) == (other.tokens, other.is_trained, other.is_desirable)
+        assert (one.prompt, one.answer) == (other.prompt, other.answer)
+
+
+def test_of_a_labeled_conversation_the_last_answer_alone_counts(text: TextModel) -> None:
+    history = [said("user", QUESTION), said("assistant", "7"), said("user", "Show the steps.")]
+    whole = {"prompt": "", "completion": [*history, said("assistant", GOOD)], "label": 1}
+    apart = {"prompt": history, "completion": GOOD, "label": 1}
+
+    (first,), (second,) = labeled(text, [whole], prompt_column=""), labeled(text, [apart])
+
+    assert counted(text, first) == counted(text, second) == GOOD
+    assert first.tokens == second.tokens
+    assert first.prompt == "Show the steps."
+
+
+@pytest.mark.parametrize(("value", "label"), [(1, True), (0.0, False), (-1, False), (" True", True), ("no", False)])
+def test_labels_are_read_as_data_write_them(value: object, label: bool) -> None:
+    assert as_label(value) is label
+
+
+@pytest.mark.parametrize("value", [None, 2, 0.5, "good", [True]])
+def test_what_is_no_label_is_refused(text: TextModel, value: object) -> None:
+    with pytest.raises(RunProblem, match=r"Row 1 holds .* in column 'label'\. It must be true or false") as refused:
+        labeled(text, [LABELED[0] | {"label": value}])
+
+    assert refused.value.field == "data.label_column"
+
+
+def test_labels_that_are_all_equal_are_refused_and_those_out_of_balance_noted(text: TextModel) -> None:
+    spec = parse_spec({"algorithm": "kto", "data": {"label_column": "label"}})
+    good, bad = labeled(text, LABELED)
+
+    assert balance_note(spec, [good] * 4 + [bad] * 3) == ""
+    assert "8 of 10 responses are desirable" in (note := balance_note(spec, [good] * 8 + [bad] * 2))
+    assert "a weight of undesirable responses from 3 to 4" in note
+    assert "a weight of desirable responses from 4 to 5.33" in balance_note(spec, [good] + [bad] * 4)
+    with pytest.raises(RunProblem, match="None of the 3 responses is desirable"):
+        balance_note(spec, [bad] * 3)
+
+
+def test_mismatched_responses_stand_under_the_prompt_of_another(text: TextModel) -> None:
+    other = PLAIN | {"prompt": "Ben has 9 cups and loses 2. How many cups now?", "chosen": "9-2=7, 0+0=0. #### 7"}
+    one, two, three = labeled(text, [PLAIN, other])[:3]
+
+    first, second, third = mismatched([one, two, three], limit=100)
+
+    assert [counted(text, example) for example in (first, second, third)] == [three.answer, three.answer, two.answer]
+    for asked, shown in ((one, first), (two, second), (three, third)):
+        assert text.decode(shown.tokens).count(asked.prompt) == 1
+    assert mismatched([one, two], limit=100) == [two, one]
+    (cut, _) = mismatched([one, three], limit=len(one.tokens) - 3)
+    assert len(cut.tokens) == len(cut.is_trained) == len(one.tokens) - 3

@@ -135,6 +135,22 @@ def test_pairs_show_both_sides_with_what_is_learned_of_each(tmp_path: Path) -> N
         assert sample["rejected"] == [begin, {"text": f"{bad}<|eos|>", "is_trained": True}]
 
 
+def test_labeled_responses_are_shown_with_their_label_and_labels_that_are_all_equal_refused(tmp_path: Path) -> None:
+    good, bad = ({"prompt": "1 + 1?", "completion": text, "label": text == "2"} for text in ("2", "3"))
+    data = write_rows(tmp_path / "rows.jsonl", good, bad) | {"eval_share": 0.0}
+    equal = write_rows(tmp_path / "equal.jsonl", good, good) | {"eval_share": 0.0}
+
+    shown = preview(tmp_path, data=data, algorithm="kto")
+    refused = preview(tmp_path, data=equal, algorithm="kto")
+
+    assert shown["recognized"] == {"data.label_column": "label", "data.response_column": "completion"}
+    assert {sample["answer"]: sample["label"] for sample in shown["samples"]} == {"2": "desirable", "3": "undesirable"}
+    assert refused["mapping_problem"] == (
+        "None of the 20 responses is undesirable. Learning from labels needs some of both."
+    )
+    assert refused["mapping_field"] == "data.label_column"
+
+
 def test_rows_that_the_length_filter_leaves_out_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short, long = {"prompt": "1", "response": "2", "answer": "2"}, {"prompt": "1 " * 60, "response": "2", "answer": "2"}
     data = write_rows(tmp_path / "rows.jsonl", short, short, short, long) | {"eval_share": 0.0}

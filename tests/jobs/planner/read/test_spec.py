@@ -54,6 +54,20 @@ def test_answers_whose_end_is_passed_over_are_as_long_as_the_longest(trainer: di
     assert "rollout.ignore_eos" not in unknown.unpriced
 
 
+def test_labels_take_a_pass_of_the_policy_and_two_of_the_reference() -> None:
+    """KTO scores each response under another prompt as well; a pair of DPO is two sequences, scored once."""
+    kto, dpo = (
+        estimate(_read(parse_spec({"algorithm": name, "knobs": {"train.batch_size": size}})))
+        for name, size in (("kto", 64), ("dpo", 32))
+    )
+
+    assert set(kto.time.phases) == {"old_logprobs", "reference", "update"}
+    assert set(dpo.time.phases) == {"reference", "update"}
+    assert kto.time.phases["reference"].middle == pytest.approx(2 * dpo.time.phases["reference"].middle, rel=0.05)
+    assert kto.time.phases["update"].middle == pytest.approx(dpo.time.phases["update"].middle, rel=0.05)
+    assert 0 < kto.time.phases["old_logprobs"].middle < kto.time.phases["reference"].middle
+
+
 def test_native_grpo_by_hand() -> None:
     spec = parse_spec(
         {
