@@ -44,7 +44,7 @@ CHECKS: dict[str, list[str | Path]] = {
 }
 NODE_PACKAGES = ROOT / "node_modules" / ".package-lock.json"
 IS_BUSY = f"({' or '.join(BUSY)})"
-BY_FILE = ["-n", "2", "--dist", "loadfile"]
+BY_FILE = ["-n", "3", "--dist", "loadfile"]
 IN_ORDER = "--no-loadscope-reorder"  # of files; else those with the most tests come first
 PARTS = {
     "light": ["-m", f"not journey and not browser and not {IS_BUSY}", "-n", "2"],

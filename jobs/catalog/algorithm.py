@@ -13,9 +13,10 @@ class AlgorithmInfo:
 
     `families`: rl (samples are rolled out), grouped (several samples per prompt are the baseline), critic (a value
     model is trained), supervised (no rollout), answers (supervised by one given answer a prompt), pairs (supervised by
-    a chosen and a rejected answer), anchored (preferences are compared with a frozen reference), distillation (a frozen
-    teacher says what to learn). Code asks for a family, never for an algorithm by name. `metric` is the one that runs
-    are judged by. `without` are knobs of its families that mean nothing to it.
+    a chosen and a rejected answer), anchored (preferences are compared with a frozen reference), scalar (what is
+    trained says one number of a sequence), distillation (a frozen teacher says what to learn). Code asks for a family,
+    never for an algorithm by name. `metric` is the one that runs are judged by. `without` are knobs of its families
+    that mean nothing to it.
     """
 
     id: str

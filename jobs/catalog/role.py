@@ -23,6 +23,7 @@ class Role:
     weights. What neither trains nor generates scores.
 
     `worker` is the class of the built-in trainer, as `module:Class`, "" where only other trainers have the role;
+    `scalar_worker` the one where what is trained says a number of a sequence;
     `num_workers` is how many of it a spec asks for there, and `devices` on how many devices each of them is spread. A
     role that is needed and has no workers is held by the ranks of the policy. Workers that `share_devices` are
     processes of their own on the devices of these ranks, with which they take turns.
@@ -34,9 +35,14 @@ class Role:
     is_trained: bool = False
     generates: bool = False
     worker: str = ""
+    scalar_worker: str = ""
     num_workers: Callable[["RunSpec"], int] = lambda _spec: 1
     devices: Callable[["RunSpec"], int] = lambda _spec: 1
     share_devices: Callable[["RunSpec"], bool] = lambda _spec: False
+
+    def worker_of(self, spec: "RunSpec") -> str:
+        """Return the class of the built-in trainer that a run needs for the role."""
+        return self.scalar_worker if self.scalar_worker and is_in(spec.algorithm, "scalar") else self.worker
 
 
 def _samples(spec: "RunSpec") -> bool:
@@ -81,6 +87,7 @@ ROLES: Mapping[str, Role] = {
             is_needed=lambda _spec: True,
             is_trained=True,
             worker="jobs.engine.roles.policy:Policy",
+            scalar_worker="jobs.engine.roles.reward_model:RewardModel",
             num_workers=lambda spec: spec.hardware.policy_ranks,
         ),
         Role(
@@ -118,7 +125,9 @@ ROLES: Mapping[str, Role] = {
         Role(
             id="reward",
             label="reward",
-            is_needed=lambda spec: _samples(spec) and spec.reward.kind == "model" and spec.reward.location != "",
+            is_needed=lambda spec: _samples(spec) and spec.reward_model != "",
+            worker="jobs.engine.roles.reward_scorer:RewardScorer",
+            num_workers=lambda spec: 1 if spec.hardware.layout == "split" else 0,
         ),
     )
 }

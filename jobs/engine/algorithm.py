@@ -73,14 +73,17 @@ class Algorithm:
     nothing is rolled out, and where a teacher alone says what is better. `needs_old_logprobs` says whether a pass of
     the policy over the rollout comes before that; without it a batch has no old log-probabilities, and the update's own
     are the old ones. `policy_loss` gets a micro-batch with all of them. `value_loss` gets the critic's values of now,
-    [B, L]; None without a critic. `rewards` says what responses that were not rolled out are worth, [B], by the
-    log-probabilities of now; None where none is compared with another.
+    [B, L]; None without a critic. `score_loss` stands in the place of `policy_loss` where what is trained is no policy
+    but says one number of each sequence (family `scalar`): it gets these scores of now, [B]. `rewards` says what
+    responses that were not rolled out are worth, [B], by the log-probabilities or the scores of now; None where none is
+    compared with another.
     """
 
-    policy_loss: Callable[[Batch, PolicyOutputs, RunSpec, Counts], Loss]
+    policy_loss: Callable[[Batch, PolicyOutputs, RunSpec, Counts], Loss] | None = None
     advantages: Callable[[Batch, RunSpec], Estimates] | None = None
     needs_old_logprobs: Callable[[RunSpec], bool] = lambda _: True
     value_loss: Callable[[Batch, Tensor, RunSpec, Counts], Loss] | None = None
+    score_loss: Callable[[Batch, Tensor, RunSpec, Counts], Loss] | None = None
     rewards: Callable[[Batch, Tensor, RunSpec], Tensor] | None = None
 
 

@@ -33,6 +33,7 @@ class Batch:
     values_BL: Tensor | None = None  # float32, of the critic before the update
     advantages_BL: Tensor | None = None  # float32
     returns_BL: Tensor | None = None  # float32, what the critic learns
+    margins_B: Tensor | None = None  # float32, by how much the chosen response of the pair is to score higher
 
     @property
     def num_sequences(self) -> int:

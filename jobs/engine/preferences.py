@@ -45,6 +45,15 @@ def preference_loss(
     return -(1 - label_smoothing) * logsigmoid(x_P) - label_smoothing * logsigmoid(-x_P)
 
 
+def ranking_loss(differences_P: Tensor, margins_P: Tensor) -> Tensor:
+    """Return -log sigmoid(d - m) of each pair, [P]: d is the score of the chosen response less that of the rejected
+    one, m by how much it is to be larger.
+
+    Sources: InstructGPT, arXiv 2203.02155, equation 1; with margins Llama 2, arXiv 2307.09288, equation 2.
+    """
+    return -logsigmoid(differences_P - margins_P)
+
+
 def pair_metrics(rewards_B: Tensor) -> dict[str, Tensor]:
     """Return of each pair whether it is in order, by how much, and the reward of both responses: [P] each."""
     chosen_P, rejected_P = sides(rewards_B.detach())

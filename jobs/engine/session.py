@@ -14,7 +14,7 @@ from typing import Any
 import ray
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.role import ROLES, roles_of
+from jobs.catalog.role import ROLES, Role, roles_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.checkpoints.checkpoint import CheckpointSource, LoopState
@@ -29,6 +29,7 @@ from jobs.engine.checkpoints.resume import (
 from jobs.engine.checkpoints.saving import Saver
 from jobs.engine.command_inbox import CommandInbox
 from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.reward_files import check_reward_model
 from jobs.engine.data.teacher_files import check_teacher
 from jobs.engine.data.text import TextModel
 from jobs.engine.data.training_data import read_training_data
@@ -85,6 +86,12 @@ def attempt_of(run_dir: Path) -> int:
     number = os.environ.get("PITWALL_ATTEMPT", "")
     match = re.fullmatch(r"a(\d+)", run_dir.name)
     return int(number) if number.isdigit() else int(match.group(1)) if match else 1
+
+
+def _class_of(role: Role, spec: RunSpec, classes: Mapping[str, str]) -> str:
+    """Return the class of a role's actors: that of `classes`, or where it is the usual one what the run needs."""
+    chosen = classes[role.id]
+    return role.worker_of(spec) if chosen == role.worker else chosen
 
 
 class Session:
@@ -147,9 +154,10 @@ class Session:
             report.state("loading", f"Starting {len(workers.all())} workers")
             text = TextModel(model_folder(spec.model, with_weights=False), now=first_rendered(checkpoint))
             check_teacher(spec)
+            check_reward_model(spec)
             starting = self._start_roles(spec, workers, device, text)
             report.state("loading", "Reading the data")
-            material = self._read_material(spec, text)
+            material = self._read_material(spec, text, workers)
             if checkpoint is not None:
                 check_data(checkpoint, material.train)
             self._reward = material.reward
@@ -224,7 +232,7 @@ class Session:
                 own: dict[str, object] = {"rank": worker.rank} if role.is_trained else {}
                 if role.share_devices(spec) and device.gpus_per_worker:
                     own["visible_devices"] = workers.devices_of(worker)
-                starting.append(worker.start(self._classes[role.id], **wants, **own))
+                starting.append(worker.start(_class_of(role, spec, self._classes), **wants, **own))
             if role.share_devices(spec) and device.gives_back_memory:
                 self._gather_roles(workers, starting)
                 starting.clear()
@@ -233,16 +241,19 @@ class Session:
     def _gather_roles(self, workers: WorkerGroup, starting: list[Any]) -> None:
         workers.gather(starting, interruptible=True)
 
-    def _read_material(self, spec: RunSpec, text: TextModel) -> Any:
+    def _read_material(self, spec: RunSpec, text: TextModel, workers: WorkerGroup) -> Any:
         from jobs.engine.loop import Material
         from jobs.engine.rollouts.held_out import read_sets
+        from jobs.engine.rollouts.reward_model_calls import RewardModelCalls
 
         read = read_training_data(spec, text, inputs_dir=self._run_dir / "inputs")
         for note in read.notes:
             self._report.note(note)
         reward = None
         if is_in(spec.algorithm, "rl"):
-            reward = open_mixed(spec, limits_of(spec, check=self._check_stop))
+            ask = RewardModelCalls(workers, pad_id=text.pad_id, step=lambda: self.step)
+            ask_model = ask if spec.needs("reward") else None
+            reward = open_mixed(spec, limits_of(spec, check=self._check_stop, ask_model=ask_model))
         return Material(
             text=text,
             train=read.examples,

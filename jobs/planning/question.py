@@ -111,7 +111,7 @@ def question(
     shape, read_as = policy_shape(spec.model, config=config, may_read=may_read, reads=reads)
     fleet, fleet_note = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
-    places["reward"] = spec.reward.location if spec.reward.kind == "model" else ""
+    places["reward"] = spec.reward_model
     others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
     models = Models(policy=shape, **others)
     lengths = _workload(spec, project, workload or Workload())

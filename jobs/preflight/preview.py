@@ -172,11 +172,18 @@ def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
 
 
 def describe_model(spec: RunSpec) -> ModelFacts:
-    """Return what the spec's model is. Raises: TrialFailed beside `model.id` if it cannot be loaded."""
+    """Return what the spec's model is.
+
+    Raises: TrialFailed beside `model.id` if it cannot be loaded; beside the place of a teacher or of a reward model
+    that does not go with it.
+    """
     raw = to_json(spec)
-    answer = _cached_answer(
-        "model", [raw["model"], _stamps(spec.model.id)], {"op": "model", "spec": raw}, MODEL_SECONDS
-    )
+    beside = [
+        spec.reward_model if spec.needs("reward") else "",
+        str(spec.knob("models.teacher_path") or "") if spec.needs("teacher") else "",
+    ]
+    depends_on = [raw["model"], beside, _stamps(spec.model.id, *beside)]
+    answer = _cached_answer("model", depends_on, {"op": "model", "spec": raw}, MODEL_SECONDS)
     return ModelFacts(
         architecture=str(answer.get("architecture", "")),
         num_parameters=int(answer.get("num_parameters") or 0),

@@ -131,7 +131,8 @@ def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:
     try:
         facts = describe_model(spec)
     except TrialFailed as failed:
-        return None, [_refusal(failed, is_remote=spec.model.kind in ("path", "hub"))]
+        is_beside = failed.field != "model.id"  # a teacher or reward model, which is a folder on the cluster or remote
+        return None, [_refusal(failed, is_remote=is_beside or spec.model.kind in ("path", "hub"))]
     size = f"{facts.num_parameters:,}" if facts.num_parameters else "—"
     text = _("%(name)s, %(size)s parameters") % {"name": facts.architecture, "size": size}
     return facts, [Check(state="passed", text=text, field="model.id")]

@@ -10,6 +10,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.value import is_storable
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import JOB_ENDED, ClusterState, ClusterUnreachable, JobInfo, JobRefused
@@ -39,6 +40,9 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
     """
     if artifact.type != "model":
         raise PromptRefused("artifact", _("%(name)s is not a model. Pick a model artifact.") % {"name": artifact.name})
+    if is_in(artifact.run.spec.get("algorithm", "grpo"), "scalar"):
+        text = _("%(name)s is a reward model: it scores responses and gives none. Ask the model of another run.")
+        raise PromptRefused("artifact", text % {"name": artifact.name})
     if not artifact.is_ready:
         raise PromptRefused(
             "artifact", _("%(name)s is still being copied here. Try again soon.") % {"name": artifact.name}

@@ -1,6 +1,7 @@
 """What every algorithm of the built-in trainer promises: one suite for each file of jobs/engine/algorithms."""
 
 import ast
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
-from jobs.engine.algorithm import load_algorithm
+from jobs.engine.algorithm import Counts, Loss, PolicyOutputs, load_algorithm
 from jobs.engine.batch import Batch
 from jobs.engine.micro_batches import sequences_per_sample
 from profiling import plugins
@@ -23,13 +24,15 @@ FOLDER = "jobs.engine.algorithms"
 NAMES = plugins.names(FOLDER)
 SAMPLING = tuple(name for name in NAMES if is_in(name, "rl"))
 REWARDED = tuple(name for name in SAMPLING if not is_in(name, "distillation"))
+SCALAR = tuple(name for name in NAMES if is_in(name, "scalar"))
+OF_TOKENS = tuple(name for name in NAMES if name not in SCALAR)
 CRITICAL = tuple(name for name in NAMES if is_in(name, "critic"))
 GROUPED = tuple(name for name in NAMES if is_in(name, "grouped"))
 OF_GROUPS = tuple(name for name in GROUPED if "algorithm.whiten_by_std" not in spec_of(name).knobs)
 """Whose advantages are those of a group alone; the others whiten them over the whole batch."""
 AVERAGES = [
     (name, average)
-    for name in NAMES
+    for name in OF_TOKENS
     for average in (knobs()["algorithm.loss_aggregation"].choices if name in SAMPLING else ("token_mean",))
 ]
 NOWHERE = 1e6
@@ -45,6 +48,12 @@ def advantages(name: str, batch: Batch, **changes: object) -> torch.Tensor:
     return estimate(batch, of(name, **changes)).advantages_BL
 
 
+def loss_of(name: str) -> Callable[[Batch, PolicyOutputs, RunSpec, Counts], Loss]:
+    policy_loss = load_algorithm(name).policy_loss
+    assert policy_loss is not None
+    return policy_loss
+
+
 def test_the_built_in_trainer_offers_each_algorithm_that_has_a_file() -> None:
     assert set(trainers()["native"].algorithms) == set(NAMES)
     assert set(NAMES) <= set(algorithms())
@@ -56,6 +65,7 @@ def test_it_says_what_its_families_say(name: str) -> None:
 
     assert (plugin.advantages is not None) == (is_in(name, "rl") and not is_in(name, "distillation"))
     assert (plugin.value_loss is not None) == is_in(name, "critic")
+    assert (plugin.score_loss is not None) == is_in(name, "scalar") != (plugin.policy_loss is not None)
     assert (plugin.rewards is not None) == (is_in(name, "pairs") or is_in(name, "labeled"))
 
 
@@ -77,15 +87,14 @@ def test_it_reads_only_knobs_that_its_runs_have(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "average"), AVERAGES)
 def test_the_shares_of_micro_batches_add_up_to_the_whole(name: str, average: str) -> None:
-    plugin = load_algorithm(name)
     spec = of(name, **({"algorithm__loss_aggregation": average} if name in SAMPLING else {}))
     batch, logits_BLV = four()
     size = sequences_per_sample(spec)
     counts = counts_of(batch)
 
-    whole, metrics = plugin.policy_loss(batch, outputs_of(logits_BLV, batch), spec, counts)
+    whole, metrics = loss_of(name)(batch, outputs_of(logits_BLV, batch), spec, counts)
     parts = [
-        plugin.policy_loss(micro, outputs_of(logits_BLV[i : i + size, : micro.tokens_BL.shape[1]], micro), spec, counts)
+        loss_of(name)(micro, outputs_of(logits_BLV[i : i + size, : micro.tokens_BL.shape[1]], micro), spec, counts)
         for i in range(0, batch.num_sequences, size)
         for micro in [batch.rows(slice(i, i + size))]
     ]
@@ -95,13 +104,13 @@ def test_the_shares_of_micro_batches_add_up_to_the_whole(name: str, average: str
         assert float(sum(m[metric] for _, m in parts)) == pytest.approx(float(value), rel=1e-6, abs=1e-6), metric
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OF_TOKENS)
 def test_the_loss_is_one_number_and_gradients_flow_through_log_probabilities_alone(name: str) -> None:
     batch, logits_BLV = four()
     logits_BLV.requires_grad_()
     outputs = outputs_of(logits_BLV, batch)
 
-    loss, metrics = load_algorithm(name).policy_loss(batch, outputs, of(name), counts_of(batch))
+    loss, metrics = loss_of(name)(batch, outputs, of(name), counts_of(batch))
 
     assert loss.shape == ()
     assert loss.requires_grad
@@ -112,12 +121,12 @@ def test_the_loss_is_one_number_and_gradients_flow_through_log_probabilities_alo
 @pytest.mark.parametrize("name", REWARDED)
 def test_a_bonus_for_entropy_has_a_gradient_and_makes_the_loss_smaller(name: str) -> None:
     batch, logits_BLV = four()
-    plugin, spec = load_algorithm(name), of(name, algorithm__entropy_coefficient=0.5)
+    spec = of(name, algorithm__entropy_coefficient=0.5)
     outputs = outputs_of(logits_BLV, batch)
     entropies_BL = outputs.entropies_BL.clone().requires_grad_()
 
-    free, _ = plugin.policy_loss(batch, outputs, of(name), counts_of(batch))
-    loss, metrics = plugin.policy_loss(batch, replace(outputs, entropies_BL=entropies_BL), spec, counts_of(batch))
+    free, _ = loss_of(name)(batch, outputs, of(name), counts_of(batch))
+    loss, metrics = loss_of(name)(batch, replace(outputs, entropies_BL=entropies_BL), spec, counts_of(batch))
     loss.backward()
 
     assert float(loss.detach()) < float(free)
@@ -127,7 +136,7 @@ def test_a_bonus_for_entropy_has_a_gradient_and_makes_the_loss_smaller(name: str
     assert not any(value.requires_grad for value in metrics.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OF_TOKENS)
 def test_what_is_outside_of_the_mask_changes_nothing(name: str) -> None:
     plugin, spec = load_algorithm(name), of(name)
     batch, logits_BLV = four()
@@ -147,8 +156,8 @@ def test_what_is_outside_of_the_mask_changes_nothing(name: str) -> None:
     )
     said = {field.name: getattr(outputs, field.name) for field in fields(outputs)}
     elsewhere = replace(outputs, **{name: spoiled(value) for name, value in said.items() if value is not None})
-    loss, metrics = plugin.policy_loss(batch, outputs, spec, counts_of(batch))
-    same, same_metrics = plugin.policy_loss(other, elsewhere, spec, counts_of(batch))
+    loss, metrics = loss_of(name)(batch, outputs, spec, counts_of(batch))
+    same, same_metrics = loss_of(name)(other, elsewhere, spec, counts_of(batch))
 
     assert torch.equal(loss, same)
     assert {key: float(value) for key, value in same_metrics.items()} == {k: float(v) for k, v in metrics.items()}
@@ -204,6 +213,32 @@ def test_what_a_critic_should_expect_is_said_of_counted_tokens_alone(name: str) 
     assert returns_BL.shape == batch.tokens_BL.shape
     assert returns_BL.dtype == torch.float32
     assert not returns_BL[~batch.mask_BL].any()
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_scores_of_pairs_add_up_and_learn_to_be_in_order(name: str) -> None:
+    """Shares of micro-batches add up; the chosen response is pulled up and the rejected one down."""
+    score_loss, rewards, spec = load_algorithm(name).score_loss, load_algorithm(name).rewards, of(name)
+    assert score_loss is not None
+    assert rewards is not None
+    batch, _ = four()
+    batch = replace(batch, margins_B=torch.tensor([0.5, 0.5, 0.0, 0.0]))
+    scores_B = torch.tensor([0.3, -0.2, -1.0, 0.4], requires_grad=True)
+    counts = counts_of(batch)
+
+    whole, metrics = score_loss(batch, scores_B, spec, counts)
+    whole.backward()
+    micros = [(batch.rows(slice(i, i + 2)), scores_B.detach()[i : i + 2]) for i in (0, 2)]
+    parts = [score_loss(micro, scores_2, spec, counts) for micro, scores_2 in micros]
+
+    assert whole.shape == ()
+    assert scores_B.grad is not None
+    assert (scores_B.grad.view(2, 2) * torch.tensor([-1.0, 1.0]) > 0).all()
+    assert float(sum(loss for loss, _ in parts)) == pytest.approx(whole.item(), abs=1e-6)
+    for metric, value in metrics.items():
+        assert not value.requires_grad
+        assert float(sum(m[metric] for _, m in parts)) == pytest.approx(float(value), abs=1e-6), metric
+    assert torch.equal(rewards(batch, scores_B, spec), scores_B)
 
 
 @pytest.mark.parametrize("name", OF_GROUPS)

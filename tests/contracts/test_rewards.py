@@ -11,7 +11,7 @@ import pytest
 
 from jobs.catalog.spec.runspec import RewardPart, RewardSource
 from jobs.catalog.trainer import trainers
-from jobs.engine.rollouts.reward import Completion, Reward, Score, open_reward
+from jobs.engine.rollouts.reward import Completion, Reward, Score, ScoringLimits, open_reward
 from profiling import plugins
 from tests.jobs.engine.rollouts.services import Asked, Reply, as_json, serving
 
@@ -26,6 +26,11 @@ def answer(asked: Asked) -> Reply:
         return as_json({"scores": [len(text) / 10 for text in asked.body["completions"]]})
     score = min(len(asked.body["messages"][0]["content"]), 10)
     return as_json({"choices": [{"message": {"content": f"I say {score}"}}]})
+
+
+def by_length(sequences: Sequence[Sequence[int]]) -> list[float]:
+    """A reward model that scores by length."""
+    return [len(tokens) / 10 for tokens in sequences]
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +48,15 @@ def part(name: str, url: str) -> RewardPart:
 @pytest.fixture(scope="module", params=NAMES)
 def reward(request: pytest.FixtureRequest, service_url: str) -> Iterator[Reward]:
     """Each reward of the folder, opened once."""
-    opened = open_reward(part(request.param, service_url))
+    opened = open_reward(part(request.param, service_url), ScoringLimits(ask_model=by_length))
     yield opened
     opened.close()
 
 
 def scores_of(reward: Reward, texts: Sequence[str]) -> list[Score]:
-    scored = reward.score([Completion(prompt="47 + 7?", completion=text, answer="54") for text in texts])
+    scored = reward.score(
+        [Completion(prompt="47 + 7?", completion=text, answer="54", tokens=list(text.encode())) for text in texts]
+    )
     return [each for each in scored if isinstance(each, Score)]
 
 
@@ -86,7 +93,7 @@ def test_no_completions_are_no_scores(reward: Reward) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_can_be_closed_twice(name: str) -> None:
-    opened = open_reward(part(name, "http://127.0.0.1:1"))
+    opened = open_reward(part(name, "http://127.0.0.1:1"), ScoringLimits(ask_model=by_length))
 
     opened.close()
     opened.close()

@@ -284,7 +284,7 @@ def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
                 ChartLine(name="pairs/rejected_reward", label=_("rejected"), color="--run-7", is_dashed=True),
             ),
         ),
-        *_likelihoods(spec),
+        *(_likelihoods(spec) or _margins(spec)),
         _single("eval", _("Held-out loss"), _("of held-out pairs"), "eval/pairs_loss"),
         _gradient(spec),
         _single("rate", _("Learning rate"), _("of the step's last update"), "policy/learning_rate"),
@@ -348,6 +348,17 @@ def _likelihoods(spec: RunSpec) -> tuple[ChartPlan, ...]:
     )
     hint = _("nats of a whole response")
     return (ChartPlan(key="likelihoods", title=_("Likelihood of the responses"), hint=hint, lines=lines),)
+
+
+def _margins(spec: RunSpec) -> tuple[ChartPlan, ...]:
+    """How far apart a reward model scores the two responses of a pair; OpenRLHF does not say."""
+    if not spec.is_native:
+        return ()
+    lines = (
+        ChartLine(name="pairs/margin", label=_("Training")),
+        ChartLine(name="eval/pairs_margin", label=_("Held-out"), color="--run-1", is_points=True),
+    )
+    return (ChartPlan(key="margin", title=_("Margin of pairs"), hint=_("chosen less rejected"), lines=lines),)
 
 
 def _single(key: str, title: str, hint: str, name: str, unit: str = "") -> ChartPlan:

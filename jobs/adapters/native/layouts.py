@@ -18,7 +18,7 @@ def native_spaces(spec: RunSpec, shape: ModelShape, fleet: Fleet, size: int) -> 
     Colocated only where no device is left for an engine: how fast ranks draw on a GPU has not been measured.
     """
     is_rl = is_in(spec.algorithm, "rl")
-    has_guests = any(map(spec.needs, ("reference", "critic", "teacher")))
+    has_guests = any(map(spec.needs, ("reference", "critic", "teacher", "reward")))
     layouts = ("colocated",) if size == 1 else ("split", "shared") if has_guests else ("split",)
     for layout in layouts if is_rl else ("",):
         yield from _spaces(spec, shape, fleet, size, layout=layout)

@@ -112,6 +112,9 @@ def _job(source: RunContext) -> Job:
         policy = (
             replace(policy, num_micro_batches=2 * rows.count) if is_by_tokens else replace(policy, objective="pairs")
         )
+    if is_in(spec.algorithm, "scalar"):  # that says only that it has no vocabulary; it sees both responses of a pair
+        size = rows.size * 2 if policy.objective == "pairs" else rows.size
+        policy = replace(policy, objective="scalar", micro_batch=size)
     reference = FrozenModel(
         role="reference",
         model=source.models.reference or source.models.policy,
@@ -122,9 +125,17 @@ def _job(source: RunContext) -> Job:
         sequence=rows.sequence,
         pool="policy" if is_held else "reference",
     )
+    judge = replace(
+        teacher,
+        role="reward",
+        has_head=False,
+        model=source.models.reward or source.models.policy,
+        pool="policy" if is_shared else "reward",
+    )
     frozen = (
         *((reference,) if spec.needs("reference") else ()),
         *((teacher,) if spec.needs("teacher") else ()),
+        *((judge,) if spec.needs("reward") else ()),
     )
     critic = _critic(source, policy) if spec.needs("critic") else None
     if not source.is_rl:

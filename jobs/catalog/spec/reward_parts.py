@@ -127,6 +127,9 @@ def _check_mixed(parts: Sequence[RewardPart], refuse: Refuse) -> None:
                 f"{field}.name",
                 Sentence("Two rewards are called {name}. Give each its own name.", name=part_names(parts)[number]),
             )
+    models = [number for number, part in enumerate(parts) if part.kind == "model"]
+    if len(models) > 1:
+        refuse(f"reward.more.{models[1] - 1}.kind", Sentence("A run has one reward model. Use another kind here."))
     if all(part.weight == 0 for part in parts):
         refuse("reward.weight", Sentence("Every reward counts 0 times, so nothing is learned. Use another weight."))
 

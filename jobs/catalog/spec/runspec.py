@@ -162,8 +162,8 @@ class RewardPart(SpecPart):
     A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`. A `url` is a reward server, a
     `judge` a chat model behind an address like OpenAI's: `location` is the address, `token_env` names the environment
     variable of the cluster that holds its bearer token. The `source` of a judge is its own prompt, in place of the
-    knob's. Other trainers may also score by a `file` (a Python path on the cluster, in the trainer's own form) or a
-    reward `model`, which `location` names.
+    knob's. `model` is a reward model, a folder on the cluster or a hub id in `location`. Other trainers may also score
+    by a `file`, a Python path on the cluster in the trainer's own form.
 
     What the part gives counts `weight` times; `name` is what charts call it, the kind where it is "".
     """
@@ -302,11 +302,16 @@ class RunSpec(SpecPart):
         chosen = self.knobs.get("train.num_steps")
         return int(chosen.value or 0) if chosen is not None else 0
 
+    @property
+    def reward_model(self) -> str:
+        """Where the reward model is that scores completions, "" without one."""
+        return next((part.location for part in self.reward.parts if part.kind == "model"), "")
+
     def values(self) -> dict[str, Value]:
         """Return knob id -> value, and under reward.model_path the reward model that the section reward names."""
         by_id = {knob_id: chosen.value for knob_id, chosen in self.knobs.items()}
-        if self.reward.kind == "model":
-            by_id["reward.model_path"] = self.reward.location
+        if any(part.kind == "model" for part in self.reward.parts):
+            by_id["reward.model_path"] = self.reward_model
         return by_id
 
 

@@ -12,7 +12,7 @@ from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.labels import label_of, split_pair
 from jobs.engine.data.messages import Message, as_messages, kind_of, take_flags
-from jobs.engine.data.pairs import conversation_of, shared_messages, tokenized, without_shared_turns
+from jobs.engine.data.pairs import conversation_of, margin_of, shared_messages, tokenized, without_shared_turns
 from jobs.engine.data.text import TextModel, TextSegment
 from jobs.engine.problem import RunProblem
 
@@ -26,7 +26,8 @@ class Example:
     """One row, ready: `tokens`, and `is_trained` per token (all false in a prompt to continue).
 
     `prompt` and `answer` are the raw texts, for rewards and pages; `row` is its number among the rows it came from. Of
-    a pair it is the chosen response, and `rejected` the other one. `is_desirable` is the label of a single response.
+    a pair it is the chosen response, and `rejected` the other one; `margin` is by how much it is to score higher.
+    `is_desirable` is the label of a single response.
     """
 
     row: int
@@ -36,6 +37,7 @@ class Example:
     tokens: tuple[int, ...]
     is_trained: tuple[bool, ...]
     rejected: "Example | None" = None
+    margin: float = 0.0
     is_desirable: bool | None = None
 
 
@@ -122,6 +124,7 @@ def _render_pairs(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[E
                 segments=parts,
                 tokens=side.tokens,
                 is_trained=side.is_trained,
+                margin=margin_of(spec, rows[number], number),
             )
             for messages, parts, side in zip(pair, (segments, others), (first, second), strict=True)
         )

@@ -38,6 +38,14 @@ def model_folder(model: ModelSource, *, with_weights: bool = True) -> Path:
     return folder
 
 
+def source_of(place: str) -> ModelSource:
+    """Return the model that a text names: bundled, a folder, or a hub id."""
+    if place.startswith(("/", "~", ".")):
+        return ModelSource(kind="path", id=place)
+    is_bundled = "/" not in place and (BUNDLED / place / "config.json").is_file()
+    return ModelSource(kind="bundled" if is_bundled else "hub", id=place)
+
+
 def read_config(model: ModelSource) -> dict[str, object]:
     """Return a model's config.json; of a hub model that file alone is fetched. Raises: RunProblem naming `model.id`."""
     if model.kind != "hub":

@@ -3,11 +3,18 @@
 Imports no torch.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jobs.engine.data.messages import Message
+from jobs.catalog.spec.runspec import RunSpec
+from jobs.engine.data.dataset import Row
+from jobs.engine.data.messages import Message, kind_of
 from jobs.engine.data.text import TextModel, TextSegment, TokenizedText, Variables
+from jobs.engine.problem import RunProblem
+
+MARGIN_COLUMN = "margin"
+"""Where data sets have the margin of a pair."""
 
 
 def conversation_of(prompt: Sequence[Message], answer: Sequence[Message]) -> list[Message]:
@@ -55,3 +62,19 @@ def _trained_after(text: TokenizedText, same: int) -> TokenizedText:
     while 0 < begin < len(text.tokens) and text.is_trained[begin] and text.is_trained[begin - 1]:
         begin -= 1
     return replace(text, is_trained=tuple(i >= begin and is_trained for i, is_trained in enumerate(text.is_trained)))
+
+
+def margin_of(spec: RunSpec, row: Row, number: int) -> float:
+    """Return by how much the chosen response of a row is to score higher: its column `margin`, 0 where the run reads
+    none. Raises: RunProblem naming `pairs.margin` if that is no finite number.
+    """
+    if "pairs.margin" not in spec.knobs or not spec.knob("pairs.margin"):
+        return 0.0
+    margin = row.get(MARGIN_COLUMN)
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not math.isfinite(margin):
+        raise RunProblem(
+            "knobs.pairs.margin",
+            f"Row {number + 1} has no number in column {MARGIN_COLUMN!r}, but {kind_of(margin)}. Switch margins off, "
+            "or give each pair one.",
+        )
+    return float(margin)

@@ -14,6 +14,7 @@ from jobs.engine.data.dataset import Row, Table
 from jobs.engine.data.examples import Example, column_value, mapping_problem, render, token_limit, usable
 from jobs.engine.data.labels import balance_note
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
+from jobs.engine.data.reward_files import check_reward_model
 from jobs.engine.data.teacher_files import check_teacher
 from jobs.engine.data.text import TextModel
 from jobs.engine.data.training_data import HEAD_ROWS, first_table, is_streamed
@@ -168,7 +169,15 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
                 begin = time.perf_counter()
                 (score,) = reward.score([completion])
                 seconds = time.perf_counter() - begin
-                results.append(asdict(completion) | {"reward": score.total, "seconds": seconds})
+                results.append(
+                    {
+                        "prompt": completion.prompt,
+                        "completion": completion.completion,
+                        "answer": completion.answer,
+                        "reward": score.total,
+                        "seconds": seconds,
+                    }
+                )
         finally:
             reward.close()
     except RewardFailed as error:
@@ -206,6 +215,7 @@ def describe_model(spec: RunSpec) -> dict[str, object]:
     folder = model_folder(spec.model, with_weights=not is_remote)
     TextModel(folder)
     check_teacher(spec)
+    check_reward_model(spec)
     config = read_json(folder / "config.json", field="model.id")
     num_parameters, dtype = (
         _count_on_hub(spec.model.id, spec.model.revision) if is_remote else count_parameters(folder, spec.model.id)

@@ -24,6 +24,7 @@ from jobs.engine.policy_gradient import entropy_bonus
 from jobs.engine.roles.adapters import AdapterConfig, adapter_files, adapter_parameters, without_adapters
 from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.language_model import buckets, gathered, load_model, score, temperature_of
+from jobs.engine.roles.reward_scorer import RewardScorer
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.state_moves import StateMoves
 from jobs.engine.roles.teacher import Teacher, TeacherScores
@@ -56,6 +57,9 @@ class Policy(TrainedModel):
         self.critic: Critic | None = None
         if spec.needs("critic") and not ROLES["critic"].num_workers(spec):
             self.critic = Critic(spec=spec, **place)
+        self.reward: RewardScorer | None = None
+        if spec.needs("reward") and not ROLES["reward"].num_workers(spec):
+            self.reward = RewardScorer(spec=spec, device=self._device.name)
         self._sampler: Sampler | None = None
         self._eos_ids: list[int] = []
         self._lender: Lender | None = None
@@ -150,6 +154,7 @@ class Policy(TrainedModel):
         outputs = self._outputs(micro)
         if micro.rollout_logprobs_BL is not None and micro.old_logprobs_BL is None:
             self._gaps.append(gap_sums(micro.rollout_logprobs_BL, outputs.logprobs_BL, micro.mask_BL))
+        assert self._algorithm.policy_loss is not None
         return self._algorithm.policy_loss(micro, outputs, self._spec, counts)
 
     def _take_gap(self) -> GapSums | None:
@@ -239,6 +244,8 @@ class Policy(TrainedModel):
                 self._reference.to("cpu")
             if self._teacher is not None:
                 self._teacher.to("cpu")
+            if self.reward is not None:
+                self.reward.off()
             self._device.release_memory()
 
     def weights_off(self) -> None:
@@ -257,6 +264,8 @@ class Policy(TrainedModel):
                 self._reference.to(self._device.torch_device())
             if self._teacher is not None:
                 self._teacher.to(self._device.torch_device())
+            if self.reward is not None:
+                self.reward.back()
 
     def export_bucket(self, index: int) -> dict[str, Tensor] | None:
         """Return bucket `index` of the weights on rank 0, {} elsewhere; None past the last. A collective in ZeRO-3."""

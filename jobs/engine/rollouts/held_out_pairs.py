@@ -36,7 +36,10 @@ LABELS = ("undesirable", "desirable")
 
 def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
     """Return the examples as a batch; of a pair the chosen response first, and the rejected one right after it."""
-    batch = make_batch([(s.tokens, s.is_trained) for example in examples for s in sides_of(example)], pad_id=pad_id)
+    sides = [side for example in examples for side in sides_of(example)]
+    batch = make_batch([(side.tokens, side.is_trained) for side in sides], pad_id=pad_id)
+    if any(side.margin for side in sides):
+        batch = replace(batch, margins_B=torch.tensor([side.margin for side in sides], dtype=torch.float32))
     if any(example.is_desirable is None for example in examples):
         return batch
     return replace(batch, is_desirable_B=torch.tensor([bool(example.is_desirable) for example in examples]))
@@ -74,24 +77,33 @@ class HeldOutPairs:
 
     def evaluate(self, *, step: int) -> Evaluation:
         """Return loss and accuracy, and each response with its reward. Ranked by accuracy."""
-        assert self._algorithm.rewards is not None
-        batch = self._batch
+        algorithm, batch = self._algorithm, self._batch
+        assert algorithm.rewards is not None
         if self._others is not None:
             others_BL = self._scored(self._others, "logprobs", self._workers.policies, step=step)
             batch = with_reference_point(batch, self._others, others_BL)
-        logprobs_BL = self._scored(batch, "logprobs", self._workers.policies, step=step)
-        outputs = PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=torch.zeros_like(logprobs_BL))
-        _, metrics = self._algorithm.policy_loss(batch, outputs, self._spec, Counts.of(batch))
-        rewards = self._algorithm.rewards(batch, logprobs_BL, self._spec).tolist()
+        if algorithm.score_loss is not None:
+            said = torch.cat(self._parts(batch, "scores", self._workers.policies, step=step))[: batch.num_sequences]
+            _, metrics = algorithm.score_loss(batch, said, self._spec, Counts.of(batch))
+        else:
+            assert algorithm.policy_loss is not None
+            said = self._scored(batch, "logprobs", self._workers.policies, step=step)
+            outputs = PolicyOutputs(logprobs_BL=said, entropies_BL=torch.zeros_like(said))
+            _, metrics = algorithm.policy_loss(batch, outputs, self._spec, Counts.of(batch))
+        rewards = algorithm.rewards(batch, said, self._spec).tolist()
         measured = {name: float(metrics[key]) for key, name in _TOLD_AS.items() if key in metrics}
         score = next(measured[name] for name in _RANKED_BY if name in measured)
         return Evaluation(metrics=measured, samples=self._samples(rewards), score=score)
 
     def _scored(self, batch: Batch, method: str, workers: Sequence[Worker], *, step: int) -> Tensor:
+        scored_BL = join_padded(self._parts(batch, method, workers, step=step), batch.tokens_BL.shape[1])
+        return scored_BL[: batch.num_sequences]
+
+    def _parts(self, batch: Batch, method: str, workers: Sequence[Worker], *, step: int) -> list[Tensor]:
+        """Return what each worker says of its part of a batch, in order; the last has fillers behind."""
         parts = even_parts(batch, len(workers), unit=sequences_per_sample(self._spec))
         calls = [w.call(method, part, step=step, phase="eval") for w, part in zip(workers, parts, strict=True)]
-        scored_BL = join_padded(self._workers.gather(calls), batch.tokens_BL.shape[1])
-        return scored_BL[: batch.num_sequences]
+        return self._workers.gather(calls)
 
     def _samples(self, rewards: Sequence[float]) -> list[ShownSample]:
         responses = [

@@ -32,11 +32,19 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What a reward sees: the raw prompt, the completion without special tokens, the expected answer (may be empty)."""
+    """What a reward sees: the raw prompt, the completion without special tokens, the expected answer (may be empty).
+
+    `tokens` are those of prompt and completion as the policy had them; () where nothing was drawn.
+    """
 
     prompt: str
     completion: str
     answer: str
+    tokens: Sequence[int] = ()
+
+
+AskModel = Callable[[Sequence[Sequence[int]]], Sequence[float]]
+"""How a run's reward model is asked: the tokens of whole sequences, and what each is worth, in order."""
 
 
 def _go_on() -> None:
@@ -76,7 +84,7 @@ class ScoringLimits:
     `num_workers` processes at most; `timeout_seconds` for each completion, a limit that `timeout_name` names to people;
     `load_seconds` until the code is loaded. `check` is called about twice a second while scoring waits; what it raises
     ends the scoring. With `keeps_failures` a reward hands over the failure of a completion in place of its score, and
-    goes on; else it raises the first.
+    goes on; else it raises the first. `ask_model` asks the run's reward model; None where there is none.
     """
 
     num_workers: int = 1
@@ -85,17 +93,19 @@ class ScoringLimits:
     load_seconds: float = _LOAD_SECONDS
     check: Callable[[], None] = _go_on
     keeps_failures: bool = False
+    ask_model: AskModel | None = None
     service: ServiceLimits = ServiceLimits()
     judge: JudgeSettings = JudgeSettings()
 
 
-def limits_of(spec: RunSpec, *, check: Callable[[], None] = _go_on) -> ScoringLimits:
+def limits_of(spec: RunSpec, *, check: Callable[[], None] = _go_on, ask_model: AskModel | None = None) -> ScoringLimits:
     """Return the limits that a run's knobs set; 0 workers are one for each CPU, at most 16."""
     return ScoringLimits(
         num_workers=spec.int_knob("reward.num_workers") or min(MOST_PROCESSES, _num_cpus()),
         timeout_seconds=spec.float_knob("reward.timeout_seconds"),
         check=check,
         keeps_failures=spec.knob("reward.on_failure") != "stop",
+        ask_model=ask_model,
         service=ServiceLimits(
             batch_size=spec.int_knob("reward.server_batch_size"),
             num_at_once=spec.int_knob("reward.max_concurrent"),

@@ -25,7 +25,7 @@ class RolloutScores:
 def completions_of(rollout: Rollout, text: TextModel) -> list[Completion]:
     """Return the responses of a rollout as a reward sees them, in order."""
     return [
-        Completion(prompt=e.prompt, completion=text.decode(r.tokens), answer=e.answer)
+        Completion(prompt=e.prompt, completion=text.decode(r.tokens), answer=e.answer, tokens=(*e.tokens, *r.tokens))
         for e, r in zip(rollout.examples, rollout.responses, strict=True)
     ]
 

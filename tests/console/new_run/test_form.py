@@ -246,7 +246,6 @@ def test_looking_at_another_kind_of_source_keeps_both_texts() -> None:
         ("knobs.train.num_steps", "-3", "'-3' is not allowed for Steps. Use a whole number from 1"),
         ("knobs.optimizer.learning_rate", "fast", "'fast' is not allowed for Learning rate. Use a number from 0 to 1"),
         ("knobs.train.nmu_steps", "3", "Did you mean train.num_steps?"),
-        ("algorithm", "rm", "Reward model is not trained by the built-in trainer. Use OpenRLHF for it."),
         ("algorithm", "pppo", "'pppo' is not allowed. Use one of grpo, sft"),
         ("trainer.version", "seven", "Built-in trainer has no version 'seven'. Leave it out."),
         ("trainer.version", "7", "Built-in trainer has no version '7'. Leave it out."),

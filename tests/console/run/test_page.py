@@ -156,7 +156,7 @@ def test_the_configuration_shows_variables_of_the_chat_template_as_they_are_type
     assert (row.value, row.default, row.is_changed) == ('{"enable_thinking": false, "tag": "é"}', "—", True)
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "sft", "kto"])
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "sft", "kto", "rm"])
 def test_the_overview_shows_eight_charts_of_known_metrics(algorithm: str) -> None:
     spec = parse_spec({"algorithm": algorithm})
 

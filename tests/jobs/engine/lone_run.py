@@ -1,5 +1,6 @@
-"""The program of test_critic: a whole run of PPO in one process without Ray, and the same run gone on with from its
-checkpoint by a critic whose state is spread otherwise. RUN_DIR; `found.json` gets the metrics of each step.
+"""The program of test_critic and test_reward_model: a whole run of ALGORITHM in one process without Ray, and the same
+run gone on with from its checkpoint in ranks whose state is spread otherwise. RUN_DIR; `found.json` gets the metrics of
+each step.
 """
 
 import json
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
 
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine import loop as loop_module
@@ -24,20 +26,29 @@ from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.loop import Loop, Material
 from jobs.engine.roles.policy import Policy
+from jobs.engine.roles.reward_model import RewardModel
 from jobs.engine.rollouts.reward import open_reward
 from jobs.engine.workers.worker_group import WorkerGroup
 
-KNOBS: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "train.num_steps": 4,
-    "train.updates_per_rollout": 2,
-    "rollout.prompts_per_step": 16,
-    "rollout.samples_per_prompt": 1,
     "eval.num_prompts": 4,
     "eval.every_steps": 0,
     "checkpoint.every_steps": 2,
-    "algorithm.critic_warmup_steps": 1,
 }
-AFTER = {"memory.critic_zero_stage": "3", "train.packing": False}
+KNOBS: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "train.updates_per_rollout": 2,
+        "rollout.prompts_per_step": 16,
+        "rollout.samples_per_prompt": 1,
+        "algorithm.critic_warmup_steps": 1,
+    },
+    "rm": {"train.batch_size": 8, "train.packing": True, "pairs.center_coefficient": 0.01},
+}
+AFTER: dict[str, dict[str, Any]] = {
+    "ppo": {"memory.critic_zero_stage": "3", "train.packing": False},
+    "rm": {"memory.zero_stage": "3", "train.packing": False},
+}
 
 
 class LoneWorker:
@@ -65,16 +76,19 @@ class LoneGroup:
         self.policies = [LoneWorker(policy)]
         self.generators: list[Any] = []
         self.reference = None
-        self.trained = {"policy": self.policies, "critic": [self.policies[0].held("critic")]}
+        self.by_role = {"policy": self.policies}
+        self.trained = {"policy": self.policies}
+        if policy.critic is not None:
+            self.trained["critic"] = [self.policies[0].held("critic")]
 
     def gather(self, calls: Any, **_: Any) -> list[Any]:
         """They are done."""
         return list(calls)
 
 
-def train(run_dir: Path, knobs: dict[str, Any], policy: Policy, *, resumes: Path | None = None) -> dict[str, Any]:
+def train(run_dir: Path, spec: RunSpec, policy: Policy, *, resumes: Path | None = None) -> dict[str, Any]:
     """Run to the last step; return each step's metrics."""
-    spec = spec_of(knobs)
+    reward = open_reward(spec.reward) if is_in(spec.algorithm, "rl") else None
     text = TextModel(model_folder(spec.model))
     table = load_table(spec.data, inputs_dir=run_dir)
     train, held_out = (usable(spec, render(spec, rows, text)) for rows in (table.train, table.held_out[:4]))
@@ -92,7 +106,7 @@ def train(run_dir: Path, knobs: dict[str, Any], policy: Policy, *, resumes: Path
         spec=spec,
         run_dir=run_dir,
         algorithm=load_algorithm(spec.algorithm),
-        material=Material(text=text, train=train, held_out=held_out, reward=open_reward(spec.reward)),
+        material=Material(text=text, train=train, held_out=held_out, reward=cast(Any, reward)),
         workers=workers,
         report=report,
         commands=CommandInbox(run_dir / "commands.jsonl"),
@@ -105,25 +119,29 @@ def train(run_dir: Path, knobs: dict[str, Any], policy: Policy, *, resumes: Path
     return steps
 
 
-def spec_of(knobs: dict[str, Any]) -> RunSpec:
+def spec_of(algorithm: str, knobs: dict[str, Any]) -> RunSpec:
     """Return a run whose only worker holds all roles."""
     hardware = {"layout": "colocated", "policy_ranks": 1}
-    return parse_spec({"algorithm": "ppo", "hardware": hardware, "knobs": KNOBS | knobs})
+    return parse_spec(
+        {"algorithm": algorithm, "hardware": hardware, "knobs": COMMON | KNOBS[algorithm] | knobs},
+    )
 
 
 def main() -> None:
     """Train, and go on from the middle in ranks that are new."""
-    run_dir = Path(sys.argv[1])
+    run_dir, algorithm = Path(sys.argv[1]), sys.argv[2]
     for name in ("EngineCaptures", "HangWatch"):
         setattr(loop_module, name, Mock())
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
     place: dict[str, Any] = {"rank": 0, "world_size": 1, "host": "127.0.0.1", "port": port, "device": "cpu"}
-    first, second = (Policy(spec=spec_of(knobs), **place) for knobs in ({}, AFTER))
+    before, after = spec_of(algorithm, {}), spec_of(algorithm, AFTER[algorithm])
+    trained = RewardModel if is_in(algorithm, "scalar") else Policy
+    first, second = (trained(spec=spec, **place) for spec in (before, after))
     found = {
-        "whole": train(run_dir / "a1", {}, first),
-        "resumed": train(run_dir / "a2", AFTER, second, resumes=run_dir / "a1" / "checkpoints" / "step-2"),
+        "whole": train(run_dir / "a1", before, first),
+        "resumed": train(run_dir / "a2", after, second, resumes=run_dir / "a1" / "checkpoints" / "step-2"),
     }
     (run_dir / "found.json").write_text(json.dumps(found))
 

@@ -111,6 +111,7 @@ LONG = (
     *(Case(model="small", stage=stage, precision=kind) for stage in (0, 2, 3) for kind in ("float32", "bfloat16")),
     Case(model="tiny", algorithm="grpo"),
     Case(model="small", recomputes=True),
+    *(Case(model=model, algorithm="rm", stage=stage) for model, stage in (("small", 2), ("wide", 3))),
     Case(model="small", algorithm="grpo"),
     *(
         Case(model=model, algorithm="grpo", layout=kind)

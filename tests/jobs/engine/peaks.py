@@ -15,6 +15,7 @@ import ray
 import torch
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.role import ROLES
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
@@ -50,7 +51,7 @@ def measure(spec: RunSpec, run_dir: Path) -> dict[str, PeakMeasurement]:
     workers = make_workers(spec, run_dir, keep)
     batches, whole = batches_of(spec)
     counts = [Counts(num_tokens=whole.num_trained_tokens, num_sequences=whole.num_sequences)]
-    starts = start_policies(workers, spec)
+    starts = start_policies(workers, spec, ROLES["policy"].worker_of(spec))
     if workers.reference is not None:
         starts.append(workers.reference.start(ROLE_CLASSES["reference"], spec=spec, device="cpu"))
     workers.gather(starts)

@@ -31,7 +31,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     the second in ranks of another ZeRO stage, without packing (`a2`).
     """
     folder = tmp_path_factory.mktemp("ppo")
-    command = [sys.executable, "-m", "tests.jobs.engine.lone_run", str(folder)]
+    command = [sys.executable, "-m", "tests.jobs.engine.lone_run", str(folder), "ppo"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr
     return folder

@@ -33,6 +33,7 @@ ON_DEMAND = (
     "reward/failed",
     "kl/coefficient",
     "loss/pairs",
+    "labels/",
     "pairs/",
     "loss/distillation",
     "teacher/",

@@ -5,6 +5,7 @@ checks in test_reward_pool.py beside it.
 """
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,37 @@ def test_a_custom_reward_runs_the_given_source() -> None:
 
 def test_a_custom_reward_may_print() -> None:
     assert score("custom", "abc", source="def reward(p, c, a):\n    print('hello')\n    return 1").total == 1.0
+
+
+MODEL = RewardSource(kind="model", location="/rm")
+DRAWN = [Completion(prompt="p", completion="c", answer="", tokens=tokens) for tokens in ([1, 2], [1, 2, 3])]
+
+
+def test_a_reward_model_is_asked_for_whole_sequences_and_its_score_is_the_reward() -> None:
+    asked = []
+
+    def ask(sequences: Sequence[Sequence[int]]) -> list[float]:
+        asked.append([list(tokens) for tokens in sequences])
+        return [0.5, -2.0]
+
+    scores = open_reward(MODEL, ScoringLimits(ask_model=ask)).score(DRAWN)
+
+    assert asked == [[[1, 2], [1, 2, 3]]]
+    assert scores == [Score(total=s, parts={"model": s}, is_right=None) for s in (0.5, -2.0)]
+
+
+def test_a_score_that_is_no_number_ends_the_run_or_is_kept_as_a_failure() -> None:
+    def limits(*, keeps: bool) -> ScoringLimits:
+        return ScoringLimits(ask_model=lambda _: [0.5, float("nan")], keeps_failures=keeps)
+
+    with pytest.raises(RewardFailed, match="says nan of completion 2 of 2"):
+        open_reward(MODEL, limits(keeps=False)).score(DRAWN)
+    first, second = open_reward(MODEL, limits(keeps=True)).score(DRAWN)
+
+    assert isinstance(first, Score)
+    assert isinstance(second, RewardFailed)
+
+
+def test_a_reward_model_cannot_be_asked_outside_of_a_run() -> None:
+    with pytest.raises(RewardFailed, match="'/rm' scores within a run alone"):
+        open_reward(MODEL)

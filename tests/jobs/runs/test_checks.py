@@ -1,6 +1,7 @@
 """What is checked before a run is queued, on real files; where the process of its own is the point, with that."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.cluster.ray_api import ClusterState, Node
 from jobs.engine.bundled import word_problems
+from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.preflight import inspection
 from jobs.models import Project
 from jobs.preflight import preview as previews
@@ -23,6 +25,7 @@ from jobs.preflight.data_files import store_upload
 from jobs.preflight.preview import ModelFacts, preview_data, try_reward, uploads_dir
 from jobs.runs import checks as module
 from jobs.runs.checks import (
+    Check,
     check_cluster,
     check_data,
     check_launchable,
@@ -161,6 +164,32 @@ def test_a_broken_model_folder_is_refused(tmp_path: Path) -> None:
     _, checks = check_model(parse_spec({"model": {"kind": "path", "id": str(tmp_path)}}))
 
     assert "is not a causal language model" in checks[0].text
+
+
+@pytest.mark.usefixtures("trials_here")
+def test_a_reward_model_that_is_none_is_refused_and_another_one_is_looked_at_anew(tmp_path: Path) -> None:
+    said = json.loads((BUNDLED / "tiny-word-problems" / "config.json").read_text())
+    for name, changes in (("rm", {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 1}), ("lm", {})):
+        shutil.copytree(BUNDLED / "tiny-word-problems", tmp_path / name)
+        (tmp_path / name / "config.json").write_text(json.dumps(said | changes))
+
+    def check_of(name: str) -> Check:
+        (found,) = check_model(parse_spec({"reward": {"kind": "model", "location": str(tmp_path / name)}}))[1]
+        return found
+
+    refused = check_of("lm")
+    assert (refused.state, refused.field) == ("failed", "reward.location")
+    assert "is no reward model" in refused.text
+    assert check_of("rm").state == "passed"
+
+
+@pytest.mark.usefixtures("trials_here")
+def test_a_reward_model_of_a_cluster_elsewhere_is_not_judged_from_here(settings: Any) -> None:
+    settings.RAY_ADDRESS = "https://ray.example:8265"
+
+    (found,) = check_model(parse_spec({"reward": {"kind": "model", "location": "/cluster/rm"}}))[1]
+
+    assert (found.state, found.field) == ("unknown", "reward.location")
 
 
 def test_a_sequence_longer_than_the_context_is_refused() -> None:

@@ -100,8 +100,10 @@ class _no_rollback:  # noqa: N801 - stands in for transaction.atomic, so that th
 
 
 def test_a_spec_with_problems_leaves_nothing_behind() -> None:
+    wrong = {"algorithm": "rm", "trainer": {"name": "trl"}, "hardwear": {}, "knobs": {"optimizer.learning_rat": 1}}
+
     with pytest.raises(SpecInvalid) as caught:
-        create(make_project(), {"algorithm": "rm", "hardwear": {}, "knobs": {"optimizer.learning_rat": 1}})
+        create(make_project(), wrong)
 
     assert {p.field for p in caught.value.problems} == {"algorithm", "hardwear", "knobs.optimizer.learning_rat"}
     assert "Did you mean optimizer.learning_rate?" in str(caught.value)

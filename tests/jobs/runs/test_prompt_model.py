@@ -40,6 +40,13 @@ def test_what_cannot_be_asked_is_refused(prompt: str, fields: dict[str, Any], fi
     assert not Answer.objects.exists()
 
 
+def test_a_reward_model_is_not_asked() -> None:
+    artifact = make_artifact(make_run(state="finished", spec={"algorithm": "rm"}))
+
+    with pytest.raises(answer.PromptRefused, match="scores responses and gives none"):
+        answer.ask(artifact=artifact, prompt="1+1?", user=None, now=NOW)
+
+
 def test_one_prompt_of_a_run_waits_at_a_time() -> None:
     first = ask()
 

@@ -51,6 +51,12 @@ def test_parts_are_called_by_their_name_or_kind_and_those_of_a_kind_are_numbered
         ({"weight": 0.0, "more": [{"kind": "format", "weight": 0.0}]}, "reward.weight", "nothing is learned"),
         ({"more": [{"kind": "custom"}]}, "reward.more.0.source", "needs its Python file"),
         ({"more": [{"kind": "file", "location": "/x.py"}]}, "reward.more.0.kind", "cannot score by file"),
+        ({"kind": "model"}, "reward.location", "Name the model that scores"),
+        (
+            {"more": [{"kind": "model", "location": "/a"}, {"kind": "model", "location": "/b", "name": "b"}]},
+            "reward.more.1.kind",
+            "one reward model",
+        ),
         ({"name": "Mean"}, "reward.name", "cannot name a reward"),
         ({"name": "mean"}, "reward.name", "but none of mean, std"),
         ({"name": "a", "more": [{"kind": "format", "name": "a"}]}, "reward.more.0.name", "Two rewards are called a."),
@@ -111,3 +117,16 @@ def test_addresses_that_must_not_be_called(address: str, says: str) -> None:
 )
 def test_addresses_that_may_be_called(address: str) -> None:
     assert address_problem(address) is None
+
+
+@pytest.mark.parametrize("layout", ["split", "shared", "colocated"])
+def test_a_reward_model_of_any_part_is_a_role_of_the_run(layout: str) -> None:
+    mixed = {"kind": "math", "more": [{"kind": "format"}, {"kind": "model", "location": "/rm"}]}
+
+    spec = parse_spec({"algorithm": "grpo", "reward": mixed, "hardware": {"layout": layout}})
+
+    assert spec.needs("reward")
+    assert spec.reward_model == "/rm"
+    assert spec.values()["reward.model_path"] == "/rm"
+    assert spec.workers.get("reward") == (1 if layout == "split" else None)
+    assert not parse_spec({"algorithm": "grpo"}).needs("reward")

@@ -116,6 +116,27 @@ def test_a_batch_holds_chosen_and_rejected_in_turn(text: TextModel) -> None:
     assert batch.mask_BL.sum(dim=1).tolist() == [sum(example.is_trained), sum(example.rejected.is_trained)] * 2
 
 
+def margins_of(text: TextModel, rows: list[dict[str, Any]], *, reads: bool = True) -> object:
+    spec = parse_spec({"algorithm": "rm", "knobs": {"pairs.margin": reads}})
+    margins_B = batch_of(render(spec, rows, text), pad_id=text.pad_id).margins_B
+    return None if margins_B is None else margins_B.tolist()
+
+
+def test_a_reward_model_reads_the_margin_of_each_pair_where_it_is_asked_to(text: TextModel) -> None:
+    rows = [PLAIN | {"margin": 0.5}, PLAIN | {"margin": 2}]
+
+    assert margins_of(text, rows) == [0.5, 0.5, 2.0, 2.0]
+    assert margins_of(text, rows, reads=False) is None
+
+
+@pytest.mark.parametrize("margin", [None, "much", True, float("nan")])
+def test_a_pair_whose_margin_is_no_number_is_refused(text: TextModel, margin: object) -> None:
+    with pytest.raises(RunProblem, match="Row 1 has no number in column 'margin'") as refused:
+        margins_of(text, [PLAIN | {"margin": margin}])
+
+    assert refused.value.field == "knobs.pairs.margin"
+
+
 LABELED: list[dict[str, Any]] = [
     {"prompt": QUESTION, "completion": GOOD, "label": True},
     {"prompt": QUESTION, "completion": [said("assistant", BAD)], "label": "undesirable"},

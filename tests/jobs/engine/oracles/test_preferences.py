@@ -41,7 +41,9 @@ def ours(batch: Batch, logprobs_BL: Tensor, **knobs: Any) -> tuple[float, dict[s
     spec = spec_of("dpo", pairs__beta=BETA, **knobs)
     outputs = PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=torch.zeros_like(logprobs_BL))
     counts = Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
-    loss, metrics = load_algorithm("dpo").policy_loss(batch, outputs, spec, counts)
+    policy_loss = load_algorithm("dpo").policy_loss
+    assert policy_loss is not None
+    loss, metrics = policy_loss(batch, outputs, spec, counts)
     return float(loss), {name: float(value) for name, value in metrics.items()}
 
 
@@ -152,6 +154,56 @@ def test_without_reference_by_length_and_with_a_margin_it_is_simpo_as_trl_has_it
 
     assert loss == pytest.approx(float(losses.mean()), abs=1e-6)
     assert metrics["pairs/chosen_reward"] == pytest.approx(float(chosen_rewards.mean()), abs=1e-6)
+
+
+def scores_of(batch: Batch, scores_B: Tensor, **knobs: Any) -> tuple[float, dict[str, float]]:
+    score_loss = load_algorithm("rm").score_loss
+    assert score_loss is not None
+    counts = Counts(num_tokens=batch.num_trained_tokens, num_sequences=batch.num_sequences)
+    loss, metrics = score_loss(batch, scores_B, spec_of("rm", **knobs), counts)
+    return float(loss), {name: float(value) for name, value in metrics.items()}
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.4])
+def test_a_reward_models_loss_is_openrlhfs(margin: float) -> None:
+    batch, _ = pairs_of()
+    scores_B = torch.linspace(-2, 3, 10).roll(3)
+    chosen, rejected = sides(scores_B)
+    theirs = peer(OPENRLHF, "openrlhf.models.loss").PairWiseLoss()
+
+    loss, _ = scores_of(batch, scores_B, pairs__target_margin=margin)
+
+    assert loss == pytest.approx(float(theirs(chosen, rejected, torch.full((5,), margin))), abs=1e-6)
+
+
+@pytest.mark.parametrize("coefficient", [0.0, 0.01])
+@pytest.mark.parametrize("has_margins", [False, True])
+def test_a_reward_models_loss_is_trls(coefficient: float, has_margins: bool) -> None:
+    """TRL's batches have all chosen responses first, and one margin a pair."""
+    batch, _ = pairs_of()
+    scores_B, margins_P = torch.linspace(-2, 3, 10).roll(3), torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
+    order = torch.cat([torch.arange(0, 10, 2), torch.arange(1, 10, 2)])
+    told: dict[str, list[float]] = defaultdict(list)
+    gather = Mock(side_effect=lambda value: value)
+    trainer = Mock(
+        args=SimpleNamespace(center_rewards_coefficient=coefficient or None),
+        accelerator=Mock(gather=gather, gather_for_metrics=gather),
+        _metrics={"train": told},
+        _total_train_tokens=0,
+        _tp_size=1,
+    )
+    inputs = {"input_ids": batch.tokens_BL[order], "attention_mask": batch.tokens_BL[order] > 0}
+    model = Mock(return_value=SimpleNamespace(logits=scores_B[order].unsqueeze(1)))
+    compute = peer(TRL, "trl.trainer.reward_trainer").cut("RewardTrainer", "compute_loss").compute_loss  # type: ignore[attr-defined]
+    wanted = compute(trainer, model, inputs | ({"margin": margins_P} if has_margins else {}))
+    if has_margins:
+        batch = replace(batch, margins_B=margins_P.repeat_interleave(2))
+
+    loss, metrics = scores_of(batch, scores_B, pairs__center_coefficient=coefficient)
+
+    assert loss == pytest.approx(float(wanted), abs=1e-6)
+    assert metrics["pairs/accuracy"] == pytest.approx(told["accuracy"][-1])
+    assert metrics["pairs/margin"] == pytest.approx(told["margin"][-1], abs=1e-6)
 
 
 def test_by_hand() -> None:

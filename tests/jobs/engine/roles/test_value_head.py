@@ -12,7 +12,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.problem import RunProblem
 from jobs.engine.roles.critic import critic_folder
-from jobs.engine.roles.value_head import load_value_model
+from jobs.engine.roles.value_head import load_score_model, load_value_model
 from tests.jobs.engine.policy_batches import spec_of
 from tests.jobs.engine.roles.test_head import SIZES, batch_of
 
@@ -66,6 +66,31 @@ def test_a_value_is_what_the_model_expects_before_it_sees_the_token(tmp_path: Pa
     assert (after_BL[0, 6:] != before_BL[0, 6:])[counted[6:]].all()
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_score_is_transformers_own_of_the_sequence_up_to_its_last_counted_token(
+    tmp_path: Path, is_packed: bool
+) -> None:
+    folder = save(Qwen2Config(**SIZES, num_labels=1), tmp_path, auto=AutoModelForSequenceClassification)
+    model = load_score_model(folder, precision="float32", is_packed=is_packed, field="model.id")
+    batch = batch_of(LENGTHS)
+    mask_BL = batch.mask_BL.clone()
+    mask_BL[0, 7:] = False  # what comes behind counts for nothing
+
+    with torch.no_grad():
+        scores_B = model(batch.tokens_BL, mask_BL, batch.lengths_B)
+        whole = AutoModelForSequenceClassification.from_pretrained(folder)
+        whole.config.pad_token_id = None  # of one sequence at a time the last token is looked at
+        wanted = [
+            whole(input_ids=tokens_L[None, : int(mask_L.nonzero().max()) + 1]).logits.item()
+            for tokens_L, mask_L in zip(batch.tokens_BL, mask_BL, strict=True)
+            if mask_L.any()
+        ]
+
+    assert model.is_packed is is_packed
+    assert scores_B.dtype == torch.float32
+    assert scores_B[mask_BL.any(dim=1)].tolist() == pytest.approx(wanted, abs=1e-5)
+
+
 def test_a_language_model_gets_a_head_of_zeros_and_keeps_its_layers(tmp_path: Path) -> None:
     folder = save(Qwen2Config(**SIZES), tmp_path)
 
@@ -85,6 +110,15 @@ def test_a_reward_model_keeps_its_head(tmp_path: Path) -> None:
     whole = AutoModelForSequenceClassification.from_pretrained(folder)
     assert torch.equal(model.score.weight, whole.score.weight)
     assert model.score.weight.any()
+
+
+def test_a_reward_model_without_a_head_of_its_own_is_refused(tmp_path: Path) -> None:
+    folder = save(Qwen2Config(**SIZES), tmp_path)
+
+    with pytest.raises(RunProblem, match=r"no weights for score\.weight") as refused:
+        load_score_model(folder, precision="float32", is_packed=False, field="reward.location", has_head=True)
+
+    assert refused.value.field == "reward.location"
 
 
 def test_a_classifier_of_several_labels_is_refused(tmp_path: Path) -> None:

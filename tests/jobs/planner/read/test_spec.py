@@ -124,6 +124,28 @@ def test_a_teacher_is_a_frozen_model_of_its_own_size(algorithm: str, layout: str
     assert [any("teacher's size" in note for note in job.notes) for job in (job, unknown)] == [False, True]
 
 
+@pytest.mark.parametrize(("layout", "pool", "devices"), [("split", "reward", 1), ("shared", "policy", 2)])
+def test_a_native_reward_model_is_a_frozen_model_without_a_vocabulary(layout: str, pool: str, devices: int) -> None:
+    """Whichever part of the reward it is."""
+    part = {"kind": "model", "location": "/models/reward"}
+    raw = {"hardware": {"layout": layout, "policy_ranks": 2}, "reward": {"kind": "math", "more": [part]}}
+
+    job = _read(parse_spec(raw), reward=shape_of("Qwen/Qwen2.5-7B"))
+
+    judge = next(frozen for frozen in job.frozen if frozen.role == "reward")
+    assert (judge.pool, judge.layout.num_devices, judge.has_head) == (pool, devices, False)
+    assert judge.model == shape_of("Qwen/Qwen2.5-7B") != job.policy.model
+
+
+@pytest.mark.parametrize("by_tokens", [False, True])
+def test_native_reward_model_training_sees_both_answers(by_tokens: bool) -> None:
+    knobs = {"train.micro_batch_size": 4, "train.dynamic_batch": by_tokens}
+
+    policy = _read(parse_spec({"algorithm": "rm", "knobs": knobs})).policy
+
+    assert (policy.objective, policy.micro_batch) == ("scalar", 1 if by_tokens else 2 * 4)
+
+
 def test_native_micro_batches_by_tokens_are_rows_of_the_budget_without_padding() -> None:
     knobs = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 1024, "train.micro_batch_size": 2}
     known = Workload(mean_prompt=40, mean_response=24)

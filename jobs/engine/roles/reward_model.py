@@ -1,0 +1,63 @@
+"""A model that learns what a response is worth: a scalar head on a language model, in the place of a policy.
+
+Runs inside an actor (actor.py), which imports it by name.
+"""
+
+import contextlib
+import json
+
+import torch
+from torch import Tensor
+
+from jobs.engine.algorithm import Counts, Loss
+from jobs.engine.batch import Batch
+from jobs.engine.data.text import TextModel
+from jobs.engine.roles.adapters import AdapterConfig
+from jobs.engine.roles.policy import Policy
+from jobs.engine.roles.value_head import load_score_model, scored
+
+_FIELD = "model.id"
+
+
+class RewardModel(Policy):
+    """A rank of a reward model in training. What it leaves loads as transformers' class for sequence classification."""
+
+    def _load_in(self, sharding: contextlib.AbstractContextManager[None] | None) -> torch.nn.Module:
+        model: torch.nn.Module = load_score_model(
+            self._folder,
+            precision=str(self._spec.knob("memory.precision")),
+            is_packed=self._cut.is_packed,
+            field=_FIELD,
+            sharding=sharding,
+        )
+        return model
+
+    def _wanted_adapters(self) -> AdapterConfig | None:
+        return None
+
+    def _loss(self, micro: Batch, counts: Counts) -> Loss:
+        assert self._algorithm.score_loss is not None
+        scores_B = self._engine(micro.tokens_BL, micro.mask_BL, micro.lengths_B)
+        return self._algorithm.score_loss(micro, scores_B, self._spec, counts)
+
+    def scores(self, batch: Batch) -> Tensor:
+        """Return the score of each sequence with the weights of now, on the CPU: [B]."""
+        if self._stage < 3:
+            return scored(self._engine.module, batch, self._cut.rows(batch.lengths_B), self._device.torch_device())
+        return scored(self._engine, batch, self._micro_batches(batch), self._device.torch_device())
+
+    def text_files(self) -> dict[str, bytes]:
+        """See Policy; the configuration says that the model has one label, and which token is padding.
+
+        Where padding is the end token no token is named: transformers looks for the last token that is no padding, and
+        would pass over the end of a response.
+        """
+        files = {name: data for name, data in super().text_files().items() if name != "generation_config.json"}
+        text = TextModel(self._folder)
+        config = json.loads(files["config.json"]) | {
+            "architectures": [type(self._engine.module).__name__],
+            "id2label": {"0": "reward"},
+            "label2id": {"reward": 0},
+            "pad_token_id": None if text.pad_id in text.eos_ids else text.pad_id,
+        }
+        return files | {"config.json": (json.dumps(config, indent=2) + "\n").encode()}

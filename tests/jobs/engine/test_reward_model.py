@@ -1,0 +1,69 @@
+"""A run that trains a reward model: what it tells, what it leaves, and how it goes on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+pytestmark = pytest.mark.engine
+Steps = dict[str, dict[str, float]]
+OF_PAIRS = ("loss/pairs", "pairs/accuracy", "pairs/margin", "pairs/chosen_reward", "pairs/rejected_reward")
+QUESTION = "Ana has 3 pens and gets 4 more. How many pens now?"
+ANSWERS = ("3+4=7, 0+0=0. #### 7", "3+4=7, 0+0=0. The answer is 8.")
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What four steps in one process have left (`a1`), and two that go on from the second in ZeRO-3, padded (`a2`)."""
+    folder = tmp_path_factory.mktemp("rm")
+    command = [sys.executable, "-m", "tests.jobs.engine.lone_run", str(folder), "rm"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return folder
+
+
+@pytest.mark.slow("the first test waits for the runs that all of them read")
+def test_it_learns_and_goes_on_to_the_last_bits_in_another_stage_and_padded(run_dir: Path) -> None:
+    found: dict[str, Steps] = json.loads((run_dir / "found.json").read_text())
+    whole, resumed = found["whole"], found["resumed"]
+
+    assert whole["1"]["loss/pairs"] == pytest.approx(0.6931, abs=1e-4)  # a head of zeros tells nothing apart
+    assert whole["1"]["policy/grad_norm"] > 0
+    assert whole["4"]["pairs/margin"] > 0
+    assert "policy/entropy" not in whole["1"]
+    assert whole["0"]["eval/pairs_margin"] == 0 < whole["4"]["eval/pairs_margin"]
+    assert sorted(resumed) == ["3", "4"]
+    for step in ("3", "4"):
+        for name in (*OF_PAIRS, "policy/grad_norm"):
+            assert resumed[step][name] == pytest.approx(whole[step][name], abs=1e-5), (step, name)
+    assert resumed["4"]["eval/pairs_margin"] == pytest.approx(whole["4"]["eval/pairs_margin"], abs=1e-5)
+
+
+def test_what_it_leaves_scores_alike_in_plain_transformers_padded_or_not(run_dir: Path) -> None:
+    folder = run_dir / "a1" / "model" / "final"
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": answer}], tokenize=False
+        )
+        for answer in ANSWERS
+    ]
+
+    def scores(some: list[str]) -> list[float]:
+        inputs = tokenizer(some, padding=True, padding_side="right", add_special_tokens=False, return_tensors="pt")
+        with torch.no_grad():
+            return [float(score) for score in model(**inputs).logits[:, 0]]
+
+    assert not loaded["missing_keys"]
+    assert not loaded["unexpected_keys"]
+    assert model.config.num_labels == 1
+    assert model.score.weight.any()
+    together = scores(texts)
+    assert [scores([text])[0] for text in texts] == pytest.approx(together, abs=1e-6)
+    assert together[0] > together[1]
+    assert not (folder / "generation_config.json").exists()
