@@ -16,7 +16,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-engine bench-planner bench-profiling gpu-bench measure proof-resume proof-exactness proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-engine bench-peers bench-planner bench-profiling gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,6 +69,9 @@ docs: install-dev ## write the reference (knobs, rules, diagnosis rules) into bu
 messages: install-dev ## gather the pages' texts into console/locale, name what has no translation (needs gettext)
 	@$(RUN) messages
 
+proof-learning: install-dev ## every algorithm learns, five seeds, and not with a rate of 0, into docs/proofs/learning.md (ONLY=grpo,dpo)
+	@exec $(BIN)/python -m tests.proofs.learning $(ONLY)
+
 proof-resume: install-dev ## checkpoints in every layout and drivers killed at seeded moments, into docs/proofs/resume.md
 	@exec $(BIN)/python -m tests.proofs.resume
 
@@ -86,6 +89,9 @@ bench: install-dev ## measure the promised numbers, as one table
 
 bench-engine: install-dev ## the built-in trainer against TRL, with gates (ONLY=grpo-demo,grpo-30m,sft-30m ROUNDS=3 STEPS=12 ARGUMENTS=--help)
 	@exec $(BIN)/python -m tests.bench.engine $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(STEPS),--steps $(STEPS)) $(ARGUMENTS)
+
+bench-peers: install-dev ## SFT, DPO and GRPO beside TRL, five seeds, curve by curve, with gates (ONLY=dpo)
+	@exec $(BIN)/python -m tests.bench.peers $(ONLY)
 
 bench-start: install-dev ## from the click to the first step of the demo (ARGUMENTS='--revision HEAD~5 --install')
 	@exec $(BIN)/python -m tests.bench.start $(ARGUMENTS)

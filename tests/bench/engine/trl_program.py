@@ -82,6 +82,14 @@ def make_trainer(settings: Mapping[str, Any], log: StepLog, callback: Any) -> An
             train_dataset=data,
             callbacks=[callback],
         )
+    if settings["algorithm"] == "dpo":
+        from trl import DPOConfig, DPOTrainer
+
+        sides = ("chosen", "rejected")
+        pairs = [{side: [{"role": "assistant", "content": row[side]}] for side in sides} for row in rows]
+        data = Dataset.from_list([{"prompt": p, **pair} for p, pair in zip(prompts, pairs, strict=True)])
+        arguments = DPOConfig(**config, **model)
+        return DPOTrainer(model=settings["model"], args=arguments, train_dataset=data, callbacks=[callback])
     from trl import SFTConfig, SFTTrainer
 
     class InOrder(SFTTrainer):  # type: ignore[misc]
@@ -99,7 +107,7 @@ def make_trainer(settings: Mapping[str, Any], log: StepLog, callback: Any) -> An
 
 
 def main() -> None:
-    """Train, and write down when each step ended."""
+    """Train, and write down when each step ended; the model stays in `model` where the settings say so."""
     settings = json.loads(Path(sys.argv[1]).read_text())
     import torch
 
@@ -122,6 +130,8 @@ def main() -> None:
 
     trainer = make_trainer(settings, log, Clock())
     trainer.train()
+    if settings.get("keeps_model"):
+        trainer.save_model(str(Path(settings["folder"]) / "model"))
 
 
 if __name__ == "__main__":

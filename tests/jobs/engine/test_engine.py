@@ -69,6 +69,14 @@ def test_every_canonical_metric_of_grpo_is_told_for_every_step(grpo: EndedRun) -
     assert sorted(grpo.series("eval/accuracy")) == [0, 3, 6]
 
 
+def test_it_solves_more_held_out_problems_than_before(grpo: EndedRun) -> None:
+    """What five seeds of each algorithm show in `make proof-learning`, for one."""
+    accuracy = grpo.series("eval/accuracy")
+
+    assert accuracy[6] - accuracy[0] > 0.25
+    assert grpo.series("eval/reward")[6] > grpo.series("eval/reward")[0] + 0.25
+
+
 def test_each_phase_has_a_duration_and_spans_on_the_lanes_of_those_who_work(grpo: EndedRun) -> None:
     phases = set(STEP_PHASES) - {"old_logprobs"}
     for phase in phases:
