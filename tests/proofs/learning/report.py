@@ -10,6 +10,7 @@ from jobs.catalog.algorithm import algorithms
 from tests.curves import Line, Panel, picture
 from tests.proofs.learning.budgets import (
     ACCURACY,
+    LABELS,
     LOSS,
     NUM_HELD_OUT,
     PAIRS,
@@ -28,6 +29,7 @@ PICTURE = REPORT.with_suffix(".svg")
 CALLED: Mapping[str, str] = {
     ACCURACY: "accuracy",
     PAIRS: "pairs in order",
+    LABELS: "labels told apart",
     LOSS: "loss on held-out answers",
     "eval/accuracy": "accuracy",
 }
