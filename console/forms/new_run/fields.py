@@ -141,7 +141,7 @@ def _knob_field(knob: Knob, values: Mapping[str, str], chosen: Combination) -> F
         kind, choices = "choice", (("true", _("On")), ("false", _("Off")))
     elif knob.type == "choice":
         kind, choices = "choice", tuple((c, c) for c in knob.choices)
-    elif knob.type == "text" and "\n" in values.get(name, ""):
+    elif knob.has_lines or (knob.type == "text" and "\n" in values.get(name, "")):
         kind = "area"  # an input of one line would lose the others
     if choices and knob.is_optional:
         choices = (("", _("not set")), *choices)

@@ -18,12 +18,13 @@ from torch import Tensor
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine import deepspeed_start
-from jobs.engine.algorithm import Counts, Loss, load_algorithm
+from jobs.engine.algorithm import Counts, Loss
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
 from jobs.engine.micro_batches import Cut
 from jobs.engine.optimizer_knobs import OF_POLICY, OptimizerKnobs
+from jobs.engine.own_algorithm import algorithm_of
 from jobs.engine.roles.adapters import (
     AdapterConfig,
     TrainedShare,
@@ -77,7 +78,7 @@ class TrainedModel(ABC):
         self._spec, self._rank = spec, rank
         self._device: Device = load_device(device)
         self._device.prepare_trainer()
-        self._algorithm = load_algorithm(spec.algorithm)
+        self._algorithm = algorithm_of(spec)
         self._stage = int(DERIVED[self.stage_of](spec))
         self._cut = Cut.of(spec)
         self._gradient_bytes = 0

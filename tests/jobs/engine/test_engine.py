@@ -13,6 +13,7 @@ from jobs.engine.checkpoints.checkpoint import Checkpoints, read_state
 from profiling.phases import BY_KEY, STEP_PHASES
 from profiling.process_memory import ProcessFiles
 from tests.jobs.engine.conftest import GRPO, RUN_SECONDS, EndedRun
+from tests.jobs.engine.test_own_algorithm import EXAMPLE
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.engine
@@ -405,9 +406,24 @@ def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_pa
     assert coefficients[2] == pytest.approx(0.01 * (1 - 0.2 * 16 / 160), rel=1e-6)  # below the target: as far as it may
 
 
+OWN_METRIC = """
+
+def counted(batch, outputs, spec, counts):
+    loss, metrics = GEOMETRIC.policy_loss(batch, outputs, spec, counts)
+    return loss, metrics | {"policy/mine": torch.tensor(batch.num_sequences / counts.num_sequences)}
+
+
+GEOMETRIC = PLUGIN
+PLUGIN = Algorithm(
+    advantages=GEOMETRIC.advantages, needs_old_logprobs=GEOMETRIC.needs_old_logprobs, policy_loss=counted
+)
+"""
+
+
 def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engine: Any, tmp_path: Path) -> None:
     saved = {"checkpoint.every_steps": 1, "checkpoint.keep": 1, "checkpoint.keep_best": 0}
-    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"} | saved
+    own = {"algorithm.source": EXAMPLE.read_text(encoding="utf-8") + OWN_METRIC}
+    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"} | saved | own
     asked = {"capture": "novllm", "tool": "torch", "first_step": 2, "num_steps": 1, "roles": ["vllm"], "ranks": []}
     line = json.dumps({"number": 1, "verb": "profile", "payload": asked})
     (tmp_path / "commands.jsonl").write_text(f"{line}\n")
@@ -439,6 +455,7 @@ def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engi
     assert max(ended.series("sync/mean_probability_diff").values()) < 0.005
     refused = [e["text"] for e in ended.of("capture") if e["state"] == "failed"]
     assert refused == ["This run has no role 'vllm'. Use policy."]
+    assert ended.series("policy/mine") == pytest.approx(dict.fromkeys(range(1, 5), 1.0))  # by formulas of its own
     assert not ended.series("time/weight_sync_seconds")
     assert not ended.series("sync/bytes")
     assert sorted(ended.series("eval/accuracy")) == [0, 3, 4]
