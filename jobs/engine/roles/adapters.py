@@ -261,16 +261,27 @@ def adapter_parameters(model: Any) -> dict[str, Any]:
     return {name: parameter for name, parameter in model.named_parameters() if _is_adapter(name)}
 
 
+def exported_parameters(model: Any) -> dict[str, Any]:
+    """Return what a folder of adapters holds, by name, in order: the adapters, and a scalar head, which has none."""
+    head = getattr(model, "scalar_head", None)
+    whole = {id(parameter) for parameter in head.parameters()} if head is not None else set()
+    return {name: p for name, p in model.named_parameters() if _is_adapter(name) or id(p) in whole}
+
+
 def adapter_files(model: Any, values: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return what PEFT's folder of a model's adapters holds: tensors of `adapter_model.safetensors` by the names that
-    PEFT loads, and the content of `adapter_config.json`. `values`: of `adapter_parameters`, whole.
+    PEFT loads, and the content of `adapter_config.json`. `values`: of `exported_parameters`, whole.
     """
     from peft import get_peft_model_state_dict
 
+    of_head = {name: value for name, value in values.items() if not _is_adapter(name)}
     state = get_peft_model_state_dict(model, state_dict=dict(values), adapter_name=_NAME, save_embedding_layers=False)
     config = model.peft_config[_NAME].to_dict() | {"inference_mode": True}
+    if of_head:
+        heads = sorted({name.rpartition(".")[0] for name in of_head})
+        config |= {"task_type": "SEQ_CLS", "modules_to_save": heads, "exclude_modules": None}
     plain = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
-    return {f"base_model.model.{name}": value for name, value in state.items()}, plain
+    return {f"base_model.model.{name}": value for name, value in (state | of_head).items()}, plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

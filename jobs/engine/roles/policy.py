@@ -21,7 +21,7 @@ from jobs.engine.data.text import TextModel
 from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.policy_gradient import entropy_bonus
-from jobs.engine.roles.adapters import AdapterConfig, adapter_files, adapter_parameters, without_adapters
+from jobs.engine.roles.adapters import AdapterConfig, adapter_files, exported_parameters, without_adapters
 from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.language_model import buckets, gathered, load_model, score, temperature_of
 from jobs.engine.roles.reward_scorer import RewardScorer
@@ -279,7 +279,7 @@ class Policy(TrainedModel):
 
     def export_adapters(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return what PEFT's folder holds (`adapter_files`) on rank 0, None elsewhere. A collective in ZeRO-3."""
-        own = adapter_parameters(self._engine.module)
+        own = exported_parameters(self._engine.module)
         with gathered(list(own.values()), is_sharded=self._stage == 3):
             if self._rank > 0:
                 return None

@@ -12,7 +12,6 @@ from torch import Tensor
 from jobs.engine.algorithm import Counts, Loss
 from jobs.engine.batch import Batch
 from jobs.engine.data.text import TextModel
-from jobs.engine.roles.adapters import AdapterConfig
 from jobs.engine.roles.policy import Policy
 from jobs.engine.roles.value_head import load_score_model, scored
 
@@ -31,9 +30,6 @@ class RewardModel(Policy):
             sharding=sharding,
         )
         return model
-
-    def _wanted_adapters(self) -> AdapterConfig | None:
-        return None
 
     def _loss(self, micro: Batch, counts: Counts) -> Loss:
         assert self._algorithm.score_loss is not None

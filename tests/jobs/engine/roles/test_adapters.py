@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GPT2Config
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, GPT2Config, Qwen2Config
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.engine.batch import Batch
@@ -21,15 +21,18 @@ from jobs.engine.roles.adapters import (
     adapter_parameters,
     add_adapters,
     dropping,
+    exported_parameters,
     whole_weights,
     without_adapters,
 )
 from jobs.engine.roles.head import score_counted_tokens
 from jobs.engine.roles.packed_attention import why_not
 from jobs.engine.roles.sampler import Sampler
-from tests.jobs.engine.roles.test_head import batch_of
+from jobs.engine.roles.value_head import load_score_model
+from tests.jobs.engine.roles.test_head import SIZES, batch_of
 from tests.jobs.engine.roles.test_packed_attention import CONFIGS, LENGTHS, model_of
 from tests.jobs.engine.roles.test_sampler import PROMPTS, limits, requests_of
+from tests.jobs.engine.roles.test_value_head import save
 
 KINDS = {
     "lora": AdapterConfig(rank=4, alpha=8, targets="all-linear"),
@@ -201,6 +204,26 @@ def test_the_exported_folder_is_loaded_by_peft_and_says_the_same(kind: str, tmp_
     said = theirs.gather(2, batch.tokens_BL[:, 1:, None]).squeeze(2) * batch.mask_BL[:, 1:]
     torch.testing.assert_close(said, logprobs(model, batch)[:, 1:], atol=1e-5, rtol=0)
     assert json.loads((tmp_path / "adapter" / "pitwall.json").read_text()) == {"step": 4}
+
+
+def test_of_a_reward_model_the_exported_folder_holds_the_head_too(tmp_path: Path) -> None:
+    base = save(Qwen2Config(**SIZES, num_labels=1), tmp_path / "base", auto=AutoModelForSequenceClassification)
+    model = load_score_model(base, precision="float32", is_packed=False, field="model.id")
+    add_adapters(moved(model), KINDS["lora"], seed=1)
+    with torch.no_grad():
+        moved(model).scalar_head.weight.add_(0.1)
+    own = {name: p.detach().clone() for name, p in exported_parameters(model).items()}
+
+    write_adapters(tmp_path / "adapter", *adapter_files(model, own), about={})
+    plain = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
+    loaded = PeftModel.from_pretrained(plain, tmp_path / "adapter").eval()
+
+    batch = batch_of([9])
+    with torch.no_grad():
+        (theirs,) = loaded(input_ids=batch.tokens_BL).logits[:, 0]
+        (ours,) = model(batch.tokens_BL, batch.mask_BL, batch.lengths_B)
+    assert float(ours) == pytest.approx(float(theirs), abs=1e-5)
+    assert set(own) - set(adapter_parameters(model)) == {"score.weight"}
 
 
 def test_in_bfloat16_a_merged_weight_is_rounded_once() -> None:
