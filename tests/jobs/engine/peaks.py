@@ -116,7 +116,8 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
     if spec.needs("teacher"):
         shape = (count, length, spec.int_knob("algorithm.distillation_top_k"))
         ids_BLK = torch.randint(0, 500, shape, generator=generator, dtype=torch.int32)
-        whole = replace(whole, teacher_ids_BLK=ids_BLK, teacher_logprobs_BLK=torch.full(shape, -6.0))
+        scores_BLK = torch.full((*shape[:2], shape[2] + 1), -6.0)  # the last is that of all other tokens
+        whole = replace(whole, teacher_ids_BLK=ids_BLK, teacher_logprobs_BLK=scores_BLK)
     samples = torch.arange(count // unit)
     return [whole.rows(of_units(samples[rank::ranks], unit)) for rank in range(ranks)], whole
 

@@ -32,7 +32,10 @@ ON_DEMAND = (
     "reward/overlong",
     "reward/clipped",
     "reward/failed",
+    "reward/code",
+    "reward/running",
     "kl/coefficient",
+    "loss/labels",
     "loss/pairs",
     "labels/",
     "pairs/",
@@ -41,8 +44,8 @@ ON_DEMAND = (
     "policy/trainable",
     "policy/adapter",
 )
-"""What runs tell that sample groups again, shape their rewards, go on after failures of them or move the weight of the
-KL; that learn from pairs or a teacher; that train adapters."""
+"""What runs tell that sample groups again, shape or normalize their rewards, run code, go on after failures of them or
+move the weight of the KL; that learn from labels, pairs or a teacher; that train adapters."""
 
 
 def test_a_grpo_run_finishes(grpo: EndedRun) -> None:
