@@ -14,7 +14,7 @@ from tests.proofs.learning.criterion import NUM_SEEDS, Target
 
 SEEDS = tuple(range(1, NUM_SEEDS + 1))
 RATE = "optimizer.learning_rate"
-ACCURACY, PAIRS, LOSS = "accuracy", "eval/pairs_accuracy", "eval/loss"
+ACCURACY, PAIRS, LABELS, LOSS = "accuracy", "eval/pairs_accuracy", "eval/labels_accuracy", "eval/loss"
 NUM_HELD_OUT = 256
 COMMON: Mapping[str, Any] = {"eval.num_prompts": NUM_HELD_OUT, "checkpoint.every_steps": 0}
 TEACHER: Mapping[str, Any] = {"algorithm": "grpo", "knobs": {"train.num_steps": 30, "eval.num_prompts": 0}}
@@ -49,6 +49,7 @@ class Trial:
 _RISE = Target(measure=ACCURACY, is_rise=True, mean=0.25, each=0.2)
 _SOLVED = Target(measure=ACCURACY, is_rise=False, mean=0.9, each=0.85)
 _SORTED = Target(measure=PAIRS, is_rise=False, mean=0.9, each=0.9)
+_LABELED = Target(measure=LABELS, is_rise=False, mean=0.85, each=0.8)
 _BUDGETS: Mapping[str, Budget] = {
     "rl": Budget(
         # Two updates of each rollout: with one, all that clip a ratio are the same.
@@ -62,6 +63,19 @@ _BUDGETS: Mapping[str, Budget] = {
         targets=(_SOLVED,),
         curve=LOSS,
         text="24 batches of 64 answers",
+    ),
+    "labeled": Budget(
+        knobs={**COMMON, "train.num_steps": 24, RATE: 1e-4, "pairs.beta": 0.5, "eval.every_steps": 4},
+        targets=(_LABELED, _SOLVED),
+        curve=LABELS,
+        text="24 batches of 64 labeled responses",
+    ),
+    "scalar": Budget(
+        # Forgotten carries are seen within 20 batches; that a result was copied with a slip takes 100.
+        knobs={**COMMON, "train.num_steps": 160, "eval.every_steps": 20},
+        targets=(_SORTED,),
+        curve=PAIRS,
+        text="160 batches of 64 pairs",
     ),
     "pairs": Budget(
         # With a beta of 0.1 and three times the rate pairs are in order as soon, but the model is so far from its

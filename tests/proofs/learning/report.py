@@ -10,6 +10,7 @@ from jobs.catalog.algorithm import algorithms
 from tests.curves import Line, Panel, picture
 from tests.proofs.learning.budgets import (
     ACCURACY,
+    LABELS,
     LOSS,
     NUM_HELD_OUT,
     PAIRS,
@@ -28,6 +29,7 @@ PICTURE = REPORT.with_suffix(".svg")
 CALLED: Mapping[str, str] = {
     ACCURACY: "accuracy",
     PAIRS: "pairs in order",
+    LABELS: "labels right",
     LOSS: "loss on held-out answers",
     "eval/accuracy": "accuracy",
 }
@@ -107,7 +109,9 @@ def _lines(names: Sequence[str]) -> list[str]:
         f"**Accuracy** is the share of {NUM_HELD_OUT} held-out problems to which the model's likeliest answer is "
         "right, found by Transformers on the folder `model/final`, outside of the trainer. **Pairs in order**: of "
         f"{NUM_HELD_OUT} held-out pairs, how often the right solution is worth more than the wrong one, by the "
-        "trainer's own evaluation. The teacher of both distillations is a model of 30 steps of GRPO.",
+        "trainer's own evaluation. **Labels right**: of the responses of these pairs, of how many the reward lies on "
+        "the side of the reference point that the label says. The teacher of both distillations is a "
+        "model of 30 steps of GRPO.",
         "",
         "What is asked was said before the runs (`tests/proofs/learning/budgets.py`), on seeds that none of them has. "
         f"{NUM_SEEDS} seeds each; the lower end of the 95 % interval of their mean (Student's t) lies above the first "
