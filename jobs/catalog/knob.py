@@ -50,7 +50,7 @@ class Knob:
     "trainer/algorithm", algorithm, "trainer@device" or trainer. An optional knob may be None: not set, left to the
     trainer. `effects` says what raising it does to memory, speed and stability. A privileged knob names code or a
     command that the trainer will run, or a file that it unpickles, takes its orders from or overwrites; only admins may
-    set it.
+    set it. The text of one that `has_lines` is a file's.
     """
 
     id: str
@@ -71,6 +71,7 @@ class Knob:
     is_essential: bool
     is_optional: bool
     is_privileged: bool
+    has_lines: bool
 
     @property
     def group(self) -> str:
@@ -272,6 +273,7 @@ def _knob(knob_id: str, table: Mapping[str, Any]) -> Knob:
         is_essential=table.get("essential", False),
         is_optional=is_optional,
         is_privileged=table.get("privileged", False),
+        has_lines=value.get("lines", False),
     )
 
 

@@ -29,7 +29,7 @@ class Batch:
     old_logprobs_BL: Tensor | None = None  # float32, of the policy before the update; None: as the update finds them
     reference_logprobs_BL: Tensor | None = None  # float32, of the frozen reference
     teacher_ids_BLK: Tensor | None = None  # int32, the teacher's likeliest tokens (jobs/engine/distillation.py)
-    teacher_logprobs_BLK: Tensor | None = None  # float32, the teacher's log-probabilities of these
+    teacher_logprobs_BLK: Tensor | None = None  # float32, the teacher's of these, and behind them of all others
     values_BL: Tensor | None = None  # float32, of the critic before the update
     advantages_BL: Tensor | None = None  # float32
     returns_BL: Tensor | None = None  # float32, what the critic learns

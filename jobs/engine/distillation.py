@@ -1,15 +1,16 @@
 """Learning from a teacher: how far two models' next-token distributions are apart, seen through the teacher's top k.
 
 The distributions of a vocabulary are too large to travel, and most of a teacher's is near zero. What travels are its k
-likeliest tokens and their log-probabilities; everything else is one bucket, the tail, whose probability is what the k
-leave of 1. Both models are compared as distributions over these k + 1 outcomes, so nothing is renormalized. By the
-data-processing inequality such a divergence is never above the one over the whole vocabulary; with k as large as the
-vocabulary it is that one.
+likeliest tokens and their log-probabilities; everything else is one bucket, the tail. The teacher sums up its own tail:
+1 less the listed probabilities has the rounding of 1, which is all that the tail of a sure teacher is. Both models are
+compared as distributions over these k + 1 outcomes, so nothing is renormalized. By the data-processing inequality such
+a divergence is never above the one over the whole vocabulary; with k as large as the vocabulary it is that one.
 
 Pure functions. Shapes: B sequences, L positions, N counted tokens, V vocabulary, K listed tokens. Log-probabilities are
 in nats; at position l stand those of what may come in the place of token l.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -43,9 +44,9 @@ ids, [..., K]; or nothing."""
 def listed_scores(logits_NV: Tensor, listed: Listed, *, temperature: float = 1.0) -> tuple[Tensor, ...]:
     """Return what is asked for under softmax(logits / temperature).
 
-    Of TopTokens: their ids, int32 [N, K], and log-probabilities, float32 [N, K], the likeliest first. Of ids: the
-    log-probabilities there [N, K], through which gradients flow, and which share of these ids is among the K likeliest
-    here [N]. Of None: ().
+    Of TopTokens: their ids, int32 [N, K], and log-probabilities, float32 [N, K + 1], the likeliest first and that of
+    all others last, which is at least the rounding of its type. Of ids: the log-probabilities there [N, K], through
+    which gradients flow, and which share of these ids is among the K likeliest here [N]. Of None: ().
     """
     if listed is None:
         return ()
@@ -54,7 +55,10 @@ def listed_scores(logits_NV: Tensor, listed: Listed, *, temperature: float = 1.0
     if isinstance(listed, TopTokens):
         logits_NU = logits_NV[:, : listed.below]
         top_NK, ids_NK = logits_NU.topk(min(listed.count, logits_NU.shape[1]), dim=-1)
-        return ids_NK.int(), top_NK - log_total_N1
+        others_N1 = logits_NV.scatter(-1, ids_NK, -torch.inf).logsumexp(dim=-1, keepdim=True)
+        least = math.log(torch.finfo(logits_NV.dtype).eps)
+        tail_N1 = (others_N1 - log_total_N1).clamp(min=least)
+        return ids_NK.int(), torch.cat([top_NK - log_total_N1, tail_N1], dim=-1)
     ids_NK = listed.long()
     with torch.no_grad():
         is_listed_NV = torch.zeros_like(logits_NV, dtype=torch.bool).scatter_(-1, ids_NK, value=True)
@@ -74,8 +78,10 @@ def with_tail(logprobs_BLK: Tensor) -> Tensor:
     return torch.cat([logprobs_BLK, share_BL1.clamp(min=least).log()], dim=-1)
 
 
-def divergence(student_BLK: Tensor, teacher_BLK: Tensor, *, beta: float) -> Tensor:
-    """Return how far the student is from the teacher at each position, over the listed tokens and the tail: [B, L].
+def divergence(student: Tensor, teacher: Tensor, *, beta: float) -> Tensor:
+    """Return how far the student is from the teacher at each position, over listed tokens and the tail: [B, L].
+
+    Both are log-probabilities of the same outcomes, [B, L, K + 1].
 
     The generalized Jensen-Shannon divergence: with the mixture m = beta * teacher + (1 - beta) * student it is
     beta * KL(teacher || m) + (1 - beta) * KL(student || m). At its ends, where that is 0, it means what it becomes
@@ -85,7 +91,6 @@ def divergence(student_BLK: Tensor, teacher_BLK: Tensor, *, beta: float) -> Tens
     """
     if not 0.0 <= beta <= 1.0:
         raise ValueError(f"A divergence between {beta:g} is not known. Use a number from 0 to 1.")
-    student, teacher = with_tail(student_BLK), with_tail(teacher_BLK)
     if beta == 0.0:
         return _kl(teacher, student)
     if beta == 1.0:
@@ -108,12 +113,12 @@ def distillation_loss(batch: Batch, outputs: PolicyOutputs, spec: RunSpec, count
     assert batch.teacher_logprobs_BLK is not None
     assert outputs.listed_logprobs_BLK is not None
     assert outputs.overlaps_BL is not None
-    student_BLK, teacher_BLK = outputs.listed_logprobs_BLK, batch.teacher_logprobs_BLK
-    loss_BL = divergence(student_BLK, teacher_BLK, beta=spec.float_knob("algorithm.distillation_beta"))
+    student, teacher = with_tail(outputs.listed_logprobs_BLK), batch.teacher_logprobs_BLK
+    loss_BL = divergence(student, teacher, beta=spec.float_knob("algorithm.distillation_beta"))
     loss = _averaged(loss_BL, batch, spec, counts)
     with torch.no_grad():
         shares = {
-            "teacher/gap": token_mean(divergence(student_BLK, teacher_BLK, beta=1.0), batch, counts),
+            "teacher/gap": token_mean(divergence(student, teacher, beta=1.0), batch, counts),
             "teacher/overlap": token_mean(outputs.overlaps_BL, batch, counts),
             "policy/entropy": token_mean(outputs.entropies_BL, batch, counts),
         }

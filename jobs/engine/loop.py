@@ -44,6 +44,7 @@ from jobs.engine.rollouts.evaluation import Evaluation, evaluate_sets
 from jobs.engine.rollouts.held_out import HeldOutSet, own_set, ranking_score, require_best_metric
 from jobs.engine.rollouts.held_out_pairs import PairSets, batch_of
 from jobs.engine.rollouts.mixed_reward import MixedReward
+from jobs.engine.rollouts.reward_moments import RewardMoments
 from jobs.engine.rollouts.reward_report import RewardReport, without_skipped
 from jobs.engine.rollouts.rollout import roll_out
 from jobs.engine.step_rollout import StepRollout, max_generations_of
@@ -129,6 +130,7 @@ class Loop:
             text=material.text,
             reward=material.reward,
             take=lambda count: self._take(count),
+            moments=RewardMoments.of(state.reward_moments),
         )
         self.captures = EngineCaptures(workers=workers, report=report, commands=commands, run_dir=run_dir)
         self.hang_watch = HangWatch(workers=workers, report=report, run_dir=run_dir)
@@ -186,6 +188,7 @@ class Loop:
         group_size = spec.int_knob("rollout.samples_per_prompt")
         sampled = self._rollout.draw(spec, step=step)
         rollout, scores, rewards_B = sampled.drawn.rollout, sampled.drawn.scores, sampled.drawn.rewards_B
+        self.state = replace(self.state, reward_moments=self._rollout.moments.to_state())
 
         batch = without_skipped(rollout.batch(pad_id=self.material.text.pad_id), scores)
         shares = self._shares(batch, num_updates=spec.int_knob("train.updates_per_rollout"))
@@ -245,6 +248,7 @@ class Loop:
             | {
                 **self._reward_report.metrics(scores, lambda text: self.report.note(text, step=step)),
                 **sampled.drawn.shaping,
+                **self._rollout.moments.metrics(),
                 "response/length_mean": float(lengths_B.mean()),
                 "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
                 "response/truncated_fraction": rollout.truncated_share,

@@ -254,6 +254,8 @@ class Session:
             ask = RewardModelCalls(workers, pad_id=text.pad_id, step=lambda: self.step)
             ask_model = ask if spec.needs("reward") else None
             reward = open_mixed(spec, limits_of(spec, check=self._check_stop, ask_model=ask_model))
+            for note in reward.notes:
+                self._report.note(note)
         return Material(
             text=text,
             train=read.examples,
@@ -282,8 +284,8 @@ class Session:
     def _make_loop(
         self, spec: RunSpec, workers: WorkerGroup, material: Any, checkpoint: CheckpointSource | None
     ) -> Any:
-        from jobs.engine.algorithm import load_algorithm
         from jobs.engine.loop import Loop
+        from jobs.engine.own_algorithm import algorithm_of
 
         data: DataFingerprint = {**fingerprint(material.train), "rendered_at": material.text.now.isoformat()}
         saver = Saver(spec=spec, run_dir=self._run_dir, workers=workers, report=self._report, data=data)
@@ -292,7 +294,7 @@ class Session:
         return Loop(
             spec=spec,
             run_dir=self._run_dir,
-            algorithm=load_algorithm(spec.algorithm),
+            algorithm=algorithm_of(spec),
             material=material,
             workers=workers,
             report=self._report,

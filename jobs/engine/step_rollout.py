@@ -12,6 +12,7 @@ from jobs.engine.reporting.run_report import RunReport
 from jobs.engine.roles.weights import Turns
 from jobs.engine.rollouts.group_sampling import Sampled, ScoredRollout, sample_groups
 from jobs.engine.rollouts.mixed_reward import MixedReward
+from jobs.engine.rollouts.reward_moments import RewardMoments
 from jobs.engine.rollouts.reward_report import fill_skipped
 from jobs.engine.rollouts.reward_shaping import Shaping
 from jobs.engine.rollouts.rollout import Rollout, roll_out
@@ -24,7 +25,7 @@ class StepRollout:
     """Draws and scores the groups of a step; others for those without variance where the run does so.
 
     `take` returns the next examples of the data. `seconds` were spent drawing in the step under way, over all of its
-    generations.
+    generations. `moments` are those of all rewards so far where the run normalizes them.
     """
 
     def __init__(
@@ -36,10 +37,11 @@ class StepRollout:
         text: TextModel,
         reward: MixedReward | None,
         take: Callable[[int], Sequence[Example]],
+        moments: RewardMoments,
     ) -> None:
         self._workers, self._turns, self._report = workers, turns, report
         self._text, self._reward, self._take = text, reward, take
-        self.seconds = 0.0
+        self.seconds, self.moments = 0.0, moments
 
     def draw(self, spec: RunSpec, *, step: int) -> Sampled:
         """Return the groups of a step, after which it is the policy's turn. Raises: RunStopped, WorkerFailed."""
@@ -94,8 +96,14 @@ class StepRollout:
         assert self._reward is not None
         group_size = spec.int_knob("rollout.samples_per_prompt")
         scored = score_rollout(rollout, reward=self._reward, text=self._text, samples_per_prompt=group_size)
+        rewards_B = torch.tensor([score.total for score in scored.scores], dtype=torch.float32)
+        if spec.knob("reward.normalize"):
+            self.moments += rewards_B[torch.tensor([not score.is_skipped for score in scored.scores])]
+            rewards_B = self.moments.normalized(rewards_B)
+        else:
+            self.moments = RewardMoments()  # those of an attempt before that did
         rewards_B, shaping = Shaping.of(spec).shaped(
-            torch.tensor([score.total for score in scored.scores], dtype=torch.float32),
+            rewards_B,
             rollout.lengths,
             torch.tensor([response.is_truncated for response in rollout.responses]),
         )

@@ -51,8 +51,8 @@ def taught(
     of_batch = replace(
         batch, teacher_ids_BLK=joined([part.ids_BLK for part in parts]), teacher_logprobs_BLK=logprobs_BLK
     )
-    tails_BL = 1.0 - logprobs_BLK.exp().sum(dim=-1)
+    tails_BL = logprobs_BLK[..., -1].exp()
     return of_batch, {
         "teacher/entropy": float(entropies_BL[batch.mask_BL].mean()),
-        "teacher/tail": max(float(tails_BL[batch.mask_BL].mean()), 0.0),
+        "teacher/tail": float(tails_BL[batch.mask_BL].mean()),
     }

@@ -28,6 +28,7 @@ class DecodeConstants:
     mean_share: float
     mean_share_cap: float
     spread: float
+    drawn_again: float
     fp8_gain: float
     pace: float
 
@@ -91,6 +92,7 @@ class MemoryConstants:
     host_growth_bytes: float
     host_training_bytes: float
     host_half_bytes: float
+    host_packed_bytes: float
     states_band: float
     gradients_band: float
 

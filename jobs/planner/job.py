@@ -245,6 +245,7 @@ class Lengths:
 class Rollouts:
     """What one step of reinforcement learning generates and how it is used.
 
+    `generations`: how often a step may draw, where groups without variance are drawn again.
     `score_micro_batch` sequences of `score_sequence` tokens are one pass of the policy where no gradient is needed (as
     in Training); 0: those of its training.
     """
@@ -255,6 +256,7 @@ class Rollouts:
     epochs: int = 1
     updates: int = 1
     has_old_logprobs: bool = True
+    generations: int = 1
     reward_seconds: float = 0.0
     score_micro_batch: int = 0
     score_sequence: int = 0

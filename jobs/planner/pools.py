@@ -21,6 +21,7 @@ from jobs.planner.memory.phases import (
     sync_memory,
     update_memory,
 )
+from jobs.planner.memory.states import compute_bytes
 from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, Term
 from jobs.planner.serving.engine_memory import EngineMemory, wakes_at_once
 from jobs.planner.time.training import work_of
@@ -173,6 +174,7 @@ def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:
         training.model,
         training.layout,
         weight_bytes=training.base_bytes if training.method != "full" else training.weight_bytes,
+        element_bytes=compute_bytes(training),
         tokens=round(tokens),
         has_head=training.objective != "scalar",
         head=training.head,
@@ -191,6 +193,7 @@ def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> 
             frozen.model,
             frozen.layout,
             weight_bytes=frozen.weight_bytes,
+            element_bytes=compute_bytes(job.policy),
             tokens=frozen.micro_batch * frozen.sequence // (frozen.layout.context * frozen.layout.ulysses),
             has_head=frozen.has_head,
             head=job.policy.head,
@@ -210,6 +213,7 @@ def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> 
         job.policy.head,
         job.policy.head_chunk,
         job.policy.scored_logit_bytes,
+        job.policy.compute,
     )
 
 

@@ -46,6 +46,7 @@ _RANGES: dict[tuple[type, str], tuple[float, float]] = {
     (Rollouts, "samples_per_prompt"): (1, 10**6),
     (Rollouts, "epochs"): (1, 10**4),
     (Rollouts, "updates"): (1, 10**6),
+    (Rollouts, "generations"): (1, 10**4),
     (Rollouts, "score_micro_batch"): (0, 10**6),
     (Rollouts, "score_sequence"): (0, 10**8),
     (Rollouts, "reward_seconds"): (0, 10**7),

@@ -27,7 +27,15 @@ MAX_MEMORY_BYTES = 8 << 30  # of address space; readers of Parquet map far more 
 GRACE_SECONDS = 5.0
 _ROUNDS = 20
 
-_FIELDS = {"preview": "data.id", "reward": "reward.source", "model": "model.id", "config": "model.id"}
+_FIELDS = {
+    "preview": "data.id",
+    "reward": "reward.source",
+    "algorithm": "knobs.algorithm.source",
+    "model": "model.id",
+    "config": "model.id",
+}
+_CODE = {"reward.source": "The reward", "knobs.algorithm.source": "Your algorithm"}
+"""Fields that hold a person's own file, and what it is called."""
 _KEPT_ENV = ("PATH", "HOME", "LANG", "TZ", "HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "https_proxy")
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>\S+)', re.MULTILINE)
 _HUB_TOKEN = "HF_TOKEN"  # noqa: S105 (a name, not a token) opens gated models and data; never shown to a reward file
@@ -87,7 +95,7 @@ def _run(
             stdout=out,
             stderr=err,
             cwd=HOUSE,
-            env=_scrubbed_env(folder, with_hub_token=field != "reward.source") | env,
+            env=_scrubbed_env(folder, with_hub_token=field not in _CODE) | env,
             start_new_session=True,
         )
         try:
@@ -171,12 +179,10 @@ def _hang_sentence(child: subprocess.Popen[bytes], err: IO[bytes], field: str, t
     what = {
         "data.id": "Reading the data",
         "model.id": "Reading the model's configuration",
-        "reward.source": "The reward",
+        **_CODE,
     }.get(field, "The check")
-    where = _where(_read(err)) if field == "reward.source" else ""
-    advice = (
-        " Bound its loops and waits." if field == "reward.source" else " Try again, or use a smaller or local copy."
-    )
+    where = _where(_read(err)) if field in _CODE else ""
+    advice = " Bound its loops and waits." if field in _CODE else " Try again, or use a smaller or local copy."
     return f"{what} did not end within {timeout_seconds:g} s{where}.{advice}"
 
 

@@ -24,6 +24,7 @@ REWARD_SAMPLES = 8
 PREVIEW_SECONDS = 30.0
 MODEL_SECONDS = 30.0
 CONFIG_SECONDS = 15.0
+ALGORITHM_SECONDS = 60.0  # most of it imports torch
 REWARD_SECONDS = 30.0  # the trial itself gives up on one completion after 8 s and then knows the line
 KEPT_SECONDS = 600
 REFUSAL_KEPT_SECONDS = 30  # so that a form that asks at every key does not wait for the same answer again
@@ -213,6 +214,17 @@ def try_reward(spec: RunSpec, *, project: Project) -> tuple[RewardResult, ...]:
         )
         for r in answer["results"]
     )
+
+
+def try_algorithm(spec: RunSpec) -> tuple[str, ...]:
+    """Return which metrics the formulas of the spec's own file tell, tried on a few made-up sequences.
+
+    Raises: TrialFailed beside the knob, with the file's line.
+    """
+    raw = to_json(spec)
+    depends_on = [raw["algorithm"], raw["hardware"], raw["knobs"]]
+    answer = _cached_answer("algorithm", depends_on, {"op": "algorithm", "spec": raw}, ALGORITHM_SECONDS)
+    return tuple(map(str, answer["metrics"]))
 
 
 def _require_upload(spec: RunSpec, project: Project) -> None:

@@ -23,6 +23,7 @@ from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import Problem, parse_spec
+from jobs.catalog.spec.reward_parts import TESTING
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
@@ -31,7 +32,7 @@ from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.planner.search.layouts import breach
 from jobs.preflight.client import TrialFailed, TrialUnavailable
-from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_reward
+from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_algorithm, try_reward
 from jobs.runs.admission import AdmissionDecision, Ask, decide, demand, holders, waiting
 
 CheckState = Literal["passed", "failed", "unknown"]
@@ -85,7 +86,7 @@ def parse_for_cluster(raw: object) -> RunSpec:
 
 
 def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
-    """Return every check of the spec in the order of the form: model, data, reward, cluster.
+    """Return every check of the spec in the order of the form: model, data, reward, algorithm, cluster.
 
     A model that cannot be loaded is told once, though the data cannot be read without it either.
     """
@@ -94,6 +95,7 @@ def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
     checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
     if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
         checks += check_reward(spec, project=project)
+    checks += check_algorithm(spec)
     return list(dict.fromkeys([*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]))
 
 
@@ -228,8 +230,11 @@ def _taken(spec: RunSpec, *changes: Mapping[str, Value]) -> tuple[Mapping[str, V
 
 
 def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
-    """Return what trying the reward on a few completions showed. The bundled ones are ours and need no trial."""
-    if all(part.kind != "custom" for part in spec.reward.parts):
+    """Return what trying the reward on a few completions showed: a file of the user's, or tests of the data's.
+
+    The others are ours and need no trial.
+    """
+    if all(part.kind not in ("custom", *TESTING) for part in spec.reward.parts):
         return []
     try:
         results = try_reward(spec, project=project)
@@ -241,6 +246,19 @@ def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
         "ms": f"{slowest * 1000:.1f}",
     }
     return [Check(state="passed", text=text, field="reward.source")]
+
+
+def check_algorithm(spec: RunSpec) -> list[Check]:
+    """Return what trying the formulas of the spec's own file showed; those of our algorithms need no trial."""
+    own = spec.knobs.get("algorithm.source")
+    if own is None or not own.value:
+        return []
+    try:
+        metrics = try_algorithm(spec)
+    except TrialFailed as failed:
+        return [_refusal(failed, is_remote=False)]
+    text = _("Your formulas work on made-up sequences and tell %(metrics)s") % {"metrics": ", ".join(metrics) or "—"}
+    return [Check(state="passed", text=text, field="knobs.algorithm.source")]
 
 
 def check_cluster(spec: RunSpec, state: ClusterState) -> list[Check]:

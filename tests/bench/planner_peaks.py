@@ -1,8 +1,8 @@
 """The engine's peak memory on this machine's CPU against the plan: `python -m tests.bench.planner_peaks [WORD]`.
 
-Two ranks train the bundled model and two that are made on the spot; a line per role and phase of each case. WORD
-chooses the cases that have it in their name. The exit code is 1 if one is further from the plan than 15 %. About five
-minutes on two quiet cores.
+Two ranks train the bundled model and two that are made on the spot; ranks that are alone train adapters, critics and
+students. A line per role and phase of each case. WORD chooses the cases that have it in their name. The exit code is 1
+if one is further from the plan than 15 %. About ten minutes on two quiet cores.
 """
 
 import os
@@ -13,8 +13,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs.catalog.spec.parse import parse_spec
 from tests.bench.stage import ROOT
-from tests.jobs.engine.peak_cases import GOAL, LONG, PeakRow, compare, write_cases
+from tests.jobs.engine.lone_rank import measure
+from tests.jobs.engine.peak_cases import GOAL, LONE, LONG, Case, PeakRow, compare, write_cases
 from tests.ray_head import running_head
 
 _MIB = 1 << 20
@@ -23,20 +25,37 @@ _MIB = 1 << 20
 def main() -> None:
     """Measure the cases and print them."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
-    cases = [case for case in LONG if word in case.name]
-    if not cases:
-        sys.exit(f"No case has {word!r} in its name. There are: {', '.join(case.name for case in LONG)}.")
+    pairs, lone = ([case for case in cases if word in case.name] for cases in (LONG, LONE))
+    if not pairs and not lone:
+        names = ", ".join(case.name for case in (*LONG, *LONE))
+        sys.exit(f"No case has {word!r} in its name. There are: {names}.")
     with tempfile.TemporaryDirectory(prefix="pw-peaks-") as name:
-        folder = Path(name)
-        write_cases(cases, folder)
-        with running_head(is_warm=False) as head:  # where what a process holds is measured, it starts cold
-            env = os.environ | head.environment | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-            command = [sys.executable, "-m", "tests.jobs.engine.peaks", str(folder)]
-            subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=True)
-        found = compare(folder)
+        found = [*_of_pairs(pairs, Path(name) / "pairs"), *_of_lone(lone, Path(name) / "lone")]
     print_found(found)
     if missed := [each.case for each in found if abs(each.error) > GOAL]:
         sys.exit(f"Missed: {', '.join(missed)}")
+
+
+def _of_pairs(cases: Sequence[Case], folder: Path) -> list[PeakRow]:
+    """Measure cases of two ranks, on Ray."""
+    if not cases:
+        return []
+    write_cases(cases, folder)
+    with running_head(is_warm=False) as head:  # where what a process holds is measured, it starts cold
+        env = os.environ | head.environment | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        command = [sys.executable, "-m", "tests.jobs.engine.peaks", str(folder)]
+        subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=True)
+    return compare(folder)
+
+
+def _of_lone(cases: Sequence[Case], folder: Path) -> list[PeakRow]:
+    """Measure cases of ranks that are alone."""
+    if not cases:
+        return []
+    write_cases(cases, folder)
+    for case in cases:
+        measure(folder, case.name, parse_spec(case.spec(folder)))
+    return compare(folder)
 
 
 def print_found(found: Sequence[PeakRow]) -> None:

@@ -38,6 +38,10 @@ AVERAGES = [
 NOWHERE = 1e6
 
 
+def file_of(name: str) -> Path:
+    return Path(jobs.engine.__path__[0]) / "algorithms" / f"{name}.py"
+
+
 def of(name: str, **changes: object) -> RunSpec:
     return spec_of(name, **({"rollout__samples_per_prompt": 2} if name in SAMPLING else {}), **changes)
 
@@ -71,16 +75,15 @@ def test_it_says_what_its_families_say(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_never_sees_logits(name: str) -> None:
-    file = Path(jobs.engine.__path__[0]) / "algorithms" / f"{name}.py"
-    words = {getattr(node, "id", getattr(node, "arg", "")) for node in ast.walk(ast.parse(file.read_text("utf-8")))}
+    nodes = ast.walk(ast.parse(file_of(name).read_text("utf-8")))
+    words = {getattr(node, "id", getattr(node, "arg", "")) for node in nodes}
 
     assert not [word for word in words if word and "logits" in word]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_reads_only_knobs_that_its_runs_have(name: str) -> None:
-    file = Path(jobs.engine.__path__[0]) / "algorithms" / f"{name}.py"
-    texts = {n.value for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.Constant)}
+    texts = {n.value for n in ast.walk(ast.parse(file_of(name).read_text("utf-8"))) if isinstance(n, ast.Constant)}
 
     assert {text for text in texts if text in knobs()} <= set(of(name).knobs)
 

@@ -11,11 +11,13 @@ import pytest
 
 from jobs.catalog.spec.runspec import RewardPart, RewardSource
 from jobs.catalog.trainer import trainers
+from jobs.engine.rewards.code import CodeReward
 from jobs.engine.rollouts.reward import Completion, Reward, Score, ScoringLimits, open_reward
 from profiling import plugins
 from tests.jobs.engine.rollouts.services import Asked, Reply, as_json, serving
 
 NAMES = plugins.names("jobs.engine.rewards")
+TEST = '[{"input": "", "output": "54"}]'
 CUSTOM = "def reward(prompt, completion, answer):\n    return len(completion) / 10\n"
 TEXTS = ("#### 54", "", "54", "no idea", "#### " + "9" * 400, "#### -1,234.50", "\0\ud7ff 数", "<answer>" * 50)
 
@@ -54,8 +56,9 @@ def reward(request: pytest.FixtureRequest, service_url: str) -> Iterator[Reward]
 
 
 def scores_of(reward: Reward, texts: Sequence[str]) -> list[Score]:
+    answer = TEST if isinstance(reward, CodeReward) else "54"
     scored = reward.score(
-        [Completion(prompt="47 + 7?", completion=text, answer="54", tokens=list(text.encode())) for text in texts]
+        [Completion(prompt="47 + 7?", completion=text, answer=answer, tokens=list(text.encode())) for text in texts]
     )
     return [each for each in scored if isinstance(each, Score)]
 
@@ -82,9 +85,9 @@ def test_a_completion_is_scored_by_itself(reward: Reward) -> None:
 
 
 def test_an_answer_that_is_right_is_worth_more_than_none(reward: Reward) -> None:
-    marked, plain, empty = (score.total for score in scores_of(reward, ["#### 54", "54", ""]))
+    *right, empty = (score.total for score in scores_of(reward, ["#### 54", "54", "print(54)", ""]))
 
-    assert max(marked, plain) > empty
+    assert max(right) > empty
 
 
 def test_no_completions_are_no_scores(reward: Reward) -> None:

@@ -24,10 +24,11 @@ NAMES = ("dpo", "kto", "distill", "distill_on_policy", "ppo")
 COMPARED = ("loss/", "pairs/", "labels/", "teacher/", "value/", "kl/reference", "policy/", "reward/mean")
 LEFT_OUT = ("accuracy", "overlap", "learning_rate", "skipped_steps")
 """Counts of what is greater jump where two numbers are equal up to rounding, as those of a policy and itself are."""
-BOUNDS: Mapping[str, tuple[float, float, float]] = {"float32": (1e-5, 1e-5, 1e-4), "bfloat16": (2e-3, 3e-2, 5e-2)}
+BOUNDS: Mapping[str, tuple[float, float, float]] = {"float32": (1e-5, 1e-5, 1e-4), "bfloat16": (2e-3, 5e-2, 1e-1)}
 """By precision, what a loss, any other metric and a gradient's norm may be off by (`distances`).
 
-A response's log-probability is a sum over its tokens, so that it adds up what bfloat16 rounds in each.
+A response's log-probability is a sum over its tokens, so that it adds up what bfloat16 rounds in each; a reference
+point is the difference of two such sums.
 """
 NUM_STEPS = 3
 PACKED: Mapping[str, Any] = {"train.packing": True, "train.dynamic_batch": True, "train.max_tokens_per_gpu": 180}

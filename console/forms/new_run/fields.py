@@ -56,7 +56,7 @@ class Field:
     name: str
     label: str
     value: str
-    kind: Literal["text", "number", "choice", "area"] = "text"
+    kind: Literal["text", "number", "choice", "area", "file"] = "text"
     choices: tuple[tuple[str, str], ...] = ()
     unit: str = ""
     flag: str = ""
@@ -135,12 +135,14 @@ def facts_for_script(shown: list[FieldGroup], base: RunSpec, chosen: Combination
 
 def _knob_field(knob: Knob, values: Mapping[str, str], chosen: Combination) -> Field:
     name = f"knobs.{knob.id}"
-    kind: Literal["text", "number", "choice", "area"] = "number" if knob.type in ("int", "float") else "text"
+    kind: Literal["text", "number", "choice", "area", "file"] = "number" if knob.type in ("int", "float") else "text"
     choices: tuple[tuple[str, str], ...] = ()
     if knob.type == "bool":
         kind, choices = "choice", (("true", _("On")), ("false", _("Off")))
     elif knob.type == "choice":
         kind, choices = "choice", tuple((c, c) for c in knob.choices)
+    elif knob.has_lines:
+        kind = "file"
     elif knob.type == "text" and "\n" in values.get(name, ""):
         kind = "area"  # an input of one line would lose the others
     if choices and knob.is_optional:

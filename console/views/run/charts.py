@@ -351,7 +351,7 @@ def _likelihoods(spec: RunSpec) -> tuple[ChartPlan, ...]:
 
 
 def _margins(spec: RunSpec) -> tuple[ChartPlan, ...]:
-    """How far apart a reward model scores the two responses of a pair; OpenRLHF does not say."""
+    """How far apart a reward model scores the two responses of a pair; other trainers do not say."""
     if not spec.is_native:
         return ()
     lines = (

@@ -17,7 +17,7 @@ from jobs.catalog.role import ROLES, trains_adapters
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Offload, Training
+from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Method, Offload, Training
 from jobs.planner.read.context import MicroBatches, RunContext, split_targets
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
@@ -65,11 +65,11 @@ def _job(source: RunContext) -> Job:
         model=source.models.policy,
         layout=Layout(num_devices=hardware.policy_ranks, shards=stage),
         family="deepspeed",
-        method="lora" if trains_adapters(spec) else "full",
+        method=_method(source),
         lora_rank=knobs.whole("lora.rank"),
         lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
         weight_bytes=element,
-        base_bytes=element,
+        base_bytes=_base_bytes(source, element),
         gradient_bytes=4.0,
         optimizer="adam_bf16" if has_half_masters else "adam",
         has_master=is_half or stage > 0,
@@ -101,7 +101,7 @@ def _job(source: RunContext) -> Job:
     teacher = FrozenModel(
         role="teacher",
         model=source.models.teacher or source.models.policy,
-        layout=Layout(num_devices=hardware.policy_ranks) if is_shared else Layout(),
+        layout=_held(policy) if is_shared else Layout(),
         weight_bytes=element,
         micro_batch=rows.size,
         sequence=rows.sequence,
@@ -118,8 +118,9 @@ def _job(source: RunContext) -> Job:
     reference = FrozenModel(
         role="reference",
         model=source.models.reference or source.models.policy,
-        layout=Layout(num_devices=hardware.policy_ranks) if is_held else Layout(),
-        weight_bytes=0.0 if trains_adapters(spec) else element,  # then it is the policy without its adapters
+        # With adapters it is the policy without them, divided as it is.
+        layout=policy.layout if trains_adapters(spec) else _held(policy) if is_held else Layout(),
+        weight_bytes=0.0 if trains_adapters(spec) else element,
         micro_batch=(knobs.whole("train.micro_batch_size", 1) if has_padding else rows.size)
         * (2 if policy.objective == "pairs" else 1),
         sequence=rows.sequence,
@@ -154,7 +155,7 @@ def _job(source: RunContext) -> Job:
         utilization=knobs.number("rollout.gpu_memory_fraction", 0.6),
         weight_bytes=element,
         kv_bytes=element,
-        max_num_seqs=knobs.whole("rollout.max_num_seqs"),
+        max_num_seqs=_drawn_at_once(source) if ranks_draw else knobs.whole("rollout.max_num_seqs"),
         max_model_len=source.longest,
         is_eager=ranks_draw or knobs.flag("rollout.enforce_eager"),
         has_prefix_cache=knobs.flag("rollout.enable_prefix_caching"),
@@ -171,12 +172,43 @@ def _job(source: RunContext) -> Job:
         critic_pool="critic" if spec.hardware.layout == "split" else "policy",
         frozen=frozen,
         engine=engine,
-        rollouts=source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
+        rollouts=replace(
+            source.rollouts(score=rows, has_old_logprobs=bool(DERIVED["batch.has_old_pass"](spec))),
+            generations=_generations(source),
+        ),
         placement="colocated" if is_colocated else "split",
         engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
         notes=(_COLOCATED,) if ranks_draw else (),
     )
+
+
+def _method(source: RunContext) -> Method:
+    """Return what is trained, beside which base; experts are not packed (jobs/engine/roles/four_bit.py)."""
+    if not trains_adapters(source.spec):
+        return "full"
+    is_packed = source.knobs.flag("quantization.load_in_4bit") and not source.models.policy.experts
+    return "qlora" if is_packed else "lora"
+
+
+def _base_bytes(source: RunContext, element: float) -> float:
+    """Return bytes of a frozen weight: packed, 4 bits and the scale of its block of 64, in fp32; or in 8 bits, with one
+    in fp32 for 256 of them."""
+    if _method(source) != "qlora":
+        return element
+    return 0.5 + (1 / 64 + 4 / 64 / 256 if source.knobs.flag("quantization.double_quantization") else 4 / 64)
+
+
+def _held(policy: Training) -> Layout:
+    """Return how the policy's ranks hold a frozen model: each all of it."""
+    return Layout(num_devices=policy.layout.num_devices)
+
+
+def _generations(source: RunContext) -> int:
+    """Return how often groups may be drawn in a step."""
+    knobs = source.knobs
+    is_drawn_again = is_in(source.spec.algorithm, "grouped") and knobs.flag("algorithm.dynamic_sampling")
+    return knobs.whole("algorithm.dynamic_sampling_generations", 1) if is_drawn_again else 1
 
 
 def _critic(source: RunContext, policy: Training) -> Training:

@@ -8,7 +8,7 @@ from jobs.catalog.diffusion_model import DiffusionModel, find_diffusion_model
 from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.own_profile import profile_problem
-from jobs.catalog.spec.reward_parts import check_reward
+from jobs.catalog.spec.reward_parts import MAX_SOURCE_BYTES, check_reward
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.catalog.trainer import trainers
 from profiling.config import names_of, ranks_of
@@ -96,6 +96,10 @@ def contradictions(spec: RunSpec) -> list[tuple[str, str]]:
         else:
             _check_divides(spec, "train.batch_size", spec.int_knob("train.batch_size"), refuse)
         _check_best(spec, refuse)
+        if len(str(spec.knob("algorithm.source") or "").encode()) > MAX_SOURCE_BYTES:
+            most = MAX_SOURCE_BYTES // 1024
+            text = Sentence("The file is larger than {most} KiB. Shorten it or import a package.", most=most)
+            refuse("knobs.algorithm.source", text)
     else:
         _check_told(spec, refuse)
     _check_profile(spec, refuse)

@@ -10,11 +10,15 @@ from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RewardPart, RunSpec
 from jobs.catalog.trainer import trainers
 
-MAX_REWARD_SOURCE_BYTES = 64 * 1024
+MAX_SOURCE_BYTES = 64 * 1024
 TOKEN_PREFIX = "REWARD_"  # noqa: S105  the beginning of a name
 """How names of variables begin that may hold a token: whoever launches must not have other secrets sent anywhere."""
 COMPARING = ("math", "exact_match")
-"""Kinds that need the answer column."""
+"""Kinds that compare with the answer column."""
+TESTING = ("code",)
+"""Kinds that run what the answer column holds."""
+OURS_ALONE = ("judge", "code")
+"""Kinds that only the built-in trainer has."""
 ASKED = ("url", "judge")
 """Kinds of the built-in trainer that call an address."""
 
@@ -63,12 +67,12 @@ def _check_part(spec: RunSpec, part: RewardPart, field: str, refuse: Refuse) -> 
             f"{field}.source",
             Sentence("A custom reward needs its Python file: define reward(prompt, completion, answer) -> float."),
         )
-    if len(part.source.encode()) > MAX_REWARD_SOURCE_BYTES:
+    if len(part.source.encode()) > MAX_SOURCE_BYTES:
         refuse(
             f"{field}.source",
             Sentence(
                 "The reward file is larger than {most} KiB. Shorten it or import a package.",
-                most=MAX_REWARD_SOURCE_BYTES // 1024,
+                most=MAX_SOURCE_BYTES // 1024,
             ),
         )
     if part.kind in COMPARING and not spec.data.answer_column.strip():
@@ -76,6 +80,9 @@ def _check_part(spec: RunSpec, part: RewardPart, field: str, refuse: Refuse) -> 
             "data.answer_column",
             Sentence("The {kind} reward compares with an answer. Name the column that holds it.", kind=part.kind),
         )
+    if part.kind in TESTING and not spec.data.answer_column.strip():
+        text = Sentence("The {kind} reward runs tests. Name the column that holds them.", kind=part.kind)
+        refuse("data.answer_column", text)
     if part.kind == "judge" and spec.is_native:
         _check_judge(spec, part, field, refuse)
     if part.token_env and not _TOKEN_ENV.fullmatch(part.token_env):
@@ -137,7 +144,7 @@ def _check_mixed(parts: Sequence[RewardPart], refuse: Refuse) -> None:
 def _check_alone(spec: RunSpec, refuse: Refuse) -> None:
     """Refuse what other trainers have no way of being told."""
     label, able = trainers()[spec.trainer.name].label, trainers()[spec.trainer.name].rewards
-    if spec.reward.kind == "judge":
+    if spec.reward.kind in OURS_ALONE:
         text = Sentence(
             "{trainer} cannot score by {kind}. Use one of {able}.",
             trainer=label,

@@ -159,16 +159,17 @@ class DataSource(SpecPart):
 class RewardPart(SpecPart):
     """One way in which a completion is scored. `custom` carries its own Python source, so that the spec stays complete.
 
-    A custom source defines `reward(prompt: str, completion: str, answer: str) -> float`. A `url` is a reward server, a
-    `judge` a chat model behind an address like OpenAI's: `location` is the address, `token_env` names the environment
-    variable of the cluster that holds its bearer token. The `source` of a judge is its own prompt, in place of the
-    knob's. `model` is a reward model, a folder on the cluster or a hub id in `location`. Other trainers may also score
-    by a `file`, a Python path on the cluster in the trainer's own form.
+    `code` runs what a response programs with the tests in the answer column, in a box. A custom source defines
+    `reward(prompt: str, completion: str, answer: str) -> float`. A `url` is a reward server, a `judge` a chat model
+    behind an address like OpenAI's: `location` is the address, `token_env` names the environment variable of the
+    cluster that holds its bearer token. The `source` of a judge is its own prompt, in place of the knob's. `model` is a
+    reward model, a folder on the cluster or a hub id in `location`. Other trainers may also score by a `file`, a Python
+    path on the cluster in the trainer's own form.
 
     What the part gives counts `weight` times; `name` is what charts call it, the kind where it is "".
     """
 
-    kind: Literal["math", "exact_match", "format", "custom", "url", "judge", "file", "model"] = "math"
+    kind: Literal["math", "exact_match", "format", "code", "custom", "url", "judge", "file", "model"] = "math"
     source: Text = ""
     file_name: Text = ""
     location: Text = ""

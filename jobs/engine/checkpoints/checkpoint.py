@@ -32,7 +32,7 @@ HANDED_BYTES = 64 << 20
 RoleRank = tuple[str, Worker]
 """A rank of a trained role, with the name of the role."""
 _STEP = re.compile(r"step-(\d+)$")
-_LATER_FIELDS = frozenset({"kl_coefficient", "sources"})
+_LATER_FIELDS = frozenset({"kl_coefficient", "sources", "reward_moments"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,8 @@ class LoopState:
 
     `evaluated_step` is the last step whose policy was evaluated on held-out data, -1 if none was. `kl_coefficient` is
     that of the next step where a controller moves it, else None. `sources` says where each source of the data stands,
-    by name; None where `num_consumed` says it all, and in checkpoints of before.
+    by name; None where `num_consumed` says it all, and in checkpoints of before. `reward_moments` are those of all
+    rewards so far (rollouts/reward_moments.py) where the run normalizes them.
     """
 
     step: int
@@ -51,6 +52,7 @@ class LoopState:
     evaluated_step: int = -1
     kl_coefficient: float | None = None
     sources: Mapping[str, Mapping[str, int]] | None = None
+    reward_moments: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,15 @@ from jobs.engine.problem import CheckpointLost, RunProblem
 
 FILE = "resume.json"
 _NUM_FINGERPRINTED = 1000
-_OF_ADAPTERS = ("lora.rank", "lora.alpha", "lora.target_modules", "lora.rslora", "lora.dora")
+_OF_ADAPTERS = (
+    "lora.rank",
+    "lora.alpha",
+    "lora.target_modules",
+    "lora.rslora",
+    "lora.dora",
+    "quantization.load_in_4bit",
+    "quantization.double_quantization",
+)
 """What a checkpoint of adapters means; with another alpha the same elements would be another model."""
 
 

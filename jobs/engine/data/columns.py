@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.spec.reward_parts import TESTING
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row, Table
 from jobs.engine.data.examples import JOINED, column_value, has_column, mapped_fields
@@ -50,6 +51,8 @@ _USUAL: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Names by which data sets call a column, the commonest first; compared without case and punctuation."""
+_TESTS = ("tests", "test", "test_list", "test_cases", "unit_tests", "input_output", "private_tests", "public_tests")
+"""Names of the answer column where answers are tests of code."""
 
 
 def recognized_columns(spec: RunSpec, columns: Sequence[str], rows: Sequence[Row]) -> dict[str, str]:
@@ -61,7 +64,7 @@ def recognized_columns(spec: RunSpec, columns: Sequence[str], rows: Sequence[Row
     """
     rows = rows[:_NUM_LOOKED_AT]
     fields = mapped_fields(spec)
-    if all(has_column(str(getattr(spec.data, field)), columns) for field in fields):
+    if all(_holds(spec, field, columns) for field in fields):
         return {}
     is_unsaid = is_in(spec.algorithm, "answers") and not spec.data.messages_column
     if is_unsaid and (conversation := _conversation_column(columns, rows)):
@@ -71,12 +74,13 @@ def recognized_columns(spec: RunSpec, columns: Sequence[str], rows: Sequence[Row
         return {"label_column": label} | recognized_columns(labeled, columns, rows)
     chosen: dict[str, str] = {}
     for field in fields:
-        if has_column(str(getattr(spec.data, field)), columns) or not _is_untouched(spec.data, field):
+        if _holds(spec, field, columns) or not _is_untouched(spec.data, field):
             chosen[field] = str(getattr(spec.data, field))
     mapping: dict[str, str] = {}
     for field in fields:
         if field not in chosen:
-            column = _usual_column(field, columns, rows, taken={*chosen.values(), *mapping.values()})
+            names = _TESTS if field == "answer_column" and _has_tests(spec) else _USUAL[field]
+            column = _usual_column(names, columns, rows, taken={*chosen.values(), *mapping.values()})
             if column is not None:
                 mapping[field] = column
     brings_prompt = is_in(spec.algorithm, "pairs") or is_in(spec.algorithm, "labeled")
@@ -114,14 +118,27 @@ def _conversation_column(columns: Sequence[str], rows: Sequence[Row]) -> str:
     return ""
 
 
+def _holds(spec: RunSpec, field: str, columns: Sequence[str]) -> bool:
+    """Return whether a field's column is there; nobody chose `answer` for tests where a column is called tests."""
+    if field == "answer_column" and _has_tests(spec) and _is_untouched(spec.data, field):
+        return not any(_plain(column) == _plain(name) for name in _TESTS for column in columns) and has_column(
+            spec.data.answer_column, columns
+        )
+    return has_column(str(getattr(spec.data, field)), columns)
+
+
+def _has_tests(spec: RunSpec) -> bool:
+    return any(part.kind in TESTING for part in spec.reward.parts)
+
+
 def _label_column(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """Return the column with a usual name that holds nothing but labels; "" if none does."""
     usual = {_plain(name) for name in _USUAL["label_column"]}
     return next((c for c in columns if _plain(c) in usual and holds_labels(c, rows)), "")
 
 
-def _usual_column(field: str, columns: Sequence[str], rows: Sequence[Row], *, taken: set[str]) -> str | None:
-    for name in _USUAL[field]:
+def _usual_column(names: Sequence[str], columns: Sequence[str], rows: Sequence[Row], *, taken: set[str]) -> str | None:
+    for name in names:
         if "." in name and any(column_value(row, name) is not None for row in rows):
             return name
         for column in columns:

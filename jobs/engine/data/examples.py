@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.catalog.algorithm import is_in
-from jobs.catalog.spec.reward_parts import COMPARING
+from jobs.catalog.spec.reward_parts import COMPARING, TESTING
 from jobs.catalog.spec.runspec import DataSource, RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.labels import label_of, split_pair
@@ -67,7 +67,7 @@ def mapped_fields(spec: RunSpec) -> tuple[str, ...]:
         return ("prompt_column", "response_column", "label_column")
     if is_in(spec.algorithm, "pairs") or is_in(spec.algorithm, "labeled"):
         return ("prompt_column", "chosen_column", "rejected_column")
-    needs_answer = any(part.kind in COMPARING for part in spec.reward.parts)
+    needs_answer = any(part.kind in (*COMPARING, *TESTING) for part in spec.reward.parts)
     return ("prompt_column", "answer_column") if needs_answer else ("prompt_column",)
 
 
@@ -96,7 +96,7 @@ def render(spec: RunSpec, rows: Sequence[Row], text: TextModel) -> list[Example]
         Example(
             row=number,
             prompt=next((m["content"] for m in reversed(messages) if m["role"] == "user"), ""),
-            answer=_answer(spec, row),
+            answer=answer_text(spec, row),
             segments=parts,
             tokens=tokenized.tokens,
             is_trained=tokenized.is_trained,
@@ -324,6 +324,9 @@ def _is_list_of_objects(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def _answer(spec: RunSpec, row: Row) -> str:
+def answer_text(spec: RunSpec, row: Row) -> str:
+    """Return what a reward gets as the answer of a row; lists and objects as JSON, "" where there is none."""
     value = column_value(row, spec.data.answer_column) if spec.data.answer_column else None
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
     return "" if value is None else str(value)

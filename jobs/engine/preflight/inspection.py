@@ -11,7 +11,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.columns import recognized_columns, with_recognized
 from jobs.engine.data.dataset import Row, Table
-from jobs.engine.data.examples import Example, column_value, mapping_problem, render, token_limit, usable
+from jobs.engine.data.examples import Example, answer_text, column_value, mapping_problem, render, token_limit, usable
 from jobs.engine.data.labels import balance_note
 from jobs.engine.data.model_files import architectures, context_tokens, count_parameters, model_folder, read_json
 from jobs.engine.data.reward_files import check_reward_model
@@ -26,7 +26,7 @@ from jobs.engine.rollouts.reward import Completion, RewardFailed, ScoringLimits,
 MAX_MEASURED = 20_000
 NUM_BINS = 20
 REWARD_SECONDS = 8.0
-TRIED = ("math", "exact_match", "format", "custom")
+TRIED = ("math", "exact_match", "format", "code", "custom")
 TRIAL_LIMITS = ScoringLimits(
     timeout_seconds=REWARD_SECONDS, timeout_name="the limit of a trial", load_seconds=REWARD_SECONDS
 )
@@ -150,8 +150,8 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     """Return what the reward gives `num_samples` completions made of the data's own rows.
 
     The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
-    reward that gives both the same shows it. Parts that call an address or run what a model wrote are left out: that is
-    the cluster's business. Raises: RunProblem naming `reward.source`.
+    reward that gives both the same shows it. Parts that call an address are left out: that is the cluster's business.
+    Raises: RunProblem naming `reward.source`.
     """
     table = first_table(spec, inputs_dir=inputs_dir)
     if spec.is_native:
@@ -181,7 +181,7 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
         finally:
             reward.close()
     except RewardFailed as error:
-        raise RunProblem("reward.source", str(error)) from error
+        raise RunProblem(error.field, str(error)) from error
     return {"results": results}
 
 
@@ -190,9 +190,10 @@ def _trial_limits(spec: RunSpec) -> ScoringLimits:
     if "reward.timeout_seconds" not in spec.knobs:  # another trainer's
         return TRIAL_LIMITS
     own = limits_of(spec)
+    limits = replace(TRIAL_LIMITS, code=own.code, file=own.file)
     if own.timeout_seconds >= TRIAL_LIMITS.timeout_seconds:
-        return TRIAL_LIMITS
-    return replace(TRIAL_LIMITS, timeout_seconds=own.timeout_seconds, timeout_name=own.timeout_name)
+        return limits
+    return replace(limits, timeout_seconds=own.timeout_seconds, timeout_name=own.timeout_name)
 
 
 def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
@@ -202,7 +203,7 @@ def _tries(spec: RunSpec, table: Table, num_samples: int) -> list[Completion]:
         prompt = column_value(row, spec.data.prompt_column)
         last = prompt[-1] if isinstance(prompt, list) and prompt else {}
         shown = prompt if isinstance(prompt, str) else str(last.get("content") or "")
-        answer = str(column_value(row, spec.data.answer_column) or "") if spec.data.answer_column else ""
+        answer = answer_text(spec, row)
         response = column_value(row, spec.data.response_column) if spec.data.response_column else None
         good = response if isinstance(response, str) else answer
         tries += [Completion(prompt=shown, completion=c, answer=answer) for c in (good, "I do not know.")]

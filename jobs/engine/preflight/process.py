@@ -2,8 +2,9 @@
 spec before
 launch.
 
-`{"op": "preview" | "reward" | "model" | "config", "spec": ..., "inputs_dir": ..., "samples": n}`; a spec that cannot
-work is answered with `{"problem": {"field", "message"}}`. Imports no torch: it must answer in about two seconds.
+`{"op": "preview" | "reward" | "algorithm" | "model" | "config", "spec": ..., "inputs_dir": ..., "samples": n}`; a spec
+that cannot work is answered with `{"problem": {"field", "message"}}`. Imports no torch but for an algorithm's formulas:
+it must answer in about two seconds.
 """
 
 import json
@@ -30,11 +31,15 @@ def answer(request: Mapping[str, Any]) -> dict[str, object]:
             return preview_data(spec, inputs_dir=inputs_dir, num_samples=num_samples)
         if operation == "reward":
             return try_reward(spec, inputs_dir=inputs_dir, num_samples=num_samples)
+        if operation == "algorithm":
+            from jobs.engine.preflight.own_algorithm_trial import try_algorithm  # and torch with it
+
+            return try_algorithm(spec)
         if operation == "model":
             return describe_model(spec)
         if operation == "config":
             return {"config": read_config(spec.model)}
-        raise RunProblem("op", f"There is no operation {operation!r}. Use preview, reward, model or config.")
+        raise RunProblem("op", f"There is no operation {operation!r}. Use preview, reward, algorithm, model or config.")
     except SpecInvalid as error:
         first = error.problems[0]
         return {"problem": {"field": first.field, "message": first.message}}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from jobs.catalog.spec.runspec import RewardPart
 from jobs.engine.rollouts.answers import expected_answer, given_answer, marked_number, number, quick_equal
-from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, ScoringLimits
+from jobs.engine.rollouts.reward import Completion, FileLimits, RewardFailed, Score, ScoringLimits
 from jobs.engine.rollouts.reward_pool import RewardPool
 
 CORRECT, FORMAT = 0.9, 0.1
@@ -40,7 +40,7 @@ class MathReward:
     """Compare what responses give with the answers; its processes start when a check needs algebra."""
 
     def __init__(self, limits: ScoringLimits) -> None:
-        self._limits = replace(limits, timeout_seconds=min(limits.timeout_seconds, CHECK_SECONDS))
+        self._limits = replace(limits, timeout_seconds=min(limits.timeout_seconds, CHECK_SECONDS), file=FileLimits())
         self._pool: RewardPool | None = None
 
     def score(self, completions: Sequence[Completion]) -> list[Score]:

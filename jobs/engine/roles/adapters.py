@@ -19,6 +19,7 @@ from torch import Tensor
 
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.problem import RunProblem
+from jobs.engine.roles.four_bit import num_elements, packed_shape, unpacked, unpacked_type
 
 ALL_LINEAR = "all-linear"
 _NAME = "default"
@@ -59,12 +60,14 @@ class AdapterConfig:
 def add_adapters(model: Any, config: AdapterConfig, *, seed: int, base: str = "") -> None:
     """Freeze a model of transformers and put adapters into it. Parameters keep their names, but for `.base_layer`.
 
-    The first A are drawn from `seed` alone, so that they are the same on each rank, also where ZeRO-3 divides them.
-    `base` is what the exported adapter says it belongs to. Raises: RunProblem naming `lora.target_modules`.
+    A scalar head (value_head.py) stays trained as a whole, without an adapter: it starts at zero. The first A are drawn
+    from `seed` alone, so that they are the same on each rank, also where ZeRO-3 divides them. `base` is what the
+    exported adapter says it belongs to. Raises: RunProblem naming `lora.target_modules`.
     """
     from peft import LoraConfig, inject_adapter_in_model
     from transformers.pytorch_utils import Conv1D
 
+    scalar_head = getattr(model, "scalar_head", None)
     names = [name for name in (word.strip() for word in config.targets.split(",")) if name]
     is_all = names in ([], [ALL_LINEAR])
     if not is_all:
@@ -73,6 +76,7 @@ def add_adapters(model: Any, config: AdapterConfig, *, seed: int, base: str = ""
         r=config.rank,
         lora_alpha=config.alpha,
         target_modules=ALL_LINEAR if is_all else names,
+        exclude_modules=[path for path, module in model.named_modules() if module is scalar_head] or None,
         lora_dropout=config.dropout,
         use_rslora=config.is_rank_stabilized,
         use_dora=config.has_magnitudes,
@@ -83,12 +87,16 @@ def add_adapters(model: Any, config: AdapterConfig, *, seed: int, base: str = ""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         inject_adapter_in_model(lora, model, adapter_name=_NAME)
+    for parameter in adapter_parameters(model).values():
+        parameter.data = parameter.data.to(model.dtype)  # beside packed weights PEFT leaves them in float32
+    if scalar_head is not None:
+        scalar_head.requires_grad_(requires_grad=True)
     _set_dropout(model, 0.0)
 
 
 def _check_names(model: Any, names: list[str]) -> None:
     """Raise RunProblem for the first name that is not that of linear layers, or of the output layer."""
-    linear, paths, head = _linear_layers(model), dict(model.named_modules()), model.get_output_embeddings()
+    linear, paths, head = linear_layers(model), dict(model.named_modules()), _output_layer(model)
     choices = ", ".join(dict.fromkeys(path.rpartition(".")[2] for path in linear))
     for name in names:
         matches = [path for path in paths if path == name or path.endswith(f".{name}")]
@@ -102,12 +110,16 @@ def _check_names(model: Any, names: list[str]) -> None:
         )
 
 
-def _linear_layers(model: Any) -> dict[str, Any]:
+def linear_layers(model: Any) -> dict[str, Any]:
     """Return the linear layers inside a model by path: all but the output layer."""
     from transformers.pytorch_utils import Conv1D
 
-    head, kinds = model.get_output_embeddings(), (torch.nn.Linear, Conv1D)
+    head, kinds = _output_layer(model), (torch.nn.Linear, Conv1D)
     return {path: m for path, m in model.named_modules() if isinstance(m, kinds) and m is not head}
+
+
+def _output_layer(model: Any) -> Any:
+    return getattr(model, "scalar_head", None) or model.get_output_embeddings()
 
 
 def has_adapters(model: Any) -> bool:
@@ -174,26 +186,29 @@ class WholeWeight:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape, also while ZeRO-3 has divided it."""
+        """Its shape, also while ZeRO-3 has divided it, or it is packed."""
         base = self.parameters[0]
-        return tuple(getattr(base, "ds_shape", None) or base.shape)
+        return packed_shape(base) or tuple(getattr(base, "ds_shape", None) or base.shape)
 
     @property
     def dtype(self) -> torch.dtype:
-        """Its type."""
-        dtype: torch.dtype = self.parameters[0].dtype
+        """Its type; of one that is packed that of its values."""
+        base = self.parameters[0]
+        dtype: torch.dtype = base.dtype if packed_shape(base) is None else unpacked_type(base)
         return dtype
 
     @property
     def num_bytes(self) -> int:
         """Its bytes."""
-        base = self.parameters[0]
-        return int(getattr(base, "ds_numel", 0) or base.numel()) * int(base.element_size())
+        return num_elements(self.parameters[0]) * self.dtype.itemsize
 
     def value(self) -> Tensor:
-        """Return its elements. Where it has an adapter they are a copy: that of the base stays as it is."""
+        """Return its elements. Where it has an adapter or is packed they are a copy: the base stays as it is."""
+        base = self.parameters[0]
+        if packed_shape(base) is not None:
+            return unpacked(base) if self.layer is None else _merged_unpacked(self.layer)
         if self.layer is None:
-            data: Tensor = self.parameters[0].data
+            data: Tensor = base.data
             return data
         return _merged(self.layer)
 
@@ -211,6 +226,14 @@ def _merged(layer: Any) -> Tensor:
         base.data = unmerged
         layer.merged_adapters.clear()
     return merged
+
+
+@torch.no_grad()
+def _merged_unpacked(layer: Any) -> Tensor:
+    """Return the values of a packed layer with its adapter, in float32 and rounded once. PEFT would pack the sum."""
+    base = unpacked(layer.get_base_layer().weight)
+    (down, up), scale = (part[_NAME].weight.float() for part in (layer.lora_A, layer.lora_B)), layer.scaling[_NAME]
+    return (base.float() + scale * (up @ down)).to(base.dtype)
 
 
 def whole_weights(model: Any) -> list[WholeWeight]:
@@ -264,8 +287,8 @@ class TrainedShare:
         if not has_adapters(model):
             return None
         own = adapter_parameters(model).values()
-        sizes = [int(getattr(p, "ds_numel", 0) or p.numel()) for p in own]
-        base = sum(int(getattr(p, "ds_numel", 0) or p.numel()) for p in model.parameters())
+        sizes = [num_elements(p) for p in own]
+        base = sum(num_elements(p) for p in model.parameters())
         num_bytes = sum(size * int(p.element_size()) for size, p in zip(sizes, own, strict=True))
         return cls(num_trained=sum(sizes), num_all=base, num_bytes=num_bytes)
 

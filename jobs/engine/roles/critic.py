@@ -15,6 +15,7 @@ from jobs.engine.batch import Batch
 from jobs.engine.data.model_files import BUNDLED, count_parameters, find_model, model_folder, read_json
 from jobs.engine.optimizer_knobs import OF_CRITIC
 from jobs.engine.problem import RunProblem
+from jobs.engine.roles.adapters import AdapterConfig
 from jobs.engine.roles.state_moves import StateMoves
 from jobs.engine.roles.trained_model import TrainedModel
 from jobs.engine.roles.value_head import FIELD, load_value_model
@@ -48,6 +49,9 @@ class Critic(TrainedModel):
             sharding=self._sharding(),
         )
         return model
+
+    def _wanted_adapters(self) -> AdapterConfig | None:
+        return AdapterConfig.of(self._spec)
 
     def _loss(self, micro: Batch, counts: Counts) -> Loss:
         assert self._algorithm.value_loss is not None

@@ -21,8 +21,8 @@ from jobs.engine.roles.language_model import load_model, memory_before_model, te
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherScores:
-    """Of each counted token's place the teacher's likeliest tokens [B, L, K], their log-probabilities, and the entropy
-    of its whole distribution [B, L]; 0 elsewhere. On the CPU."""
+    """Of each counted token's place the teacher's likeliest tokens [B, L, K], their log-probabilities and that of all
+    others [B, L, K + 1], and the entropy of its whole distribution [B, L]; 0 elsewhere. On the CPU."""
 
     ids_BLK: Tensor
     logprobs_BLK: Tensor
@@ -58,7 +58,7 @@ class Teacher:
         """Return what the teacher says of the batch."""
         shape, count = batch.tokens_BL.shape, self._asked.count
         ids_BLK = torch.zeros((*shape, count), dtype=torch.int32)
-        logprobs_BLK, entropies_BL = torch.zeros((*shape, count)), torch.zeros(shape)
+        logprobs_BLK, entropies_BL = torch.zeros((*shape, count + 1)), torch.zeros(shape)
         for rows in self._cut.rows(batch.lengths_B):
             here = batch.rows(rows).to(self._device.torch_device())
             _, entropies_bL, ids_bLK, logprobs_bLK = self._model(

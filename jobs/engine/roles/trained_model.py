@@ -18,14 +18,24 @@ from torch import Tensor
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine import deepspeed_start
-from jobs.engine.algorithm import Counts, Loss, load_algorithm
+from jobs.engine.algorithm import Counts, Loss
 from jobs.engine.batch import Batch
 from jobs.engine.device import Device, load_device
 from jobs.engine.logprob_gap import GapSums
 from jobs.engine.micro_batches import Cut
 from jobs.engine.optimizer_knobs import OF_POLICY, OptimizerKnobs
-from jobs.engine.roles.adapters import AdapterConfig, TrainedShare, WholeWeight, add_adapters, dropping, whole_weights
+from jobs.engine.own_algorithm import algorithm_of
+from jobs.engine.roles.adapters import (
+    AdapterConfig,
+    TrainedShare,
+    WholeWeight,
+    add_adapters,
+    dropping,
+    linear_layers,
+    whole_weights,
+)
 from jobs.engine.roles.compiled_layers import compile_layers
+from jobs.engine.roles.four_bit import pack_base
 from jobs.engine.roles.language_model import buckets, gathered, memory_before_model
 from jobs.engine.roles.model_state import gradient_bytes, gradient_norm, optimizer_bytes, parameter_bytes
 from jobs.engine.roles.part_writer import PartWriter
@@ -68,7 +78,7 @@ class TrainedModel(ABC):
         self._spec, self._rank = spec, rank
         self._device: Device = load_device(device)
         self._device.prepare_trainer()
-        self._algorithm = load_algorithm(spec.algorithm)
+        self._algorithm = algorithm_of(spec)
         self._stage = int(DERIVED[self.stage_of](spec))
         self._cut = Cut.of(spec)
         self._gradient_bytes = 0
@@ -116,6 +126,7 @@ class TrainedModel(ABC):
         self._baseline = memory_before_model()
         model: Any = self._load()
         if self._adapters is not None:
+            pack_base(model, linear_layers(model), self._spec, device=self._device.torch_device())
             seed, base = self._spec.int_knob("train.seed"), self._spec.model.id
             add_adapters(model, self._adapters, seed=seed, base=base)
         if bool(self._spec.knob("memory.gradient_checkpointing")):

@@ -38,6 +38,11 @@ class MixedReward:
             raise next(each for part in outcomes for each in part if isinstance(each, RewardFailed))
         return mixed
 
+    @property
+    def notes(self) -> list[str]:
+        """What the parts have to say before the first step, for the run's page."""
+        return [note for _, _, reward in self._parts for note in getattr(reward, "notes", ())]
+
     def close(self) -> None:
         """End what the parts started."""
         for _, _, reward in self._parts:

@@ -78,6 +78,23 @@ class JudgeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileLimits:
+    """What a process of the user's own file may use: memory in address space (0: no limit of ours), and sockets."""
+
+    memory_mib: int = 0
+    has_network: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeLimits:
+    """What a response's code may use over all its tests; whether each case counts, or only all of them together."""
+
+    cpu_seconds: int = 5
+    memory_mib: int = 512
+    gives_share: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringLimits:
     """What scoring may take, where code runs whose time nobody knows.
 
@@ -96,6 +113,8 @@ class ScoringLimits:
     ask_model: AskModel | None = None
     service: ServiceLimits = ServiceLimits()
     judge: JudgeSettings = JudgeSettings()
+    code: CodeLimits = CodeLimits()
+    file: FileLimits = FileLimits()
 
 
 def limits_of(spec: RunSpec, *, check: Callable[[], None] = _go_on, ask_model: AskModel | None = None) -> ScoringLimits:
@@ -119,6 +138,14 @@ def limits_of(spec: RunSpec, *, check: Callable[[], None] = _go_on, ask_model: A
             lowest=spec.float_knob("reward.judge_lowest"),
             highest=spec.float_knob("reward.judge_highest"),
             max_tokens=spec.int_knob("reward.judge_max_tokens"),
+        ),
+        code=CodeLimits(
+            cpu_seconds=spec.int_knob("reward.code_seconds"),
+            memory_mib=spec.int_knob("reward.code_memory_mib"),
+            gives_share=spec.knob("reward.code_score") == "share",
+        ),
+        file=FileLimits(
+            memory_mib=spec.int_knob("reward.file_memory_mib"), has_network=bool(spec.knob("reward.file_network"))
         ),
     )
 

@@ -140,7 +140,9 @@ class RewardPool:
 
     def _start(self) -> None:
         deadline = time.monotonic() + (_AGAIN_SECONDS if self._has_loaded else _UP_SECONDS)
-        self._workers.append(RewardWorker(self._source, file_name=self._name, deadline=deadline))
+        self._workers.append(
+            RewardWorker(self._source, file_name=self._name, deadline=deadline, limits=self._limits.file)
+        )
 
     def _hand_over(self, worker: RewardWorker, batch: _Batch, now: float) -> None:
         index = batch.take()

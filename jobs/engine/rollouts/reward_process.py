@@ -1,8 +1,9 @@
 """The process that a reward's code runs in: JSON lines on stdin, answers on stdout. Started by reward_pool.py.
 
-It writes {} when it is up. First line {"source", "file_name"} -> {"number": 0}; then {"number", "call": [prompt,
-completion, answer]} -> {"number", "reward": ...}, one at a time. What goes wrong is answered as {"number", "problem",
-"kind", "log_line"}. The code's own prints go to stderr, and what it or a program of its own reads from stdin is empty.
+It writes {} when it is up. First line {"source", "file_name", "limits"} -> {"number": 0}; then {"number", "call":
+[prompt, completion, answer]} -> {"number", "reward": ...}, one at a time. What goes wrong is answered as {"number",
+"problem", "kind", "log_line"}. The code's own prints go to stderr, and what it or a program of its own reads from stdin
+is empty.
 """
 
 import faulthandler
@@ -10,10 +11,13 @@ import json
 import linecache
 import math
 import os
+import resource
 import signal
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
+
+from jobs.engine.box import confine, seccomp
 
 Call = Callable[[str, str, str], object]
 UP = b"{}"
@@ -27,7 +31,7 @@ class RewardReply(TypedDict, total=False):
     number: int
     reward: float
     problem: str
-    kind: Literal["raised", "wrong_type"]
+    kind: Literal["raised", "wrong_type", "not_started"]
     log_line: str
 
 
@@ -45,12 +49,28 @@ def main() -> None:
         request = json.loads(line)
         if "source" in request:
             name = request["file_name"]
-            reward, answer = load(request["source"], name)
+            answer = close_in(**request["limits"])
+            if not answer:
+                reward, answer = load(request["source"], name)
         else:
             assert reward is not None
             answer = score(reward, request["call"], number=request["number"], name=name)
         answers.write(json.dumps({"number": request.get("number", 0), **answer}) + "\n")
         answers.flush()
+
+
+def close_in(*, memory_mib: int, has_network: bool) -> RewardReply:
+    """Keep this process, and what it starts, within the limits that the run sets it; return why that cannot be."""
+    confine.limit(resource.RLIMIT_CORE, 0)
+    if memory_mib:
+        confine.limit(resource.RLIMIT_AS, memory_mib << 20)
+    try:
+        if not has_network:
+            seccomp.give_up(seccomp.NETWORK)
+    except seccomp.NotConfined as error:
+        text = f"The reward cannot be kept off the network on this node (reward.file_network): {error}."
+        return {"problem": text, "kind": "not_started", "log_line": ""}
+    return {}
 
 
 def load(source: str, name: str) -> tuple[Call | None, RewardReply]:

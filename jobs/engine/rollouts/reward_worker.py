@@ -10,10 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
 from jobs.catalog.spec.reward_parts import TOKEN_PREFIX
+from jobs.engine.rollouts.reward import FileLimits
 from jobs.engine.rollouts.reward_process import UP
 
 _DUMP_SECONDS = 10.0
@@ -24,6 +26,9 @@ _SECRETS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOK
 # Hashes of texts differ between processes unless told otherwise, and with them the order of a set: what a completion
 # earns must not depend on which process scores it.
 _SAME_EVERYWHERE = {"PYTHONHASHSEED": "0"}
+
+
+_UNLIMITED = FileLimits()
 
 
 def _is_secret(name: str) -> bool:
@@ -38,13 +43,13 @@ class RewardWorker:
     Nothing here waits for the process: `read` is called when `stdout` is readable, `flush` when `stdin` takes more.
     """
 
-    def __init__(self, source: str, *, file_name: str, deadline: float) -> None:
+    def __init__(self, source: str, *, file_name: str, deadline: float, limits: FileLimits = _UNLIMITED) -> None:
         self.state: Literal["starting", "loading", "idle", "scoring"] = "starting"
         self.deadline = deadline
         self.index = -1
         self.since = 0.0
         self._cpu_before = 0.0
-        self._load = {"source": source, "file_name": file_name}
+        self._load = {"source": source, "file_name": file_name, "limits": asdict(limits)}
         self._name = file_name
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self._process = subprocess.Popen(

@@ -67,9 +67,9 @@ def host_overhead(constants: Constants) -> int:
 
 def host_libraries(training: Training, constants: Constants) -> float:
     """Return what a process that trains grows by besides: it stays while the process does something else."""
-    return constants.memory.host_training_bytes + (
-        constants.memory.host_half_bytes if compute_bytes(training) < _FP32 else 0.0
-    )
+    half = constants.memory.host_half_bytes if compute_bytes(training) < _FP32 else 0.0
+    packed = constants.memory.host_packed_bytes if training.method == "qlora" else 0.0
+    return constants.memory.host_training_bytes + half + packed
 
 
 def host_peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:
@@ -148,6 +148,6 @@ def scored_weights(stage: Stage, model: ModelShape, layout: Layout, width: float
 
 
 def scored_logits(vocab: int, tokens: int, width: float) -> float:
-    """Return bytes of log-probabilities without gradients: logits, their fp32 copy if they are not, and its quotient;
-    after it the logits go, and the quotient's exponentials come."""
-    return tokens * vocab * (width + _FP32 + (_FP32 if width < _FP32 else 0.0))
+    """Return bytes of log-probabilities and entropies without gradients: logits, their fp32 copy if they are not, what
+    they are below their sum, and its exponentials."""
+    return tokens * vocab * (width + 2 * _FP32 + (_FP32 if width < _FP32 else 0.0))

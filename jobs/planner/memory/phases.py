@@ -214,6 +214,7 @@ def scoring_memory(
     layout: Layout,
     *,
     weight_bytes: float,
+    element_bytes: float,
     tokens: int,
     has_head: bool,
     head: Head,
@@ -224,11 +225,12 @@ def scoring_memory(
 ) -> PeakMemory:
     """Return the peak of a pass without gradients (log-probabilities, reference, reward, values) over `tokens` tokens
     of one rank: weights with what is gathered, the widest moment of a layer, log-probabilities of all tokens.
+    `element_bytes`, of what is computed with, count on a host; devices score in two bytes.
 
     What the process takes outside of the allocator is in resident_memory and frozen_memory, once per process.
     """
     peaks: list[dict[Term, float]] = []
-    width = weight_bytes if accelerator.is_host else 2.0
+    width = element_bytes if accelerator.is_host else 2.0
     for stage, held in zip(telling_stages(model, layout), frozen_bytes(model, layout, weight_bytes), strict=True):
         gathered = 0.0
         if layout.shards == 3:

@@ -60,7 +60,8 @@ def trained_elements(training: Training, stage: Stage) -> Elements:
 def base_bytes(training: Training, stage: Stage) -> float:
     """Return bytes that one rank keeps of the weights that are not trained, sharded where weights are.
 
-    Of a quantized base (QLoRA) the matrices of the layers take `base_bytes` each; embedding, head and norms 2 bytes.
+    Of a quantized base (QLoRA) the matrices of the layers take `base_bytes` each; embedding, head and norms what is
+    computed with.
     """
     if training.method == "full":
         return 0.0
@@ -72,7 +73,7 @@ def base_bytes(training: Training, stage: Stage) -> float:
     for layer, count in stage.layers:
         packed = packed + matrix_share(layer, layout).scaled(count)
     rest = Elements(dense=whole.dense - packed.dense, experts=whole.experts - packed.experts)
-    return _sharded(packed, training, 3) * training.base_bytes + _sharded(rest, training, 3) * 2.0
+    return _sharded(packed, training, 3) * training.base_bytes + _sharded(rest, training, 3) * compute_bytes(training)
 
 
 def optimizer_bytes(training: Training) -> float:

@@ -5,6 +5,7 @@ asynchronous: also, and no batch waits for its longest response, so that engines
 turns with the trainer, so that an asynchronous schedule hides their tail alone.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -213,6 +214,7 @@ def _rollout(
         room = 2 * max(memory.cache.sequence_bytes(longest), 2**30)
         able = replace(engine, kv_cache_bytes=room, max_model_len=longest)
     synchronous = generation_seconds(able, accelerator, rollouts, engine.num_engines, constants)
+    synchronous += _drawn_again(able, job, rollouts, constants)
     if job.schedule != "async" or not job.staleness:
         return synchronous
     # No batch waits for its longest response: engines run as full as cache and queue allow.
@@ -223,6 +225,25 @@ def _rollout(
     rate = decode_tokens_per_second(engine, accelerator, at_once, batch.prompt, output, constants)
     bulk = rate.inverse(batch.samples * output / engine.num_engines)
     return bulk if bulk.middle < synchronous.middle else synchronous
+
+
+def _drawn_again(engine: Engine, job: Job, rollouts: Rollouts, constants: Constants) -> Interval:
+    """Return seconds of the generations after the first, each for the groups of the one before that had no variance."""
+    constant = constants.get("decode.drawn_again")
+
+    def seconds(share: float) -> Interval:
+        total, prompts = NOTHING, float(rollouts.prompts)
+        for _ in range(rollouts.generations - 1):
+            prompts *= share
+            if prompts < 1:
+                break
+            fewer = replace(rollouts, prompts=math.ceil(prompts))
+            total += generation_seconds(engine, job.fleet.accelerator, fewer, engine.num_engines, constants)
+        return total
+
+    return Interval(
+        low=seconds(constant.low).low, middle=seconds(constant.value).middle, high=seconds(constant.high).high
+    )
 
 
 def _scored(

@@ -265,3 +265,40 @@ def test_the_command_follows_to_the_end_over_a_retry(project: Project, monkeypat
     assert code == 0
     assert "Retries at" in out
     assert "attempt 3 of 3" in out
+
+
+def test_a_checkpoint_is_pinned_and_released_by_its_step(api: Client, project: Project) -> None:
+    run = make_run(project, state="running")
+    train(run, range(1, 45))
+
+    def put(step: int, body: Any) -> Any:
+        return api.put(
+            f"/api/runs/{run.pk}/checkpoints/1/{step}/pin", json.dumps(body), content_type="application/json"
+        )
+
+    answers = [put(20, {"is_pinned": is_pinned}) for is_pinned in (True, True, False)]
+
+    assert [(answer.status_code, answer.json()["is_changed"]) for answer in answers] == [
+        (200, True),
+        (200, False),
+        (200, True),
+    ]
+    told = [command.payload for command in Attempt.objects.get(run=run).commands.filter(verb="pin").order_by("pk")]
+    assert told == [{"step": 20, "is_pinned": True}, {"step": 20, "is_pinned": False}]
+    assert problem(put(30, {"is_pinned": True})) == (
+        422,
+        "step",
+        "Attempt 1 has no checkpoint of step 30 (any more).",
+    )
+    assert put(20, {"is_pinned": True, "forever": True}).status_code == 422
+
+
+def test_a_trainer_that_takes_no_pins_while_it_trains_refuses_them(api: Client, project: Project) -> None:
+    run = make_run(project, state="running", spec={"trainer": {"name": "openrlhf"}})
+    train(run, range(1, 25))
+    place = f"/api/runs/{run.pk}/checkpoints/1/20/pin"
+
+    status, field, message = problem(api.put(place, '{"is_pinned": true}', content_type="application/json"))
+
+    assert (status, field) == (409, "state")
+    assert message.endswith("Pin when it has ended.")

@@ -169,6 +169,7 @@ def test_a_knob_that_needs_another_is_live_only_beside_it() -> None:
         "lora.megatron_adapter_path",
         "skip.folder",
         "trace.prometheus_file",
+        "algorithm.source",
     ],
 )
 def test_what_names_code_a_command_or_a_file_to_unpickle_or_overwrite_is_privileged(knob_id: str) -> None:

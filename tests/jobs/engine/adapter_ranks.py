@@ -4,6 +4,7 @@ For each case it takes three steps of GRPO on the same batch, and writes what it
 state of the first is saved, and the last case goes on from it.
 """
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,14 @@ CASES: dict[str, dict[str, Any]] = {
     "ZeRO-3": {"memory.zero_stage": "3"},
     "ZeRO-0": {"memory.zero_stage": "0"},
     "ZeRO-2": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
+    "DoRA ZeRO-2": {"memory.zero_stage": "2", "lora.dora": True},
     "bfloat16 ZeRO-3": {"memory.zero_stage": "3", "memory.precision": "bfloat16"},
     "bfloat16 ZeRO-2": {"memory.zero_stage": "2", "memory.precision": "bfloat16"},
+    **(
+        {"4 bits ZeRO-2": {"memory.zero_stage": "2", "quantization.load_in_4bit": True}}
+        if importlib.util.find_spec("bitsandbytes")
+        else {}
+    ),
     "resumed": {"memory.zero_stage": "2"},
 }
 NUM_STEPS, PART_BYTES = 3, 1 << 20

@@ -2,6 +2,7 @@
 
 Each learns by its own share of the same batches, once for each variant, critics and policies that learn preferences;
 `rank-<RANK>-of-<N>.json` gets what it says.
+The state of ADAPTERS_3 is saved, and RESUMED goes on from it.
 """
 
 import json
@@ -20,8 +21,10 @@ from jobs.engine.micro_batches import of_units, sequences_per_sample
 from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.policy import Policy
 
-NUM_STEPS, NUM_SEQUENCES = 3, 16
+NUM_STEPS, NUM_SEQUENCES, PART_BYTES = 3, 16, 1 << 20
 BESIDE = "beside the policy"
+ADAPTERS_3, RESUMED = "adapters 3", "adapters resumed"
+ADAPTERS = {"lora.rank": 4, "train.packing": False}
 BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 60}
 OF_TWO: dict[str, dict[str, Any]] = {
     "0": {"memory.zero_stage": "0", "train.packing": False},
@@ -32,8 +35,14 @@ OF_TWO: dict[str, dict[str, Any]] = {
     "bfloat16 2": {"memory.precision": "bfloat16", "train.packing": False},
     "bfloat16 3": {"memory.precision": "bfloat16", "memory.critic_zero_stage": "3"},
     BESIDE: {"memory.zero_stage": "2", "memory.critic_zero_stage": "3", "train.packing": False},
+    "adapters 2": ADAPTERS | {"memory.zero_stage": "2"},
+    ADAPTERS_3: ADAPTERS | {"memory.critic_zero_stage": "3"},
 }
-OF_ONE: dict[str, dict[str, Any]] = {"one rank": {"train.packing": False}}
+OF_ONE: dict[str, dict[str, Any]] = {
+    "one rank": {"train.packing": False},
+    "adapters, one rank": ADAPTERS | {"memory.zero_stage": "0"},
+    RESUMED: ADAPTERS | {"memory.zero_stage": "2"},
+}
 PREFERENCES = {
     2: {"2": {"memory.zero_stage": "2", "train.packing": False}, "3": {"memory.zero_stage": "3", **BY_TOKENS}},
     1: {"0": {"memory.zero_stage": "0", "train.packing": False}},
@@ -56,10 +65,12 @@ def batch_of(step: int) -> Batch:
     )
 
 
-def learned(critic: Critic, *, rank: int, world_size: int) -> list[dict[str, Any]]:
+def learned(
+    critic: Critic, *, rank: int, world_size: int, first: int = 0, num: int = NUM_STEPS
+) -> list[dict[str, Any]]:
     """Return what this rank says of each step: its shares of metrics and of the mean value, the gradient's norm."""
     told = []
-    for step in range(NUM_STEPS):
+    for step in range(first, first + num):
         whole = batch_of(step)
         counts = Counts.of(whole)
         shares = share_out(NUM_SEQUENCES, num_updates=1, num_ranks=world_size, seed=str(step))
@@ -95,7 +106,20 @@ def main() -> None:
         policy = Policy(spec=spec, **place) if variant == BESIDE else None
         critic = Critic(spec=spec, **place) if policy is None else policy.critic
         assert critic is not None
-        found[variant] = learned(critic, rank=rank, world_size=world_size)
+        state = run_dir / "state"
+        if variant == RESUMED:
+            critic.begin_load()
+            critic.load_parts(str(state), ["weights", "exp_avg", "exp_avg_sq"], PART_BYTES)
+            critic.finish_load(NUM_STEPS)
+            found[variant] = learned(critic, rank=rank, world_size=world_size, first=NUM_STEPS, num=1)
+        else:
+            found[variant] = learned(critic, rank=rank, world_size=world_size)
+        if variant == ADAPTERS_3:
+            state.mkdir(exist_ok=True)
+            critic.save_parts(str(state), PART_BYTES)
+            names = critic.state_metadata()["names"]
+            (run_dir / "trained.json").write_text(json.dumps([names, critic.readings()["optimizer_bytes"]]))
+            found["went on"] = learned(critic, rank=rank, world_size=world_size, first=NUM_STEPS, num=1)
         critic.leave()
     for algorithm in ("dpo", "kto"):
         for variant, knobs in PREFERENCES[world_size].items():

@@ -4,6 +4,7 @@
 `small` and `wide` are made on the spot, with random weights.
 """
 
+import importlib.util
 import json
 import shutil
 from collections.abc import Iterable, Mapping
@@ -15,15 +16,21 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.model_files import model_folder
+from jobs.engine.data.teacher_files import teacher_folder
 from jobs.planner.estimate import estimate
 from jobs.planner.memory.cpu import host_fleet
 from jobs.planner.read.context import Models
 from jobs.planner.read.spec import read_job
 from jobs.planner.result import Estimate
-from jobs.planner.shapes.model_shape import read_shape
+from jobs.planner.shapes.model_shape import ModelShape, read_shape
 
 GOAL = 0.15
-PHASES = {"policy": ("rollout", "old_logprobs", "reference", "update"), "reference": ("reference",)}
+PHASES = {
+    "policy": ("rollout", "old_logprobs", "reference", "update"),
+    "reference": ("reference",),
+    "teacher": ("reference",),
+    "critic": ("old_logprobs", "update"),
+}
 _MEMORY = 16 << 30
 _MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "small": (
@@ -56,7 +63,8 @@ _MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One run: which model, algorithm, layout of roles, ZeRO stage, precision, recomputation, rows and tokens of a
-    micro-batch."""
+    micro-batch, the rank of adapters (0: all weights are trained), whether the base is in 4 bits, and the teacher's
+    model."""
 
     model: str
     algorithm: str = "sft"
@@ -68,11 +76,15 @@ class Case:
     micros: int = 2
     tokens: int = 256
     ranks: int = 2
+    lora: int = 0
+    has_four_bits: bool = False
+    teacher: str = ""
 
     @property
     def name(self) -> str:
         """What tables call it."""
         ends = "-recompute" * self.recomputes + f"-{self.layout}" * (self.layout != "split")
+        ends += f"-lora{self.lora}" * bool(self.lora) + "-nf4" * self.has_four_bits
         shape = f"{self.micros}x{self.rows}x{self.tokens}"
         return f"{self.model}-{self.algorithm}-zero{self.stage}-{self.precision}-{shape}{ends}"
 
@@ -93,6 +105,10 @@ class Case:
             knobs |= {"train.updates_per_rollout": 1, "rollout.ignore_eos": True}
         hardware = {"policy_ranks": self.ranks, "layout": self.layout}
         spec = {"algorithm": self.algorithm, "hardware": hardware, "knobs": knobs}
+        if self.lora:
+            knobs |= {"lora.rank": self.lora, "quantization.load_in_4bit": self.has_four_bits}
+        if self.teacher:
+            knobs["models.teacher_path"] = str(folder / self.teacher)
         spec["profile"] = {"nsys_ready": "off", "marks": "memory"}
         if self.model in _MODELS:
             spec["model"] = {"kind": "path", "id": str(folder / self.model)}
@@ -100,10 +116,45 @@ class Case:
 
 
 LAYOUTS = (
-    *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "colocated")),
+    Case(model="small", algorithm="grpo", layout="colocated", ranks=1, lora=32),
+    Case(model="small", algorithm="distill", ranks=1, teacher="wide"),
     *(Case(model="small", algorithm=algorithm, layout="shared", ranks=1) for algorithm in ("dpo", "kto", "ppo")),
 )
-"""A policy rank that is alone, with what it holds of the others in each layout: for tests.jobs.engine.lone_rank."""
+"""Ranks that are alone, each with what it holds of the others in its layout: for tests.jobs.engine.lone_rank."""
+
+LONE = (
+    *LAYOUTS,
+    *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")),
+    Case(model="wide", algorithm="grpo", ranks=1, precision="bfloat16", rows=4, tokens=192),
+    *(Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=rank) for rank in (4, 32, 128)),
+    Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=32, stage=3),
+    Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=32, precision="bfloat16"),
+    Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=32, stage=0),
+    Case(model="small", algorithm="sft", ranks=1, lora=8),
+    Case(model="small", algorithm="sft", ranks=1, lora=128, precision="bfloat16", stage=3),
+    Case(model="wide", algorithm="sft", ranks=1, lora=32, recomputes=True),
+    Case(model="small", algorithm="dpo", layout="shared", ranks=1, lora=16),
+    Case(model="wide", algorithm="dpo", ranks=1, lora=64, precision="bfloat16", rows=1),
+    Case(model="small", teacher="wide", algorithm="distill", layout="shared", ranks=1),
+    *(
+        Case(model="small", teacher="wide", algorithm="distill_on_policy", layout=kind, ranks=1)
+        for kind in ("shared", "split", "colocated")
+    ),
+    Case(model="wide", teacher="wide", algorithm="distill", layout="shared", ranks=1, precision="bfloat16"),
+    Case(model="small", teacher="wide", algorithm="distill", layout="shared", ranks=1, lora=32),
+    Case(model="small", algorithm="ppo", ranks=1),
+    Case(model="small", algorithm="ppo", ranks=1, precision="bfloat16", stage=3),
+    Case(model="small", algorithm="ppo", layout="shared", ranks=1, precision="bfloat16"),
+    Case(model="wide", algorithm="ppo", layout="colocated", ranks=1),
+)
+"""All that are measured without Ray, in `make bench-planner`."""
+if importlib.util.find_spec("bitsandbytes"):
+    LONE = (
+        *LONE,
+        Case(model="wide", ranks=1, lora=32, has_four_bits=True),
+        Case(model="small", ranks=1, lora=32, has_four_bits=True, precision="bfloat16", recomputes=True),
+        Case(model="wide", algorithm="grpo", layout="colocated", ranks=1, lora=8, has_four_bits=True),
+    )
 
 SHORT = (Case(model="small", stage=3, precision="bfloat16"),)
 LONG = (
@@ -148,7 +199,7 @@ def write_cases(cases: Iterable[Case], folder: Path) -> None:
     """Make the models that the cases need, and `cases.json` for tests.jobs.engine.peaks."""
     folder.mkdir(parents=True, exist_ok=True)
     cases = tuple(cases)
-    for model in {case.model for case in cases} & _MODELS.keys():
+    for model in {name for case in cases for name in (case.model, case.teacher)} & _MODELS.keys():
         _make_model(model, folder / model)
     (folder / "cases.json").write_text(json.dumps({case.name: case.spec(folder) for case in cases}))
 
@@ -167,9 +218,15 @@ def _make_model(name: str, folder: Path) -> None:
 
 def planned(spec: RunSpec) -> Estimate:
     """Return the estimate of a spec on this kind of machine's CPU."""
-    config = json.loads((model_folder(spec.model) / "config.json").read_text(encoding="utf-8"))
-    shape = read_shape(config, name=spec.model.id)
-    return estimate(read_job(spec, Models(policy=shape), host_fleet(spec.num_workers, _MEMORY)))
+    models = Models(
+        policy=_shape(model_folder(spec.model)),
+        teacher=_shape(teacher_folder(spec)) if spec.needs("teacher") else None,
+    )
+    return estimate(read_job(spec, models, host_fleet(spec.num_workers, _MEMORY)))
+
+
+def _shape(folder: Path) -> ModelShape:
+    return read_shape(json.loads((folder / "config.json").read_text(encoding="utf-8")), name=folder.name)
 
 
 def compare(folder: Path) -> list[PeakRow]:

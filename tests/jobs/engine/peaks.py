@@ -113,6 +113,10 @@ def batches_of(spec: RunSpec) -> tuple[list[Batch], Batch]:
             values_BL=zeros_BL.clone() if spec.needs("critic") else None,
             returns_BL=zeros_BL.clone() if spec.needs("critic") else None,
         )
+    if spec.needs("teacher"):
+        shape = (count, length, spec.int_knob("algorithm.distillation_top_k"))
+        ids_BLK = torch.randint(0, 500, shape, generator=generator, dtype=torch.int32)
+        whole = replace(whole, teacher_ids_BLK=ids_BLK, teacher_logprobs_BLK=torch.full(shape, -6.0))
     samples = torch.arange(count // unit)
     return [whole.rows(of_units(samples[rank::ranks], unit)) for rank in range(ranks)], whole
 

@@ -42,7 +42,7 @@ def four() -> tuple[Batch, Tensor]:
         old_logprobs_BL=now_BL + noise_BL,
         reference_logprobs_BL=now_BL - noise_BL,
         teacher_ids_BLK=ids_BK.view(*batch.tokens_BL.shape, LISTED),
-        teacher_logprobs_BLK=logprobs_BK.view(*batch.tokens_BL.shape, LISTED),
+        teacher_logprobs_BLK=logprobs_BK.view(*batch.tokens_BL.shape, LISTED + 1),
         values_BL=noise_BL,
         returns_BL=noise_BL + now_BL / 4,
         is_desirable_B=torch.tensor([True, False, False, True]),

@@ -13,6 +13,7 @@ from tests.jobs.engine.conftest import HOUSE
 
 pytestmark = pytest.mark.engine
 WHOLE_ELEMENTS = 657_024
+FOUR_BITS = "4 bits ZeRO-2"
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +52,36 @@ def test_losses_gradients_and_merged_weights_are_those_of_one_rank_without_zero(
     torch.testing.assert_close(here["policy"], one["policy"], atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize("case", [f"{case} x{ranks}" for case in CASES if case != "resumed" for ranks in (1, 2)])
+@pytest.mark.parametrize(
+    "case", [f"{case} x{ranks}" for case in CASES if case not in ("resumed", FOUR_BITS) for ranks in (1, 2)]
+)
 def test_without_its_adapters_the_policy_is_the_reference(found: dict[str, dict[str, Any]], case: str) -> None:
     here = found[case]
     bound = 0.05 if case.startswith("bfloat16") else 1e-5
 
     torch.testing.assert_close(here["reference"], here["base"], atol=bound, rtol=0)
     assert (here["policy"] - here["base"]).abs().max() > 0.05
+
+
+def test_with_magnitudes_two_ranks_learn_what_one_learns(found: dict[str, dict[str, Any]]) -> None:
+    two, one = found["DoRA ZeRO-2 x2"], found["DoRA ZeRO-2 x1"]
+
+    assert [norm for _, norm in two["told"]] == pytest.approx([norm for _, norm in one["told"]], rel=1e-3)
+    torch.testing.assert_close(two["weights"], one["weights"], atol=1e-4, rtol=0)
+    assert two["share"].num_trained > found["ZeRO-2 x2"]["share"].num_trained
+
+
+@pytest.mark.skipif(FOUR_BITS not in CASES, reason="bitsandbytes is not installed")
+def test_beside_a_base_in_4_bits_two_ranks_learn_what_one_learns(found: dict[str, dict[str, Any]]) -> None:
+    two, one, plain = (found[case] for case in (f"{FOUR_BITS} x2", f"{FOUR_BITS} x1", "ZeRO-2 x1"))
+
+    assert [norm for _, norm in two["told"]] == pytest.approx([norm for _, norm in one["told"]], rel=1e-3)
+    torch.testing.assert_close(two["policy"], one["policy"], atol=1e-3, rtol=0)
+    torch.testing.assert_close(two["weights"], one["weights"], atol=1e-4, rtol=0)
+    assert two["metadata"] == plain["metadata"]
+    assert 1e-3 < (two["reference"] - two["base"]).abs().mean() < 0.5  # the reference is rounded, too
+    assert two["share"].num_all == plain["share"].num_all
+    assert two["readings"]["parameter_bytes"] < 0.6 * plain["readings"]["parameter_bytes"]
 
 
 @pytest.mark.parametrize("case", ["ZeRO-2 x2", "ZeRO-3 x2", "bfloat16 ZeRO-2 x2"])

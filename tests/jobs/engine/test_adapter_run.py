@@ -107,7 +107,7 @@ def test_checkpoints_hold_adapters_alone_and_it_is_said_how_much_is_trained(whol
 
 
 @pytest.mark.slow("a second start of the engine")
-def test_it_goes_on_with_another_number_of_ranks_and_another_stage(
+def test_it_goes_on_in_another_layout_with_another_number_of_ranks_and_another_stage(
     whole: EndedRun, start_engine: Any, tmp_path: Path
 ) -> None:
     knobs = SPEC["knobs"] | {"memory.zero_stage": "2"}
@@ -115,7 +115,7 @@ def test_it_goes_on_with_another_number_of_ranks_and_another_stage(
     run_dir = tmp_path / "a2"
     run_dir.mkdir()
     (run_dir / "resume.json").write_text(json.dumps({"attempt": 1, "step": 2, "folder": str(folder)}))
-    ended = start_engine(run_dir, SPEC | {"hardware": {"layout": "split", "policy_ranks": 1}, "knobs": knobs}).wait()
+    ended = start_engine(run_dir, SPEC | {"hardware": {"layout": "shared", "policy_ranks": 1}, "knobs": knobs}).wait()
 
     assert ended.code == 0, ended.output
     for name in ("reward/mean", "loss/policy", "kl/reference"):

@@ -10,16 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.engine.critic_ranks import BESIDE
+from tests.jobs.engine.critic_ranks import ADAPTERS_3, BESIDE, RESUMED
 
 pytestmark = pytest.mark.engine
 Steps = list[dict[str, float]]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Steps]:
-    """What all ranks together say of three steps of each variant."""
-    folder = tmp_path_factory.mktemp("critics")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the ranks write."""
+    return tmp_path_factory.mktemp("critics")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict[str, Steps]:
+    """What all ranks together say of the steps of each variant."""
     return _run(folder, world_size=2) | _run(folder, world_size=1)
 
 
@@ -101,3 +106,22 @@ def test_in_bfloat16_it_stays_close_to_float32(found: dict[str, Steps], variant:
     assert told[0]["norm"] == pytest.approx(exact[0]["norm"], rel=3e-3)
     assert [t["loss/value"] for t in told] == pytest.approx([t["loss/value"] for t in exact], abs=2e-3)
     assert [t["loss/value"] for t in told] != [t["loss/value"] for t in exact]
+
+
+@pytest.mark.parametrize("variant", ["adapters 2", ADAPTERS_3])
+def test_with_adapters_it_learns_what_one_plain_replica_learns(found: dict[str, Steps], variant: str) -> None:
+    for told, plain in zip(found[variant], found["adapters, one rank"], strict=True):
+        assert told["loss/value"] == pytest.approx(plain["loss/value"], abs=1e-5)
+        assert told["value/mean"] == pytest.approx(plain["value/mean"], abs=1e-5)
+        assert told["norm"] == pytest.approx(plain["norm"], rel=1e-3)
+    assert found[variant][2]["loss/value"] < found[variant][0]["loss/value"]
+
+
+def test_adapters_and_the_head_alone_are_trained_and_kept(found: dict[str, Steps], folder: Path) -> None:
+    """Another number of ranks in another stage goes on from what was kept."""
+    names, optimizer_bytes = json.loads((folder / "trained.json").read_text())
+
+    assert [name for name in names if ".lora_A." not in name and ".lora_B." not in name] == ["score.weight"]
+    assert optimizer_bytes < 12 * 657_024 / 10  # of all its weights it would be more than five times as much
+    assert found[RESUMED][0]["loss/value"] == pytest.approx(found["went on"][0]["loss/value"], abs=1e-5)
+    assert found[RESUMED][0]["norm"] == pytest.approx(found["went on"][0]["norm"], rel=1e-3)

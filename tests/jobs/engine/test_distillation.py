@@ -12,8 +12,8 @@ from jobs.engine.distillation import TopTokens, divergence, listed_scores, with_
 from jobs.engine.roles.language_model import load_model
 from tests.jobs.engine.roles.test_head import batch_of, gradients, model_of
 
-STUDENT = torch.tensor([[[0.5, 0.2]]], dtype=torch.float64).log()  # and 0.3 for all other tokens
-TEACHER = torch.tensor([[[0.6, 0.3]]], dtype=torch.float64).log()  # and 0.1
+STUDENT = with_tail(torch.tensor([[[0.5, 0.2]]], dtype=torch.float64).log())  # and 0.3 for all other tokens
+TEACHER = with_tail(torch.tensor([[[0.6, 0.3]]], dtype=torch.float64).log())  # and 0.1
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_equal_models_are_no_way_apart_and_nothing_pulls(beta: float) -> None:
     apart = divergence(STUDENT, STUDENT, beta=beta)
     # Of logits: a gradient of log-probabilities that is the same for each outcome moves nothing.
     logits = torch.tensor([[[0.4, -0.3, 1.2, 0.0]]], dtype=torch.float64, requires_grad=True)
-    listed = logits.log_softmax(dim=-1)[..., :2]
+    listed = with_tail(logits.log_softmax(dim=-1)[..., :2])
     (pull,) = torch.autograd.grad(divergence(listed, listed.detach(), beta=beta).sum(), logits)
 
     assert float(apart) == pytest.approx(0.0, abs=1e-12)
@@ -52,7 +52,7 @@ def test_a_longer_list_never_tells_less_and_the_whole_vocabulary_tells_all() -> 
     ids = teacher.argsort(dim=-1, descending=True)
 
     told = [
-        float(divergence(*(one.gather(-1, ids[..., :k]) for one in (student, teacher)), beta=1.0).sum())
+        float(divergence(*(with_tail(one.gather(-1, ids[..., :k])) for one in (student, teacher)), beta=1.0).sum())
         for k in range(1, 18)
     ]
 
@@ -65,7 +65,9 @@ def test_a_tail_that_is_only_rounding_has_a_finite_logarithm_and_no_gradient() -
     listed = torch.randn((1, 3, 9), generator=torch.Generator().manual_seed(6)).log_softmax(dim=-1).requires_grad_()
 
     tail = with_tail(listed.detach())[..., -1]
-    (pull,) = torch.autograd.grad(divergence(listed, listed.detach().flip(-1), beta=1.0).sum(), listed)
+    (pull,) = torch.autograd.grad(
+        divergence(with_tail(listed), with_tail(listed.detach().flip(-1)), beta=1.0).sum(), listed
+    )
 
     assert torch.isfinite(tail).all()
     assert float(tail.max()) < -14
@@ -84,8 +86,23 @@ def test_a_teacher_lists_its_likeliest_tokens_of_those_that_the_student_has() ->
     every, _ = listed_scores(logits, TopTokens(count=50, below=4))
 
     assert ids.tolist() == [[1, 3]]
-    assert torch.allclose(logprobs, logits.log_softmax(dim=-1)[:, [1, 3]])
+    assert torch.allclose(logprobs[:, :2], logits.log_softmax(dim=-1)[:, [1, 3]])
+    assert float(logprobs[0, 2].exp()) == pytest.approx(float(logits.softmax(dim=-1)[0, [0, 2, 4]].sum()))
     assert sorted(every[0].tolist()) == [0, 1, 2, 3]
+
+
+def test_the_tail_of_a_sure_teacher_has_no_rounding_of_1() -> None:
+    """1 less the listed shares knows nothing of a tail of 3e-7 but its size."""
+    logits = torch.full((1, 400), -21.0)
+    logits[0, 7], logits[0, 9] = 0.0, -3.0
+
+    _, logprobs = listed_scores(logits, TopTokens(count=2, below=400))
+    _, all_listed = listed_scores(logits, TopTokens(count=400, below=400))
+
+    exact = logits.double().softmax(dim=-1)
+    wanted = float(exact.sum() - exact[0, 7] - exact[0, 9])
+    assert float(logprobs[0, 2].exp()) == pytest.approx(wanted, rel=1e-5)
+    assert float(all_listed[0, -1]) == pytest.approx(math.log(torch.finfo(torch.float32).eps))
 
 
 def test_overlap_is_the_share_of_the_list_that_is_likeliest_here() -> None:
@@ -113,6 +130,9 @@ def test_the_output_layer_in_pieces_says_what_whole_logits_say(
     _, _, top_ids_BLK, top_BLK = model(batch.tokens_BL, batch.mask_BL, 0.7, None, TopTokens(count=5, below=61))
     _, _, listed_BLK, overlaps_BL = model(batch.tokens_BL, batch.mask_BL, 0.7, None, ids_BLK)
 
+    shares_BL1 = 1 - top_BLK[..., :5].exp().sum(dim=-1, keepdim=True)
+    assert torch.allclose(top_BLK[..., 5:].exp()[batch.mask_BL], shares_BL1[batch.mask_BL], atol=1e-5)
+    top_BLK = top_BLK[..., :5]
     assert torch.allclose(top_BLK[batch.mask_BL], whole_BLV.topk(5, dim=-1).values[batch.mask_BL], atol=1e-5)
     assert torch.allclose(top_BLK[batch.mask_BL], whole_BLV.gather(-1, top_ids_BLK.long())[batch.mask_BL], atol=1e-5)
     assert torch.allclose(listed_BLK, expected_BLK, atol=1e-5)

@@ -13,6 +13,7 @@ from jobs.engine.checkpoints.checkpoint import Checkpoints, read_state
 from profiling.phases import BY_KEY, STEP_PHASES
 from profiling.process_memory import ProcessFiles
 from tests.jobs.engine.conftest import GRPO, RUN_SECONDS, EndedRun
+from tests.jobs.engine.test_own_algorithm import EXAMPLE
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.engine
@@ -372,7 +373,8 @@ def test_rloo_and_the_other_half_of_the_knobs(start_engine: Any, tmp_path: Path)
 
 
 def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_path: Path) -> None:
-    """With the KL in the reward, a controller of its coefficient, a bonus for entropy and bounds, all in one run."""
+    """With the KL in the reward, a controller of its coefficient, a bonus for entropy, rewards normalized over the run,
+    and bounds, all in one run."""
     knobs = {
         "train.num_steps": 2,
         "rollout.prompts_per_step": 8,
@@ -383,6 +385,7 @@ def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_pa
         "algorithm.kl_target": 0.05,
         "algorithm.kl_horizon": 160,
         "algorithm.entropy_coefficient": 0.001,
+        "reward.normalize": True,
         "reward.clip_high": 0.5,
         "eval.num_prompts": 0,
         "checkpoint.every_steps": 0,
@@ -401,16 +404,34 @@ def test_dapo_draws_others_for_groups_without_variance(start_engine: Any, tmp_pa
         assert ended.series("groups/zero_variance_fraction")[step] == pytest.approx(1 - kept[step] / 8)
         notes = [e["text"] for e in ended.of("note") if f"Step {step} learns from" in e["text"]]
         assert len(notes) == (kept[step] < 8)
-    assert max(ended.series("reward/mean").values()) <= 0.5
     assert max(ended.series("reward/clipped_fraction").values()) > 0
+    (index,) = (tmp_path / "checkpoints").glob("*/checkpoint.json")
+    moments = json.loads(index.read_text())["reward_moments"]  # of all that were scored, also those drawn in vain
+    assert moments["count"] == 2 * sum(drawn.values())
+    assert ended.series("reward/running_mean")[2] == pytest.approx(moments["mean"])
     coefficients = ended.series("kl/coefficient")
     assert coefficients[1] == pytest.approx(0.01)
     assert coefficients[2] == pytest.approx(0.01 * (1 - 0.2 * 16 / 160), rel=1e-6)  # below the target: as far as it may
 
 
+OWN_METRIC = """
+
+def counted(batch, outputs, spec, counts):
+    loss, metrics = GEOMETRIC.policy_loss(batch, outputs, spec, counts)
+    return loss, metrics | {"policy/mine": torch.tensor(batch.num_sequences / counts.num_sequences)}
+
+
+GEOMETRIC = PLUGIN
+PLUGIN = Algorithm(
+    advantages=GEOMETRIC.advantages, needs_old_logprobs=GEOMETRIC.needs_old_logprobs, policy_loss=counted
+)
+"""
+
+
 def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engine: Any, tmp_path: Path) -> None:
     saved = {"checkpoint.every_steps": 1, "checkpoint.keep": 1, "checkpoint.keep_best": 0}
-    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"} | saved
+    own = {"algorithm.source": EXAMPLE.read_text(encoding="utf-8") + OWN_METRIC}
+    knobs = GRPO["knobs"] | {"train.num_steps": 4, "memory.precision": "bfloat16"} | saved | own
     asked = {"capture": "novllm", "tool": "torch", "first_step": 2, "num_steps": 1, "roles": ["vllm"], "ranks": []}
     line = json.dumps({"number": 1, "verb": "profile", "payload": asked})
     (tmp_path / "commands.jsonl").write_text(f"{line}\n")
@@ -442,6 +463,7 @@ def test_colocated_the_policy_ranks_draw_score_and_learn_without_vllm(start_engi
     assert max(ended.series("sync/mean_probability_diff").values()) < 0.005
     refused = [e["text"] for e in ended.of("capture") if e["state"] == "failed"]
     assert refused == ["This run has no role 'vllm'. Use policy."]
+    assert ended.series("policy/mine") == pytest.approx(dict.fromkeys(range(1, 5), 1.0))  # by formulas of its own
     assert not ended.series("time/weight_sync_seconds")
     assert not ended.series("sync/bytes")
     assert sorted(ended.series("eval/accuracy")) == [0, 3, 4]

@@ -1,13 +1,13 @@
 """The engine's own peak memory on CPU against the plan of the same spec."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.catalog.spec.parse import parse_spec
 from profiling.process_memory import ProcessFiles
+from tests.jobs.engine.lone_rank import measure
 from tests.jobs.engine.peak_cases import GOAL, LAYOUTS, SHORT, compare, write_cases
 from tests.ray_head import RayHead
 from tests.warm_workers.workers import cold_workers
@@ -17,15 +17,15 @@ pytestmark = pytest.mark.engine
 
 @pytest.mark.slow("processes that start cold, as memory is measured")
 @pytest.mark.skipif(ProcessFiles().peak_bytes() < 0, reason="this kernel sets no high-water mark back")
-def test_what_a_rank_holds_in_each_layout_is_within_15_percent_of_the_plan(tmp_path: Path) -> None:
+def test_what_ranks_hold_for_themselves_and_of_others_is_within_15_percent_of_the_plan(tmp_path: Path) -> None:
     write_cases(LAYOUTS, tmp_path)
 
     for case in LAYOUTS:
-        command = [sys.executable, "-m", "tests.jobs.engine.lone_rank", str(tmp_path), case.name]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        measure(tmp_path, case.name, parse_spec(case.spec(tmp_path)))
 
     found = compare(tmp_path)
-    assert len(found) == 1 + 3 + 2 + 3 + 3  # phases of split and colocated, of pairs, of labels, and with a critic
+    # Phases with adapters, of a student and its teacher, of pairs, of labels, and with a critic.
+    assert len(found) == 3 + 2 + 2 + 3 + 3
     assert all(abs(each.error) <= GOAL for each in found), found
 
 

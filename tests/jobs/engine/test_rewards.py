@@ -5,6 +5,7 @@ checks in test_reward_pool.py beside it.
 """
 
 import importlib.util
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import pytest
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RewardSource
+from jobs.engine.box.seccomp import NotConfined
 from jobs.engine.failures.failure_cause import cause_of
-from jobs.engine.rewards import math
+from jobs.engine.rewards import code, math
+from jobs.engine.rollouts import code_tests
 from jobs.engine.rollouts import reward as rewards
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, ScoringLimits, limits_of, open_reward
 from tests.jobs.engine.pool_clock import Clock
@@ -183,3 +186,119 @@ def test_a_score_that_is_no_number_ends_the_run_or_is_kept_as_a_failure() -> Non
 def test_a_reward_model_cannot_be_asked_outside_of_a_run() -> None:
     with pytest.raises(RewardFailed, match="'/rm' scores within a run alone"):
         open_reward(MODEL)
+
+
+ASSERTS = "assert add(1, 2) == 3\nassert add(2, 2) == 4"
+
+
+def code_score(completion: str, answer: str = ASSERTS, **knobs: object) -> Score | RewardFailed:
+    spec = parse_spec({"reward": {"kind": "code"}, "knobs": {f"reward.{name}": value for name, value in knobs.items()}})
+    reward = open_reward(spec.reward, limits_of(spec))
+    try:
+        return reward.score([Completion(prompt="Write add.", completion=completion, answer=answer)])[0]
+    finally:
+        reward.close()
+
+
+@pytest.mark.parametrize(
+    ("completion", "how", "wanted"),
+    [
+        ("So:\n```python\ndef add(a, b):\n    return a + b\n```\nDone.", "all", (1.0, True)),
+        ("```\nnonsense\n```\nBetter:\n```python\ndef add(a, b):\n    return a + b", "share", (1.0, True)),
+        ("def add(a, b):\n    return 3", "share", (0.5, False)),
+        ("def add(a, b):\n    return 3", "all", (0.0, False)),
+        ("I do not know.", "share", (0.0, False)),
+    ],
+)
+def test_the_code_reward_is_the_share_of_tests_that_pass_or_all_of_them(
+    completion: str, how: str, wanted: tuple[float, bool]
+) -> None:
+    scored = code_score(completion, code_score=how)
+
+    assert isinstance(scored, Score)
+    assert (scored.total, scored.is_right) == wanted
+    assert scored.parts == {"code": wanted[0]}
+    assert scored.is_abandoned is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "num_cases"),
+    [
+        ("import math\nassert f() == math.pi\nx = 1\nassert x", 2),
+        ("def check(f):\n    assert f() == 1\ncheck(f)", 1),
+        ('["import math", "assert f()"]', 1),
+        ('[{"input": "1", "output": "2"}, {"input": ["1", "2"], "output": ["3"]}]', 2),
+        ('{"inputs": ["1\\n", "2\\n"], "outputs": ["3\\n", 4], "fn_name": null}', 2),
+    ],
+)
+def test_tests_come_in_the_forms_that_data_sets_have(answer: str, num_cases: int) -> None:
+    assert code_tests.tests_of(answer).num_cases == num_cases
+
+
+def test_code_that_does_not_end_is_told_as_abandoned() -> None:
+    scored = code_score("while True: pass", code_seconds=1)
+
+    assert isinstance(scored, Score)
+    assert (scored.total, scored.is_abandoned) == (0.0, True)
+
+
+@pytest.mark.parametrize("answer", ["", "54 = x", "{}", "[1, 2]", '[{"input": "1"}]', "x = 1"])
+def test_tests_that_are_none_are_a_failure_of_the_data(answer: str) -> None:
+    with pytest.raises(RewardFailed, match=r"tests of the prompt 'Write add.' cannot be run.*Use assert") as failed:
+        code_score("x", answer)
+
+    kept = code_score("x", answer, on_failure="skip")
+    assert failed.value.field == "data.answer_column"
+    assert isinstance(kept, RewardFailed)
+    assert cause_of(failed.value, step=1, log_tail={})["side"] == "user"
+
+
+def test_without_a_box_no_code_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(**_: object) -> None:
+        raise NotConfined("the kernel takes no filter of system calls")
+
+    monkeypatch.setattr(code, "Boxes", none)
+
+    with pytest.raises(RewardFailed, match=r"no filter of system calls\. Without one it is not run") as failed:
+        code_score("x")
+    assert cause_of(failed.value, step=0, log_tail={})["side"] == "cluster"
+
+
+EXAMPLES = Path(__file__).parents[3] / "docs/examples/code_problems.jsonl"
+
+
+def test_the_example_problems_are_solved_by_their_responses_and_by_nothing_else() -> None:
+    rows = [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()]
+    reward = open_reward(RewardSource(kind="code"))
+    tries = [
+        Completion(prompt=row["prompt"], completion=completion, answer=json.dumps(row["tests"]))
+        for row in rows
+        for completion in (row["response"], "def f():\n    pass")
+    ]
+
+    scores = [each.total for each in reward.score(tries) if isinstance(each, Score)]
+    reward.close()
+
+    assert scores == [1.0, 0.0] * len(rows)
+
+
+NEEDS = "import socket\ndef reward(p, c, a):\n    return 1.0 if socket.socket() else 0.0"
+
+
+def test_a_file_of_one_s_own_is_kept_off_the_network_and_within_memory_where_the_run_says_so() -> None:
+    hog = "def reward(p, c, a):\n    return len(bytearray(1 << 30)) / (1 << 30)"
+    for source, name, value, said in (
+        (NEEDS, "file_network", False, "PermissionError"),
+        (hog, "file_memory_mib", 512, "MemoryError"),
+    ):
+        scored = []
+        for knobs in ({}, {f"reward.{name}": value}):
+            spec = parse_spec(
+                {"reward": {"kind": "custom", "source": source}, "knobs": {"reward.on_failure": "skip", **knobs}}
+            )
+            reward = open_reward(spec.reward, limits_of(spec))
+            scored += reward.score([Completion(prompt="p", completion="c", answer="a")])
+            reward.close()
+        assert isinstance(scored[0], Score)
+        assert scored[0].total == 1.0
+        assert said in str(scored[1])

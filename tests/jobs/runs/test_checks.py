@@ -26,6 +26,7 @@ from jobs.preflight.preview import ModelFacts, preview_data, try_reward, uploads
 from jobs.runs import checks as module
 from jobs.runs.checks import (
     Check,
+    check_algorithm,
     check_cluster,
     check_data,
     check_launchable,
@@ -278,6 +279,19 @@ def test_a_hanging_reward_is_refused_in_time_and_names_its_line(
     assert [p.field for p in problems] == ["reward.source"]
     assert "within 1 s" in problems[0].message
     assert "line 3" in problems[0].message
+
+
+@pytest.mark.usefixtures("trials_here")
+def test_an_algorithm_of_one_s_own_is_tried_before_launch() -> None:
+    good = "from jobs.engine.algorithms.grpo import PLUGIN\nBASE = 'grouped'"
+
+    (passed,) = check_algorithm(parse_spec({"knobs": {"algorithm.source": good}}))
+    (failed,) = check_algorithm(parse_spec({"knobs": {"algorithm.source": f"{good}\nPLUGIN = None"}}))
+
+    assert (passed.state, "loss/policy" in passed.text) == ("passed", True)
+    assert (failed.state, failed.field) == ("failed", "knobs.algorithm.source")
+    assert "has no PLUGIN" in failed.text
+    assert check_algorithm(parse_spec({})) == []
 
 
 def test_what_was_just_previewed_is_not_read_again_at_launch(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ def refusal(spec: RunSpec, **wanted: object) -> tuple[str, str]:
 
 def test_the_knobs_that_can_change_are_those_whose_flag_says_so() -> None:
     assert set(live_knobs(parse_spec({}))) == {RATE, KL, TEMPERATURE, "checkpoint.every_steps", "eval.every_steps"}
+    assert "optimizer.critic_learning_rate" in live_knobs(parse_spec({"algorithm": "ppo"}))
     assert set(live_knobs(parse_spec({"algorithm": "sft"}))) == {RATE, "checkpoint.every_steps", "eval.every_steps"}
 
 

@@ -64,12 +64,15 @@ def test_parts_are_called_by_their_name_or_kind_and_those_of_a_kind_are_numbered
         ({"kind": "judge", "location": "http://u:p@host", "source": "Hm?"}, "reward.source", "has no {completion}"),
         ({"kind": "url", "location": "gopher://host"}, "reward.location", "is not an http or https address"),
         ({"kind": "url"}, "reward.location", "Name the URL that scores"),
+        ({"kind": "math"}, "data.answer_column", "The math reward compares with an answer."),
+        ({"kind": "code"}, "data.answer_column", "The code reward runs tests. Name the column that holds them."),
         ({"token_env": "HF_TOKEN"}, "reward.token_env", "begins with REWARD_"),
         ({"token_env": "REWARD_X=1"}, "reward.token_env", "'REWARD_X=1' cannot hold"),
     ],
 )
 def test_what_cannot_score_is_refused_at_its_field(reward: dict[str, object], field: str, says: str) -> None:
-    assert says in problems_of({"reward": reward})[field]
+    data = {"answer_column": ""} if field.startswith("data.") else {}
+    assert says in problems_of({"reward": reward, "data": data})[field]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +81,7 @@ def test_what_cannot_score_is_refused_at_its_field(reward: dict[str, object], fi
         ({"more": [{"kind": "format"}]}, "reward.more"),
         ({"weight": 0.5}, "reward.weight"),
         ({"kind": "judge", "location": "http://host"}, "reward.kind"),
+        ({"kind": "code"}, "reward.kind"),
         ({"token_env": "REWARD_TOKEN"}, "reward.token_env"),
     ],
 )

@@ -139,6 +139,7 @@ def test_origins_are_kept_and_bare_values_are_yours() -> None:
         ),
         ({"reward": {"kind": "custom"}}, "reward.source", "needs its Python file"),
         ({"reward": {"kind": "custom", "source": "x" * 70_000}}, "reward.source", "larger than 64 KiB"),
+        ({"knobs": {"algorithm.source": "x" * 70_000}}, "knobs.algorithm.source", "larger than 64 KiB"),
         ({"hardware": {"policy_ranks": 0}}, "hardware.policy_ranks", "from 1 to 4,096"),
         ({"hardware": {"policy_ranks": True}}, "hardware.policy_ranks", "a whole number"),
         ({"hardware": {"policy_ranks": 3}}, "knobs.rollout.prompts_per_step", "do not divide by 3 policy ranks"),

@@ -74,6 +74,22 @@ def test_usual_columns_are_recognized(algorithm: str, row: dict[str, Any], wante
 
 
 @pytest.mark.parametrize(
+    ("row", "data", "wanted"),
+    [
+        ({"prompt": "x", "tests": []}, {}, {"answer_column": "tests"}),
+        ({"text": "x", "code": "y", "test_list": []}, {}, {"prompt_column": "text", "answer_column": "test_list"}),
+        ({"prompt": "x", "answer": "y", "test": "z"}, {}, {"answer_column": "test"}),
+        ({"prompt": "x", "answer": "assert f()"}, {}, {}),
+        ({"prompt": "x", "mine": "y", "tests": "z"}, {"answer_column": "mine"}, {}),
+    ],
+)
+def test_tests_of_code_are_the_answers_that_a_code_reward_reads(
+    row: dict[str, Any], data: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    assert found("grpo", row, data=data, reward={"kind": "code"}) == wanted
+
+
+@pytest.mark.parametrize(
     ("row", "wanted"),
     [
         ({"prompt": "x", "chosen": "y", "rejected": "z"}, {}),

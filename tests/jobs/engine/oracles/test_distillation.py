@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from jobs.engine.distillation import TopTokens, divergence, listed_scores
+from jobs.engine.distillation import TopTokens, divergence, listed_scores, with_tail
 from tests.jobs.engine.oracles.peers import TRL, VERL, peer
 
 VOCABULARY = 23
@@ -22,7 +22,7 @@ def ours(student_BLV: Tensor, teacher_BLV: Tensor, *, top: int, beta: float) -> 
     """Return the divergence over the teacher's likeliest tokens, float64 [B, L]."""
     teacher = teacher_BLV.log_softmax(dim=-1)
     values, ids = teacher.topk(top, dim=-1)
-    return divergence(student_BLV.log_softmax(dim=-1).gather(-1, ids), values, beta=beta)
+    return divergence(with_tail(student_BLV.log_softmax(dim=-1).gather(-1, ids)), with_tail(values), beta=beta)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1, 0.5, 0.9, 1.0])
@@ -45,15 +45,15 @@ def test_over_the_top_k_the_forward_kl_is_verls_and_the_tail_that_verl_leaves_ou
     config = SimpleNamespace(distillation_loss=SimpleNamespace(topk=6, log_prob_min_clamp=None))
     told = module.compute_forward_kl_topk(
         student_logits=student.flatten(0, 1).unsqueeze(0),
-        teacher_topk_log_probs=torch.nested.as_nested_tensor([values], layout=torch.jagged),
+        teacher_topk_log_probs=torch.nested.as_nested_tensor([values[:, :6]], layout=torch.jagged),
         teacher_topk_ids=torch.nested.as_nested_tensor([ids.long()], layout=torch.jagged),
         config=config,
         data_format="thd",
     )
     at_ids, overlaps = listed_scores(student.flatten(0, 1), ids)
-    tails = [1 - scores.exp().sum(dim=-1) for scores in (values, at_ids)]
+    tails = [1 - scores.exp().sum(dim=-1) for scores in (values[:, :6], at_ids)]
 
-    mine = divergence(at_ids, values, beta=0.0)
+    mine = divergence(with_tail(at_ids), values, beta=0.0)
 
     expected = told["distillation_losses"].flatten() + tails[0] * (tails[0] / tails[1]).log()
     assert torch.allclose(mine, expected, atol=1e-5)

@@ -93,7 +93,9 @@ def test_kto_is_trls(labels: list[int], shift: float) -> None:
 
     batch = with_reference_point(batch, others, others_BL)
     outputs = PolicyOutputs(logprobs_BL=logprobs_BL, entropies_BL=torch.zeros_like(logprobs_BL))
-    loss, metrics = load_algorithm("kto").policy_loss(batch, outputs, spec, Counts.of(batch))
+    policy_loss = load_algorithm("kto").policy_loss
+    assert policy_loss is not None
+    loss, metrics = policy_loss(batch, outputs, spec, Counts.of(batch))
 
     assert float(loss) == pytest.approx(wanted, abs=1e-6)
     assert (theirs["kl"] > 0) == (shift > 0)

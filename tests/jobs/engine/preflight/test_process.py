@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.trainer import trainers
 from jobs.engine.data.model_files import BUNDLED
 from jobs.engine.preflight import inspection
 from jobs.engine.preflight.inspection import histogram
@@ -205,6 +207,37 @@ def test_a_reward_that_raises_is_a_problem_beside_the_file(tmp_path: Path) -> No
 
     assert found["problem"]["field"] == "reward.source"
     assert "r.py line 2 raised KeyError" in found["problem"]["message"]
+
+
+def test_tests_of_code_are_tried_on_the_data_s_own_responses() -> None:
+    problems = {"kind": "path", "id": str(HOUSE / "docs/examples/code_problems.jsonl")}
+
+    found = answer({"op": "reward", "spec": {"data": problems, "reward": {"kind": "code"}}, "samples": 8})
+    failed = answer(
+        {"op": "reward", "spec": {"data": problems | {"answer_column": "prompt"}, "reward": {"kind": "code"}}}
+    )
+
+    assert [r["reward"] for r in found["results"]] == [1.0, 0.0] * 4
+    assert failed["problem"]["field"] == "data.answer_column"
+    assert "which is no Python" in failed["problem"]["message"]
+
+
+@pytest.mark.parametrize("algorithm", trainers()["native"].algorithms)
+def test_formulas_of_one_s_own_are_tried_on_made_up_sequences(algorithm: str) -> None:
+    """Here those of ours, in a file of the user's: whatever the family, the trial gives them what a run does."""
+    source = f"from jobs.engine.algorithms.{algorithm} import PLUGIN\nBASE = {algorithm!r}"
+    spec: dict[str, Any] = {"algorithm": algorithm, "knobs": {"algorithm.source": source}}
+    if is_in(algorithm, "distillation"):
+        spec["knobs"]["models.teacher_path"] = "/srv/teacher"
+
+    found = answer({"op": "algorithm", "spec": spec})
+    spec["knobs"]["algorithm.source"] += "\n1 / 0"
+    failed = answer({"op": "algorithm", "spec": spec})
+
+    assert "problem" not in found, found
+    assert any(name.startswith("loss/") for name in found["metrics"])
+    assert failed["problem"]["field"] == "knobs.algorithm.source"
+    assert "algorithm.py line 3 raised while it was loaded" in failed["problem"]["message"]
 
 
 @pytest.mark.parametrize(

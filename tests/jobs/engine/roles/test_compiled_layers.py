@@ -7,7 +7,9 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from jobs.engine.roles.adapters import AdapterConfig, adapter_parameters, add_adapters, without_adapters
 from jobs.engine.roles.compiled_layers import compile_layers, uncompiled
+from tests.jobs.engine.roles.test_adapters import moved
 
 # Dynamo itself looks at .grad of what it traces.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
@@ -54,6 +56,29 @@ def test_compiled_layers_learn_the_same(*, has_checkpointing: bool) -> None:
     plain, compiled = (_model(has_checkpointing=has_checkpointing) for _ in range(2))
     assert compile_layers(compiled, backend="aot_eager") == 3
     torch.testing.assert_close(_losses_and_gradients(compiled), _losses_and_gradients(plain), rtol=1e-4, atol=1e-6)
+
+
+def test_compiled_layers_with_adapters_say_the_same_and_are_their_base_without() -> None:
+    base, plain, compiled = (_model(num_layers=1) for _ in range(3))
+    for model in (plain, compiled):
+        add_adapters(model, AdapterConfig(rank=2, alpha=4, targets="all-linear"), seed=1)
+        moved(model)
+    compile_layers(compiled, backend="eager")
+
+    def says(model: Any) -> torch.Tensor:
+        logits_BLV: torch.Tensor = model(input_ids=TOKENS_BL, use_cache=False).logits
+        return logits_BLV
+
+    for model in (compiled, plain):
+        says(model).logsumexp(-1).sum().backward()
+    with torch.no_grad(), without_adapters(compiled):
+        off = says(compiled)
+
+    theirs = adapter_parameters(plain)
+    for name, parameter in adapter_parameters(compiled).items():
+        torch.testing.assert_close(parameter.grad, theirs[name].grad, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(off, says(base), rtol=1e-4, atol=1e-6)
+    assert (says(compiled) - off).abs().max() > 1e-3  # they are on again
 
 
 def test_layers_and_varying_shapes_share_what_is_compiled() -> None:

@@ -8,6 +8,7 @@ from jobs.planner.constant import shipped_constants
 from jobs.planner.job import Layout, Training
 from jobs.planner.memory.cpu import host_cpu
 from jobs.planner.memory.phases import resident_memory, scoring_memory, update_memory
+from jobs.planner.result import PeakMemory
 from jobs.planner.shapes.model_shape import read_shape
 
 CONFIG = {
@@ -90,13 +91,25 @@ def test_more_ranks_and_checkpointing_never_take_more(shards: int, compute: str)
     assert resident_memory(base, CPU, K).total <= update_memory(base, CPU, K).total
 
 
-def test_log_probabilities_take_logits_and_their_quotient() -> None:
-    memory = scoring_memory(
-        SHAPE, Layout(), weight_bytes=4.0, tokens=512, has_head=True, head="unfused", accelerator=CPU, constants=K
-    )
+@pytest.mark.parametrize(("element", "logit"), [(4.0, 12), (2.0, 14)])
+def test_log_probabilities_take_logits_and_what_their_entropy_is_made_of(element: float, logit: int) -> None:
+    def score(weight_bytes: float) -> PeakMemory:
+        return scoring_memory(
+            SHAPE,
+            Layout(),
+            weight_bytes=weight_bytes,
+            element_bytes=element,
+            tokens=512,
+            has_head=True,
+            head="unfused",
+            accelerator=CPU,
+            constants=K,
+        )
 
-    assert memory.terms["logits"] == 512 * 8192 * 8
-    assert memory.terms["weights"] == PARAMETERS * 4
+    memory, of_the_policy = score(element), score(0.0)
+    assert memory.terms["logits"] == of_the_policy.terms["logits"] == 512 * 8192 * logit
+    assert memory.terms["activations"] == of_the_policy.terms["activations"] > 0
+    assert memory.terms["weights"] == PARAMETERS * element
 
 
 def test_gradients_stay_between_steps_in_zero_3_alone() -> None:

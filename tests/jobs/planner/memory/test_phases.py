@@ -446,6 +446,7 @@ def test_scoring_holds_weights_and_log_probabilities_of_all_tokens() -> None:
             shape_of("llama-3.1-8b"),
             layout or Layout(num_devices=8, shards=3),
             weight_bytes=2.0,
+            element_bytes=2.0,
             tokens=tokens,
             has_head=has_head,
             head=head,

@@ -124,6 +124,33 @@ def test_a_teacher_is_a_frozen_model_of_its_own_size(algorithm: str, layout: str
     assert [any("teacher's size" in note for note in job.notes) for job in (job, unknown)] == [False, True]
 
 
+def test_groups_that_are_drawn_again_take_time_and_change_nothing_else() -> None:
+    once, thrice = (
+        estimate(
+            _read(
+                parse_spec(
+                    {
+                        "hardware": {"layout": "split", "device": "cuda"},
+                        "knobs": {
+                            "algorithm.dynamic_sampling": is_on,
+                            "algorithm.dynamic_sampling_generations": 3,
+                            "rollout.prompts_per_step": 100,
+                        },
+                    }
+                ),
+                Workload(mean_prompt=60, mean_response=24),
+            )
+        ).time.phases
+        for is_on in (False, True)
+    )
+
+    first, drawn = once["rollout"], thrice["rollout"]
+    assert drawn.low == first.low  # all groups may have variance
+    assert 1.1 < drawn.middle / first.middle < 1.0 + 0.3 + 0.3**2 + 0.6  # fewer responses wait as long for the longest
+    assert drawn.high / first.high > drawn.middle / first.middle
+    assert thrice["update"] == once["update"]
+
+
 @pytest.mark.parametrize(("layout", "pool", "devices"), [("split", "reward", 1), ("shared", "policy", 2)])
 def test_a_native_reward_model_is_a_frozen_model_without_a_vocabulary(layout: str, pool: str, devices: int) -> None:
     """Whichever part of the reward it is."""

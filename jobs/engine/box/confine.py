@@ -1,0 +1,101 @@
+"""The box of code that nobody has read: what the process may use, read and reach, by limits of the kernel.
+
+Nothing here needs a privilege, so it works in containers, too. What a process gave up it cannot get back. Imports no
+module of other packages: the servers that run it are bare interpreters.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from jobs.engine.box import seccomp
+from jobs.engine.box.seccomp import NotConfined
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _CAPSET = 444, 445, 446, {"x86_64": 126, "aarch64": 91}
+_READS = 1 << 0 | 1 << 2 | 1 << 3  # of Landlock: execute, read a file, read a folder
+_HANDLED = (1 << 13) - 1  # all that its first version knows
+_VERSION, _PATH_BENEATH = 1, 1
+_CAPABILITIES_V3 = 0x20080522
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/localtime")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def limit(kind: int, value: int) -> None:
+    """Set a limit of this process, soft and hard, at most what it was; where the system has no such limit, nothing."""
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    try:
+        resource.setrlimit(kind, (value, value))
+    except (ValueError, OSError):
+        if sys.platform == "linux":
+            raise
+
+
+def read_only_own_library(*more: str) -> None:
+    """Let this process, and all that come of it, open nothing but Python's library and the system's, and `more`.
+
+    Other processes of the same user are out of sight, too: their memory and their environment in /proc.
+    Raises: NotConfined where the kernel has no Landlock (5.13) or it is switched off.
+    """
+    rules = struct.pack("Q", _HANDLED)
+    ruleset = _libc.syscall(_CREATE_RULESET, rules, len(rules), 0)
+    if sys.platform != "linux" or ruleset < 0:
+        raise NotConfined("the kernel has no Landlock, or it is switched off")
+    own = str(Path(os.__file__).parent)
+    for place in (own, *_LIBRARIES, *_DEVICES, *more):
+        _allow(ruleset, place)
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if _libc.syscall(_RESTRICT_SELF, ruleset, 0):
+        raise NotConfined(f"Landlock: {os.strerror(ctypes.get_errno())}")
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, place: str) -> None:
+    try:
+        at = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    rights = _READS if os.path.isdir(place) else 1 << 2  # noqa: PTH112  bare names, no Path for each
+    _libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, at), 0)
+    os.close(at)
+
+
+def no_capabilities() -> None:
+    """Let go of all that makes root more than the owner of its files."""
+    header, nothing = struct.pack("Ii", _CAPABILITIES_V3, 0), bytes(24)
+    number = _CAPSET.get(os.uname().machine)
+    if number is None or _libc.syscall(number, header, nothing):
+        raise NotConfined("capabilities cannot be given up")
+
+
+def ends_with_parent(parent: int) -> None:
+    """Have this process killed when the one that started it ends."""
+    if sys.platform == "linux":
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def confine(*, memory_bytes: int, cpu_seconds: int, output_bytes: int, keep: Iterable[int]) -> None:
+    """Close this process in for good: no network, no other process or thread, no file changed, bounded in all it uses.
+
+    It keeps the descriptors `keep` beside 0, 1 and 2. Raises: NotConfined where the system cannot do it.
+    """
+    open_ones = sorted({0, 1, 2, *keep})
+    for low, high in zip(open_ones, [*open_ones[1:], 1 << 20], strict=True):
+        os.closerange(low + 1, high)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_AS, memory_bytes)
+    limit(resource.RLIMIT_CPU, cpu_seconds)
+    limit(resource.RLIMIT_FSIZE, output_bytes)
+    limit(resource.RLIMIT_NOFILE, 64)
+    limit(resource.RLIMIT_MEMLOCK, 0)
+    no_capabilities()
+    seccomp.give_up(seccomp.NETWORK, seccomp.PROCESSES, seccomp.FILES, seccomp.SYSTEM)
