@@ -18,7 +18,7 @@ ACCURACY, PAIRS, LABELS, LOSS = "accuracy", "eval/pairs_accuracy", "eval/labels_
 NUM_HELD_OUT = 256
 COMMON: Mapping[str, Any] = {"eval.num_prompts": NUM_HELD_OUT, "checkpoint.every_steps": 0}
 TEACHER: Mapping[str, Any] = {"algorithm": "grpo", "knobs": {"train.num_steps": 30, "eval.num_prompts": 0}}
-"""The run whose model the distillations learn from."""
+"""The run whose model distillations learn from; as after SFT, a reward model starts from one that solves the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,9 @@ class Budget:
     targets: tuple[Target, ...]
     curve: str
     text: str
+    starts_from_teacher: bool = False
+    note: str = ""
+    """What a reader of the result has to know besides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,8 @@ class Trial:
 
 _RISE = Target(measure=ACCURACY, is_rise=True, mean=0.25, each=0.2)
 _SOLVED = Target(measure=ACCURACY, is_rise=False, mean=0.9, each=0.85)
-_LABELED = Target(measure=LABELS, is_rise=False, mean=0.9, each=0.85)
 _SORTED = Target(measure=PAIRS, is_rise=False, mean=0.9, each=0.9)
+_LABELED = Target(measure=LABELS, is_rise=False, mean=0.85, each=0.8)
 _BUDGETS: Mapping[str, Budget] = {
     "rl": Budget(
         # Two updates of each rollout: with one, all that clip a ratio are the same.
@@ -64,18 +67,22 @@ _BUDGETS: Mapping[str, Budget] = {
         curve=LOSS,
         text="24 batches of 64 answers",
     ),
-    "scalar": Budget(
-        # Its head begins at nothing, and what tells a wrong solution is one token of it.
-        knobs={**COMMON, "train.num_steps": 140, "eval.every_steps": 20},
-        targets=(_SORTED,),
-        curve=PAIRS,
-        text="140 batches of 64 pairs",
-    ),
     "labeled": Budget(
-        knobs={**COMMON, "train.num_steps": 36, RATE: 1e-4, "pairs.beta": 0.5, "eval.every_steps": 6},
+        knobs={**COMMON, "train.num_steps": 24, RATE: 1e-4, "pairs.beta": 0.5, "eval.every_steps": 4},
         targets=(_LABELED, _SOLVED),
         curve=LABELS,
-        text="36 batches of 64 labeled answers",
+        text="24 batches of 64 labeled responses",
+    ),
+    "scalar": Budget(
+        # Forgotten carries are seen within 20 batches. That a result was copied with a slip takes 80 from a model that
+        # solves the problems, and 100 to more than 160 from the bundled one.
+        knobs={**COMMON, "train.num_steps": 200, "eval.every_steps": 20},
+        targets=(_SORTED,),
+        curve=PAIRS,
+        text="200 batches of 64 pairs, from the teacher",
+        starts_from_teacher=True,
+        note="The budget of the reward model was changed once: from the bundled model, in 160 batches, seeds 1 and 2 "
+        "had 0.77 and 0.95 of the pairs in order, others stayed at 0.8 for 100 to 160 batches.",
     ),
     "pairs": Budget(
         # With a beta of 0.1 and three times the rate pairs are in order as soon, but the model is so far from its
@@ -110,15 +117,17 @@ def trials(algorithms: tuple[str, ...]) -> list[Trial]:
 
 
 def spec_of(trial: Trial, teacher: Path) -> dict[str, Any]:
-    """Return the spec of a run; `teacher` is the folder of the model that a distillation learns from."""
-    knobs = {**budget_of(trial.algorithm).knobs, "train.seed": trial.seed}
+    """Return the spec of a run; `teacher` is the folder of the model that distillations learn from."""
+    budget = budget_of(trial.algorithm)
+    knobs = {**budget.knobs, "train.seed": trial.seed}
     if is_in(trial.algorithm, "rl") and not is_in(trial.algorithm, "grouped"):
         knobs |= _SINGLE
     if is_in(trial.algorithm, "distillation"):
         knobs["models.teacher_path"] = str(teacher)
     if not trial.learns:
         knobs |= {RATE: 0.0, "eval.every_steps": 0}  # before the first step and after the last: its line is straight
-    return {"algorithm": trial.algorithm, "profile": {"nsys_ready": "off"}, "knobs": knobs}
+    spec = {"algorithm": trial.algorithm, "profile": {"nsys_ready": "off"}, "knobs": knobs}
+    return spec | ({"model": {"kind": "path", "id": str(teacher)}} if budget.starts_from_teacher else {})
 
 
 def budget_of(algorithm: str) -> Budget:
