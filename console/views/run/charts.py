@@ -166,10 +166,7 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
             key="length",
             title=_("Response length"),
             hint=_("tokens, mean and p95"),
-            lines=(
-                ChartLine(name="response/length_mean", label=_("mean")),
-                ChartLine(name="response/length_p95", label=_("p95"), color="--run-7", is_dashed=True),
-            ),
+            lines=_two_lines("response/length_mean", _("mean"), "response/length_p95", _("p95")),
             limits=(Limit(value=longest, label=_("limit %(n)s") % {"n": f"{longest:,}"}),) if longest else (),
         ),
         _baseline(spec, samples, longest),
@@ -262,6 +259,22 @@ def _clip(spec: RunSpec) -> ChartPlan:
     return ChartPlan(key="clip", title=_("Clip fraction"), hint=hint, lines=(line,), unit="share")
 
 
+def _held_out_too(training: str, held_out: str) -> tuple[ChartLine, ...]:
+    """The lines of a metric of training and of the same one over held-out data."""
+    return (
+        ChartLine(name=training, label=_("Training")),
+        ChartLine(name=held_out, label=_("Held-out"), color="--run-1", is_points=True),
+    )
+
+
+def _two_lines(first: str, label: str, second: str, second_label: str) -> tuple[ChartLine, ...]:
+    """The lines of two metrics, the second dashed."""
+    return (
+        ChartLine(name=first, label=label),
+        ChartLine(name=second, label=second_label, color="--run-7", is_dashed=True),
+    )
+
+
 def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
     return (
         _single("loss", _("Loss"), _("of the batch's pairs"), "loss/pairs"),
@@ -269,20 +282,14 @@ def _pairs(spec: RunSpec) -> tuple[ChartPlan, ...]:
             key="accuracy",
             title=_("Pairs in order"),
             hint=_("chosen above rejected"),
-            lines=(
-                ChartLine(name="pairs/accuracy", label=_("Training")),
-                ChartLine(name="eval/pairs_accuracy", label=_("Held-out"), color="--run-1", is_points=True),
-            ),
+            lines=_held_out_too("pairs/accuracy", "eval/pairs_accuracy"),
             unit="share",
         ),
         ChartPlan(
             key="rewards",
             title=_("Rewards of the pairs"),
             hint=_("mean of the batch"),
-            lines=(
-                ChartLine(name="pairs/chosen_reward", label=_("chosen")),
-                ChartLine(name="pairs/rejected_reward", label=_("rejected"), color="--run-7", is_dashed=True),
-            ),
+            lines=_two_lines("pairs/chosen_reward", _("chosen"), "pairs/rejected_reward", _("rejected")),
         ),
         *(_likelihoods(spec) or _margins(spec)),
         _single("eval", _("Held-out loss"), _("of held-out pairs"), "eval/pairs_loss"),
@@ -298,38 +305,28 @@ def _labels(spec: RunSpec) -> tuple[ChartPlan, ...]:
             key="loss",
             title=_("Loss"),
             hint=_("of the batch's responses, ○ held-out"),
-            lines=(
-                ChartLine(name="loss/labels", label=_("Training")),
-                ChartLine(name="eval/labels_loss", label=_("Held-out"), color="--run-1", is_points=True),
-            ),
+            lines=_held_out_too("loss/labels", "eval/labels_loss"),
         ),
         ChartPlan(
             key="accuracy",
             title=_("Labels right"),
             hint=_("on the label's side of the reference point"),
-            lines=(
-                ChartLine(name="labels/accuracy", label=_("Training")),
-                ChartLine(name="eval/labels_accuracy", label=_("Held-out"), color="--run-1", is_points=True),
-            ),
+            lines=_held_out_too("labels/accuracy", "eval/labels_accuracy"),
             unit="share",
         ),
         ChartPlan(
             key="rewards",
             title=_("Rewards by label"),
             hint=_("mean of the batch"),
-            lines=(
-                ChartLine(name="labels/desirable_reward", label=_("desirable")),
-                ChartLine(name="labels/undesirable_reward", label=_("undesirable"), color="--run-7", is_dashed=True),
-            ),
+            lines=_two_lines("labels/desirable_reward", _("desirable"), "labels/undesirable_reward", _("undesirable")),
         ),
         _single("point", _("Reference point"), _("nats of a whole response"), "labels/reference_point"),
         ChartPlan(
             key="likelihoods",
             title=_("Likelihood of the responses"),
             hint=_("nats of a whole response"),
-            lines=(
-                ChartLine(name="labels/desirable_logprob", label=_("desirable")),
-                ChartLine(name="labels/undesirable_logprob", label=_("undesirable"), color="--run-7", is_dashed=True),
+            lines=_two_lines(
+                "labels/desirable_logprob", _("desirable"), "labels/undesirable_logprob", _("undesirable")
             ),
         ),
         _gradient(spec),
@@ -342,10 +339,7 @@ def _likelihoods(spec: RunSpec) -> tuple[ChartPlan, ...]:
     """Whether the chosen responses stay likely, where responses are compared with a reference."""
     if not is_in(spec.algorithm, "anchored"):
         return ()
-    lines = (
-        ChartLine(name="pairs/chosen_logprob", label=_("chosen")),
-        ChartLine(name="pairs/rejected_logprob", label=_("rejected"), color="--run-7", is_dashed=True),
-    )
+    lines = _two_lines("pairs/chosen_logprob", _("chosen"), "pairs/rejected_logprob", _("rejected"))
     hint = _("nats of a whole response")
     return (ChartPlan(key="likelihoods", title=_("Likelihood of the responses"), hint=hint, lines=lines),)
 
@@ -354,10 +348,7 @@ def _margins(spec: RunSpec) -> tuple[ChartPlan, ...]:
     """How far apart a reward model scores the two responses of a pair; other trainers do not say."""
     if not spec.is_native:
         return ()
-    lines = (
-        ChartLine(name="pairs/margin", label=_("Training")),
-        ChartLine(name="eval/pairs_margin", label=_("Held-out"), color="--run-1", is_points=True),
-    )
+    lines = _held_out_too("pairs/margin", "eval/pairs_margin")
     return (ChartPlan(key="margin", title=_("Margin of pairs"), hint=_("chosen less rejected"), lines=lines),)
 
 
