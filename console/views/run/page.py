@@ -23,6 +23,7 @@ from console.views.run.files import run_file, run_log, visible_run
 from console.views.run.labels import phase_note, resume_note, resume_refusal, sample_note
 from jobs.accounts.access import allows
 from jobs.captures.choices import USUAL, WORDS
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import is_local
@@ -156,6 +157,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, ob
         "api": f"/api/runs/{run.pk}",
         "canEdit": can_edit,
         "isNative": spec.is_native,
+        "hasAnswers": not is_in(spec.algorithm, "scalar"),  # a reward model scores responses and gives none
         "sampleNote": sample_note(spec),
         "algorithm": spec.algorithm,
         "numSteps": spec.num_steps,

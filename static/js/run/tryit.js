@@ -18,12 +18,13 @@ export class TryIt {
   /** Offer `model`, an artifact that is ready, or nothing. */
   offer(model) {
     this.model = model;
+    const isOffered = Boolean(model) && this.page.canEdit && this.page.hasAnswers;
     for (const form of this.forms) {
-      form.hidden = !model || !this.page.canEdit;
+      form.hidden = !isOffered;
       if (model) write(part(form, "model"), model.name);
     }
-    find("[data-tryit-card]").hidden = !model || !this.page.canEdit;
-    document.body.classList.toggle("has-model", Boolean(model) && this.page.canEdit);
+    find("[data-tryit-card]").hidden = !isOffered;
+    document.body.classList.toggle("has-model", isOffered);
     if (model && !this.isLoaded) {
       this.isLoaded = true;
       this.#history();
