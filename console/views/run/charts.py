@@ -123,14 +123,27 @@ def overview_chips(spec: RunSpec) -> tuple[Chip, ...]:
         if spec.needs("critic")
         else Chip(name="groups/zero_variance_fraction", label=_("Zero-variance groups"), unit="share")
     )
+    has_reference = spec.needs("reference")
     return (
         Chip(name="reward/mean", label=_("Reward")),
         Chip(name="eval/accuracy", label=_("Held-out accuracy"), unit="share"),
-        Chip(name="kl/reference", label=_("KL to reference")),
+        *((Chip(name="kl/reference", label=_("KL to reference")),) if has_reference else ()),
         Chip(name="policy/entropy", label=_("Entropy")),
         Chip(name="response/truncated_fraction", label=_("Truncated"), unit="share"),
         baseline,
         Chip(name="sync/max_logprob_diff", label=_("Rollout gap"), limit=gap),
+    )
+
+
+def _distance(spec: RunSpec) -> ChartPlan:
+    """How far the policy is from its reference; without one the learning rate, as the built-in trainer tells none."""
+    if spec.is_native and not spec.needs("reference"):
+        return _single("rate", _("Learning rate"), _("of the step's last update"), "policy/learning_rate")
+    return ChartPlan(
+        key="kl",
+        title=_("KL to reference"),
+        hint=_("%(estimator)s, nats per token") % {"estimator": _knob_value(spec, "algorithm.kl_estimator", "k1")},
+        lines=(ChartLine(name="kl/reference", label=_("KL to reference")),),
     )
 
 
@@ -150,12 +163,7 @@ def _rl(spec: RunSpec) -> tuple[ChartPlan, ...]:
                 ChartLine(name="eval/reward", label=_("Held-out"), color="--run-1", is_points=True),
             ),
         ),
-        ChartPlan(
-            key="kl",
-            title=_("KL to reference"),
-            hint=_("%(estimator)s, nats per token") % {"estimator": _knob_value(spec, "algorithm.kl_estimator", "k1")},
-            lines=(ChartLine(name="kl/reference", label=_("KL to reference")),),
-        ),
+        _distance(spec),
         ChartPlan(
             key="entropy",
             title=_("Entropy"),

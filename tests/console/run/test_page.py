@@ -156,7 +156,7 @@ def test_the_configuration_shows_variables_of_the_chat_template_as_they_are_type
     assert (row.value, row.default, row.is_changed) == ('{"enable_thinking": false, "tag": "é"}', "—", True)
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "sft", "kto", "rm"])
+@pytest.mark.parametrize("algorithm", ["grpo", "dapo", "ppo", "sft", "kto", "rm"])
 def test_the_overview_shows_eight_charts_of_known_metrics(algorithm: str) -> None:
     spec = parse_spec({"algorithm": algorithm})
 
@@ -165,6 +165,15 @@ def test_the_overview_shows_eight_charts_of_known_metrics(algorithm: str) -> Non
     assert len(plans) == 8
     assert {line.name for plan in plans for line in plan.lines} <= set(metrics())
     assert {chip.name for chip in overview_chips(spec)} <= set(metrics())
+
+
+@pytest.mark.parametrize(("coefficient", "has_kl"), [(0.01, True), (0.0, False)])
+def test_without_a_reference_the_overview_has_no_kl_to_it(coefficient: float, has_kl: bool) -> None:
+    spec = parse_spec({"algorithm": "grpo", "knobs": {"algorithm.kl_coefficient": coefficient}})
+    lines = {line.name for plan in overview_charts(spec) for line in plan.lines}
+
+    assert ("kl/reference" in lines) is has_kl
+    assert ("kl/reference" in {chip.name for chip in overview_chips(spec)}) is has_kl
 
 
 @pytest.mark.parametrize(
