@@ -2,8 +2,8 @@
 
 The tests run in parts. In two processes: what needs little of the machine, and, a file's tests together, what starts an
 engine or processes of its own, and what opens pages of a console that lives in the test's process. Then whole consoles,
-side by side: one that is broken in many ways, and others, of which those with a browser are apart, as Playwright's loop
-and asyncio tests do not share a process.
+two side by side: one that is broken in many ways, and others, of which those with a browser are apart, as Playwright's
+loop and asyncio tests do not share a process.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -56,8 +56,8 @@ PARTS = {
 }
 Lane = Sequence[str]  # parts that run one after the other
 FAST: Sequence[Sequence[Lane]] = ((("light",),),)
-# One after the other; what stands together side by side, as much of it is waiting.
-ALL: Sequence[Sequence[Lane]] = (*FAST, (("engine",),), (("pages",),), (("faults",), ("journeys",), ("consoles",)))
+# One after the other; what stands together side by side, in lanes that take about as long as each other.
+ALL: Sequence[Sequence[Lane]] = (*FAST, (("engine",),), (("pages",),), (("faults",), ("journeys", "consoles")))
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 DURATIONS = ROOT / "build" / "test-durations.json"
