@@ -117,13 +117,14 @@ class Case:
 
 LAYOUTS = (
     Case(model="small", algorithm="grpo", layout="colocated", ranks=1, lora=32),
-    Case(model="small", algorithm="distill", ranks=1, teacher="wide"),
-    *(Case(model="small", algorithm=algorithm, layout="shared", ranks=1) for algorithm in ("dpo", "kto", "ppo")),
+    Case(model="small", algorithm="ppo", layout="shared", ranks=1),
 )
 """Ranks that are alone, each with what it holds of the others in its layout: for tests.jobs.engine.lone_rank."""
 
 LONE = (
     *LAYOUTS,
+    Case(model="small", algorithm="distill", ranks=1, teacher="wide"),
+    *(Case(model="small", algorithm=algorithm, layout="shared", ranks=1) for algorithm in ("dpo", "kto")),
     *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")),
     Case(model="wide", algorithm="grpo", ranks=1, precision="bfloat16", rows=4, tokens=192),
     *(Case(model="small", algorithm="grpo", layout="shared", ranks=1, lora=rank) for rank in (4, 32, 128)),
