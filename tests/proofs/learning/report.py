@@ -113,7 +113,8 @@ def _lines(names: Sequence[str]) -> list[str]:
         "the side of the reference point that the label says. The teacher of both distillations is a "
         "model of 30 steps of GRPO.",
         "",
-        "What is asked was said before the runs (`tests/proofs/learning/budgets.py`), on seeds that none of them has, but for the reward model (below). "
+        "What is asked was said before the runs (`tests/proofs/learning/budgets.py`), on seeds that none of them has, "
+        "but for the reward model (below). "
         f"{NUM_SEEDS} seeds each; the lower end of the 95 % interval of their mean (Student's t) lies above the first "
         "number, every single seed above the second. The same runs with a learning rate of 0 have to miss it.",
         "",
