@@ -96,7 +96,7 @@ def preferred(policy: Policy, spec: RunSpec, *, rank: int, world_size: int) -> l
 
 
 def main() -> None:
-    """Run every variant in this process; the group of processes stays."""
+    """Run every variant in this process; they share the group of processes, which ends with the last."""
     run_dir, rank, world_size, port = Path(sys.argv[1]), *map(int, sys.argv[2:])
     place: dict[str, Any] = {"rank": rank, "world_size": world_size, "host": "127.0.0.1", "port": port, "device": "cpu"}
     hardware = {"layout": "colocated", "policy_ranks": world_size}
@@ -129,6 +129,9 @@ def main() -> None:
             found[f"{algorithm} {variant}"] = preferred(policy, spec, rank=rank, world_size=world_size)
             policy.leave()
     (run_dir / f"rank-{rank}-of-{world_size}.json").write_text(json.dumps(found))
+    # Left to the interpreter, gloo's threads are sometimes still running when they are torn down, which aborts.
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
