@@ -1,17 +1,15 @@
 """One of each fault on one running stack; `make proof-faults` does all, at three moments each."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.journeys.retrying import END_SECONDS, RetriedRun
+from tests.journeys.retrying import RetriedRun
 from tests.proofs.faults import trainer
 from tests.proofs.faults.case import SLOW, Outcome, evaluate, strike
-from tests.proofs.faults.stack import CAN_MOUNT, Stack, mount, running_stack, until
+from tests.proofs.faults.stack import CAN_MOUNT, Stack, running_stack, until
 from tests.proofs.faults.target import BY_NAME, Scene, Target
 from tests.proofs.faults.viewer import Viewer
 from tests.services import own_environment
@@ -26,8 +24,6 @@ GRPO = {"knobs": KNOBS | {"algorithm.kl_coefficient": 0.0}}
 # What the run goes through, one after the other. That web, ingest and Redis are killed is in
 # tests/jobs/runner/test_with_console.py; all others are in `make proof-faults`.
 SURVIVED = ("worker", "flushall", "database-full", "web-stopped", "console")
-# What ends a run beside a runner that is killed; that vLLM is, is in tests/journeys/test_two_nodes.py.
-ENDED_BY = {"checkpoint-disk": SFT | SMALL} if CAN_MOUNT else {}
 
 
 @pytest.fixture(scope="module")
@@ -46,45 +42,22 @@ class Act:
         self.scene = Scene(stack, stack.launch(spec | {"name": name}))
         self.viewer = Viewer(url=stack.url, run=self.scene.run, cookie=stack.http.cookies["pitwall_session"])
         self.outcome = Outcome(target=name, moment="", seed="", text="")
-        if self.target.has_disk:
-            self.scene.disk.mkdir(parents=True, exist_ok=True)
-            mount(self.scene.disk, mib=32)
 
-    def is_ready(self) -> bool:
-        """Whether what is to be hit is there."""
-        if self.target.has_disk:
-            return trainer.steps_done(self.scene.run_dir) > 0
-        return trainer.worker(self.scene.run, self.scene.run_dir, self.target.name) is not None
-
-    def evaluate(self, *, hit_at: float | None = None) -> list[str]:
-        """Return what is not as it must be once the run has ended; `hit_at`: that was to be soon after this."""
+    def evaluate(self) -> list[str]:
+        """Return what is not as it must be once the run has ended."""
         evaluate(self.scene, self.target, self.outcome, self.viewer)
         self.viewer.close()
-        if hit_at is not None:
-            ended_at = datetime.fromisoformat(self.scene.stack.header(self.scene.run)["ended_at"]).timestamp()
-            self.outcome.expect(ended_at - hit_at < END_SECONDS, f"it took {ended_at - hit_at:.0f} s to end")
         return [f"{self.target.name}: {problem}" for problem in self.outcome.problems]
 
 
-@pytest.mark.slow("two runs, each loses another part of itself")
-def test_who_takes_a_part_of_a_run_ends_it_or_it_is_retried_and_nothing_is_left(stack: Stack) -> None:
-    retried = RetriedRun(stack)  # whose runner is killed
-    acts = [Act(stack, name, spec) for name, spec in ENDED_BY.items()]
-    hit_at: dict[str, float] = {}
+@pytest.mark.slow("a run of two attempts")
+def test_a_run_that_loses_its_runner_and_a_checkpoint_starts_again_by_itself(stack: Stack) -> None:
+    run = RetriedRun(stack)
+    until(run.is_ready, seconds=180, what="it had two checkpoints")
 
-    def hit_who_is_ready() -> bool:
-        if not retried.lost and retried.is_ready():
-            retried.hit()
-        for act in acts:
-            if act.target.name not in hit_at and act.is_ready():
-                hit_at[act.target.name] = time.time()
-                act.target.hit(act.scene)
-        return len(hit_at) == len(acts) and bool(retried.lost)
+    run.hit()
 
-    until(hit_who_is_ready, seconds=400, what="everything was there to be hit")
-
-    assert [problem for act in acts for problem in act.evaluate(hit_at=hit_at[act.target.name])] == []
-    retried.evaluate()
+    run.evaluate()
 
 
 @pytest.mark.slow("one run under every fault of the console")

@@ -1,10 +1,13 @@
 """`make proof-exactness`: what ranks, ZeRO stages, layouts, packing and precision may not change of what is learned.
 
-Whole runs of the built-in trainer on CPU, three steps each. Arguments: names of algorithms; nothing for all. What was
-measured stays in build/proofs/exactness.json, and is not measured again there; writes docs/proofs/exactness.md.
+Whole runs of the built-in trainer on CPU, three steps each, and before them the test of the ranks in every variant.
+Arguments: names of algorithms; nothing for all. What was measured stays in build/proofs/exactness.json, and is not
+measured again there; writes docs/proofs/exactness.md.
 """
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,6 +17,7 @@ from typing import Any
 
 from jobs.catalog.algorithm import algorithms, is_in
 from tests.jobs.engine.conftest import EndedRun, Running
+from tests.jobs.engine.rank_variants import EVERY_VARIANT
 from tests.jobs.engine.student import TEACHER, make_student
 from tests.ray_head import HOUSE, RayHead, running_head
 
@@ -222,6 +226,9 @@ def report(measured: Mapping[str, Mapping[str, Any]]) -> str:
             lines.append(f"| {row.variant.name} | {row.variant.base} | {numbers} | {verdict} |")
         lines.append("")
     lines += [
+        "Before them `tests/jobs/engine/test_ranks.py` passed in every variant: offload, half masters, recomputation,",
+        "states that left the device and came back, micro-batches by count and by tokens.",
+        "",
         "Two ranks that draw (the first part of on-policy distillation and PPO) draw what one draws; vLLM draws other",
         "samples, so that its runs are compared with each other. In bfloat16 samples are the same in the first step",
         "only, and that one is compared.",
@@ -233,6 +240,9 @@ def report(measured: Mapping[str, Mapping[str, Any]]) -> str:
 def main() -> None:
     """Measure what is not measured yet, write the page, and exit with 1 if a run is too far from its base."""
     which = sys.argv[1:] or list(NAMES)
+    ranks = [sys.executable, "-m", "pytest", "-q", "tests/jobs/engine/test_ranks.py"]
+    if subprocess.run(ranks, cwd=HOUSE, env=os.environ | {EVERY_VARIANT: "1"}, check=False).returncode:
+        sys.exit("The ranks do not learn the same in every variant: no report.")
     measured: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="pw-proof-") as folder, running_head() as head:

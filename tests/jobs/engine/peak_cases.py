@@ -115,14 +115,9 @@ class Case:
         return spec
 
 
-LAYOUTS = (
+LONE = (
     Case(model="small", algorithm="grpo", layout="colocated", ranks=1, lora=32),
     Case(model="small", algorithm="ppo", layout="shared", ranks=1),
-)
-"""Ranks that are alone, each with what it holds of the others in its layout: for tests.jobs.engine.lone_rank."""
-
-LONE = (
-    *LAYOUTS,
     Case(model="small", algorithm="distill", ranks=1, teacher="wide"),
     *(Case(model="small", algorithm=algorithm, layout="shared", ranks=1) for algorithm in ("dpo", "kto")),
     *(Case(model="small", algorithm="grpo", layout=layout, ranks=1) for layout in ("split", "shared", "colocated")),
@@ -148,7 +143,8 @@ LONE = (
     Case(model="small", algorithm="ppo", layout="shared", ranks=1, precision="bfloat16"),
     Case(model="wide", algorithm="ppo", layout="colocated", ranks=1),
 )
-"""All that are measured without Ray, in `make bench-planner`."""
+"""Ranks that are alone, each with what it holds of the others in its layout: measured without Ray by
+tests.jobs.engine.lone_rank, in `make bench-planner`."""
 if importlib.util.find_spec("bitsandbytes"):
     LONE = (
         *LONE,

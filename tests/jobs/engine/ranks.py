@@ -33,41 +33,7 @@ from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
-
-BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 180}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "0": {"memory.zero_stage": "0", "train.packing": False},
-    "1": {"memory.zero_stage": "1"},
-    "2": {"memory.zero_stage": "2"},
-    "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 3},
-    "recompute": {"memory.zero_stage": "1", "memory.gradient_checkpointing": True},
-    "3": {"memory.zero_stage": "3"},
-    "one rank": {"memory.zero_stage": "2"},
-    "moved 0": {"memory.zero_stage": "0", "train.packing": False},
-    "moved 2": {"memory.zero_stage": "2"},
-    "moved 3": {"memory.zero_stage": "3"},
-    "tokens": {"memory.zero_stage": "3", "train.packing": False, **BY_TOKENS},
-    "packed": {"memory.zero_stage": "2", "memory.gradient_checkpointing": True, "train.packing": True, **BY_TOKENS},
-    "packed, one rank": {"memory.zero_stage": "2", "train.packing": True, **BY_TOKENS},
-    "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 3},
-    "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "memory.zero_param_offload": True},
-    **{
-        f"bfloat16 {name}": {"memory.precision": "bfloat16", **knobs}
-        for name, knobs in {
-            "0": {"memory.zero_stage": "0"},
-            "2": {"memory.zero_stage": "2"},
-            "3": {"memory.zero_stage": "3"},
-            "micro": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
-            "one rank": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
-            "packed": {"memory.zero_stage": "3", "train.packing": True, **BY_TOKENS},
-            "host": {"memory.zero_stage": "2", "memory.adam_offload": True, "train.micro_batch_size": 1},
-            "host 3": {"memory.zero_stage": "3", "memory.adam_offload": True, "train.micro_batch_size": 1},
-            "half masters 2": {"memory.zero_stage": "2", "memory.master_precision": "bfloat16"},
-            "half masters 3": {"memory.zero_stage": "3", "memory.master_precision": "bfloat16"},
-        }.items()
-    },
-}
-BREAKS = ("0", "2", "3", "host", "host 3", *(f"bfloat16 {name}" for name in ("2", "3", "host", "half masters 2")))
+from tests.jobs.engine.rank_variants import BREAKS, VARIANTS
 
 
 def make_workers(

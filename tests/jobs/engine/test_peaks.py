@@ -1,31 +1,16 @@
-"""The engine's own peak memory on CPU against the plan of the same spec."""
+"""The engine's own peak memory on CPU against the plan of the same spec; `make bench-planner` has 64 more."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.catalog.spec.parse import parse_spec
 from profiling.process_memory import ProcessFiles
-from tests.jobs.engine.lone_rank import measure
-from tests.jobs.engine.peak_cases import GOAL, LAYOUTS, SHORT, compare, write_cases
+from tests.jobs.engine.peak_cases import GOAL, SHORT, compare, write_cases
 from tests.ray_head import RayHead
 from tests.warm_workers.workers import cold_workers
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.mark.slow("processes that start cold, as memory is measured")
-@pytest.mark.skipif(ProcessFiles().peak_bytes() < 0, reason="this kernel sets no high-water mark back")
-def test_what_ranks_hold_for_themselves_and_of_others_is_within_15_percent_of_the_plan(tmp_path: Path) -> None:
-    write_cases(LAYOUTS, tmp_path)
-
-    for case in LAYOUTS:
-        measure(tmp_path, case.name, parse_spec(case.spec(tmp_path)))
-
-    found = compare(tmp_path)
-    assert len(found) == 3 + 3  # phases with adapters, and with a critic
-    assert all(abs(each.error) <= GOAL for each in found), found
 
 
 @pytest.mark.slow("workers that start cold, as memory is measured")

@@ -9,6 +9,7 @@ import pytest
 
 from jobs.engine.failures.sync_guard import LARGEST_GAP, largest_mean_difference
 from tests.jobs.engine.conftest import EndedRun
+from tests.jobs.engine.rank_variants import BREAKS, looked_at
 
 pytestmark = pytest.mark.engine
 WHOLE_BYTES = 657_024 * 4
@@ -22,7 +23,7 @@ def _found(ended: EndedRun) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def stages(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Five steps of SFT on two ranks, once for each variant."""
+    """Five steps of SFT on two ranks, once for each variant: half of them, all in `make proof-exactness`."""
     spec = {"algorithm": "sft", "knobs": {"train.batch_size": 32}}
     return _found(
         start_engine(tmp_path_factory.mktemp("stages"), spec, program=("tests.jobs.engine.ranks", "stages")).wait()
@@ -48,7 +49,9 @@ def gaps(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 @pytest.mark.slow("the first test waits for the ranks that all of them read")
 @pytest.mark.parametrize(
     "variant",
-    ["1", "2", "3", "micro", "recompute", "one rank", "tokens", "packed", "packed, one rank", "host", "host 3"],
+    looked_at(
+        *("1", "2", "3", "micro", "recompute", "one rank", "tokens", "packed", "packed, one rank", "host", "host 3")
+    ),
 )
 def test_losses_and_gradients_are_those_of_one_plain_replica(stages: dict[str, Any], variant: str) -> None:
     assert len(stages["0"]["losses"]) == 5
@@ -63,36 +66,40 @@ def test_ranks_whose_tokens_make_other_numbers_of_micro_batches_agree_on_one(sta
     assert min(chain.from_iterable(stages["tokens"]["micros"])) > 1
 
 
-@pytest.mark.parametrize("variant", ["0", "2", "3", "micro", "one rank", "packed", "host", "host 3"])
+@pytest.mark.parametrize(
+    "variant",
+    looked_at(*(f"bfloat16 {name}" for name in ("0", "2", "3", "micro", "one rank", "packed", "host", "host 3"))),
+)
 def test_in_bfloat16_every_layout_stays_close_to_float32_and_to_each_other(
     stages: dict[str, Any], variant: str
 ) -> None:
     """Weights have 8 bits there, so the paths part; the first gradient, of equal weights, says how exact its sum is."""
-    found, exact = stages[f"bfloat16 {variant}"], stages["0"]
+    found, exact = stages[variant], stages["0"]
 
     assert found["norms"][0] == pytest.approx(exact["norms"][0], rel=3e-3)
     assert found["losses"] == pytest.approx(exact["losses"], abs=2e-3)
     assert found["losses"] != exact["losses"]
 
 
-@pytest.mark.parametrize("stage", ["0", "2", "3"])
+@pytest.mark.parametrize("variant", looked_at("moved 0", "moved 2", "moved 3"))
 def test_states_that_left_the_device_and_came_back_learn_as_if_they_had_stayed(
-    stages: dict[str, Any], stage: str
+    stages: dict[str, Any], variant: str
 ) -> None:
-    assert stages[f"moved {stage}"]["losses"] == stages[stage]["losses"]
+    assert stages[variant]["losses"] == stages[variant.removeprefix("moved ")]["losses"]
 
 
 def test_in_bfloat16_all_zero_stages_are_the_same(stages: dict[str, Any]) -> None:
-    assert stages["bfloat16 0"]["losses"] == stages["bfloat16 2"]["losses"]
+    for variant in looked_at("bfloat16 0"):
+        assert stages[variant]["losses"] == stages["bfloat16 2"]["losses"]
     assert stages["bfloat16 3"]["losses"] == pytest.approx(stages["bfloat16 2"]["losses"], abs=1e-5)
 
 
-@pytest.mark.parametrize("stage", ["2", "3"])
+@pytest.mark.parametrize("variant", looked_at("bfloat16 half masters 2", "bfloat16 half masters 3"))
 def test_masters_and_moments_of_bfloat16_take_half_and_learn_the_same_at_a_high_rate(
-    stages: dict[str, Any], stage: str
+    stages: dict[str, Any], variant: str
 ) -> None:
     """At 1e-3, where Adam's updates are above the rounding of usual weights."""
-    half, whole = stages[f"bfloat16 half masters {stage}"], stages[f"bfloat16 {stage}"]
+    half, whole = stages[variant], stages[variant.replace("half masters ", "")]
 
     assert half["readings"][0]["optimizer_bytes"] == pytest.approx(
         whole["readings"][0]["optimizer_bytes"] / 2, rel=0.01
@@ -110,7 +117,7 @@ def test_bfloat16_halves_the_weights(stages: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "variant",
-    ["0", "2", "3", "host", "host 3", "bfloat16 2", "bfloat16 3", "bfloat16 host", "bfloat16 half masters 2"],
+    looked_at(*BREAKS),
 )
 def test_a_step_whose_gradient_is_not_finite_is_skipped_in_every_stage(stages: dict[str, Any], variant: str) -> None:
     broken = stages[variant]["broken"]
