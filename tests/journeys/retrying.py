@@ -11,7 +11,7 @@ from tests.proofs.faults import points, trainer
 from tests.proofs.faults.stack import Stack, until
 from tests.proofs.faults.target import Scene
 
-STEPS = 80  # so quick that fewer may be over before the second checkpoint is noticed
+STEPS = 40  # so quick that fewer may be over before the second checkpoint is noticed
 END_SECONDS = 180.0  # for the first attempt's end to be told; other runs load meanwhile
 SPEC: dict[str, Any] = {
     "name": "retried",
