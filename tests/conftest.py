@@ -19,6 +19,7 @@ from playwright.sync_api import expect
 from tests.parts import MARKED, MARKERS, is_marked
 from tests.ray_head import ray_head  # noqa: F401 (fixture)
 from tests.services import _valkey_server, announcing, postgres, valkey  # noqa: F401 (fixtures)
+from tests.warm_workers.workers import warm_environment  # noqa: F401 (fixture)
 
 # Ray would start or join a cluster by itself when it is first used, in the process of the tests, and end this process
 # when that cluster is gone. Whoever needs one says ray.init.

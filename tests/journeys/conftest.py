@@ -19,7 +19,6 @@ import pytest
 from console.embedded.ports import free_block
 from tests.journeys.environments import make_environment
 from tests.services import own_environment
-from tests.warm_workers.workers import warm_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 180.0
@@ -117,14 +116,6 @@ def stop_stack(stack: Stack) -> int:
         if kept := os.environ.get("KEEP_STACK_LOGS"):
             shutil.copytree(stack.data_dir / "log", Path(kept) / stack.data_dir.name, dirs_exist_ok=True)
         shutil.rmtree(stack.data_dir, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def warm_environment() -> Iterator[dict[str, str]]:
-    """What a console or a Ray head has in its environment so that its workers need not import the heavy libraries."""
-    before = own_environment()
-    with warm_workers(before) as environ:
-        yield {name: value for name, value in environ.items() if before.get(name) != value}
 
 
 @pytest.fixture(scope="session")

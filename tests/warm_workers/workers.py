@@ -9,7 +9,10 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from jobs.engine.warm.server import ROOM, ROOM_BYTES
+from tests.services import own_environment
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,3 +73,13 @@ def warm_workers(environ: Mapping[str, str], *, own_server: bool = False) -> Ite
         wait_until(Path(socket).exists, START_SECONDS, lambda: f"no warm workers: {log.read_text(errors='replace')}")
         path_of_python = os.pathsep.join((START, environ.get("PYTHONPATH", "")))
         yield {**environ, SOCKET: socket, COLD: cold, "PYTHONPATH": path_of_python}
+
+
+@pytest.fixture(scope="session")
+def warm_environment() -> Iterator[dict[str, str]]:
+    """What a console, a Ray head or a program of tests.jobs.engine has in its environment so that it, or its workers,
+    need not import the heavy libraries.
+    """
+    before = own_environment()
+    with warm_workers(before) as environ:
+        yield {name: value for name, value in environ.items() if before.get(name) != value}

@@ -1,5 +1,6 @@
 """Policy ranks that train adapters: what ZeRO and the number of ranks may not change, and what they hold."""
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -17,14 +18,19 @@ FOUR_BITS = "4 bits ZeRO-2"
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def found(tmp_path_factory: pytest.TempPathFactory, warm_environment: dict[str, str]) -> dict[str, dict[str, Any]]:
     """What was measured, by case and number of ranks."""
     run_dir = tmp_path_factory.mktemp("adapters")
     for ranks in (2, 1):
         (port,) = free_block(1, seed=str(run_dir))
         program = [sys.executable, "-m", "tests.jobs.engine.adapter_ranks", str(run_dir)]
         processes = [
-            subprocess.Popen([*program, str(rank), str(ranks), str(port)], cwd=HOUSE, stderr=subprocess.PIPE)
+            subprocess.Popen(
+                [*program, str(rank), str(ranks), str(port)],
+                cwd=HOUSE,
+                env=os.environ | warm_environment,
+                stderr=subprocess.PIPE,
+            )
             for rank in range(ranks)
         ]
         for process in processes:

@@ -1,6 +1,7 @@
 """Runs with a critic: both roles learn, both are saved, and both go on."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,13 +27,14 @@ Steps = dict[str, dict[str, float]]
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_dir(tmp_path_factory: pytest.TempPathFactory, warm_environment: dict[str, str]) -> Path:
     """What four steps in one process have left (`a1`), of which the policy rests in the first, and two that go on from
     the second in ranks of another ZeRO stage, without packing (`a2`).
     """
     folder = tmp_path_factory.mktemp("ppo")
     command = [sys.executable, "-m", "tests.jobs.engine.lone_run", str(folder), "ppo"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    environment = os.environ | warm_environment
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr
     return folder
 

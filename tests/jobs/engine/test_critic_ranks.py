@@ -3,6 +3,7 @@ preferences; whole runs are held against each other by `make proof-exactness`.
 """
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -23,12 +24,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> dict[str, Steps]:
+def found(folder: Path, warm_environment: dict[str, str]) -> dict[str, Steps]:
     """What all ranks together say of the steps of each variant."""
-    return _run(folder, world_size=2) | _run(folder, world_size=1)
+    return _run(folder, warm_environment, world_size=2) | _run(folder, warm_environment, world_size=1)
 
 
-def _run(folder: Path, *, world_size: int) -> dict[str, Steps]:
+def _run(folder: Path, warm: dict[str, str], *, world_size: int) -> dict[str, Steps]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
@@ -38,7 +39,7 @@ def _run(folder: Path, *, world_size: int) -> dict[str, Steps]:
     for rank, log in enumerate(logs):
         with log.open("wb") as out:
             whole = [*command, str(rank), str(world_size), str(port)]
-            running.append(subprocess.Popen(whole, stdout=out, stderr=subprocess.STDOUT))
+            running.append(subprocess.Popen(whole, env=os.environ | warm, stdout=out, stderr=subprocess.STDOUT))
     try:
         for process, log in zip(running, logs, strict=True):
             assert process.wait(600) == 0, log.read_text(errors="replace")

@@ -1,6 +1,7 @@
 """A run that trains a reward model: what it tells, what it leaves, and how it goes on."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +18,12 @@ ANSWERS = ("3+4=7, 0+0=0. #### 7", "3+4=7, 0+0=0. The answer is 8.")
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_dir(tmp_path_factory: pytest.TempPathFactory, warm_environment: dict[str, str]) -> Path:
     """What four steps in one process have left (`a1`), and two that go on from the second in ZeRO-3, padded (`a2`)."""
     folder = tmp_path_factory.mktemp("rm")
     command = [sys.executable, "-m", "tests.jobs.engine.lone_run", str(folder), "rm"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    environment = os.environ | warm_environment
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr
     return folder
 
