@@ -9,6 +9,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("ingest/", include("console.api.ingest.ingest")),
     path("", include("console.views.health")),
     path("", include("console.views.frame")),
+    path("", include("console.views.account.provider")),  # before sign-in: "oidc" is no one-time link
     path("", include("console.views.account.signin")),
     path("", include("console.views.home")),
     path("", include("console.views.runs.page")),
