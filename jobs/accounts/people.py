@@ -73,7 +73,7 @@ def deactivate(*, username: str, actor: AbstractBaseUser | None, now: datetime) 
         _keep_superuser(user)
         _keep_admins(user)
         User.objects.filter(pk=user.pk).update(is_active=False)
-        ended = shut_out(user, now=now)
+        ended = _shut_out(user, now=now)
         _record(actor, "account.deactivate", user, before={"is_active": True}, after=ended.as_json())
     return ended
 
@@ -146,10 +146,20 @@ def sign_out_everywhere(*, username: str, actor: AbstractBaseUser | None) -> int
     return num_ended
 
 
-def shut_out(user: AbstractBaseUser, *, now: datetime, keep_session: str | None = None) -> ShutOut:
-    """End tokens, sessions (but `keep_session`, a key) and unused links of the person."""
-    tokens = ApiToken.objects.filter(user_id=user.pk, revoked_at=None).update(revoked_at=now)
-    return ShutOut(tokens=tokens, sessions=end_sessions(user.pk, keep=keep_session), links=drop_links(user))
+def end_other_ways(user: AbstractBaseUser, *, keep_session: str | None, tokens_too: bool, now: datetime) -> ShutOut:
+    """After another password: end unused links, all sessions but the one with this key, and API tokens if asked to."""
+    ended = _shut_out(user, now=now, keep_session=keep_session, tokens_too=tokens_too)
+    name = user.get_username()[:64]
+    record(actor=user, verb="password.change", object_type="account", object_id=name, after=ended.as_json())
+    return ended
+
+
+def _shut_out(
+    user: AbstractBaseUser, *, now: datetime, keep_session: str | None = None, tokens_too: bool = True
+) -> ShutOut:
+    live = ApiToken.objects.filter(user_id=user.pk, revoked_at=None)
+    num_tokens = live.update(revoked_at=now) if tokens_too else 0
+    return ShutOut(tokens=num_tokens, sessions=end_sessions(user.pk, keep=keep_session), links=drop_links(user))
 
 
 def drop_links(user: AbstractBaseUser) -> int:
