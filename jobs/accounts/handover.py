@@ -1,5 +1,6 @@
 """Give the runs and sweeps of somebody who leaves to somebody who stays."""
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -19,6 +20,23 @@ class HandedOver:
 
     runs: int = 0
     studies: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What a person owns in a project."""
+
+    project: Project
+    runs: int
+    studies: int
+
+
+def owned(user: AbstractBaseUser) -> list[Owned]:
+    """Return what the person owns, by name of the project; projects without anything are left out."""
+    runs = Counter(Run.objects.filter(created_by_id=user.pk).values_list("project_id", flat=True))
+    studies = Counter(Study.objects.filter(created_by_id=user.pk).values_list("project_id", flat=True))
+    projects = Project.objects.filter(pk__in={*runs, *studies}).order_by("name")
+    return [Owned(project=each, runs=runs[each.pk], studies=studies[each.pk]) for each in projects]
 
 
 def hand_over(

@@ -250,7 +250,7 @@ def test_a_token_for_another_console_or_of_another_issuer_signs_nobody_in(
     client = Client()
     back = idp.visit(begun(client))
     held = providers.provider(configured(idp))
-    monkeypatch.setattr(held, "config", OidcSettings(issuer=idp.issuer, client_id="other"))
+    monkeypatch.setattr(held, "config", OidcSettings(issuer=idp.issuer, client_id="other", client_secret="-"))
     monkeypatch.setattr(providers, "provider", lambda _config: held)
 
     assert "did not hold" in said(client.get(f"{back}&iss=https://evil.example"))

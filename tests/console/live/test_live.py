@@ -394,7 +394,8 @@ async def test_who_is_no_longer_signed_in_loses_the_page(
     if deed == "signed out":
         await sync_to_async(Session.objects.all().delete)()
     elif deed == "deactivated":
-        await sync_to_async(User.objects.update)(is_active=False)
+        names = await sync_to_async(list)(User.objects.values_list("username", flat=True))
+        await sync_to_async(deactivate)(username=names[0], actor=None, now=NOW)
     else:
         await sync_to_async(User.objects.update)(password="another")
 
