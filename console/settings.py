@@ -9,6 +9,8 @@ import environ
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from console.sign_in.oidc_settings import OidcMisread, OidcSettings
+from jobs.accounts.group_mapping import GroupsMisread, read_groups
 from jobs.catalog.trainer_environment import TrainersMisread, read_environments
 from jobs.cluster.loopback import host_of, is_loopback
 
@@ -49,6 +51,25 @@ def _trainers(text: str) -> str:
     except TrainersMisread as error:
         raise ImproperlyConfigured(str(error)) from error
     return text
+
+
+def _oidc() -> OidcSettings:
+    """Return what is said of an OpenID Connect provider. Raises: ImproperlyConfigured with a sentence."""
+    try:
+        return OidcSettings(
+            issuer=env.str("PITWALL_OIDC_ISSUER", default="").strip(),
+            client_id=env.str("PITWALL_OIDC_CLIENT_ID", default=""),
+            client_secret=env.str("PITWALL_OIDC_CLIENT_SECRET", default=""),
+            name=env.str("PITWALL_OIDC_NAME", default=""),
+            scopes=env.str("PITWALL_OIDC_SCOPES", default="openid profile email"),
+            groups_claim=env.str("PITWALL_OIDC_GROUPS_CLAIM", default="groups"),
+            name_claim=env.str("PITWALL_OIDC_NAME_CLAIM", default="preferred_username"),
+            groups=read_groups(env.str("PITWALL_OIDC_GROUPS", default="")),
+            creates_accounts=env.bool("PITWALL_OIDC_CREATE", default=True),
+            session_hours=env.float("PITWALL_OIDC_SESSION_HOURS", default=12.0),
+        )
+    except (OidcMisread, GroupsMisread) as error:
+        raise ImproperlyConfigured(str(error)) from error
 
 
 SECRET_KEY = _secret_key()
@@ -114,10 +135,16 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 AXES_FAILURE_LIMIT = 10
-AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_CLIENT_IP_CALLABLE = "console.middleware.caller_address.address_of"
 AXES_LOCKOUT_CALLABLE = "console.views.account.signin.locked_out"
 CSRF_FAILURE_VIEW = "console.views.errors.csrf_failure"
+# Wrong passwords from one address, whatever the names, after which it is locked for the same time as a name is.
+ADDRESS_FAILURE_LIMIT = env.int("PITWALL_ADDRESS_FAILURE_LIMIT", default=100)
+LOCKOUT_MINUTES = env.int("PITWALL_LOCKOUT_MINUTES", default=15)
+AXES_COOLOFF_TIME = LOCKOUT_MINUTES / 60  # hours
+HAS_PASSWORDS = env.bool("PITWALL_LOCAL_PASSWORDS", default=True)  # else links and the provider alone sign in
+OIDC = _oidc()
 LOGIN_URL = "signin"
 LOGIN_REDIRECT_URL = "home"
 
@@ -208,6 +235,6 @@ LOGGING = {
     "filters": {"links": {"()": "console.middleware.log_redaction.HideLinks"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}},
     "root": {"handlers": ["stderr"], "level": env.str("PITWALL_LOG_LEVEL", default="INFO")},
-    "loggers": {name: {"level": "WARNING"} for name in ("httpx", "axes", "celery", "kombu", "uvicorn")}
+    "loggers": {name: {"level": "WARNING"} for name in ("httpx", "axes", "authlib", "celery", "kombu", "uvicorn")}
     | {"django.request": {"level": "ERROR"}},  # who asked for what is not here has been told so
 }

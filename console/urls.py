@@ -9,6 +9,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("ingest/", include("console.api.ingest.ingest")),
     path("", include("console.views.health")),
     path("", include("console.views.frame")),
+    path("", include("console.views.account.provider")),  # before sign-in: "oidc" is no one-time link
     path("", include("console.views.account.signin")),
     path("", include("console.views.home")),
     path("", include("console.views.runs.page")),
@@ -17,6 +18,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.cluster")),
     path("", include("console.views.guide")),
     path("", include("console.views.account.account")),
+    path("", include("console.views.people.page")),
+    path("", include("console.views.people.rights")),
     path("", include("console.views.settings.page")),
     path("", include("console.views.settings.calibration")),
     path("", include("console.views.new_run.sweep")),

@@ -13,7 +13,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
 from console.api import cluster, docs
-from console.api.account import account, projects, tokens
+from console.api.account import account, people, projects, rights, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, symptoms
@@ -66,6 +66,7 @@ for prefix, router in (
     ("/tokens", tokens.router),
     ("/cluster", cluster.router),
     ("/projects", projects.router),
+    ("/projects", rights.projects),
     ("/projects", plan.router),
     ("/projects", can_it_run.router),
     ("/projects", diffusion.router),
@@ -73,6 +74,8 @@ for prefix, router in (
     ("/accelerators", hardware.accelerators_router),
     ("/models", hardware.models_router),
     ("/account", account.router),
+    ("/accounts", people.router),
+    ("/access", rights.router),
 ):
     api.add_router(prefix, router)
 

@@ -20,17 +20,17 @@ class CallerAddressMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer the request with its address known."""
-        earlier = caller_ip.set(_address(request.META.get("REMOTE_ADDR", "")))
+        earlier = caller_ip.set(address_of(request))
         try:
             return self.get_response(request)
         finally:
             caller_ip.reset(earlier)
 
 
-def _address(text: str) -> str | None:
-    """Return the address as a database takes it, None for what is none: a unix socket, or a proxy's nonsense."""
+def address_of(request: HttpRequest) -> str | None:
+    """Return the caller's address as a database takes it, None for what is none: a unix socket, a proxy's nonsense."""
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(request.META.get("REMOTE_ADDR", ""))
     except ValueError:
         return None
     return str(getattr(address, "ipv4_mapped", None) or address).partition("%")[0]

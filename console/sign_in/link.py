@@ -24,23 +24,39 @@ def make_link(*, user: AbstractBaseUser, base_url: str, now: datetime, lifetime:
     return base_url.rstrip("/") + reverse("signin-link", args=[token])
 
 
-def use_link(*, token: str, now: datetime) -> User:
-    """Return whom the link signs in, and use it up.
+def whose_link(*, token: str, now: datetime) -> User:
+    """Return whom the link would sign in, and change nothing.
 
     Raises: LinkUnusable if it is unknown, used, expired, or its owner is inactive.
     """
+    return _usable(token, now)[1]
+
+
+def use_link(*, token: str, now: datetime) -> User:
+    """Return whom the link signs in, and use it up. Raises: LinkUnusable, as `whose_link`."""
+    link, user = _usable(token, now)
+    # A filtered update that must hit one row: of two clicks at once, one signs in.
+    if SigninLink.objects.filter(pk=link.pk, used_at=None).update(used_at=now) != 1:
+        raise LinkUnusable(_used())
+    return user
+
+
+def _usable(token: str, now: datetime) -> tuple[SigninLink, User]:
     link = SigninLink.objects.select_related("user").filter(sha256=_hash(token)).first()
     if link is None:
-        raise LinkUnusable(_("This sign-in link is not known here. Part of it may be missing."))
+        raise LinkUnusable(_("This sign-in link is not known here. Part of it may be missing, or it was canceled."))
+    if link.used_at is not None:
+        raise LinkUnusable(_used())
     if link.expires_at <= now:
         raise LinkUnusable(_("This sign-in link has expired."))
     user = link.user
     if not isinstance(user, User) or not user.is_active:
         raise LinkUnusable(_("The account of this sign-in link is no longer active."))
-    # A filtered update that must hit one row: of two clicks at once, one signs in.
-    if SigninLink.objects.filter(pk=link.pk, used_at=None).update(used_at=now) != 1:
-        raise LinkUnusable(_("This sign-in link was used before; each works once."))
-    return user
+    return link, user
+
+
+def _used() -> str:
+    return _("This sign-in link was used before; each works once.")
 
 
 def _hash(token: str) -> str:

@@ -21,7 +21,7 @@ class MemberRefused(ValueError):
         super().__init__(message)
 
 
-def set_member(*, project: Project, username: str, role: str, actor: AbstractBaseUser) -> Membership:
+def set_member(*, project: Project, username: str, role: str, actor: AbstractBaseUser | None) -> Membership:
     """Give a person a role in the project, newly or instead of the one they had. Raises: MemberRefused."""
     if role not in get_args(Role):
         raise MemberRefused(_("There is no role %(role)r. Use viewer, editor or admin.") % {"role": role})

@@ -3,6 +3,7 @@
 from jobs.models.accounts import (
     ApiToken,
     AuditEvent,
+    Identity,
     SigninLink,
 )
 from jobs.models.captures import (
@@ -52,6 +53,7 @@ __all__ = [
     "Chunk",
     "Command",
     "Frame",
+    "Identity",
     "Layer",
     "LogChunk",
     "Membership",

@@ -33,6 +33,20 @@ class SigninLink(models.Model):
     used_at = models.DateTimeField(null=True)
 
 
+class Identity(models.Model):
+    """Who of an OpenID Connect provider signs in to an account: known by issuer and subject, never by a name."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(max_length=255)
+    made_superuser = models.BooleanField(default=False)  # by a group of the provider, which can take it back
+    created_at = models.DateTimeField(auto_now_add=True)
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["issuer", "subject"], name="one_identity")]
+
+
 class AuditEvent(models.Model):
     """Who did what, for good; rows are never changed."""
 

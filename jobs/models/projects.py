@@ -34,6 +34,7 @@ class Membership(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
     role = models.CharField(max_length=10, choices=Role.choices)
+    from_groups = models.BooleanField(default=False)  # set anew at each sign-in by the provider's groups
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_membership")]

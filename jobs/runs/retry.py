@@ -4,8 +4,10 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
 
+from jobs.accounts.access import allows, role
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Attempt, Run
 from jobs.runs import lifecycle
@@ -25,7 +27,8 @@ def queue_retries(*, now: datetime) -> list[Attempt]:
     A run waits here until its old attempt is cleaned up after; the new one then waits in the queue for its back-off.
     """
     failed = Run.objects.filter(state="failed", is_stop_requested=False, archived_at=None, ended_at__gt=now - TOO_LATE)
-    runs = {run.pk: run for run in failed.filter(spec__policy__retries__gt=0).select_related("study").order_by("pk")}
+    with_retries = failed.filter(spec__policy__retries__gt=0).select_related("study", "project", "created_by")
+    runs = {run.pk: run for run in with_retries.order_by("pk")}
     attempts: dict[str, list[Attempt]] = {}
     for attempt in Attempt.objects.filter(run__in=list(runs)).order_by("number") if runs else ():
         attempts.setdefault(attempt.run_id, []).append(attempt)
@@ -50,12 +53,21 @@ def _retry(run: Run, attempts: Sequence[Attempt], now: datetime) -> Attempt | No
     origin = newest_visible(run)
     at = max(decision.at, now)
     text = _reason(decision, latest, at, origin)
-    user = last_started(attempts).created_by
+    starter = last_started(attempts).created_by
+    user = starter if starter is None or _may_start(starter, run) else run.created_by  # whom it was handed over to
+    if starter is not None and (user is None or not _may_start(user, run)):
+        text = _("Its retry was canceled. %(name)s, who started it, may no longer start runs in this project.")
+        lifecycle.cancel_retry(run_id=run.pk, user=None, now=now, text=text % {"name": starter.get_username()})
+        return None
     try:
         return begin(run, latest, origin, overrides, spec, text=text, user=user, now=now, not_before=at)
     except ResumeRefused as error:  # who started it was an admin then
         lifecycle.cancel_retry(run_id=run.pk, user=None, now=now, text=f"Its retry was canceled. {error}")
         return None
+
+
+def _may_start(user: AbstractBaseUser, run: Run) -> bool:
+    return allows(role(user, run.project), "editor")
 
 
 def _reason(decision: Decision, latest: Attempt, at: datetime, origin: Checkpoint | None) -> str:

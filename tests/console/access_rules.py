@@ -31,6 +31,7 @@ class Rule:
 
 VIEWER, EDITOR, ADMIN = Rule(needs="viewer"), Rule(needs="editor"), Rule(needs="admin")
 SIGNED_IN, ACCOUNT, ANYONE = Rule(needs="signed-in"), Rule(needs="account"), Rule(needs="anyone")
+SUPERUSER = Rule(needs="superuser")
 
 
 def _file() -> dict[str, Any]:
@@ -60,6 +61,8 @@ PAGES: dict[str, Rule] = {
     "POST /account/password": _form("account", new_password1="long enough 1", new_password2="long enough 1"),
     "POST /account/tokens": _form("account", name="x"),
     "POST /account/tokens/{token_id}/revoke": _form("account"),
+    "POST /account/oidc/connect": _form("account"),
+    "POST /account/oidc/disconnect": _form("account"),
     "GET /cluster": SIGNED_IN,
     "GET /compare": _of_run(),
     "GET /compare/table.csv": _of_run(),
@@ -113,6 +116,10 @@ PAGES: dict[str, Rule] = {
     "GET /runs/{run_id}/captures/{capture_id}.zip": VIEWER,
     "GET /runs/{run_id}/captures/{capture_id}/perfetto": VIEWER,
     "GET /runs/{run_id}/captures/{capture_id}/stacks": VIEWER,
+    "GET /people": SUPERUSER,
+    "GET /people/{username}": SUPERUSER,
+    "POST /people/{username}/change": _form("superuser", verb="deactivate"),
+    "POST /people/{username}/hand-over": _form("superuser", project="theirs", to="a-editor"),
     "GET /perfetto/{name}": SIGNED_IN,
     "GET /settings": VIEWER,
     "POST /settings/accounts": _form("superuser", username="newcomer"),
@@ -121,12 +128,17 @@ PAGES: dict[str, Rule] = {
     "POST /settings/{project}/prices": _form("admin", accelerator="h200", price="3"),
     "POST /settings/{project}/currency": _form("admin", currency="EUR"),
     "POST /settings/{project}/constants": _form("admin", reset="all"),
+    "GET /settings/access": SUPERUSER,
+    "GET /settings/{project}/access": ADMIN,
     "GET /settings/{project}/calibration": VIEWER,
     "POST /settings/{project}/calibration/change": _form("admin", accelerator="h200-sxm"),
     "POST /settings/{project}/members/remove": _form("admin", username="a-viewer"),
     "GET /signin": ANYONE,
     "POST /signin": _form("anyone", username="nobody", password="nothing"),
-    "GET /signin/{token}": Rule(needs="anyone", changes="it uses the link up"),
+    "GET /signin/{token}": ANYONE,
+    "POST /signin/{token}": _form("anyone"),
+    "GET /signin/oidc": ANYONE,  # 404 without a provider
+    "GET /signin/oidc/callback": ANYONE,
     "POST /signout": _form("signed-in"),
     "GET /traces/": VIEWER,
     "GET /traces/{trace_id}": VIEWER,
@@ -142,7 +154,19 @@ PAGES: dict[str, Rule] = {
 }
 
 API: dict[str, Rule] = {
+    "GET /api/access": SUPERUSER,
+    "GET /api/access/export.csv": SUPERUSER,
     "GET /api/account": SIGNED_IN,
+    "GET /api/accounts": SUPERUSER,
+    "POST /api/accounts": Rule(needs="superuser", body=lambda: {"username": "newcomer"}),
+    "GET /api/accounts/{username}": SUPERUSER,
+    "PATCH /api/accounts/{username}": Rule(needs="superuser", body=lambda: {"is_active": False}),
+    "DELETE /api/accounts/{username}/projects": SUPERUSER,
+    "DELETE /api/accounts/{username}/sessions": SUPERUSER,
+    "DELETE /api/accounts/{username}/tokens": SUPERUSER,
+    "POST /api/accounts/{username}/hand-over": Rule(
+        needs="superuser", body=lambda: {"to": "a-editor", "project": "theirs"}
+    ),
     "GET /api/openapi.json": SIGNED_IN,
     "GET /api/accelerators": SIGNED_IN,
     "GET /api/models": SIGNED_IN,
@@ -173,6 +197,9 @@ API: dict[str, Rule] = {
     "POST /api/projects/{project}/calibration": Rule(needs="admin", body=lambda: {"accelerator": "h200-sxm"}),
     "DELETE /api/projects/{project}/calibration": Rule(needs="admin", query={"accelerator": "h200-sxm"}),
     "PATCH /api/projects/{project}/plan-settings": Rule(needs="admin", body=lambda: {"currency": "EUR"}),
+    "GET /api/projects/{project}/access": ADMIN,
+    "GET /api/projects/{project}/access.csv": ADMIN,
+    "POST /api/projects/{project}/hand-over": Rule(needs="admin", body=lambda: {"username": "owner", "to": "a-editor"}),
     "PUT /api/projects/{project}/members/{username}": Rule(needs="admin", body=lambda: {"role": "admin"}),
     "DELETE /api/projects/{project}/members/{username}": ADMIN,
     "GET /api/runs": VIEWER,

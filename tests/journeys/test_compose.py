@@ -27,6 +27,7 @@ from websockets.sync.client import connect
 
 from tests.journeys.compose import FILE, ROOT, Composition, Unset, read
 from tests.journeys.proxy import Proxy
+from tests.links import press
 from tests.ray_head import RayHead
 from tests.services import Postgres, find_postgres
 from tests.waiting import wait_until
@@ -213,7 +214,9 @@ class Browser:
         self.webs = webs
         link = made.run("web", "python", "manage.py", "signin-link").strip()
         self.cookies: dict[str, str] = {}
-        self.get(0, httpx.URL(link).raw_path.decode())
+        path = httpx.URL(link).raw_path.decode()
+        fields = press(self.get(0, path).text)
+        assert self._request(0, "POST", path, data=fields).status_code == 302
         self.get(0, "/")  # gives the token for writing
 
     def _request(self, web: int, method: str, path: str, **more: Any) -> httpx.Response:

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.journeys import recording
 from tests.journeys.conftest import Site, Stack, wait_for_line
+from tests.links import open_link
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine]
 
@@ -40,7 +41,7 @@ def context(browser: Browser, stack: Stack) -> Iterator[BrowserContext]:
     wait_for_line(stack, "Ray is ready", seconds=RAY_SECONDS)
     window = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", accept_downloads=True)
     page = window.new_page()
-    page.goto(stack.signin_link())
+    open_link(page, stack.signin_link())
     expect(page).to_have_url(f"{stack.url}/")
     yield window
     window.close()

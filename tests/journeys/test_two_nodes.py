@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.journeys.test_person import START_MS, STEPS, fill_small_run, launch, state, until
 from tests.journeys.two_nodes import RUN_ROOT, Cluster, two_nodes
+from tests.links import open_link
 from tests.machines import Machine
 from tests.waiting import wait_until
 
@@ -46,7 +47,7 @@ def page(browser: Browser, cluster: Cluster) -> Iterator[Page]:
     tab = window.new_page()
     problems: list[str] = []
     tab.on("pageerror", lambda error: problems.append(str(error)))
-    tab.goto(cluster.manage("signin-link"))
+    open_link(tab, cluster.manage("signin-link").strip())
     yield tab
     assert problems == []
     window.close()

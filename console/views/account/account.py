@@ -8,11 +8,13 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
@@ -21,7 +23,8 @@ from console.session import keep_once, take_once
 from console.sign_in.api_token import make_token, revoke_token
 from console.views.frame import person
 from jobs.accounts.access import projects_of
-from jobs.models import ApiToken
+from jobs.accounts.people import end_other_ways
+from jobs.models import ApiToken, Identity
 
 _YEAR_SECONDS = 365 * 24 * 3600
 
@@ -39,6 +42,9 @@ def _show(request: HttpRequest, **more: Any) -> HttpResponse:
         "now": timezone.now(),
         "password_form": _password_form(user),
         "languages": settings.LANGUAGES,
+        "has_passwords": settings.HAS_PASSWORDS,
+        "provider": settings.OIDC.label if settings.OIDC.issuer else "",
+        "identity": Identity.objects.filter(user=user, issuer=settings.OIDC.issuer).first(),
     }
     return render(request, "account/account.html", context | more, status=422 if more.get("is_refused") else 200)
 
@@ -83,9 +89,16 @@ def change_password(request: HttpRequest) -> HttpResponse:
     form = _password_form(user, request.POST)
     if not form.is_valid():
         return _show(request, password_form=form, is_refused=True)
-    form.save()
-    update_session_auth_hash(request, user)
-    messages.success(request, _("Password changed. Your other sessions are signed out."))
+    with transaction.atomic():
+        form.save()
+        update_session_auth_hash(request, user)  # the keys of all others no longer fit
+        revokes = "revoke_tokens" in request.POST
+        ended = end_other_ways(user, keep_session=request.session.session_key, tokens_too=revokes, now=timezone.now())
+    text = _("Password changed. Your other sessions and unused sign-in links ended.")
+    if revokes:
+        more = ngettext("%(num)s API token was revoked.", "%(num)s API tokens were revoked.", ended.tokens)
+        text = f"{text} {more % {'num': ended.tokens}}"
+    messages.success(request, text)
     return redirect("account")
 
 

@@ -9,10 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
+from console.paging import page_number, paged
 from console.session import keep_once, take_once
 from console.sign_in.accounts import AccountRefused, make_account
 from console.views.frame import current_project, named_project, person
@@ -23,12 +25,19 @@ from jobs.accounts.projects import ProjectRefused, make_project
 from jobs.models import Membership, Project
 from jobs.planning.settings import PlanSettingsRefused, change_settings
 
+MEMBERS_SIZE = 25
+
 
 def _show(request: HttpRequest, project: Project | None, **more: Any) -> HttpResponse:
+    words = request.GET.get("member", "")[:200].replace("\0", "")
     members = Membership.objects.filter(project=project).select_related("user").order_by("user__username")
+    page = paged(members.filter(user__username__icontains=words), page_number(request, "members"), size=MEMBERS_SIZE)
     context = {
         "project": project,
-        "members": members if project else [],
+        "members": page,
+        "num_members": members.count(),
+        "member_words": words,
+        "query": urlencode({"project": project.slug if project else "", "member": words}),
         "is_admin": project is not None and role(request.user, project) == "admin",
         "roles": Membership.Role.choices,
         "given": request.POST,

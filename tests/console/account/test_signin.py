@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axes.models import AccessAttempt
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -16,8 +18,10 @@ from django.utils import timezone
 
 from console.embedded.data_dir import DataDirLock
 from console.middleware.log_redaction import HideLinks
+from console.sign_in.api_token import make_token
 from console.sign_in.link import LinkUnusable, make_link, use_link
-from jobs.models import SigninLink
+from jobs.models import AuditEvent, SigninLink
+from tests.links import press
 from tests.rows import make_user
 
 pytestmark = pytest.mark.django_db
@@ -75,8 +79,8 @@ def test_too_many_failures_lock_sign_in_for_a_while(client: Client, user: User, 
 def test_a_link_signs_in_once(client: Client, user: User) -> None:
     link = make_link(user=user, base_url="http://testserver", now=timezone.now())
 
-    first = client.get(link)
-    second = Client().get(link)
+    first = client.post(link)
+    second = Client().post(link)
 
     assert first.status_code == 302
     assert client.get(reverse("home")).status_code == 200
@@ -85,9 +89,111 @@ def test_a_link_signs_in_once(client: Client, user: User) -> None:
     assert "manage.py signin-link" in second.content.decode()
 
 
+@pytest.mark.parametrize("method", ["get", "head"])
+def test_who_only_looks_at_a_link_changes_nothing(user: User, method: str) -> None:
+    """As a scanner of mail does, or the preview of a message."""
+    link = make_link(user=user, base_url="http://testserver", now=timezone.now())
+    scanner = Client()
+
+    page = getattr(scanner, method)(link)
+
+    assert page.status_code == 200
+    assert page.content == b"" or b"Sign in as mara" in page.content
+    assert scanner.get(reverse("home")).status_code == 302
+    assert SigninLink.objects.get().used_at is None
+    assert Client().post(link).status_code == 302
+
+
+def test_a_link_needs_the_button_of_its_page(user: User) -> None:
+    link = make_link(user=user, base_url="http://testserver", now=timezone.now())
+    strict = Client(enforce_csrf_checks=True)
+
+    refused = strict.post(link)
+    page = strict.get(link).content.decode()
+    accepted = strict.post(link, press(page))
+
+    assert refused.status_code == 403
+    assert accepted.status_code == 302
+
+
+def test_a_link_of_somebody_else_says_who_would_be_signed_out(client: Client, user: User) -> None:
+    client.force_login(make_user("ada"), backend="django.contrib.auth.backends.ModelBackend")
+    link = make_link(user=user, base_url="http://testserver", now=timezone.now())
+
+    page = client.get(link).content.decode()
+
+    assert "In this browser ada is signed in" in page
+    assert client.get("/account").wsgi_request.user.username == "ada"
+
+
+def test_another_password_ends_links_and_other_sessions_and_tokens_if_asked(client: Client, user: User) -> None:
+    for each in (client, other := Client()):
+        each.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    link = make_link(user=user, base_url="http://testserver", now=timezone.now())
+    token, _text = make_token(user=user, name="ci")
+    fields = {
+        "old_password": "a long enough secret",
+        "new_password1": "quite another 1",
+        "new_password2": "quite another 1",
+    }
+
+    client.post(reverse("change-password"), fields)
+
+    assert client.get("/account").status_code == 200
+    assert other.get("/account").status_code == 302
+    assert Client().get(link).status_code == 410
+    token.refresh_from_db()
+    assert token.revoked_at is None
+
+    fields |= {
+        "old_password": "quite another 1",
+        "new_password1": "and a third one",
+        "new_password2": "and a third one",
+    }
+    client.post(reverse("change-password"), {**fields, "revoke_tokens": "on"})
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+
+
+@pytest.fixture
+def locks(settings: Any) -> Any:
+    settings.AXES_ENABLED = True
+    settings.ADDRESS_FAILURE_LIMIT = 12
+    return settings
+
+
+def test_passwords_tried_on_many_names_lock_the_address_and_are_told(
+    user: User, locks: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attempt(name: str, password: str, address: str = "192.0.2.7") -> int:
+        fields = {"username": name, "password": password}
+        forged = {"X-Forwarded-For": "198.51.100.1"}  # from nobody who may say so
+        return Client().post(reverse("signin"), fields, REMOTE_ADDR=address, headers=forged).status_code
+
+    caplog.set_level(logging.WARNING, logger="console.sign_in.address_lock")
+    answers = [attempt(f"name-{number}", "nope") for number in range(12)]
+    monkeypatch.setattr(ModelBackend, "authenticate", lambda *_a, **_k: pytest.fail("a locked address derived a key"))
+
+    assert answers == [200] * 12
+    assert attempt("mara", "a long enough secret") == 429
+    assert "12 wrong passwords for 12 names from 192.0.2.7" in caplog.text
+    told = AuditEvent.objects.get(verb="signin.locked")
+    assert (told.object_id, told.after["names"]) == ("192.0.2.7", 12)
+    monkeypatch.undo()
+    assert attempt("mara", "a long enough secret", "192.0.2.8") == 302
+
+
+def test_an_address_is_open_again_after_a_while(user: User, locks: Any) -> None:
+    for number in range(12):
+        Client().post(reverse("signin"), {"username": f"name-{number}", "password": "nope"})
+    AccessAttempt.objects.update(attempt_time=timezone.now() - timedelta(minutes=16))
+
+    assert Client().post(reverse("signin"), {"username": "mara", "password": "a long enough secret"}).status_code == 302
+
+
 def test_reloading_the_link_while_signed_in_just_goes_home(client: Client, user: User) -> None:
     link = make_link(user=user, base_url="http://testserver", now=timezone.now())
-    client.get(link)
+    client.post(link)
 
     answer = client.get(link)
 
@@ -125,7 +231,7 @@ def test_only_the_hash_of_a_link_is_kept(user: User) -> None:
 def test_a_refused_request_for_a_link_does_not_write_it_to_the_log(
     client: Client, user: User, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A HEAD, as previews of messages send it, is refused and logged, and the link stays unused."""
+    """A PUT is refused and logged, and the link stays unused."""
     link = make_link(user=user, base_url="http://localhost", now=timezone.now())
     lines = io.StringIO()
     caplog.set_level(logging.WARNING, logger="django.request")  # pytest-django silences it
@@ -133,7 +239,7 @@ def test_a_refused_request_for_a_link_does_not_write_it_to_the_log(
     assert isinstance(handler, logging.StreamHandler)
     before = handler.setStream(lines)
     try:
-        assert client.head(link.removeprefix("http://localhost")).status_code == 405
+        assert client.put(link.removeprefix("http://localhost")).status_code == 405
     finally:
         handler.setStream(before)
 
@@ -149,7 +255,7 @@ def test_the_command_prints_a_link_that_works(client: Client, user: User) -> Non
 
     link = out.getvalue().strip()
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/signin/[\w-]{40,}", link)
-    assert client.get(link[link.index("/signin") :]).status_code == 302
+    assert client.post(link[link.index("/signin") :]).status_code == 302
 
 
 def test_the_command_names_the_port_of_the_console_that_runs(user: User, tmp_path: Path, settings: Any) -> None:

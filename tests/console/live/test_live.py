@@ -18,6 +18,7 @@ from console.asgi import application
 from console.live import consumers
 from console.live import hub as live
 from console.live.hub import LiveFrame, Mailbox, hub
+from jobs.accounts.people import deactivate
 from jobs.ingest.compaction import compact, forget_frames
 from jobs.ingest.process import Ingest
 from jobs.ingest.store import AttemptCache, store
@@ -394,7 +395,7 @@ async def test_who_is_no_longer_signed_in_loses_the_page(
     if deed == "signed out":
         await sync_to_async(Session.objects.all().delete)()
     elif deed == "deactivated":
-        await sync_to_async(User.objects.update)(is_active=False)
+        await sync_to_async(deactivate)(username=stage.user.username, actor=None, now=NOW)
     else:
         await sync_to_async(User.objects.update)(password="another")
 

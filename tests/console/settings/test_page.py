@@ -138,7 +138,7 @@ def test_a_new_account_signs_in_once_by_the_link_shown(root: Client) -> None:
     assert shown
 
     client = Client()
-    first, second = client.get(shown[1]), Client().get(shown[1])
+    first, second = client.post(shown[1]), Client().post(shown[1])
 
     assert first["Location"] == "/"
     assert second.status_code == 410

@@ -19,6 +19,7 @@ import psutil
 
 from console.embedded.ports import free_block
 from console.embedded.ray_head import answers, ray_service
+from tests.links import use
 from tests.proofs.faults.cut import Line
 from tests.services import own_environment
 
@@ -98,7 +99,7 @@ class Stack:
 
         found = until(link, seconds=START_SECONDS, what="the console started")
         until(lambda: self.is_up(), seconds=START_SECONDS, what="web answered")
-        self.http.get(found[1])
+        use(self.http, found[1])
         self.http.get("/")
         self.http.headers["X-CSRFToken"] = self.http.cookies["csrftoken"]
 

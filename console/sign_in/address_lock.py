@@ -1,0 +1,51 @@
+"""Passwords sprayed over many names: an address that fails too often is locked, whatever the names, and it is told.
+
+Axes counts failures of one name from one address. Here its counts of one address are added up, so nothing else is kept.
+A right password from another address works all the while, and so do links and the provider.
+"""
+
+import logging
+from datetime import datetime, timedelta
+
+from axes.models import AccessAttempt
+from django.conf import settings
+from django.db.models import Count, Sum
+from django.http import HttpRequest
+
+from console.middleware.caller_address import address_of
+from jobs.accounts.audit import record
+
+log = logging.getLogger(__name__)
+
+
+def is_locked(request: HttpRequest, *, now: datetime) -> bool:
+    """Return True if so many passwords from this address were wrong lately that none is looked at."""
+    address = address_of(request)
+    return bool(address) and settings.AXES_ENABLED and _failures(address, now)[0] >= settings.ADDRESS_FAILURE_LIMIT
+
+
+def note_failure(request: HttpRequest, *, now: datetime) -> None:
+    """Tell log and audit when the failure that axes has just counted is the one that locks the address."""
+    address = address_of(request)
+    if not address or not settings.AXES_ENABLED:
+        return
+    num_failures, num_names = _failures(address, now)
+    if num_failures < settings.ADDRESS_FAILURE_LIMIT:
+        return
+    log.warning(
+        "%s wrong passwords for %s names from %s within %s minutes: sign-in by password is locked for that address",
+        num_failures,
+        num_names,
+        address,
+        settings.LOCKOUT_MINUTES,
+    )
+    after = {"failures": num_failures, "names": num_names, "minutes": settings.LOCKOUT_MINUTES}
+    record(actor=None, verb="signin.locked", object_type="address", object_id=address, after=after)
+
+
+def _failures(address: str, now: datetime) -> tuple[int, int]:
+    """Return how many passwords were wrong, and for how many names."""
+    since = now - timedelta(minutes=settings.LOCKOUT_MINUTES)
+    lately = AccessAttempt.objects.filter(ip_address=address, attempt_time__gte=since)
+    found = lately.aggregate(failures=Sum("failures_since_start"), names=Count("username", distinct=True))
+    return found["failures"] or 0, found["names"]
