@@ -3,6 +3,7 @@
 from jobs.models.accounts import (
     ApiToken,
     AuditEvent,
+    AuditSweep,
     SigninLink,
 )
 from jobs.models.captures import (
@@ -48,6 +49,7 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEvent",
+    "AuditSweep",
     "Capture",
     "Chunk",
     "Command",

@@ -21,6 +21,7 @@ from console.session import keep_once, take_once
 from console.sign_in.api_token import make_token, revoke_token
 from console.views.frame import person
 from jobs.accounts.access import projects_of
+from jobs.accounts.audit import record
 from jobs.models import ApiToken
 
 _YEAR_SECONDS = 365 * 24 * 3600
@@ -84,6 +85,8 @@ def change_password(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _show(request, password_form=form, is_refused=True)
     form.save()
+    name = user.get_username()
+    record(actor=user, verb="password.change", object_type="account", object_id=name[:64], label=name)
     update_session_auth_hash(request, user)
     messages.success(request, _("Password changed. Your other sessions are signed out."))
     return redirect("account")

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from console.forms.account import SigninForm
 from console.sign_in.link import LinkUnusable, use_link
+from console.sign_in.trail import keep_refused_link
 
 
 @method_decorator((login_not_required, require_http_methods(["GET", "HEAD", "POST"])), name="dispatch")
@@ -35,6 +36,7 @@ def signin_link(request: HttpRequest, token: str) -> HttpResponse:
     try:
         user = use_link(token=token, now=timezone.now())
     except LinkUnusable as error:
+        keep_refused_link(error)
         if request.user.is_authenticated:
             return redirect("home")  # a reload of the address one came by
         form = SigninForm(request)
