@@ -20,16 +20,21 @@ Needs = Literal["viewer", "editor", "admin", "signed-in", "account", "superuser"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What an address needs. `changes`: a GET that does change something, and why; `query` is added to the address."""
+    """What an address needs. `changes`: a GET that does change something, and why; `query` is added to the address.
+
+    `opens_to_superuser`: whoever runs the console may, whosever project it is.
+    """
 
     needs: Needs
     body: Callable[[], Any] = dict
     query: Mapping[str, str] = field(default_factory=dict)
     is_form: bool = False
     changes: str = ""
+    opens_to_superuser: bool = False
 
 
 VIEWER, EDITOR, ADMIN = Rule(needs="viewer"), Rule(needs="editor"), Rule(needs="admin")
+AUDITOR = Rule(needs="admin", opens_to_superuser=True)
 SIGNED_IN, ACCOUNT, ANYONE = Rule(needs="signed-in"), Rule(needs="account"), Rule(needs="anyone")
 
 
@@ -60,6 +65,8 @@ PAGES: dict[str, Rule] = {
     "POST /account/password": _form("account", new_password1="long enough 1", new_password2="long enough 1"),
     "POST /account/tokens": _form("account", name="x"),
     "POST /account/tokens/{token_id}/revoke": _form("account"),
+    "GET /audit": AUDITOR,
+    "GET /audit.jsonl": AUDITOR,
     "GET /cluster": SIGNED_IN,
     "GET /compare": _of_run(),
     "GET /compare/table.csv": _of_run(),
@@ -153,6 +160,8 @@ API: dict[str, Rule] = {
     "GET /api/catalog/recipes": SIGNED_IN,
     "GET /api/catalog/rules": SIGNED_IN,
     "GET /api/catalog/symptoms": SIGNED_IN,
+    "GET /api/audit": AUDITOR,
+    "GET /api/audit/export": AUDITOR,
     "GET /api/cluster": SIGNED_IN,
     "GET /api/compare": _of_run(),
     "GET /api/compare/series": _of_run(metrics="reward/mean"),
@@ -258,9 +267,9 @@ INGEST: dict[str, tuple[str, ...]] = {
 # Websockets, and the role they need; who lacks it is closed with 4401 (signed out) or 4404 (not there).
 SOCKETS: dict[str, str] = {"/ws/runs/{run_id}": "", "/ws/traces/{trace_id}": "", "/ws/updates": "project=theirs"}
 
-# What each address that changes something leaves in the audit when it does so: a row of each verb, with who, from where
-# and with which token. tests/console/test_audit_matrix.py asks each and counts. An address that writes needs a line here
-# or in UNRECORDED.
+# What each address that changes something leaves in the audit when it does so: a row of each verb, with who, from
+# where and by which token. tests/console/test_audit_matrix.py asks each and counts. An address that writes needs a line
+# here, or in UNRECORDED with the reason.
 DEEDS: dict[str, tuple[str, ...]] = {
     "POST /demo": ("run.create",),
     "POST /account/password": ("password.change",),
@@ -317,6 +326,8 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "GET /runs/{run_id}/files/{artifact_id}": ("file.download",),
     "GET /runs/{run_id}/captures/{capture_id}.zip": ("file.download",),
     "GET /traces/{trace_id}/files/{layer_id}": ("file.download",),
+    "GET /audit.jsonl": ("audit.export",),
+    "GET /api/audit/export": ("audit.export",),
     "GET /api/runs/export.csv": ("file.download",),
     "GET /api/runs/{run_id}/captures/{capture_id}/zip": ("file.download",),
 }
