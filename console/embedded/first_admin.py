@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from console.sign_in.link import make_link, record_link
+from console.sign_in.link import make_link
+from console.sign_in.trail import keep_link
 from jobs.accounts.audit import record
 from jobs.models import Membership, Project
 
@@ -38,5 +39,5 @@ def signin_url(base_url: str, *, now: datetime) -> str:
     """Return a fresh one-time link for the first admin."""
     admin = ensure_admin()
     link = make_link(user=admin, base_url=base_url, now=now, lifetime=LINK_LIFETIME)
-    record_link(admin, lifetime=LINK_LIFETIME)
+    keep_link(admin, lifetime=LINK_LIFETIME)
     return link

@@ -20,18 +20,18 @@ class CallerAddressMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer the request with its address known."""
-        ip = _address(request.META.get("REMOTE_ADDR", ""))
-        earlier = origin.set(Origin(way="session", ip=ip, user_agent=_plain(request.headers.get("User-Agent", ""))))
+        agent = _plain(request.headers.get("User-Agent", ""))
+        earlier = origin.set(Origin(way="session", ip=address_of(request), user_agent=agent))
         try:
             return self.get_response(request)
         finally:
             origin.reset(earlier)
 
 
-def _address(text: str) -> str | None:
-    """Return the address as a database takes it, None for what is none: a unix socket, or a proxy's nonsense."""
+def address_of(request: HttpRequest) -> str | None:
+    """Return the caller's address as a database takes it, None for what is none: a unix socket, a proxy's nonsense."""
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(request.META.get("REMOTE_ADDR", ""))
     except ValueError:
         return None
     return str(getattr(address, "ipv4_mapped", None) or address).partition("%")[0]

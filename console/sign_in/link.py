@@ -8,18 +8,13 @@ from django.contrib.auth.models import AbstractBaseUser, User
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from jobs.accounts.audit import record
 from jobs.models import SigninLink
 
 LIFETIME = timedelta(hours=1)
 
 
 class LinkUnusable(ValueError):
-    """The link signs nobody in; the text is a sentence that says why. `owner`: whose link it was, where it is known."""
-
-    def __init__(self, text: str, *, owner: AbstractBaseUser | None = None) -> None:
-        self.owner = owner
-        super().__init__(text)
+    """The link signs nobody in; the text is a sentence that says why."""
 
 
 def make_link(*, user: AbstractBaseUser, base_url: str, now: datetime, lifetime: timedelta = LIFETIME) -> str:
@@ -27,13 +22,6 @@ def make_link(*, user: AbstractBaseUser, base_url: str, now: datetime, lifetime:
     token = secrets.token_urlsafe(32)
     SigninLink.objects.create(user_id=user.pk, sha256=_hash(token), expires_at=now + lifetime)
     return base_url.rstrip("/") + reverse("signin-link", args=[token])
-
-
-def record_link(user: AbstractBaseUser, *, lifetime: timedelta, actor: AbstractBaseUser | None = None) -> None:
-    """Keep in the audit that a link was made which signs `user` in; nothing of the link itself."""
-    name, after = user.get_username(), {"hours": lifetime / timedelta(hours=1)}
-    about = {"object_type": "account", "object_id": name[:64], "label": name, "after": after}
-    record(actor=actor, verb="link.create", **about)
 
 
 def use_link(*, token: str, now: datetime) -> User:
@@ -45,15 +33,21 @@ def use_link(*, token: str, now: datetime) -> User:
     if link is None:
         raise LinkUnusable(_("This sign-in link is not known here. Part of it may be missing."))
     if link.expires_at <= now:
-        raise LinkUnusable(_("This sign-in link has expired."), owner=link.user)
+        raise LinkUnusable(_("This sign-in link has expired."))
     user = link.user
     if not isinstance(user, User) or not user.is_active:
-        raise LinkUnusable(_("The account of this sign-in link is no longer active."), owner=link.user)
+        raise LinkUnusable(_("The account of this sign-in link is no longer active."))
     # A filtered update that must hit one row: of two clicks at once, one signs in.
     if SigninLink.objects.filter(pk=link.pk, used_at=None).update(used_at=now) != 1:
-        raise LinkUnusable(_("This sign-in link was used before; each works once."), owner=link.user)
+        raise LinkUnusable(_("This sign-in link was used before; each works once."))
     return user
 
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def owner_of(token: str) -> str:
+    """Return whose link this is or was, "" if it is not known."""
+    name = SigninLink.objects.filter(sha256=_hash(token)).values_list("user__username", flat=True).first()
+    return name or ""

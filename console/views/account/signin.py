@@ -36,9 +36,9 @@ def signin_link(request: HttpRequest, token: str) -> HttpResponse:
     try:
         user = use_link(token=token, now=timezone.now())
     except LinkUnusable as error:
-        keep_refused_link(error)
         if request.user.is_authenticated:
             return redirect("home")  # a reload of the address one came by
+        keep_refused_link(token, str(error))
         form = SigninForm(request)
         return render(request, "signin/signin.html", {"form": form, "link_problem": str(error)}, status=410)
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
