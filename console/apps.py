@@ -13,6 +13,9 @@ class ConsoleConfig(AppConfig):
     name = "console"
 
     def ready(self) -> None:
-        """Compile the translations if need be; make our Celery app the one that tasks are sent with."""
+        """Compile the translations if need be; make our Celery app the one that tasks are sent with; have
+        sign-ins kept in the audit.
+        """
         compile_catalogs()
         import_module("console.celery")
+        import_module("console.sign_in.trail")

@@ -1,20 +1,58 @@
-"""Take secrets out of a report before anybody gets it.
+"""Take secrets out of reports and texts before anybody gets them.
 
 nsys writes the environment of each process that it saw into its report, and everybody who may see the run may download
 that: with Ray's token they could run code on the cluster. The bytes are overwritten in place, as many as there were,
 so the report stays one (held against nsys 2022.4, whose reports keep texts as they are).
+
+In texts (log lines, causes, commands) known secrets are hidden by their value, and what looks like one by its shape:
+tokens of known makers, passwords in addresses, what is assigned to a name like API_KEY. Hashes, ids and pictures stay.
 """
 
 import json
 import mmap
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 MIN_BYTES = 8  # what is shorter is no secret, and may stand anywhere
-_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE|(^|_)(API_?)?KEY(_ID)?$|ACCESS_?KEY|PRIVATE_?KEY", re.I)
+_NAME = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE|WEBHOOK|CONNECTION_?STRING|(^|_)(API_?)?KEY(_ID)?$|ACCESS_?KEY"
+    r"|PRIVATE_?KEY|(^|_)(PAT|DSN)$|_PWD$|(^|_)SAS(_URL)?$",  # not PWD and PATH
+    re.I,
+)
 _PASSWORD = re.compile(r"://[^/@\s]*?:([^/@\s]+)@")  # in an address: scheme://user:password@host
+_SHAPES = re.compile(
+    r"""(?<![A-Za-z0-9_-])(?:
+      eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}                # a JSON Web Token
+    | hf_[A-Za-z0-9]{20,}
+    | sk-(?=[\w-]*\d)[\w-]{20,}
+    | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{22,}
+    | glpat-[\w-]{16,}
+    | xox[abeoprs]-[A-Za-z0-9-]{10,}
+    | (?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])
+    | AIza[\w-]{35}
+    | pw_[\w-]{40,}                                         # our own
+    )""",
+    re.X | re.A,
+)
+_PLACES = re.compile(
+    r"""
+      (?P<address>://[^/@\s"'\\:]{0,200}:)[^/@\s"'\\]+(?=@)
+    | (?P<header>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}
+    | (?P<variable>\b[A-Z][A-Z0-9_]{0,60}?(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|_PWD
+      |_PAT|_DSN)=)
+      [^\s"'\\,;&]{8,}
+    | (?P<field>\b(?:AccountKey|SharedAccess(?:Key|Signature)|password|passwd|pwd|secret|api[_-]?key|access[_-]?token
+      |client[_-]?secret|sig|signature)=)[^\s"'\\,;&]{8,}
+    | (?P<encoded>(?<![\w+/])(?!\w{0,60}(?i:sha|md5|digest|sum|hash|etag|integrity))[A-Za-z_]\w{0,60}=)
+      (?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])[A-Za-z0-9+/]{40,126}={1,2}(?![A-Za-z0-9+/=])
+    """,
+    re.X | re.A,
+)
+_HINTS = re.compile(r"[=@]|eyJ|hf_|sk-|gh|glpat|xox|A[KSI]I|pw_|Bearer|Basic")  # most lines have none of these
+_HIDDEN = "***"
 _OWN = Path("/proc/self/environ")
 
 
@@ -45,6 +83,36 @@ def overwrite(path: Path, secrets: Collection[bytes]) -> int:
                 count += 1
                 at = data.find(secret, at + len(secret))
     return count
+
+
+def hide(text: str) -> str:
+    """Return the text with what looks like a secret as `***`."""
+    if not _HINTS.search(text):
+        return text
+    return _PLACES.sub(lambda found: (found[found.lastgroup or 0]) + _HIDDEN, _SHAPES.sub(_HIDDEN, text))
+
+
+def hide_in(value: Any) -> Any:
+    """Return the texts of a JSON value as `hide` leaves them; names of its fields stay."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {key: hide_in(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [hide_in(inner) for inner in value]
+    return value
+
+
+def hider(secrets: Collection[bytes]) -> Callable[[str], str]:
+    """Return what takes these secrets out of a text, also of a JSON line that they are encoded in."""
+    texts = {os.fsdecode(secret) for secret in secrets}
+    forms = {
+        form for text in texts for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+    }
+    if not forms:
+        return str
+    known = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+    return lambda text: known.sub(_HIDDEN, text)
 
 
 def _secrets(name: str, value: object) -> Iterator[str]:

@@ -13,7 +13,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
 from console.api import cluster, docs
-from console.api.account import account, people, projects, rights, tokens
+from console.api.account import account, audit, people, projects, rights, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, symptoms
@@ -76,6 +76,7 @@ for prefix, router in (
     ("/account", account.router),
     ("/accounts", people.router),
     ("/access", rights.router),
+    ("/audit", audit.router),
 ):
     api.add_router(prefix, router)
 

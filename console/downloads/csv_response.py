@@ -1,4 +1,4 @@
-"""CSV as a download, written while it is sent: an export may be larger than memory."""
+"""Lines as a download (CSV, JSON lines), written while it is sent: an export may be larger than memory."""
 
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -11,10 +11,10 @@ PIECE_CHARS = 64 * 1024
 PIECE_SECONDS = 1.0  # after which it is looked whether somebody still reads
 
 
-def csv_answer(lines: Iterable[str], *, name: str) -> StreamingHttpResponse:
+def csv_answer(lines: Iterable[str], *, name: str, content_type: str = "text/csv") -> StreamingHttpResponse:
     """Return the lines as the file `name`. Under ASGI, Django would first collect what it is given as an iterator."""
     headers = {"Content-Disposition": content_disposition_header(True, name) or "attachment"}
-    return StreamingHttpResponse(_pieces(iter(lines)), headers=headers, content_type="text/csv; charset=utf-8")
+    return StreamingHttpResponse(_pieces(iter(lines)), headers=headers, content_type=f"{content_type}; charset=utf-8")
 
 
 async def _pieces(lines: Iterator[str]) -> AsyncIterator[bytes]:

@@ -6,6 +6,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from console.sign_in.link import make_link
+from console.sign_in.trail import keep_link
+from jobs.accounts.audit import record
 from jobs.models import Membership, Project
 
 ADMIN_NAME = "admin"
@@ -24,6 +26,8 @@ def ensure_admin() -> User:
     admin = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
     if admin is None:
         admin = users.create_superuser(ADMIN_NAME)
+        after = {"is_superuser": True}
+        record(actor=None, verb="account.create", object_type="account", object_id=ADMIN_NAME, after=after)
     project = Project.objects.order_by("pk").first()
     if project is None:
         project = Project.objects.create(slug=PROJECT_SLUG, name=PROJECT_NAME)
@@ -33,4 +37,7 @@ def ensure_admin() -> User:
 
 def signin_url(base_url: str, *, now: datetime) -> str:
     """Return a fresh one-time link for the first admin."""
-    return make_link(user=ensure_admin(), base_url=base_url, now=now, lifetime=LINK_LIFETIME)
+    admin = ensure_admin()
+    link = make_link(user=admin, base_url=base_url, now=now, lifetime=LINK_LIFETIME)
+    keep_link(admin, lifetime=LINK_LIFETIME)
+    return link

@@ -1,15 +1,15 @@
-"""Where a request came from, for the audit: kept beside whatever the request makes happen."""
+"""Where a request comes from, for the audit: kept beside whatever the request makes happen."""
 
 import ipaddress
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-from jobs.accounts.audit import caller_ip
+from jobs.accounts.origin import MAX_USER_AGENT_CHARS, Origin, origin
 
 
 class CallerAddressMiddleware:
-    """Tells `jobs.accounts.audit` the address of the caller while a request is answered.
+    """Tells the audit address and program of the caller while a request is answered.
 
     It is the address of the connection; that of a header only where the server was told to believe the proxy which
     sends it (PITWALL_TRUSTED_PROXIES), since anybody can write such a header.
@@ -20,11 +20,12 @@ class CallerAddressMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer the request with its address known."""
-        earlier = caller_ip.set(address_of(request))
+        agent = _plain(request.headers.get("User-Agent", ""))
+        earlier = origin.set(Origin(way="session", ip=address_of(request), user_agent=agent))
         try:
             return self.get_response(request)
         finally:
-            caller_ip.reset(earlier)
+            origin.reset(earlier)
 
 
 def address_of(request: HttpRequest) -> str | None:
@@ -34,3 +35,8 @@ def address_of(request: HttpRequest) -> str | None:
     except ValueError:
         return None
     return str(getattr(address, "ipv4_mapped", None) or address).partition("%")[0]
+
+
+def _plain(text: str) -> str:
+    """Return a header's text as a database takes it."""
+    return "".join(c if c.isprintable() else "?" for c in text[:MAX_USER_AGENT_CHARS])

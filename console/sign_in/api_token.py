@@ -57,7 +57,9 @@ def make_token(
         expires_at=expires_at,
     )
     after = {"name": name, "role": role, "project": project, "expires_at": expires_at and expires_at.isoformat()}
-    record(actor=user, verb="token.create", object_type="token", object_id=str(row.pk), after=after)
+    record(
+        actor=user, verb="token.create", object_type="token", object_id=str(row.pk), after=after, label=token_label(row)
+    )
     return row, text
 
 
@@ -67,10 +69,17 @@ def revoke_token(*, user: AbstractBaseUser, token_id: int, now: datetime) -> boo
     Raises: NotAllowed to a limited token.
     """
     require_whole_account(user)
-    if ApiToken.objects.filter(pk=token_id, user_id=user.pk, revoked_at=None).update(revoked_at=now) != 1:
+    rows = ApiToken.objects.filter(pk=token_id, user_id=user.pk, revoked_at=None)
+    row = rows.first()
+    if row is None or rows.update(revoked_at=now) != 1:
         return False
-    record(actor=user, verb="token.revoke", object_type="token", object_id=str(token_id))
+    record(actor=user, verb="token.revoke", object_type="token", object_id=str(token_id), label=token_label(row))
     return True
+
+
+def token_label(row: ApiToken) -> str:
+    """Return how the audit names a token: by its name and its first characters."""
+    return f"{row.name} ({row.prefix}…)"
 
 
 def limits_of_token(row: ApiToken) -> TokenLimits:

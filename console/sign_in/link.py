@@ -61,3 +61,9 @@ def _used() -> str:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def owner_of(token: str) -> str:
+    """Return whose link this is or was, "" if it is not known."""
+    name = SigninLink.objects.filter(sha256=_hash(token)).values_list("user__username", flat=True).first()
+    return name or ""

@@ -3,6 +3,7 @@
 from jobs.models.accounts import (
     ApiToken,
     AuditEvent,
+    AuditSweep,
     Identity,
     SigninLink,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEvent",
+    "AuditSweep",
     "Capture",
     "Chunk",
     "Command",

@@ -58,16 +58,17 @@ def delete_run(*, run_id: str, confirmed_name: str, user: AbstractBaseUser | Non
     Raises: ChangeRefused if it has not ended, or the name given is not its name.
     """
     with transaction.atomic():
-        run = Run.objects.select_for_update().get(pk=run_id)
+        run = Run.objects.select_for_update(of=("self",)).select_related("project").get(pk=run_id)
         if run.state not in ENDED:
             text = _("%(name)s is %(state)s. Stop it before you delete it.") % {"name": run.name, "state": run.state}
             raise ChangeRefused("state", text, is_conflict=True)
         if confirmed_name != run.name:
             text = _("%(given)r is not its name. Type %(name)r to delete it.")
             raise ChangeRefused("confirm", text % {"given": confirmed_name, "name": run.name})
-        after = {"name": run.name, "state": run.state}
+        before = {"name": run.name, "state": run.state}
+        about = {"object_type": "run", "object_id": run_id, "label": run.name, "project": run.project}
         run.delete()
-        record(actor=user, verb="run.delete", object_type="run", object_id=run_id, before=after)
+        record(actor=user, verb="run.delete", before=before, **about)
         transaction.on_commit(partial(delete_files, Run(id=run_id)))
 
 

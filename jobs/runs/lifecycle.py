@@ -152,6 +152,7 @@ def request_checkpoint(*, run_id: str, user: AbstractBaseUser | None, now: datet
                 text="Checkpoint asked for",
                 actor_id=actor_id,
             )
+            record(actor=user, verb="run.checkpoint", object_type="run", object_id=run_id)
             transaction.on_commit(partial(run_changed, run_id))
     return True
 

@@ -10,6 +10,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from jobs.accounts.audit import record
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.value import is_storable
 from jobs.cluster import ray_api as cluster
@@ -59,7 +60,7 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
         if Answer.objects.filter(run_id=artifact.run_id, state__in=_WAITING).exists():
             text = _("An earlier prompt of this run is still being answered. Wait for it.")
             raise PromptRefused("prompt", text, is_busy=True)
-        return Answer.objects.create(
+        answer = Answer.objects.create(
             run_id=artifact.run_id,
             artifact=artifact,
             prompt=prompt,
@@ -67,6 +68,9 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
             created_by_id=user.pk if user else None,
             created_at=now,
         )
+        after = {"artifact": artifact.name, "answer": answer.pk}
+        record(actor=user, verb="run.try", object_type="run", object_id=artifact.run_id, after=after)
+    return answer
 
 
 def submit_answer(*, answer_id: int, now: datetime) -> None:

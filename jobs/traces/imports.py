@@ -28,12 +28,14 @@ from typing import Any
 
 from celery import shared_task
 from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from kombu.exceptions import OperationalError
 
+from jobs.accounts.audit import record
 from jobs.models import Artifact, Capture, Layer, Run, Trace
 from jobs.telemetry.notify import run_changed, trace_changed
 from profiling.trace.store import NotAStore, Store
@@ -149,7 +151,7 @@ def import_layer(*, layer_id: int) -> None:
         queue_lost(now=timezone.now())  # the next one in line
 
 
-def import_again(*, layer: Layer) -> bool:
+def import_again(*, layer: Layer, user: AbstractBaseUser | None = None) -> bool:
     """Queue a layer once more that has failed, or whose store may be damaged; True if this call did it.
 
     Until the new store is there the old one stays where it is: if the import fails and it is whole, it is shown again.
@@ -157,6 +159,8 @@ def import_again(*, layer: Layer) -> bool:
     ended = Layer.objects.filter(pk=layer.pk, state__in=("failed", "ready"), received=layer.size)
     changed = ended.update(state="queued", problem="", progress=0, tries=0, ended_at=None, created_at=timezone.now())
     if changed:
+        after = {"file": layer.file_name}
+        record(actor=user, verb="trace.import", object_type="trace", object_id=layer.trace_id, after=after)
         send(layer.pk)
         _notify(layer)
     return bool(changed)

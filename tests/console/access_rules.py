@@ -20,16 +20,21 @@ Needs = Literal["viewer", "editor", "admin", "signed-in", "account", "superuser"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What an address needs. `changes`: a GET that does change something, and why; `query` is added to the address."""
+    """What an address needs. `changes`: a GET that does change something, and why; `query` is added to the address.
+
+    `opens_to_superuser`: whoever runs the console may, whosever project it is.
+    """
 
     needs: Needs
     body: Callable[[], Any] = dict
     query: Mapping[str, str] = field(default_factory=dict)
     is_form: bool = False
     changes: str = ""
+    opens_to_superuser: bool = False
 
 
 VIEWER, EDITOR, ADMIN = Rule(needs="viewer"), Rule(needs="editor"), Rule(needs="admin")
+AUDITOR = Rule(needs="admin", opens_to_superuser=True)
 SIGNED_IN, ACCOUNT, ANYONE = Rule(needs="signed-in"), Rule(needs="account"), Rule(needs="anyone")
 SUPERUSER = Rule(needs="superuser")
 
@@ -63,6 +68,8 @@ PAGES: dict[str, Rule] = {
     "POST /account/tokens/{token_id}/revoke": _form("account"),
     "POST /account/oidc/connect": _form("account"),
     "POST /account/oidc/disconnect": _form("account"),
+    "GET /audit": AUDITOR,
+    "GET /audit.jsonl": AUDITOR,
     "GET /cluster": SIGNED_IN,
     "GET /compare": _of_run(),
     "GET /compare/table.csv": _of_run(),
@@ -177,6 +184,8 @@ API: dict[str, Rule] = {
     "GET /api/catalog/recipes": SIGNED_IN,
     "GET /api/catalog/rules": SIGNED_IN,
     "GET /api/catalog/symptoms": SIGNED_IN,
+    "GET /api/audit": AUDITOR,
+    "GET /api/audit/export": AUDITOR,
     "GET /api/cluster": SIGNED_IN,
     "GET /api/compare": _of_run(),
     "GET /api/compare/series": _of_run(metrics="reward/mean"),
@@ -284,3 +293,92 @@ INGEST: dict[str, tuple[str, ...]] = {
 
 # Websockets, and the role they need; who lacks it is closed with 4401 (signed out) or 4404 (not there).
 SOCKETS: dict[str, str] = {"/ws/runs/{run_id}": "", "/ws/traces/{trace_id}": "", "/ws/updates": "project=theirs"}
+
+# What each address that changes something leaves in the audit when it does so: a row of each verb, with who, from
+# where and by which token. tests/console/test_audit_matrix.py asks each and counts. An address that writes needs a line
+# here, or in UNRECORDED with the reason.
+DEEDS: dict[str, tuple[str, ...]] = {
+    "POST /demo": ("run.create",),
+    "POST /account/password": ("password.change",),
+    "POST /account/tokens": ("token.create",),
+    "POST /account/tokens/{token_id}/revoke": ("token.revoke",),
+    "POST /runs/change": ("run.change",),
+    "POST /runs/{run_id}/edit": ("run.change",),
+    "POST /runs/new": ("run.create",),
+    "POST /runs/new/sweep/launch": ("run.create", "run.create", "study.create"),  # the history of each run has its own
+    "POST /settings/accounts": ("account.create",),
+    "POST /settings/projects": ("project.create",),
+    "POST /settings/{project}/members": ("member.set",),
+    "POST /settings/{project}/prices": ("planner.set",),
+    "POST /settings/{project}/currency": ("planner.set",),
+    "POST /settings/{project}/constants": ("planner.set",),
+    "POST /settings/{project}/calibration/change": ("planner.uncalibrate",),
+    "POST /settings/{project}/members/remove": ("member.remove",),
+    "POST /signin": ("signin.password",),
+    "GET /signin/{token}": ("signin.link",),
+    "POST /signout": ("signout",),
+    "POST /api/projects": ("project.create",),
+    "POST /api/projects/{project}/calibration": ("planner.calibrate",),
+    "DELETE /api/projects/{project}/calibration": ("planner.uncalibrate",),
+    "PATCH /api/projects/{project}/plan-settings": ("planner.set",),
+    "PUT /api/projects/{project}/members/{username}": ("member.set",),
+    "DELETE /api/projects/{project}/members/{username}": ("member.remove",),
+    "POST /api/runs": ("run.create",),
+    "PATCH /api/runs/{run_id}": ("run.change",),
+    "DELETE /api/runs/{run_id}": ("run.delete",),
+    "POST /api/runs/{run_id}/answers": ("run.try",),
+    "POST /api/runs/{run_id}/captures": ("capture.request",),
+    "POST /api/runs/{run_id}/captures/{capture_id}/end": ("capture.end",),
+    "DELETE /api/runs/{run_id}/captures/{capture_id}": ("capture.delete",),
+    "POST /api/runs/{run_id}/checkpoint": ("run.checkpoint",),
+    "PUT /api/runs/{run_id}/checkpoints/{attempt}/{step}/pin": ("run.pin",),
+    "POST /api/runs/{run_id}/knobs": ("run.set",),
+    "POST /api/runs/{run_id}/resume": ("run.resume",),
+    "POST /api/runs/{run_id}/stop": ("run.stop",),
+    "POST /api/studies": ("run.create", "run.create", "study.create"),
+    "PATCH /api/studies/{study_id}": ("study.max_concurrent",),
+    "POST /api/studies/{study_id}/stop": ("run.stop", "study.stop"),
+    "POST /api/tokens": ("token.create",),
+    "DELETE /api/tokens/{token_id}": ("token.revoke",),
+    "POST /api/traces": ("trace.create",),
+    "DELETE /api/traces/{trace_id}": ("trace.delete",),
+    "POST /api/traces/{trace_id}/layers/{layer_id}/import": ("trace.import",),
+    "POST /api/uploads": ("upload.create",),
+    # What people take along; reading leaves nothing else.
+    "GET /compare/table.csv": ("file.download",),
+    "GET /compare/series.csv": ("file.download",),
+    "GET /runs.csv": ("file.download",),
+    "GET /runs/{run_id}/spec.json": ("file.download",),
+    "GET /runs/{run_id}/log.txt": ("file.download",),
+    "GET /runs/{run_id}/files/{artifact_id}": ("file.download",),
+    "GET /runs/{run_id}/captures/{capture_id}.zip": ("file.download",),
+    "GET /traces/{trace_id}/files/{layer_id}": ("file.download",),
+    "GET /audit.jsonl": ("audit.export",),
+    "GET /api/audit/export": ("audit.export",),
+    "GET /api/runs/export.csv": ("file.download",),
+    "GET /api/runs/{run_id}/captures/{capture_id}/zip": ("file.download",),
+}
+
+_QUESTION = "it answers a question and keeps nothing"
+UNRECORDED: dict[str, str] = {
+    "POST /account/look": "language, theme and density are cookies of this browser",
+    "POST /guide/devices/config": "a config.json is kept in the person's session alone",
+    "POST /runs/new/check": _QUESTION,
+    "POST /runs/new/knobs": _QUESTION,
+    "POST /runs/new/import": _QUESTION,
+    "POST /runs/new/preview": _QUESTION,
+    "POST /runs/new/reward": _QUESTION,
+    "POST /runs/new/plan/advice": _QUESTION,
+    "POST /runs/new/plan/layouts": _QUESTION,
+    "POST /runs/new/plan/config": _QUESTION,
+    "POST /runs/new/sweep": _QUESTION,
+    "POST /api/projects/{project}/plan": _QUESTION,
+    "POST /api/projects/{project}/plan/advice": _QUESTION,
+    "POST /api/projects/{project}/plan/layouts": _QUESTION,
+    "POST /api/projects/{project}/plan/can-it-run": _QUESTION,
+    "POST /api/projects/{project}/plan/diffusion": _QUESTION,
+    "POST /api/specs/check": _QUESTION,
+    "POST /api/specs/preview": _QUESTION,
+    "POST /api/specs/reward-trial": _QUESTION,
+    "PUT /api/traces/{trace_id}/layers/{layer_id}/content": "each piece of a file that trace.create has announced",
+}

@@ -1,5 +1,6 @@
 """Who is calling: a Bearer token of a person, or the browser's session with its CSRF token."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -10,8 +11,9 @@ from django.utils.translation import gettext as _
 from ninja.security import APIKeyCookie, HttpBearer
 
 from console.api.problem import RequestProblem
-from console.sign_in.api_token import limits_of_token, token_hash
+from console.sign_in.api_token import limits_of_token, token_hash, token_label
 from jobs.accounts.access import limit
+from jobs.accounts.origin import origin
 from jobs.models import ApiToken
 
 _SEEN_EVERY_SECONDS = 60  # a token's last use is kept to the minute, not written on each call
@@ -34,6 +36,8 @@ class TokenAuth(HttpBearer):
         if api_token.used_at is None or (now - api_token.used_at).total_seconds() > _SEEN_EVERY_SECONDS:
             ApiToken.objects.filter(pk=api_token.pk).update(used_at=now)
         limit(api_token.user, limits_of_token(api_token))
+        shown = token_label(api_token)
+        origin.set(replace(origin.get(), way="token", token_id=api_token.pk, token=shown))  # the middleware resets it
         request.user = api_token.user
         return api_token.user
 

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, run_for
 from console.downloads.capture_zip import zip_entries, zip_response
+from console.downloads.kept import keep_download
 from jobs.captures.artifacts import opens_in_perfetto
 from jobs.captures.captures import delete_capture, end_capture, request_capture, withdraw_capture
 from jobs.captures.choices import (
@@ -282,7 +283,9 @@ def read_capture(request: HttpRequest, run_id: str, capture_id: str) -> CaptureO
 )
 def download_capture(request: HttpRequest, run_id: str, capture_id: str) -> HttpResponseBase:
     """Return every file of a ready capture with SHA256SUMS, a manifest and how to open them; 404 until it is ready."""
-    return zip_response(*zip_entries(run_for(request, run_id), capture_id))
+    capture, entries = zip_entries(run_for(request, run_id), capture_id)
+    keep_download(request, "capture", capture_id, f"{run_id}-{capture_id}.zip")
+    return zip_response(capture, entries)
 
 
 @router.delete(

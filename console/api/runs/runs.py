@@ -26,6 +26,7 @@ from console.api.runs.schema import (
 from console.api.runs.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
 from console.downloads.csv_response import csv_answer
+from console.downloads.kept import keep_download
 from console.trainer_command import command_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Artifact, Run
@@ -128,6 +129,7 @@ def list_runs_csv(
     """Return all runs that pass the filter with every knob and last metric."""
     home = project_for(request, project)
     lines = runs_csv(home, _filter(q, state, algorithm, tag, archived), _sort(sort))
+    keep_download(request, "project", home.slug, f"{home.slug}-runs.csv")
     return csv_answer(lines, name=f"{home.slug}-runs.csv")
 
 

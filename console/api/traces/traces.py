@@ -135,7 +135,7 @@ def send_piece(
 def import_layer_again(request: HttpRequest, trace_id: str, layer_id: int) -> LayerOut:
     """Queue a layer that is ready or failed once more; one in any other state is left as it is."""
     layer = layer_for(request, trace_id, layer_id, "editor")
-    import_again(layer=layer)
+    import_again(layer=layer, user=caller(request))
     layer.refresh_from_db()
     return layer_out(layer.trace, layer)
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from console.embedded.data_dir import running_url
 from console.embedded.first_admin import ADMIN_NAME, ensure_admin
 from console.sign_in.link import LIFETIME, make_link
+from console.sign_in.trail import keep_link
 
 
 class Command(BaseCommand):
@@ -35,5 +36,6 @@ class Command(BaseCommand):
             raise CommandError(f"There is no active user {name!r}. Known: {names}.")
         url = running_url(Path(settings.DATA_DIR)) or settings.PUBLIC_URL  # `up --port` is known to that process alone
         self.stdout.write(make_link(user=user, base_url=url, now=timezone.now()))
+        keep_link(user, lifetime=LIFETIME)
         minutes = int(LIFETIME.total_seconds() // 60)
         self.stderr.write(f"Works once, within {minutes} minutes.")

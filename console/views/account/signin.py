@@ -19,6 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.forms.account import SigninForm
 from console.sign_in.address_lock import is_locked, note_failure
 from console.sign_in.link import LinkUnusable, use_link, whose_link
+from console.sign_in.trail import keep_refused_link
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 ID_TOKEN = "oidc_id_token"  # noqa: S105 (the name that the provider's token has in the session)
@@ -62,6 +63,8 @@ def signin_link(request: HttpRequest, token: str) -> HttpResponse:
     except LinkUnusable as error:
         if request.user.is_authenticated:
             return redirect("home")  # a reload of the address one came by
+        if request.method == "POST":
+            keep_refused_link(token, str(error))
         return signin_page(request, problem=str(error), status=410)
     if request.method != "POST":
         other = request.user if request.user.is_authenticated and request.user.pk != user.pk else None

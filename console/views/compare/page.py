@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from console.downloads.csv_response import csv_answer
+from console.downloads.kept import keep_comparison
 from console.labels.catalog import metric_label, metric_words
 from console.views.compare.address import TABS, ComparisonQuery, read_address
 from console.views.compare.groups import VerdictColumn, VerdictPanel, grouped_panel
@@ -67,6 +68,7 @@ def compare_table_csv(request: HttpRequest) -> StreamingHttpResponse:
     """Give the table of metrics as CSV."""
     query, sides = _named(request)
     assert sides.base is not None
+    keep_comparison(request, sides.runs, "compare-table.csv")
     lines = table_csv(runs=sides.runs, base_id=sides.base.run.pk, at=_at_step(query, sides))
     return csv_answer(lines, name="compare-table.csv")
 
@@ -78,6 +80,7 @@ def compare_series_csv(request: HttpRequest) -> StreamingHttpResponse:
     names = [name for name in query.chart.get("m", "").split(",") if name]
     if not names:
         names = sorted({name for own in metric_names([run.pk for run in sides.runs]).values() for name in own})
+    keep_comparison(request, sides.runs, "compare-series.csv")
     return csv_answer(series_csv(runs=sides.runs, names=names), name="compare-series.csv")
 
 

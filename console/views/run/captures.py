@@ -6,6 +6,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 
 from console.downloads.capture_zip import Entry, zip_entries, zip_response
+from console.downloads.kept import keep_download
 from console.views.run.files import visible_run
 from jobs.models import Capture
 
@@ -19,7 +20,9 @@ async def capture_zip(request: HttpRequest, run_id: str, capture_id: str) -> Htt
 
 
 def _find(request: HttpRequest, run_id: str, capture_id: str) -> tuple[Capture, list[Entry]]:
-    return zip_entries(visible_run(request, run_id)[0], capture_id)
+    found = zip_entries(visible_run(request, run_id)[0], capture_id)
+    keep_download(request, "capture", capture_id, f"{run_id}-{capture_id}.zip")
+    return found
 
 
 urlpatterns: list[URLPattern] = [

@@ -14,6 +14,7 @@ from django.shortcuts import get_object_or_404
 from django.utils.http import content_disposition_header, http_date, quote_etag
 from django.utils.translation import gettext as _
 
+from console.downloads.kept import keep_download
 from jobs.accounts.access import NotAllowed, Role, require
 from jobs.models import Artifact, LogChunk, Run
 
@@ -63,6 +64,8 @@ async def run_file(request: HttpRequest, run_id: str, artifact_id: int) -> HttpR
     status = 200 if part is None else 206
     if request.method == "HEAD":
         return HttpResponse(status=status, headers=headers, content_type="application/octet-stream")
+    if first == 0:  # else a download that was broken off goes on
+        await sync_to_async(keep_download)(request, "run", run_id, artifact.name)
     pieces = send_pieces(path, first, last)
     return StreamingHttpResponse(pieces, status=status, headers=headers, content_type="application/octet-stream")
 
@@ -136,6 +139,7 @@ async def run_log(request: HttpRequest, run_id: str) -> HttpResponseBase:
             yield "".join(_prefixed(prefix, chunk.text)).encode()
 
     name = "-".join(part for part in (run.pk, role, rank, stream) if part)
+    await sync_to_async(keep_download)(request, "run", run_id, f"{name}.log")
     headers = {"Content-Disposition": content_disposition_header(True, f"{name}.log") or "attachment"}
     return StreamingHttpResponse(lines(), content_type="text/plain; charset=utf-8", headers=headers)
 

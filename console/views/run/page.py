@@ -14,6 +14,7 @@ from django.urls.converters import StringConverter
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
+from console.downloads.kept import keep_download
 from console.forms.new_run.commands import commands
 from console.labels.catalog import metric_words, phase_label
 from console.trainer_command import TrainerCommand, command_of
@@ -101,6 +102,7 @@ def run_spec(request: HttpRequest, run_id: str) -> HttpResponse:
     row, _role = visible_run(request, run_id)
     answer = HttpResponse(to_text(parse_spec(latest_spec_json(row))), content_type="application/json")
     answer["Content-Disposition"] = f'attachment; filename="{row.pk}.json"'
+    keep_download(request, "run", row.pk, f"{row.pk}.json")
     return answer
 
 

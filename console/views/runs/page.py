@@ -16,6 +16,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.downloads.csv_response import csv_answer
+from console.downloads.kept import keep_download
 from console.forms.run_line import VIEWS, read_line
 from console.views.frame import current_project, person
 from console.views.run.labels import hint
@@ -141,9 +142,11 @@ def runs_as_csv(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     ids = [run_id for run_id in request.GET.get("ids", "").split(",") if run_id][:MAX_IDS]
     try:
         filters = RunFilter(ids=tuple(ids)) if ids else _filter(request.user, query)
-        return csv_answer(runs_csv(project, filters, query.sort), name=f"runs-{project.slug}.csv")
+        answer = csv_answer(runs_csv(project, filters, query.sort), name=f"runs-{project.slug}.csv")
     except FilterInvalid as error:
         return HttpResponse(str(error), status=422, content_type="text/plain; charset=utf-8")
+    keep_download(request, "project", project.slug, f"runs-{project.slug}.csv")
+    return answer
 
 
 @require_POST

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET
 
 from console.api.traces.schema import trace_out
 from console.api.traces.traces import whole
+from console.downloads.kept import keep_download
 from console.labels.catalog import phase_label
 from console.views.frame import current_project
 from console.views.run.files import send_pieces, visible_run
@@ -148,6 +149,7 @@ async def trace_file(request: HttpRequest, trace_id: str, layer_id: int) -> Http
     }
     if request.method == "HEAD":
         return HttpResponse(headers=headers, content_type="application/octet-stream")
+    await sync_to_async(keep_download)(request, "trace", trace_id, layer.file_name)
     pieces = send_pieces(path, 0, size - 1)
     return StreamingHttpResponse(pieces, headers=headers, content_type="application/octet-stream")
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from console.middleware.caller_address import CallerAddressMiddleware
-from jobs.accounts.audit import caller_ip
+from jobs.accounts.origin import origin
 from jobs.models import AuditEvent, Membership, Project
 from tests.rows import make_project, make_run, make_user
 
@@ -183,9 +183,9 @@ def test_an_address_is_kept_as_every_database_takes_it(rf: Any, given: str, kept
     seen: list[str | None] = []
 
     def view(_request: Any) -> Any:
-        seen.append(caller_ip.get())
+        seen.append(origin.get().ip)
 
     CallerAddressMiddleware(view)(rf.get("/", REMOTE_ADDR=given))
 
     assert seen == [kept]
-    assert caller_ip.get() is None
+    assert origin.get().ip is None

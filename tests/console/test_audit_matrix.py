@@ -1,0 +1,187 @@
+"""Every address that writes × the audit: each deed leaves its rows, with who, from where, and by which token.
+
+What is expected stands in access_rules.py; a new address that writes fails here until it has a line there.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from console.forms.new_run.form import default_spec, spec_to_form
+from console.sign_in.api_token import make_token
+from console.sign_in.link import make_link
+from jobs.models import Answer, Artifact, Attempt, AuditEvent, Capture, Layer, Project, Run, RunEvent, Study
+from tests.console.access_rules import API, DEEDS, UNRECORDED, Rule
+from tests.console.test_access_matrix import RULES, Scene, ask, content
+from tests.measured_runs import four_runs
+from tests.rows import NOW
+
+ADDRESS = "192.0.2.7"
+PASSWORD = "correct horse 1"
+FORM = spec_to_form(default_spec()) | {"name": "mine", "idempotency_key": "k"}
+SWEEP = {"sweep.method": "grid", "sweep.knobs.0.id": "optimizer.learning_rate", "sweep.knobs.0.values": "1e-4 2e-4"}
+STORED = {"on": "2026-11-20", "num_runs": 4, "constants": {}, "previous": None}
+
+
+def _running(scene: Scene) -> None:
+    """Make the run one that trains, on workers that can record."""
+    Attempt.objects.filter(run=scene.run).update(state="running", ended_at=None)
+    Run.objects.filter(pk=scene.run.pk).update(state="running", ended_at=None, step=3)
+    ready = {"profilers": {"policy-0": {"torch": ""}}, "places": {"policy-0": "node"}}
+    RunEvent.objects.create(run=scene.run, at=NOW, verb="note", text="ready", data=ready)
+
+
+def _recording(scene: Scene) -> None:
+    _running(scene)
+    Capture.objects.filter(pk=scene.capture.pk).update(state="recording", seconds=60)
+
+
+def _own_token(scene: Scene) -> None:
+    scene.values["token_id"] = str(make_token(user=scene.people["admin"], name="own")[0].pk)
+
+
+def _checkpoint(scene: Scene) -> None:
+    Artifact.objects.create(run=scene.run, attempt=1, name="checkpoint-3", type="checkpoint", path="c", step=3)
+    scene.values |= {"attempt": "1", "step": "3"}
+
+
+def _of_study(scene: Scene) -> None:
+    _running(scene)
+    Run.objects.filter(pk=scene.run.pk).update(study=scene.study)
+    Study.objects.filter(pk=scene.study.pk).update(max_concurrent=3)
+
+
+def _calibrated(scene: Scene) -> None:
+    Project.objects.filter(pk=scene.theirs.pk).update(calibrations={"h200-sxm": STORED})
+
+
+def _measured(scene: Scene) -> None:
+    four_runs(scene.theirs, scene.people["admin"], update=2.0)
+
+
+def _answered(scene: Scene) -> None:
+    Answer.objects.filter(run=scene.run).update(state="finished")
+
+
+def _layer(scene: Scene) -> None:
+    layer = Layer.objects.get(trace=scene.trace)
+    scene.values["layer_id"] = str(layer.pk)
+
+
+def _finished_layer(scene: Scene) -> None:
+    _layer(scene)
+    Layer.objects.filter(pk=scene.values["layer_id"]).update(state="failed")
+
+
+def _password(scene: Scene) -> None:
+    scene.people["admin"].set_password(PASSWORD)
+    scene.people["admin"].save()
+
+
+def _link(scene: Scene) -> None:
+    scene.values["token"] = make_link(user=scene.people["admin"], base_url="", now=timezone.now()).rpartition("/")[2]
+
+
+def _constants(scene: Scene) -> None:
+    Project.objects.filter(pk=scene.theirs.pk).update(plan_constants={"speed.products": 0.5})
+
+
+# How the scene has to be for the deed to be one.
+SCENES: dict[str, Callable[[Scene], None]] = {
+    "POST /account/tokens/{token_id}/revoke": _own_token,
+    "DELETE /api/tokens/{token_id}": _own_token,
+    "POST /settings/{project}/constants": _constants,
+    "POST /settings/{project}/calibration/change": _calibrated,
+    "POST /api/projects/{project}/calibration": _measured,
+    "DELETE /api/projects/{project}/calibration": _calibrated,
+    "POST /api/runs/{run_id}/answers": _answered,
+    "POST /signin": _password,
+    "GET /signin/{token}": _link,
+    "POST /api/runs/{run_id}/captures": _running,
+    "POST /api/runs/{run_id}/captures/{capture_id}/end": _recording,
+    "POST /api/runs/{run_id}/checkpoint": _running,
+    "PUT /api/runs/{run_id}/checkpoints/{attempt}/{step}/pin": _checkpoint,
+    "POST /api/runs/{run_id}/knobs": _running,
+    "POST /api/runs/{run_id}/stop": _running,
+    "PATCH /api/studies/{study_id}": _of_study,
+    "POST /api/studies/{study_id}/stop": _of_study,
+    "POST /api/traces/{trace_id}/layers/{layer_id}/import": _finished_layer,
+    "GET /traces/{trace_id}/files/{layer_id}": _layer,
+}
+# What is sent where the access matrix sends less than a deed takes.
+BODIES: dict[str, Callable[[Scene], dict[str, Any]]] = {
+    "POST /runs/change": lambda scene: {"verb": "archive", "ids": scene.run.pk},
+    "POST /runs/new": lambda _: FORM,
+    "POST /runs/new/sweep/launch": lambda _: FORM | SWEEP,
+    "POST /settings/{project}/calibration/change": lambda _: {"accelerator": "h200-sxm", "undo": ""},
+    "POST /signin": lambda _: {"username": "a-admin", "password": PASSWORD},
+}
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_every_address_that_writes_has_its_deeds_or_a_reason_for_none() -> None:
+    writing = {entry for entry in RULES if not entry.startswith("GET ")}
+
+    missing = [f'"{entry}": ("…",),' for entry in sorted(writing - DEEDS.keys() - UNRECORDED.keys())]
+    assert not missing, "Say in DEEDS of tests/console/access_rules.py what it leaves:\n" + "\n".join(missing)
+    assert not DEEDS.keys() & UNRECORDED.keys()
+    assert DEEDS.keys() | UNRECORDED.keys() <= RULES.keys()
+
+
+@pytest.mark.django_db
+def test_each_deed_leaves_its_rows_with_actor_address_and_token(scene: Scene) -> None:
+    failures = []
+    for entry, verbs in DEEDS.items():
+        with transaction.atomic():
+            try:
+                failures += _failures(scene, entry, verbs)
+            finally:
+                transaction.set_rollback(True)
+    assert not failures, "\n".join(failures)
+
+
+def _failures(scene: Scene, entry: str, verbs: tuple[str, ...]) -> list[str]:
+    """Return what is wrong with the rows that the deed of an address leaves."""
+    kept_values = dict(scene.values)
+    SCENES.get(entry, lambda _: None)(scene)
+    rule = RULES[entry]
+    person = scene.people["superuser of another project" if rule.needs == "superuser" else "admin"]
+    person.refresh_from_db()  # what an earlier deed changed of it was taken back
+    token, text = make_token(user=person, name="ci")
+    headers = {"Host": "localhost", "User-Agent": "matrix"}
+    if entry in API:
+        client = Client(headers={**headers, "Authorization": f"Bearer {text}"}, REMOTE_ADDR=ADDRESS)
+    else:
+        client = Client(headers=headers, REMOTE_ADDR=ADDRESS)
+        if "/signin" not in entry:
+            client.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
+    if body := BODIES.get(entry):
+        sent = body(scene)
+        rule = Rule(needs=rule.needs, body=lambda: sent, query=rule.query, is_form=rule.is_form)
+    newest = AuditEvent.objects.latest("pk").pk
+    answer = ask(client, scene, entry, rule=rule)
+    told = content(answer)
+    rows = list(AuditEvent.objects.filter(pk__gt=newest).order_by("pk"))
+    scene.values = kept_values
+    where = f"{entry}: {answer.status_code} {told[:200]!r}"
+    if sorted(row.verb for row in rows) != sorted(verbs):
+        return [f"{where} left {[row.verb for row in rows]}, not {list(verbs)}"]
+    by = (token.pk, f"ci ({token.prefix}…)") if entry in API else (None, "")
+    wrong = [
+        row
+        for row in rows
+        if (row.actor_id, row.actor_name) != (person.pk, person.get_username())
+        or (row.ip, row.user_agent) != (ADDRESS, "matrix")
+        or (row.token_id, row.token) != by
+        or (not row.project_id and row.object_type not in ("account", "token"))
+    ]
+    secret = [row for row in rows for hidden in (text, PASSWORD) if hidden in f"{row.before} {row.after}"]
+    return [f"{where} left {vars(row)}" for row in (*wrong, *secret)]
