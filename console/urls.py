@@ -11,6 +11,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.frame")),
     path("", include("console.views.account.signin")),
     path("", include("console.views.home")),
+    path("", include("console.views.runs.trash")),
     path("", include("console.views.runs.page")),
     path("", include("console.views.tune")),
     path("", include("console.views.compare.page")),

@@ -19,6 +19,10 @@ from jobs.models.projects import (
     Project,
     Upload,
 )
+from jobs.models.retention import (
+    Retention,
+    TrashItem,
+)
 from jobs.models.runs import (
     ENDED,
     LIVE,
@@ -57,12 +61,14 @@ __all__ = [
     "Membership",
     "Metric",
     "Project",
+    "Retention",
     "Run",
     "RunEvent",
     "Sample",
     "SigninLink",
     "Study",
     "Trace",
+    "TrashItem",
     "Upload",
     "new_capture_id",
     "new_run_id",

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.access import NotAllowed, Role, require
 from jobs.models import Artifact, LogChunk, Run
+from jobs.retention.trash import RunInTrash
 
 PIECE_BYTES = 256 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})$")
@@ -29,12 +30,18 @@ class ByteRange(NamedTuple):
 
 
 def visible_run(request: HttpRequest, run_id: str) -> tuple[Run, Role]:
-    """Return the run and the person's role; 404 for a run that does not exist or is not theirs to know of."""
+    """Return the run and the person's role; 404 for a run that does not exist or is not theirs to know of.
+
+    Raises: Http404; RunInTrash, which is answered with its own page.
+    """
     run = get_object_or_404(Run.objects.select_related("project", "created_by"), pk=run_id)
     try:
-        return run, require(request.user, run.project, "viewer")
+        held = require(request.user, run.project, "viewer")
     except NotAllowed as error:
         raise Http404(_("Not found, or you have no access.")) from error
+    if run.trashed_at is not None:
+        raise RunInTrash(run)
+    return run, held
 
 
 async def run_file(request: HttpRequest, run_id: str, artifact_id: int) -> HttpResponseBase:
