@@ -18,6 +18,7 @@ from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
 from jobs.retention import deletion, purge
+from jobs.retention.apply import apply_step as apply_retention
 from jobs.runs import admission, launch, lifecycle, retry
 from jobs.runs import prompt_model as answer
 from jobs.runs.exit_cause import exit_cause_of
@@ -56,6 +57,7 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
     layers.queue_lost(now=now)
     deletion.settle_waiting(now=now)
     purge.purge_step(now=now)
+    apply_retention(now=now)
     state = cluster.read_state()
     if not state.is_reachable:
         _say_away(state.problem, now, memory)

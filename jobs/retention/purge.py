@@ -23,6 +23,7 @@ from jobs.accounts.audit import record
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterState, JobInfo
 from jobs.models import Artifact, Attempt, Capture, Chunk, Frame, LogChunk, Metric, Run, RunEvent, Sample, TrashItem
+from jobs.runs.checkpoints import newest_visible
 from jobs.traces.imports import trace_folder
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,11 @@ def _begin(pk: int) -> None:
         run = Run.objects.filter(pk=item.run_id).first()
         if run is not None and item.kind != TrashItem.Kind.RUN and run.trashed_at is not None:
             return  # all of it is in the trash, and goes or comes back with it
+        if item.kind == TrashItem.Kind.CHECKPOINTS and run is not None and newest_visible(run) is None:
+            item.purge_at += timedelta(days=1)
+            item.problem = _("Kept for another day: the run has no other checkpoint to go on from. Restore it.")
+            item.save(update_fields=["purge_at", "problem"])
+            return
         item.state, item.folders = "purging", _folders_of(item)
         item.save(update_fields=["state", "folders"])
 

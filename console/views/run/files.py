@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from jobs.accounts.access import NotAllowed, Role, require
 from jobs.models import Artifact, LogChunk, Run
 from jobs.retention.trash import RunInTrash
+from jobs.telemetry.trashed import hidden_through
 
 PIECE_BYTES = 256 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})$")
@@ -127,7 +128,8 @@ async def run_log(request: HttpRequest, run_id: str) -> HttpResponseBase:
         return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
     run, _role = await sync_to_async(visible_run)(request, run_id)
     role, rank, stream, attempt = (request.GET.get(name, "") for name in ("role", "rank", "stream", "attempt"))
-    chunks = LogChunk.objects.filter(run=run).order_by("attempt", "id")
+    hidden = await sync_to_async(hidden_through)(run.pk, "logs")
+    chunks = LogChunk.objects.filter(run=run, attempt__gt=hidden).order_by("attempt", "id")
     if role:
         chunks = chunks.filter(role=role)
     if rank.isdecimal() and len(rank) < 10:
