@@ -20,6 +20,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.account.account")),
     path("", include("console.views.settings.page")),
     path("", include("console.views.settings.calibration")),
+    path("", include("console.views.settings.retention")),
     path("", include("console.views.new_run.sweep")),
     path("", include("console.views.new_run.advice")),
     path("", include("console.views.new_run.page")),  # before the pages of runs: "new" is no run

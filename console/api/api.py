@@ -13,7 +13,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
 from console.api import cluster, docs
-from console.api.account import account, projects, tokens
+from console.api.account import account, projects, retention, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, symptoms
@@ -68,6 +68,7 @@ for prefix, router in (
     ("/tokens", tokens.router),
     ("/cluster", cluster.router),
     ("/projects", projects.router),
+    ("/projects", retention.router),
     ("/projects", plan.router),
     ("/projects", can_it_run.router),
     ("/projects", diffusion.router),

@@ -1,5 +1,6 @@
 """The trash: what was deleted, how much it takes, and taking it back or deleting it for good."""
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
@@ -9,7 +10,6 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.labels.numbers import size
-from console.session import keep_once, take_once
 from console.views.frame import current_project, person
 from jobs.accounts.access import projects_of, require
 from jobs.models import ENDED, Project, Run, TrashItem
@@ -28,7 +28,6 @@ def trash(request: HttpRequest) -> HttpResponse:
         "trash": trash_of(project, request.user, page=number),
         "days": trash_days(project),
     }
-    context |= take_once(request, "trash_said") | take_once(request, "trash_problem")
     return render(request, "runs/trash.html", context)
 
 
@@ -44,16 +43,16 @@ def change_trash(request: HttpRequest, item_id: int) -> HttpResponse:
             restore(item_id=item.pk, user=person(request), now=timezone.now())
             if item.kind == TrashItem.Kind.RUN:
                 return redirect("run", item.run_id)
-            keep_once(request, trash_said=_("It is back with %(name)s.") % {"name": item.run_name})
+            messages.success(request, _("It is back with %(name)s.") % {"name": item.run_name})
         elif verb == "purge":
             purge_now(item_id=item.pk, confirmed_name=item.run_name, user=person(request), now=timezone.now())
             text = _("%(name)s is being deleted for good.") % {"name": item.run_name}
-            keep_once(request, trash_said=text)
+            messages.success(request, text)
         else:
             text = _("There is no action “%(verb)s”. Use one of %(verbs)s.")
-            keep_once(request, trash_problem=text % {"verb": verb[:40], "verbs": "restore, purge"})
+            messages.error(request, text % {"verb": verb[:40], "verbs": "restore, purge"})
     except ChangeRefused as error:
-        keep_once(request, trash_problem=str(error))
+        messages.error(request, str(error))
     return redirect(f"{reverse('trash')}?project={project.slug}")
 
 

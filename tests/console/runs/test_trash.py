@@ -100,5 +100,28 @@ def test_the_question_names_what_goes_and_how_much(project: Project, client: Cli
     assert "boss" in page
 
 
+def test_rules_are_tried_set_and_shown(project: Project, client: Client) -> None:
+    run = make_run(project, state="finished", spec={"name": "old"})
+    for step in (5, 10):
+        make_artifact(run, f"checkpoint-{step}", type="checkpoint", size=2 << 20, received=0, step=step)
+    rules = {"checkpoints": {"keep_last": 1}}
+    address = "/api/projects/lab/retention"
+
+    dry = post(client, f"{address}/preview", rules=rules)
+    assert (dry["total"], dry["bytes_cluster"], dry["going"][0]["num_things"]) == (1, 2 << 20, 1)
+    page = client.post("/settings/lab/retention/change", {"checkpoints.keep_last": "1", "preview": "1"})
+    assert "2.0 MiB on the cluster; nothing has changed yet" in page.content.decode()
+    assert client.get(address).json()["rules"] == {}
+    refused = client.post("/settings/lab/retention/change", {"checkpoints.keep_best": "1"})
+    assert (refused.status_code, "else all would go at once" in refused.content.decode()) == (422, True)
+
+    client.post("/settings/lab/retention/change", {"checkpoints.keep_last": "1", "trash_days": "7"})
+
+    kept = client.get(address).json()
+    assert (kept["rules"]["checkpoints"]["keep_last"], kept["trash_days"]) == (1, 7)
+    bad = client.put(address, json.dumps({"rules": {"logs": {"days": 0}}}), content_type="application/json")
+    assert bad.json()["problems"][0]["field"] == "logs.days"
+
+
 def test_an_empty_trash_says_what_it_is_for(client: Client) -> None:
     assert "can be taken back here for 30 days" in client.get("/trash").content.decode()
