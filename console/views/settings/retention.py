@@ -100,12 +100,8 @@ def _rows(request: HttpRequest, project: Project) -> list[RuleRow]:
     rows = []
     for kind in KINDS:
         rule = rules.get(kind)
-        held = (
-            {"days": rule.days or "", "keep_last": rule.keep_last or "", "keep_best": rule.keep_best or ""}
-            if rule
-            else {}
-        )
-        typed = {n: request.POST.get(f"{kind}.{n}", held.get(n, "")) for n in ("days", "keep_last", "keep_best")}
+        names = ("days", "keep_last", "keep_best")
+        typed = {name: request.POST.get(f"{kind}.{name}", getattr(rule, name, None) or "") for name in names}
         rows.append(RuleRow(kind=kind, label=labels[kind][0], of=labels[kind][1], **typed))
     return rows
 

@@ -8,8 +8,10 @@ from django.contrib.auth.models import AbstractUser
 from django.test import Client
 from django.utils import timezone
 
+from console.sign_in.api_token import make_token
 from jobs.models import Project, TrashItem
 from jobs.retention.deletion import delete_runs
+from tests.console.commands import run_command
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -121,6 +123,23 @@ def test_rules_are_tried_set_and_shown(project: Project, client: Client) -> None
     assert (kept["rules"]["checkpoints"]["keep_last"], kept["trash_days"]) == (1, 7)
     bad = client.put(address, json.dumps({"rules": {"logs": {"days": 0}}}), content_type="application/json")
     assert bad.json()["problems"][0]["field"] == "logs.days"
+
+
+@pytest.mark.usefixtures("served_here")
+def test_commands_delete_list_and_take_back(
+    project: Project, admin: AbstractUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=admin, name="cli")[1])
+    run, live = make_run(project, state="finished", spec={"name": "old"}), make_run(project, state="running")
+
+    assert "would go to the trash" in run_command("delete", run.pk, "--dry-run")[1]
+    code, said, refused = run_command("delete", run.pk, live.pk)
+    assert (code, f"{run.pk} old: went to the trash" in said) == (3, True)
+    assert "Stop it before you delete it" in refused
+    item = TrashItem.objects.get().pk
+    assert f"{item}  run of {run.pk} old" in run_command("trash")[1]
+    assert run_command("trash", "--restore", str(item))[0] == 0
+    assert run_command("trash")[1] == "The trash is empty.\n"
 
 
 def test_an_empty_trash_says_what_it_is_for(client: Client) -> None:
