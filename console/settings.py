@@ -96,6 +96,7 @@ MAX_TRACE_BYTES = env.int("PITWALL_MAX_TRACE_BYTES", default=8 << 30)  # of one 
 MAX_PROJECT_TRACE_BYTES = env.int("PITWALL_MAX_PROJECT_TRACE_BYTES", default=256 << 30)  # of all uploaded traces of one
 TRACE_IMPORT_SECONDS = env.int("PITWALL_TRACE_IMPORT_SECONDS", default=1800)
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
+TRASH_DAYS = env.int("PITWALL_TRASH_DAYS", default=30)  # that what is deleted can be taken back; projects may differ
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 INSTALLED_APPS = [

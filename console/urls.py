@@ -12,6 +12,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.account.provider")),  # before sign-in: "oidc" is no one-time link
     path("", include("console.views.account.signin")),
     path("", include("console.views.home")),
+    path("", include("console.views.runs.trash")),
     path("", include("console.views.runs.page")),
     path("", include("console.views.tune")),
     path("", include("console.views.compare.page")),
@@ -23,6 +24,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.audit")),
     path("", include("console.views.settings.page")),
     path("", include("console.views.settings.calibration")),
+    path("", include("console.views.settings.retention")),
     path("", include("console.views.new_run.sweep")),
     path("", include("console.views.new_run.advice")),
     path("", include("console.views.new_run.page")),  # before the pages of runs: "new" is no run

@@ -13,14 +13,14 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
 from console.api import cluster, docs
-from console.api.account import account, audit, people, projects, rights, tokens
+from console.api.account import account, audit, people, projects, retention, rights, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, run_plan
 from console.api.problem import RequestProblem
-from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, uploads
+from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, trash, uploads
 from console.api.traces import trace_data, trace_summary, traces
 from jobs.accounts.access import NotAllowed
 from jobs.catalog.spec.parse import SpecInvalid
@@ -44,6 +44,7 @@ api = _Api(
     openapi_url=None,  # served by console.api.docs, to people who are signed in
 )
 for prefix, router in (
+    ("/runs", trash.runs_router),  # before those of one run
     ("/runs", runs.router),
     ("/runs", answers.router),
     ("/runs", attempts.router),
@@ -62,11 +63,13 @@ for prefix, router in (
     ("/traces", diagnosis.traces),
     ("/traces", trace_data.router),
     ("/traces", trace_summary.router),
+    ("/trash", trash.router),
     ("/uploads", uploads.router),
     ("/tokens", tokens.router),
     ("/cluster", cluster.router),
     ("/projects", projects.router),
     ("/projects", rights.projects),
+    ("/projects", retention.router),
     ("/projects", plan.router),
     ("/projects", can_it_run.router),
     ("/projects", diffusion.router),

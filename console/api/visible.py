@@ -4,6 +4,7 @@ from typing import Annotated, Any, cast
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import Http404, HttpRequest
+from django.utils.translation import gettext as _
 from ninja import Query
 
 from console.api.problem import RequestProblem
@@ -20,11 +21,17 @@ def caller(request: HttpRequest) -> AbstractBaseUser:
 
 
 def run_for(request: HttpRequest, run_id: str, needed: Role = "viewer") -> Run:
-    """Return the run if the caller has the role in its project. Raises: Http404, NotAllowed."""
+    """Return the run if the caller has the role in its project.
+
+    Raises: Http404, NotAllowed; RequestProblem while it is in the trash.
+    """
     run = Run.objects.select_related("project", "created_by").filter(pk=run_id).first()
     if run is None:
         raise Http404
     require(request.user, run.project, needed)
+    if run.trashed_at is not None:
+        text = _("%(name)s is in the trash. Restore it there (POST /api/trash/<id>/restore) to see it again.")
+        raise RequestProblem(409, text % {"name": run.name}, field="run")
     return run
 
 

@@ -1,7 +1,7 @@
 """The command line's side of the API: plain HTTP, the same verbs as the pages, refusals as problems beside fields."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from console.command_line.api_json import (
     CanItRunJson,
     CaptureJson,
     CheckpointJson,
+    DeletionJson,
     DiffusionJson,
     KnobsChangedJson,
     LaunchedJson,
@@ -29,6 +30,7 @@ from console.command_line.api_json import (
     StudyLaunchedJson,
     StudyTableJson,
     TraceJson,
+    TrashEntryJson,
 )
 
 _Answer = TypeVar("_Answer")
@@ -181,6 +183,28 @@ class ApiClient:
         """Ask a running run to go on with other knobs. Raises: RequestRefused, ConsoleAway."""
         answer: KnobsChangedJson = self._send("POST", f"/api/runs/{run_id}/knobs", json={"knobs": dict(wanted)}).json()
         return answer
+
+    def delete(self, ids: Sequence[str], *, stop: bool, is_dry_run: bool) -> list[DeletionJson]:
+        """Move runs to the trash; return what became of each. Raises: RequestRefused, ConsoleAway."""
+        body = {"ids": list(ids), "stop": stop, "is_dry_run": is_dry_run}
+        done: list[DeletionJson] = self._send("POST", "/api/runs/delete", json=body).json()["runs"]
+        return done
+
+    def trash(self, project: str | None = None) -> list[TrashEntryJson]:
+        """Return the newest of what is in a project's trash. Raises: RequestRefused, ConsoleAway."""
+        query = {"project": project} if project else {}
+        entries: list[TrashEntryJson] = self._send("GET", "/api/trash", params=query).json()["entries"]
+        return entries
+
+    def restore(self, item: int) -> TrashEntryJson:
+        """Take something back out of the trash. Raises: RequestRefused, ConsoleAway."""
+        entry: TrashEntryJson = self._send("POST", f"/api/trash/{item}/restore").json()
+        return entry
+
+    def purge(self, item: int, *, name: str) -> TrashEntryJson:
+        """Delete something in the trash for good; `name` is its run's. Raises: RequestRefused, ConsoleAway."""
+        entry: TrashEntryJson = self._send("DELETE", f"/api/trash/{item}", params={"confirm": name}).json()
+        return entry
 
     def profile(self, run_id: str, body: Mapping[str, object]) -> CaptureJson:
         """Ask a running run to record steps and return the capture. Raises: RequestRefused, ConsoleAway."""

@@ -338,6 +338,34 @@ class KnobsChangedJson(TypedDict):
     settings: LiveSettingsJson
 
 
+class DeletionJson(TypedDict):
+    """What became of a run that was to be deleted."""
+
+    id: str
+    name: str
+    bytes_here: int
+    bytes_cluster: int
+    outcome: str
+    message: str
+    purge_at: str | None
+
+
+class TrashEntryJson(TypedDict):
+    """One thing in the trash."""
+
+    id: int
+    kind: str
+    run_id: str
+    run_name: str
+    bytes_here: int
+    bytes_cluster: int
+    state: str
+    author: str
+    is_by_rule: bool
+    purge_at: str
+    problem: str
+
+
 class ResumedJson(TypedDict):
     """A run with its new attempt."""
 

@@ -50,7 +50,7 @@ class Headers:
 
 
 def _read(run_id: str) -> HeaderMessage | None:
-    run = Run.objects.select_related("project", "created_by").filter(pk=run_id).first()
+    run = Run.objects.select_related("project", "created_by").filter(pk=run_id, trashed_at=None).first()
     if run is None:
         return None
     text = orjson.dumps({"type": "run", "run": asdict(run_header(run))}).decode()

@@ -10,6 +10,8 @@ from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
 from jobs.accounts.access import NotAllowed
+from jobs.retention.deletion import may_change
+from jobs.retention.trash import RunInTrash
 
 
 @login_not_required
@@ -34,8 +36,19 @@ class RefusalMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer NotAllowed; leave every other exception alone."""
+        """Answer NotAllowed and RunInTrash; leave every other exception alone."""
+        if isinstance(exception, RunInTrash):
+            return _in_trash(request, exception)
         return forbidden(request, exception) if isinstance(exception, NotAllowed) else None
+
+
+def _in_trash(request: HttpRequest, found: RunInTrash) -> HttpResponse:
+    """Answer 410: the run was deleted, and may come back."""
+    item = found.item
+    is_back = item is not None and item.state == "kept"
+    may_restore = item is not None and is_back and may_change(request.user, item)
+    context = {"run": found.run, "item": item, "is_back": is_back, "may_restore": may_restore}
+    return render(request, "errors/in_trash.html", context, status=410)
 
 
 def _nul_refused(request: HttpRequest) -> HttpResponse:

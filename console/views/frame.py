@@ -114,7 +114,7 @@ def usage(_request: HttpRequest) -> JsonResponse:
 def search(request: HttpRequest) -> JsonResponse:
     """Find runs of the person's projects by name or id, newest first."""
     words = request.GET.get("q", "").split()
-    runs = Run.objects.filter(project__in=projects_of(request.user), archived_at=None)
+    runs = Run.objects.filter(project__in=projects_of(request.user), archived_at=None, trashed_at=None)
     for word in words[:5]:
         runs = runs.filter(name__icontains=word) | runs.filter(id__icontains=word)
     rows = [

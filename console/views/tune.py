@@ -142,6 +142,7 @@ def _facts(header: StudyHeader) -> list[str]:
     how = _("grid") if header.method == "grid" else _("random, seed %(seed)s") % {"seed": header.seed}
     counted = [(_("running"), header.num_live), (_("queued"), header.counts.get("queued", 0))]
     counted += [(_("failed"), header.counts.get("failed", 0)), (_("stopped"), header.counts.get("stopped", 0))]
+    counted += [(_("in the trash"), header.num_trashed)]
     ended = _("%(ended)s of %(num)s ended") % {"ended": header.num_ended, "num": header.num_runs}
     return [how, ended, *[f"{number} {word}" for word, number in counted if number]]
 

@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from jobs.captures import captures
-from jobs.models import Artifact, Run, RunEvent
+from jobs.models import Artifact, RunEvent
 
 MAX_PIECE_BYTES = 8 << 20
 MAX_FILE_BYTES = 1 << 40
@@ -165,11 +164,6 @@ def _say(row: Artifact, piece: FilePiece, *, received: int, is_ready: bool) -> N
 def opens_in_perfetto(name: str) -> bool:
     """Return True if a file of this name is a trace in a format that Perfetto reads: torch's JSON, gzipped or not."""
     return name.lower().endswith((".json", ".json.gz"))
-
-
-def delete_files(run: Run) -> None:
-    """Remove everything the run's files take on disk."""
-    shutil.rmtree(Path(settings.FILES_DIR) / "runs" / run.pk, ignore_errors=True)
 
 
 @contextmanager

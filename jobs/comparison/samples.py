@@ -7,6 +7,7 @@ from django.db.models import Q, QuerySet
 
 from jobs.models import Sample
 from jobs.telemetry.history import is_visible, visible_through
+from jobs.telemetry.trashed import in_trash
 
 PROMPTS_PER_PAGE = 10
 MAX_STEPS = 2000
@@ -75,7 +76,7 @@ def side_by_side(*, run_ids: Sequence[str], is_eval: bool, step: int | None = No
 
 
 def _samples(run_ids: Sequence[str], is_eval: bool) -> QuerySet[Sample]:
-    return Sample.objects.filter(Q(run_id__in=run_ids), is_eval=is_eval)
+    return Sample.objects.filter(Q(run_id__in=run_ids), is_eval=is_eval).exclude(in_trash(run_ids, "samples"))
 
 
 def _rows(

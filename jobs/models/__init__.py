@@ -21,6 +21,10 @@ from jobs.models.projects import (
     Project,
     Upload,
 )
+from jobs.models.retention import (
+    Retention,
+    TrashItem,
+)
 from jobs.models.runs import (
     ENDED,
     LIVE,
@@ -61,12 +65,14 @@ __all__ = [
     "Membership",
     "Metric",
     "Project",
+    "Retention",
     "Run",
     "RunEvent",
     "Sample",
     "SigninLink",
     "Study",
     "Trace",
+    "TrashItem",
     "Upload",
     "new_capture_id",
     "new_run_id",

@@ -21,6 +21,13 @@ def new_trace_id() -> str:
     return f"t-{secrets.token_hex(4)}"
 
 
+class _KeptCaptures(models.Manager["Capture"]):
+    """Captures without those in the trash, which only jobs.retention reads."""
+
+    def get_queryset(self) -> models.QuerySet["Capture"]:
+        return super().get_queryset().filter(trashed_at=None)
+
+
 class Capture(models.Model):
     """A recording of some steps by a profiler; its files are the artifacts that name it. States:
     profiling.captures.capture.STATES.
@@ -49,6 +56,10 @@ class Capture(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True)
+    trashed_at = models.DateTimeField(null=True)  # in the trash (jobs.retention)
+
+    objects = _KeptCaptures()
+    with_trashed = models.Manager["Capture"]()
 
     @property
     def recorded_steps(self) -> tuple[int, int] | None:

@@ -81,6 +81,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True)  # the first attempt began to run
     ended_at = models.DateTimeField(null=True)
     archived_at = models.DateTimeField(null=True)
+    trashed_at = models.DateTimeField(null=True)  # in the trash: lists do not show it (jobs.retention)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "idempotency_key"], name="one_run_per_request")]

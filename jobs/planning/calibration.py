@@ -129,7 +129,7 @@ def _taken(proposals: Iterable[Proposal]) -> Iterator[tuple[str, MeasuredConstan
 
 
 def _finished(project: Project) -> Sequence[Run]:
-    runs = Run.objects.filter(project=project, state="finished").select_related("project")
+    runs = Run.objects.filter(project=project, state="finished", trashed_at=None).select_related("project")
     return list(runs.order_by("-ended_at", "-pk")[:MAX_RUNS])
 
 

@@ -17,6 +17,8 @@ from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
+from jobs.retention import deletion, purge
+from jobs.retention.apply import apply_step as apply_retention
 from jobs.runs import admission, launch, lifecycle, retry
 from jobs.runs import prompt_model as answer
 from jobs.runs.exit_cause import exit_cause_of
@@ -53,19 +55,23 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
     """Do one step: end what has died, enforce stops, move the queue, hand over what was lost, clean up."""
     memory.started_at = memory.started_at or now
     layers.queue_lost(now=now)
+    deletion.settle_waiting(now=now)
+    purge.purge_step(now=now)
+    apply_retention(now=now)
     state = cluster.read_state()
     if not state.is_reachable:
         _say_away(state.problem, now, memory)
         memory.refused_since.clear()
         retry.queue_retries(now=now)
         answer.give_up_late(now=now)
+        purge.say_away(state.problem)
         return
     memory.has_reached, memory.away_since = True, None
     live = list(Attempt.objects.filter(state__in=LIVE).select_related("run").order_by("pk"))  # before Ray is asked
     unchecked = _unchecked(now)
     tried = list(Answer.objects.filter(state="starting"))
     try:
-        jobs = cluster.list_jobs() if live or unchecked or tried else {}
+        jobs = cluster.list_jobs() if live or unchecked or tried or purge.has_jobs() else {}
         for attempt in live:
             _reconcile(attempt, jobs.get(attempt.submission_id), now, memory)
         retry.queue_retries(now=now)
@@ -75,6 +81,7 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
             if launch.cleanup_id(attempt.submission_id) not in jobs:
                 _clean_up(attempt)
         answer.reconcile_answers(jobs=jobs, state=state, now=now)
+        purge.remove_folders(jobs=jobs, state=state, now=now)
     except ClusterUnreachable as error:
         _say_away(str(error), now, memory)
 

@@ -1,4 +1,4 @@
-"""What people may change of a run without touching what it is: name, tags, note, archived or not; and deleting it."""
+"""What people may change of a run without touching what it is: name, tags, note, archived or not."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +10,6 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
-from jobs.captures.artifacts import delete_files
 from jobs.catalog.value import is_storable
 from jobs.models import ENDED, Run
 from jobs.telemetry.notify import run_changed
@@ -50,26 +49,6 @@ def annotate_run(*, run_id: str, changes: Mapping[str, Any], user: AbstractBaseU
             record(actor=user, verb="run.change", object_type="run", object_id=run.pk, before=before, after=after)
             transaction.on_commit(partial(run_changed, run.pk))
     return run
-
-
-def delete_run(*, run_id: str, confirmed_name: str, user: AbstractBaseUser | None) -> None:
-    """Delete an ended run with everything it left here: series, logs, samples, files. There is no way back.
-
-    Raises: ChangeRefused if it has not ended, or the name given is not its name.
-    """
-    with transaction.atomic():
-        run = Run.objects.select_for_update(of=("self",)).select_related("project").get(pk=run_id)
-        if run.state not in ENDED:
-            text = _("%(name)s is %(state)s. Stop it before you delete it.") % {"name": run.name, "state": run.state}
-            raise ChangeRefused("state", text, is_conflict=True)
-        if confirmed_name != run.name:
-            text = _("%(given)r is not its name. Type %(name)r to delete it.")
-            raise ChangeRefused("confirm", text % {"given": confirmed_name, "name": run.name})
-        before = {"name": run.name, "state": run.state}
-        about = {"object_type": "run", "object_id": run_id, "label": run.name, "project": run.project}
-        run.delete()
-        record(actor=user, verb="run.delete", before=before, **about)
-        transaction.on_commit(partial(delete_files, Run(id=run_id)))
 
 
 def _checked(run: Run, field: str, new: Any, now: datetime) -> tuple[Any, Any]:

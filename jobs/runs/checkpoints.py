@@ -39,11 +39,11 @@ class Checkpoint:
 
 
 def list_checkpoints(run: Run, *, with_scores: bool = True) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints that were not deleted, lost ones too: newest first, at a step the history's before dead
-    ones.
+    """Return the checkpoints that were not deleted or put into the trash, lost ones too: newest first, at a step the
+    history's before dead ones.
     """
     rows = Artifact.objects.filter(run=run, type="checkpoint", step__gte=0).order_by("pk")
-    present = [row for row in rows if not row.meta.get("removed")]
+    present = [row for row in rows if not (row.meta.get("removed") or row.meta.get("trashed"))]
     attempts = list(Attempt.objects.filter(run=run).order_by("number"))
     through, problems = limits(origins(attempts)), lost_checkpoints(attempts)
     last_sound = {a.number: a.cause["checkpoint"] for a in attempts if isinstance(a.cause.get("checkpoint"), int)}

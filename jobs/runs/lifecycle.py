@@ -165,7 +165,7 @@ def begin_attempt(*, run_id: str, new: NewAttempt, user: AbstractBaseUser | None
     """
     step = new.resume[1] if new.resume else 0
     with transaction.atomic():
-        ended_runs = Run.objects.filter(pk=run_id, state__in=ENDED, latest_attempt=new.after)
+        ended_runs = Run.objects.filter(pk=run_id, state__in=ENDED, latest_attempt=new.after, trashed_at=None)
         if new.is_automatic:
             ended_runs = ended_runs.filter(state="failed", is_stop_requested=False)
         moved = ended_runs.update(

@@ -24,7 +24,7 @@ def pin_checkpoint(
         run = Run.objects.select_for_update(of=("self",)).get(pk=run_id)
         rows = Artifact.objects.select_for_update().filter(run=run, type="checkpoint", attempt=attempt, step=step)
         checkpoint = rows.first()
-        if checkpoint is None or checkpoint.meta.get("removed"):
+        if checkpoint is None or checkpoint.meta.get("removed") or checkpoint.meta.get("trashed"):
             text = _("Attempt %(attempt)s has no checkpoint of step %(step)s (any more).")
             raise ChangeRefused("step", text % {"attempt": attempt, "step": step})
         if bool(checkpoint.meta.get("pinned")) == is_pinned:

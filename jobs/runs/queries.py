@@ -103,7 +103,7 @@ def runs_list(
     Raises: FilterInvalid if `sort` names nothing.
     """
     filters = filters or RunFilter()
-    project_runs = Run.objects.filter(project=project)
+    project_runs = Run.objects.filter(project=project, trashed_at=None)
     ids = _matching(project_runs, filters, sort)
     size = min(max(page_size, 1), MAX_PAGE_SIZE)
     num_pages = max(1, math.ceil(len(ids) / size))
@@ -127,14 +127,14 @@ def runs_list(
 
 def rows_by_id(project: Project, ids: Sequence[str], *, columns: Sequence[str] = ()) -> list[RunRow]:
     """Return the lines of these runs, without those that are not the project's."""
-    own_ids = set(Run.objects.filter(project=project, pk__in=ids).values_list("pk", flat=True))
+    own_ids = set(Run.objects.filter(project=project, pk__in=ids, trashed_at=None).values_list("pk", flat=True))
     return _rows([pk for pk in ids if pk in own_ids], columns)
 
 
 def view_counts(project: Project, user: AbstractBaseUser | AnonymousUser) -> dict[str, int]:
     """Return how many runs each saved filter of the list holds: all, running, failed, mine, archived."""
     shown = Q(archived_at=None)
-    return Run.objects.filter(project=project).aggregate(
+    return Run.objects.filter(project=project, trashed_at=None).aggregate(
         all=Count("pk", filter=shown),
         running=Count("pk", filter=shown & Q(state__in=LIVE)),
         failed=Count("pk", filter=shown & Q(state="failed")),
@@ -148,7 +148,7 @@ def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-c
 
     Text that a spreadsheet would run as a formula is defused with a leading apostrophe.
     """
-    ids = _matching(Run.objects.filter(project=project), filters or RunFilter(), sort)
+    ids = _matching(Run.objects.filter(project=project, trashed_at=None), filters or RunFilter(), sort)
     runs = Run.objects.filter(pk__in=ids)
     metrics = sorted({name for values in runs.values_list("latest_values", flat=True) for name in values})
     used = {name for spec in runs.values_list("spec", flat=True) for name in spec.get("knobs", {})}
@@ -165,7 +165,8 @@ def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-c
 def home(project: Project, *, now: datetime | None = None) -> Home:
     """Return what the project's home page shows."""
     at = now or timezone.now()
-    project_runs = Run.objects.filter(project=project, archived_at=None).select_related("project", "created_by")
+    kept = Run.objects.filter(project=project, trashed_at=None)
+    project_runs = kept.filter(archived_at=None).select_related("project", "created_by")
     live = run_headers(list(project_runs.filter(state__in=LIVE).order_by("-created_at")), now=at)
     queued = run_headers(list(project_runs.filter(state="queued").order_by("created_at")), now=at)
     recent = run_headers(list(project_runs.filter(state__in=ENDED).order_by("-ended_at")[:12]), now=at)
@@ -177,7 +178,7 @@ def home(project: Project, *, now: datetime | None = None) -> Home:
         live=tuple(live),
         queued=tuple(queued),
         recent=tuple(recent),
-        num_runs=Run.objects.filter(project=project).count(),
+        num_runs=kept.count(),
     )
 
 

@@ -146,6 +146,9 @@ def cleanup_left(attempt: Attempt, *, now: datetime) -> timedelta:
 def _check_ended(run: Run, latest: Attempt, now: datetime) -> None:
     if run.state not in ENDED:
         raise ResumeRefused("state", _on_its_way(run), is_conflict=True)
+    if run.trashed_at is not None:
+        text = _("%(name)s is in the trash. Restore it, then resume it.")
+        raise ResumeRefused("state", text % {"name": run.name}, is_conflict=True)
     if run.archived_at is not None:
         text = _("%(name)s is archived. Take it out of the archive, then resume it.")
         raise ResumeRefused("state", text % {"name": run.name}, is_conflict=True)

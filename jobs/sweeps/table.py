@@ -37,7 +37,8 @@ class MetricCurve:
 class StudyHeader:
     """A sweep at a glance. `counts`: state -> runs; `best` is None before any run has a value of `metric`.
 
-    `knobs` are {"id", "values"} or {"id", "low", "high", "scale"}. Runs that were deleted count in `num_runs` alone.
+    `knobs` are {"id", "values"} or {"id", "low", "high", "scale"}. Runs that were deleted count in `num_runs` alone,
+    those in the trash in `num_trashed` too.
     """
 
     id: str
@@ -52,6 +53,7 @@ class StudyHeader:
     max_concurrent: int
     is_stop_requested: bool
     counts: Mapping[str, int]
+    num_trashed: int
     metric: str
     best: float | None
     best_run: str | None
@@ -122,9 +124,9 @@ def study_table(study: Study, *, metric_name: str = "") -> StudyTable:
     study_runs = Run.objects.filter(study=study).select_related("project", "created_by")
     runs = list(study_runs.annotate(place=Min("attempts__pk")).order_by("place"))
     name = current_name(metric_name) or main_metric(study.spec.get("algorithm", ""))
-    headers = run_headers(runs)
-    rows = tuple(_row(run, header, name) for run, header in zip(runs, headers, strict=True))
-    names = {metric_id for run in runs for metric_id in run.latest_values}
+    kept = [run for run in runs if run.trashed_at is None]
+    rows = tuple(_row(run, header, name) for run, header in zip(kept, run_headers(kept), strict=True))
+    names = {metric_id for run in kept for metric_id in run.latest_values}
     ordered = [metric_id for metric_id in metrics() if metric_id in names] + sorted(names - set(metrics()))
     chosen = (*ordered, *(() if name in ordered else (name,)))
     header = _header(study, runs, name, [(row.best, row.header.id) for row in rows])
@@ -156,11 +158,12 @@ def study_state(counts: Mapping[str, int], *, is_stop_requested: bool) -> StudyS
 
 def _summary(study: Study, runs: Sequence[Run]) -> StudyHeader:
     name = main_metric(study.spec.get("algorithm", ""))
-    return _header(study, runs, name, [(_curve(run, name).best, run.pk) for run in runs])
+    return _header(study, runs, name, [(_curve(run, name).best, run.pk) for run in runs if run.trashed_at is None])
 
 
 def _header(study: Study, runs: Sequence[Run], name: str, bests: Sequence[tuple[float | None, str]]) -> StudyHeader:
-    counts = Counter(run.state for run in runs)
+    kept = [run for run in runs if run.trashed_at is None]
+    counts = Counter(run.state for run in kept)
     best: float | None = None
     best_run: str | None = None
     for value, run_id in bests:
@@ -180,6 +183,7 @@ def _header(study: Study, runs: Sequence[Run], name: str, bests: Sequence[tuple[
         max_concurrent=study.max_concurrent,
         is_stop_requested=study.is_stop_requested,
         counts=dict(counts),
+        num_trashed=len(runs) - len(kept),
         metric=name,
         best=best,
         best_run=best_run,

@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from jobs.models import LogChunk
+from jobs.telemetry.trashed import hidden_through
 
 MAX_LIMIT = 5000
 _CHUNKS_AT_ONCE = 200
@@ -65,7 +66,7 @@ def read_logs(
         raise ValueError(f"limit: {limit} is not between 1 and {MAX_LIMIT}.")
     if bool(before) + bool(after) + (at is not None) > 1:
         raise CursorInvalid("Give one of before, after and at.")
-    every = LogChunk.objects.filter(run_id=run_id)
+    every = LogChunk.objects.filter(run_id=run_id, attempt__gt=hidden_through(run_id, "logs"))
     chosen = every.filter(role=role) if role else every
     if rank is not None:
         chosen = chosen.filter(rank=rank)

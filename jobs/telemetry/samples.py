@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from jobs.models import Sample
+from jobs.telemetry.trashed import hidden_through
 
 PAGE_SIZE = 50
 MAX_STEPS = 2000
@@ -36,7 +37,7 @@ def read_samples(
 
     A page past the last one is the last one.
     """
-    chosen = Sample.objects.filter(run_id=run_id)
+    chosen = Sample.objects.filter(run_id=run_id, attempt__gt=hidden_through(run_id, "samples"))
     if is_eval is not None:
         chosen = chosen.filter(is_eval=is_eval)
     steps = tuple(chosen.values_list("step", flat=True).distinct().order_by("-step")[:MAX_STEPS])

@@ -202,7 +202,7 @@ async function change(verb, ids, { tags = "", undo } = {}) {
       return;
     }
     for (const refusal of data.refused) toast(refusal.message, { isError: true });
-    const showing = verb === "archive" || verb === "restore" ? reload() : refreshRows(ids);
+    const showing = ["archive", "restore", "delete"].includes(verb) ? reload() : refreshRows(ids);
     await Promise.race([showing.catch(() => {}), rest(1000)]); // done it is all the same; the next change shows it
     if (data.done.length) toast(data.text, { undo: undo ? () => change(undo, data.done, { tags }) : undefined });
   } catch {
@@ -224,6 +224,7 @@ const ACTS = {
     location.href = `/runs.csv?${new URLSearchParams({ ids: [...selected].join(",") })}`;
   },
   stop: () => openStop(),
+  delete: () => openDelete(),
   clear: () => {
     selected.clear();
     showSelection();
@@ -256,6 +257,38 @@ function openStop() {
 stopDialog?.querySelector("[data-confirm-stop]")?.addEventListener("click", () => {
   stopDialog.close();
   change("stop", liveIds());
+});
+
+const deleteDialog = document.querySelector("dialog#delete-dialog");
+/** @type {string[]} */
+let going = []; // ids of the runs that the question is about
+async function openDelete() {
+  if (!deleteDialog) return;
+  try {
+    const answer = await fetch(`/runs/deletion?${new URLSearchParams({ ids: [...selected].join(",") })}`);
+    if (!answer.ok) throw new Error(String(answer.status));
+    const { ids, names, text, refused } = await answer.json();
+    going = ids;
+    find("[data-text]", deleteDialog).textContent = text;
+    const shown = names.slice(0, 8).map((name) => el("li", {}, name));
+    if (names.length > 8) {
+      shown.push(el("li", { class: "faint" }, fill(gettext("and %(n)s more"), { n: names.length - 8 })));
+    }
+    find("[data-names]", deleteDialog).replaceChildren(...shown);
+    find("[data-refused]", deleteDialog).replaceChildren(
+      ...refused.slice(0, 4).map((sentence) => el("p", { class: "field-error" }, sentence)),
+    );
+    const yes = find("[data-confirm-delete]", deleteDialog);
+    yes.hidden = !ids.length;
+    yes.textContent = fill(ngettext("Delete %(n)s run", "Delete %(n)s runs", ids.length), { n: ids.length });
+    deleteDialog.showModal();
+  } catch {
+    toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
+  }
+}
+deleteDialog?.querySelector("[data-confirm-delete]")?.addEventListener("click", () => {
+  deleteDialog.close();
+  change("delete", going);
 });
 
 const editDialog = document.querySelector("dialog#edit-dialog");

@@ -19,7 +19,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from console.live.consumers import websocket_urlpatterns
 from console.sign_in.api_token import make_token
-from jobs.models import Answer, ApiToken, Artifact, Attempt, Capture, Run, Study
+from jobs.models import Answer, ApiToken, Artifact, Attempt, Capture, Run, Study, TrashItem
+from jobs.retention.deletion import delete_runs
 from jobs.runs.launch import ingest_token
 from tests.console.access_rules import API, DEEDS, INGEST, PAGES, SOCKETS, Rule
 from tests.console.api.document import document
@@ -131,6 +132,9 @@ class Scene:
         make_trace(self.theirs, run=self.run, name="secret-plan", capture=self.capture)
         self.trace = make_trace(self.theirs, name="secret-plan")
         self.token = make_token(user=self.owner, name="hers")[0]
+        trashed = make_run(self.theirs, state="finished", spec={"name": "trashed"}, user=self.owner)
+        delete_runs(runs=[trashed], user=self.owner, stop=False, now=NOW)
+        self.trash_item = TrashItem.objects.get()
         self.values = {
             "run_id": self.run.pk,
             "run": self.run.pk,
@@ -150,6 +154,7 @@ class Scene:
             "trace_id": self.trace.pk,
             "layer_id": str(self.trace.layers.get().pk),
             "level": "20",
+            "item_id": str(self.trash_item.pk),
             "series": "0",
             "token": "x" * 43,
             "sha256": "0" * 64,
@@ -209,7 +214,7 @@ def ask(client: Client, scene: Scene, entry: str, *, rule: Rule) -> HttpResponse
     """Send the request; what belongs to no address (lists, launches) names the project `theirs`."""
     method, address = entry.split(" ")
     query = {name: scene.fill(value) for name, value in rule.query.items()}
-    if not re.search(r"{(run_id|project|study_id|token|trace_id)", address):
+    if not re.search(r"{(run_id|project|study_id|token|trace_id|item_id)", address):
         query["project"] = "theirs"
     body = rule.body()
     if "artifact_id" in body:
@@ -262,7 +267,7 @@ def expected(rule: Rule, caller: str, role: str | None, *, is_api: bool, names_i
 @pytest.mark.parametrize("entry", CASES)
 def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene) -> None:
     rule, is_api = RULES[entry], entry in API
-    names_it = bool(re.search(r"{(run_id|project|study_id|trace_id)}", f"{entry} {rule.query}"))
+    names_it = bool(re.search(r"{(run_id|project|study_id|trace_id|item_id)}", f"{entry} {rule.query}"))
     callers = {**CALLERS, **(TOKENS if is_api else {})}
     clients = {caller: (scene.bearer if is_api else scene.session)(caller) for caller in callers}
     before = snapshot()

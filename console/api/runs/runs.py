@@ -14,6 +14,7 @@ from console.api.problem import REFUSALS, RequestProblem
 from console.api.runs.schema import (
     ArtifactOut,
     ArtifactsOut,
+    DeletionOut,
     DoneOut,
     EventOut,
     EventsOut,
@@ -22,6 +23,7 @@ from console.api.runs.schema import (
     RunRowOut,
     RunsOut,
     TrainerCommandOut,
+    deletion_out,
 )
 from console.api.runs.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
@@ -31,8 +33,9 @@ from console.trainer_command import command_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Artifact, Run
 from jobs.processes import tasks
+from jobs.retention.deletion import delete_runs
 from jobs.runs import lifecycle
-from jobs.runs.annotate import ChangeRefused, annotate_run, delete_run
+from jobs.runs.annotate import ChangeRefused, annotate_run
 from jobs.runs.checkpoints import lost_checkpoints
 from jobs.runs.checks import check_launchable, parse_for_cluster
 from jobs.runs.filter import FilterInvalid, RunFilter, check_sort, parse_filter
@@ -150,15 +153,18 @@ def change_run(request: HttpRequest, run_id: str, changes: RunPatchIn) -> RunHea
         raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
 
 
-@router.delete("/{run_id}", response={204: None, **REFUSALS}, summary="Delete an ended run for good")
-def remove_run(request: HttpRequest, run_id: str, confirm: Annotated[str, Query(description="The run's name")]) -> Any:
-    """Delete the run and all it left here; admins only."""
-    run = run_for(request, run_id, "admin")
-    try:
-        delete_run(run_id=run.pk, confirmed_name=confirm, user=caller(request))
-    except ChangeRefused as error:
-        raise RequestProblem(409 if error.is_conflict else 422, str(error), field=error.field) from error
-    return Status(204, None)
+@router.delete("/{run_id}", response={200: DeletionOut, **REFUSALS}, summary="Delete a run into the trash")
+def remove_run(
+    request: HttpRequest,
+    run_id: str,
+    stop: Annotated[bool, Query(False, description="A live one is stopped first, and goes when it has ended")] = False,
+) -> DeletionOut:
+    """Move the run to the trash, from where it can be taken back: admins, and editors whose own run it is."""
+    run = run_for(request, run_id, "editor")
+    done = delete_runs(runs=[run], user=caller(request), stop=stop, now=timezone.now())[0]
+    if done.outcome == "refused":
+        raise RequestProblem(409 if done.is_allowed else 403, done.message, field="state")
+    return deletion_out(done)
 
 
 @router.post("/{run_id}/stop", response={200: DoneOut, **REFUSALS}, summary="Stop or cancel a run")

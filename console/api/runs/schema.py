@@ -1,11 +1,13 @@
 """Shapes of runs on the API; the header itself is the dataclass that pages and the websocket use."""
 
 from datetime import datetime
+from typing import Literal
 
 from ninja import Field, Schema
 from pydantic import JsonValue
 
 from jobs.catalog.value import Value
+from jobs.retention.deletion import Deletion
 from jobs.runs.queries import RunHeader
 
 
@@ -51,6 +53,40 @@ class DoneOut(Schema):
 
     is_changed: bool
     run: RunHeader
+
+
+class DeletionOut(Schema):
+    """What became of one run: trashed, stopping (it goes when it has ended), or refused and why.
+
+    Bytes: those of the console, and of checkpoints on the cluster.
+    """
+
+    id: str
+    name: str
+    bytes_here: int
+    bytes_cluster: int
+    outcome: Literal["trashed", "stopping", "refused"]
+    message: str
+    purge_at: datetime | None = Field(description="Until then it can be taken back")
+
+
+class DeletionsOut(Schema):
+    """What became of each run that was named, in their order."""
+
+    runs: list[DeletionOut]
+
+
+def deletion_out(done: Deletion) -> DeletionOut:
+    """Return it as the API says it."""
+    return DeletionOut(
+        id=done.id,
+        name=done.name,
+        bytes_here=done.size.here,
+        bytes_cluster=done.size.cluster,
+        outcome=done.outcome,
+        message=done.message,
+        purge_at=done.purge_at,
+    )
 
 
 class EventOut(Schema):

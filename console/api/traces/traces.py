@@ -33,8 +33,13 @@ _MAX_ID = 2**62
 
 
 def whole(rows: "QuerySet[Trace]") -> "QuerySet[Trace]":
-    """Return the rows with all that `trace_out` reads of them."""
-    return rows.select_related("project", "run", "capture", "created_by").prefetch_related("layers")
+    """Return the rows with all that `trace_out` reads of them, without those in the trash."""
+    return kept(rows).select_related("project", "run", "capture", "created_by").prefetch_related("layers")
+
+
+def kept(rows: "QuerySet[Trace]") -> "QuerySet[Trace]":
+    """Return the traces that are not in the trash, with their run or their capture."""
+    return rows.exclude(run__trashed_at__isnull=False).exclude(capture__trashed_at__isnull=False)
 
 
 def trace_for(request: HttpRequest, trace_id: str, needed: Role = "viewer") -> Trace:
@@ -63,7 +68,7 @@ def list_traces(
     limit: Annotated[int, Query(_SHOWN, ge=1, le=1000)] = _SHOWN,
 ) -> TracesOut:
     """Return captures that can be looked at and uploaded traces, the newest first."""
-    rows = Trace.objects.filter(project=project_for(request, project))
+    rows = kept(Trace.objects.filter(project=project_for(request, project)))
     if run:
         rows = rows.filter(run_id=run)
     newest = whole(rows).order_by("-created_at", "-pk")[:limit]
@@ -74,7 +79,7 @@ def list_traces(
 def announce_trace(request: HttpRequest, body: TraceIn, project: ProjectSlug = None) -> Status[TraceOut]:
     """Make a trace whose files are about to be sent, each to its layer, piece by piece (PUT .../content)."""
     home = project_for(request, project, "editor")
-    run = Run.objects.filter(pk=body.run, project=home).first() if body.run else None
+    run = Run.objects.filter(pk=body.run, project=home, trashed_at=None).first() if body.run else None
     if body.run and run is None:
         raise RequestProblem(422, f"There is no run {body.run!r} in this project.", field="run")
     files = [FileAnnouncement(name=file.name, size=file.size) for file in body.files]

@@ -267,7 +267,9 @@ def _proposals(request: HttpRequest, sides: Sides) -> list[RunHeader]:
     project = sides.all[0].run.project if sides.all else current_project(request)
     if project is None:
         return []
-    rows = Run.objects.select_related("project", "created_by").filter(project=project, archived_at=None)
+    rows = Run.objects.select_related("project", "created_by").filter(
+        project=project, archived_at=None, trashed_at=None
+    )
     here = [side.run.pk for side in sides.all]
     return run_headers(list(rows.exclude(pk__in=here).order_by("-created_at")[:_PROPOSED]))
 

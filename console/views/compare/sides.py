@@ -13,6 +13,7 @@ from jobs.comparison.compare import MAX_RUNS, visible_runs
 from jobs.comparison.groups import RunGroup, group_runs, swept_knobs
 from jobs.comparison.names import line_dashes, short_names
 from jobs.models import LIVE, Run, Study
+from jobs.retention.trash import RunInTrash
 from jobs.runs.header import RunHeader, run_headers
 
 
@@ -43,11 +44,13 @@ class ComparedRun:
 class Sides:
     """All runs of the page: the base first, or by group.
 
-    `missing` are ids that lead nowhere; by any of `group_knobs` they can be grouped.
+    `missing` are ids that lead nowhere, `trashed` runs that were deleted and can come back; by any of `group_knobs`
+    they can be grouped.
     """
 
     all: tuple[ComparedRun, ...]
     missing: tuple[str, ...]
+    trashed: tuple[Run, ...]
     study: Study | None
     group_knobs: tuple[str, ...]
     groups: tuple[RunGroup, ...]
@@ -85,13 +88,19 @@ def find_sides(request: HttpRequest, query: ComparisonQuery) -> Sides:
         own = study.runs.order_by("created_at", "pk").values_list("pk", flat=True)[:MAX_RUNS]
         ids = list(dict.fromkeys([*ids, *own]))[:MAX_RUNS]
     runs = visible_runs(user=request.user, ids=ids)
-    if ids and not runs:
-        raise Http404(_("Not found, or you have no access."))
     visible = {run.pk for run in runs}
-    missing = tuple(run_id for run_id in ids if run_id not in visible)
+    gone = Run.objects.filter(pk__in=[i for i in ids if i not in visible], project__in=projects_of(request.user))
+    trashed = list(gone.exclude(trashed_at=None).select_related("project").order_by("pk"))
+    if len(trashed) == len(ids) == 1:
+        raise RunInTrash(trashed[0])
+    if ids and not runs and not trashed:
+        raise Http404(_("Not found, or you have no access."))
+    known = visible | {run.pk for run in trashed}
+    missing = tuple(run_id for run_id in ids if run_id not in known)
     return Sides(
         all=_sides(runs, query),
         missing=missing,
+        trashed=tuple(trashed),
         study=study,
         group_knobs=swept_knobs(runs) if len(runs) > 1 else (),
         groups=group_runs(runs, knob_id=query.group) if query.group else (),

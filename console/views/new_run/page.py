@@ -334,7 +334,7 @@ def _base(request: HttpRequest, project: Project) -> tuple[Run | None, RunSpec, 
         chosen = nearest(**{name: request.GET.get(name, "") for name in names})
         device = default_device(cluster_state())
         return None, default_spec(chosen.algorithm, chosen.trainer, chosen.version, device), ""
-    origin = Run.objects.filter(pk=source, project=project).first()
+    origin = Run.objects.filter(pk=source, project=project, trashed_at=None).first()
     if origin is None:
         raise Http404(_("There is no run %(id)s in this project.") % {"id": source})
     try:

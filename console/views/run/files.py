@@ -17,6 +17,8 @@ from django.utils.translation import gettext as _
 from console.downloads.kept import keep_download
 from jobs.accounts.access import NotAllowed, Role, require
 from jobs.models import Artifact, LogChunk, Run
+from jobs.retention.trash import RunInTrash
+from jobs.telemetry.trashed import hidden_through
 
 PIECE_BYTES = 256 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})$")
@@ -30,12 +32,18 @@ class ByteRange(NamedTuple):
 
 
 def visible_run(request: HttpRequest, run_id: str) -> tuple[Run, Role]:
-    """Return the run and the person's role; 404 for a run that does not exist or is not theirs to know of."""
+    """Return the run and the person's role; 404 for a run that does not exist or is not theirs to know of.
+
+    Raises: Http404; RunInTrash, which is answered with its own page.
+    """
     run = get_object_or_404(Run.objects.select_related("project", "created_by"), pk=run_id)
     try:
-        return run, require(request.user, run.project, "viewer")
+        held = require(request.user, run.project, "viewer")
     except NotAllowed as error:
         raise Http404(_("Not found, or you have no access.")) from error
+    if run.trashed_at is not None:
+        raise RunInTrash(run)
+    return run, held
 
 
 async def run_file(request: HttpRequest, run_id: str, artifact_id: int) -> HttpResponseBase:
@@ -123,7 +131,8 @@ async def run_log(request: HttpRequest, run_id: str) -> HttpResponseBase:
         return HttpResponse(status=405, headers={"Allow": "GET, HEAD"})
     run, _role = await sync_to_async(visible_run)(request, run_id)
     role, rank, stream, attempt = (request.GET.get(name, "") for name in ("role", "rank", "stream", "attempt"))
-    chunks = LogChunk.objects.filter(run=run).order_by("attempt", "id")
+    hidden = await sync_to_async(hidden_through)(run.pk, "logs")
+    chunks = LogChunk.objects.filter(run=run, attempt__gt=hidden).order_by("attempt", "id")
     if role:
         chunks = chunks.filter(role=role)
     if rank.isdecimal() and len(rank) < 10:

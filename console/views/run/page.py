@@ -32,6 +32,7 @@ from jobs.models import Run
 from jobs.runs.live_changes import live_settings
 from jobs.runs.queries import run_header
 from jobs.telemetry.attempt_spec import latest_spec_json
+from jobs.telemetry.trashed import hidden_through
 from profiling.phases import PHASES
 
 TABS = ("overview", "charts", "timeline", "profile", "samples", "logs", "config", "files")
@@ -184,7 +185,7 @@ def _tabs(run: Run, spec: RunSpec) -> list[dict[str, object]]:
         "config": _("Config"),
         "files": _("Files"),
     }
-    num_samples = run.sample_set.count()
+    num_samples = run.sample_set.filter(attempt__gt=hidden_through(run.pk, "samples")).count()
     counts = {
         "charts": run.metrics.exclude(kind="span").values("name").distinct().count() or "",
         "profile": run.captures.count() or "",

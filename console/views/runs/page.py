@@ -23,7 +23,8 @@ from console.views.run.labels import hint
 from console.views.runs.columns import DEFAULT, RunCell, RunColumn, cells, choices, chosen
 from jobs.accounts.access import require, role
 from jobs.catalog.knob import knobs
-from jobs.models import ENDED, LIVE, Project, Run
+from jobs.models import ENDED, LIVE, Project, Run, TrashItem
+from jobs.retention.deletion import delete_runs
 from jobs.runs.annotate import ChangeRefused, annotate_run
 from jobs.runs.filter import FilterInvalid, RunFilter
 from jobs.runs.lifecycle import request_stop
@@ -105,6 +106,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "asked": runs_query,
         "view_counts": _views(project, request.user, runs_query),
         "problem": "",
+        "num_trashed": TrashItem.objects.filter(project=project).count(),
     }
     context["can_edit"] = role(request.user, project) in ("editor", "admin")
     try:
@@ -151,7 +153,7 @@ def runs_as_csv(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
 
 @require_POST
 def change_runs(request: HttpRequest) -> JsonResponse:
-    """Tag, untag, archive, restore or stop many runs at once; say which were done and which refused, and why."""
+    """Tag, untag, archive, restore, stop or delete many runs; say which were done and which refused, and why."""
     project = _project(request)
     require(request.user, project, "editor")
     user = person(request)
@@ -163,7 +165,7 @@ def change_runs(request: HttpRequest) -> JsonResponse:
     tags = request.POST.get("tags", "").replace(",", " ").split()
     now = timezone.now()
     done, refused = [], []
-    for run in Run.objects.filter(project=project, pk__in=ids):
+    for run in Run.objects.filter(project=project, pk__in=ids, trashed_at=None).select_related("project"):
         try:
             if _VERBS[verb](run, tags, user, now):
                 done.append(run.pk)
@@ -177,7 +179,7 @@ def edit_run(request: HttpRequest, run_id: str) -> JsonResponse:
     """Rename a run, set its tags and note; answers the fields as they were, for Undo, or what is wrong with them."""
     project = _project(request)
     require(request.user, project, "editor")
-    run = Run.objects.filter(project=project, pk=run_id).first()
+    run = Run.objects.filter(project=project, pk=run_id, trashed_at=None).first()
     if run is None:
         raise Http404
     before = {"name": run.name, "tags": " ".join(run.tags), "note": run.note}
@@ -302,11 +304,19 @@ def _stop(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> 
     return run.state in ("queued", *LIVE) and request_stop(run_id=run.pk, user=user, now=now)
 
 
-_VERBS = {"tag": _tag, "untag": _untag, "archive": _archive, "restore": _restore, "stop": _stop}
+def _delete(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
+    done = delete_runs(runs=[run], user=user, stop=True, now=now)[0]
+    if done.outcome == "refused":
+        raise ChangeRefused("state", done.message)
+    return True
+
+
+_VERBS = {"delete": _delete, "tag": _tag, "untag": _untag, "archive": _archive, "restore": _restore, "stop": _stop}
 
 
 def _done_text(verb: str, n: int) -> str:
     texts = {
+        "delete": ngettext("%(n)s run goes to the trash", "%(n)s runs go to the trash", n),
         "tag": ngettext("%(n)s run tagged", "%(n)s runs tagged", n),
         "untag": ngettext("Tag taken from %(n)s run", "Tag taken from %(n)s runs", n),
         "archive": ngettext("%(n)s run archived", "%(n)s runs archived", n),

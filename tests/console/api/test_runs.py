@@ -1,4 +1,4 @@
-"""The API of runs: launch once, find, change, stop, delete, and refuse with a sentence beside the field."""
+"""The API of runs: launch once, find, change, stop, and refuse with a sentence beside the field."""
 
 import csv
 import io
@@ -262,23 +262,6 @@ def test_stopping_twice_stops_once(api: Client, project: Project) -> None:
 def test_only_a_running_run_saves_a_checkpoint(api: Client, project: Project) -> None:
     assert post(api, f"/api/runs/{make_run(project, state='running').pk}/checkpoint").status_code == 200
     assert post(api, f"/api/runs/{make_run(project).pk}/checkpoint").status_code == 409
-
-
-def test_deleting_needs_an_admin_an_end_and_the_name(project: Project, api: Client) -> None:
-    admin = client_of(project, "admin")
-    run = make_run(project, state="finished", spec={"name": "old"})
-    live = make_run(project, state="running", spec={"name": "live"})
-
-    assert api.delete(f"/api/runs/{run.pk}?confirm=old").status_code == 403
-    assert admin.delete(f"/api/runs/{run.pk}?confirm=wrong").status_code == 422
-    assert admin.delete(f"/api/runs/{run.pk}").status_code == 422
-    assert admin.delete(f"/api/runs/{live.pk}?confirm=live").status_code == 409
-    assert Run.objects.count() == 2
-
-    assert admin.delete(f"/api/runs/{run.pk}?confirm=old").status_code == 204
-
-    assert list(Run.objects.all()) == [live]
-    assert AuditEvent.objects.get(verb="run.delete").before["name"] == "old"
 
 
 def test_a_spec_read_back_launches_the_same_run(api: Client, project: Project) -> None:

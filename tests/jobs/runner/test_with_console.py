@@ -55,6 +55,11 @@ from datetime import UTC, datetime
 from jobs.runs import lifecycle
 print("JSON", json.dumps(lifecycle.request_stop(run_id=RUN, user=None, now=datetime.now(UTC))))
 """
+SAVE_RUN = """
+from jobs.models import Attempt
+command = Attempt.objects.get(run=RUN).commands.create(verb="checkpoint")
+print("JSON", command.pk)
+"""
 
 
 SHELL = """
@@ -123,6 +128,11 @@ class Console:
                 return json.loads(line.removeprefix(b"JSON "))
             assert not line.startswith(b"FAILED "), json.loads(line.removeprefix(b"FAILED "))
         raise AssertionError("the console's shell has ended")
+
+    def manage(self, *arguments: str) -> str:
+        """Run a command to its end and return what it says."""
+        argv = [*self._manage(), *arguments]
+        return subprocess.run(argv, env=self.env, check=True, capture_output=True, text=True).stdout
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -209,6 +219,52 @@ def test_a_run_survives_the_death_of_every_part_of_the_console(real_house: House
     assert (seen["state"], seen["step"]) == ("finished", 60)
     assert seen["cleanup"]["processes_left"] == 0
     assert seen["artifacts"] == {"model-final.zip": True, "logs.zip": True}
+
+
+def test_a_run_that_was_live_at_the_backup_goes_on_with_the_restored_console(
+    real_house: House, real: Console, tmp_path: Path
+) -> None:
+    real_house.trainer(
+        """
+        for step in range(1, 31):
+            metric(step)
+            print("step", step, flush=True)
+        wait_until(lambda: (run_dir / "more").exists())
+        for step in range(31, 61):
+            metric(step)
+            print("step", step, flush=True)
+        wait_until(lambda: any(c["verb"] == "stop" for c in commands()))
+        sys.exit(10)
+        """
+    )
+    run = real_house.console.run
+    runner = real_house.start()
+    wait_until(lambda: real.shell(READ_RUN, run)["steps"][-1:] == [30], 180)
+    real.manage("backup", str(tmp_path / "backup"))
+    durable = real.shell(READ_RUN, run)["durable"]
+    real.shell(SAVE_RUN, run)  # a command that the restored console has never heard of
+    (real_house.run_dir / "more").touch()
+    wait_until(lambda: real.shell(READ_RUN, run)["steps"][-1:] == [60], 180)
+    wait_until(lambda: real.shell(READ_RUN, run)["answers"][0], 60)
+    assert real.shell(READ_RUN, run)["durable"] > durable
+
+    for name in ("web", "ingest", "shell"):
+        real.kill(name)
+    del real.processes["shell"]
+    said = real.manage("restore", str(tmp_path / "backup"), "--replace")
+    real.start("web")
+    real.start("ingest")
+    assert run in said
+    wait_until(lambda: real.shell(READ_RUN, run)["steps"][-1:] == [60], 180)
+    assert real.shell(STOP_RUN, run)
+    real_house.finish(runner, timeout=90)
+
+    seen = real.shell(READ_RUN, run)
+    assert seen["steps"] == list(range(1, 61))
+    assert seen["lines"] == [f"step {step}" for step in range(1, 61)]
+    assert seen["batches"] == list(range(1, seen["durable"] + 1))
+    assert seen["state"] == "stopped"
+    assert seen["answers"] == [{"accepted": True}]
 
 
 def test_a_stop_asked_of_the_console_reaches_the_trainer(real_house: House, real: Console) -> None:
