@@ -144,6 +144,7 @@ PAGES: dict[str, Rule] = {
 API: dict[str, Rule] = {
     "GET /api/account": SIGNED_IN,
     "GET /api/openapi.json": SIGNED_IN,
+    "GET /metrics": SIGNED_IN,  # by API tokens, as the API; it tells of the projects of who asks
     "GET /api/accelerators": SIGNED_IN,
     "GET /api/models": SIGNED_IN,
     "GET /api/catalog/advice": SIGNED_IN,
