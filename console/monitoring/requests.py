@@ -12,6 +12,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 OTHER = "other"
 CLOSED = "closed"  # in place of a status: who asked has gone before there was an answer
 _CLASSES = ("api", "ingest", "static", "perfetto", "metrics", "signin")
+_FOLLOWED = ("runs", "traces", "updates")
 _HEALTH = ("healthz", "readyz")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -32,6 +33,9 @@ SECONDS = Histogram(
 UNDER_WAY = Gauge("pitwall_http_requests_under_way", "Requests that are being answered.", registry=OWN)
 SOCKETS = Gauge("pitwall_websockets_open", "Open websockets, by what they follow.", ("route",), registry=OWN)
 SOCKETS_OPENED = Counter("pitwall_websockets_opened", "Websockets accepted.", ("route",), registry=OWN)
+for _followed in _FOLLOWED:  # at 0 before there is one
+    SOCKETS.labels(_followed)
+    SOCKETS_OPENED.labels(_followed)
 
 
 class CountRequests:
@@ -95,4 +99,4 @@ def route_class(path: str) -> str:
 def socket_class(path: str) -> str:
     """Return what a websocket follows: runs, traces or updates."""
     second = path.removeprefix("/ws/").partition("/")[0]
-    return second if second in ("runs", "traces", "updates") else OTHER
+    return second if second in _FOLLOWED else OTHER

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import socket
@@ -42,7 +43,9 @@ SECRETS = {
 OURS = ("web", "worker", "ingest", "reconcile", "migrate")
 ADDRESS = "203.0.113.9"  # of the person, as the proxy tells it
 AUDIT = "from jobs.models import AuditEvent; print(AuditEvent.objects.get(verb='run.create').ip)"
+pinned = runpy.run_path(str(ROOT / "requirements" / "pin_images.py"))["pinned"]
 STEPS = 4
+PINNED = re.compile(r"[\w./-]+:\d+\.\d+\.?[\w.-]*@sha256:[0-9a-f]{64}")
 SPEC = {
     "name": "through compose",
     "profile": {"nsys_ready": "off"},
@@ -111,6 +114,46 @@ def test_every_service_comes_back_and_has_time_to_end() -> None:
         assert name == "migrate" or service["stop_grace_period"].endswith("s"), name
         for volume in service.get("volumes", []):
             assert volume.partition(":")[0] in yaml.safe_load(FILE.read_text())["volumes"], volume
+
+
+def test_an_image_of_others_is_named_by_its_version_and_digest() -> None:
+    for name, service in read(example())["services"].items():
+        if "build" not in service:
+            assert PINNED.fullmatch(service["image"]), (
+                f"{name}: {service['image']}; `make pin-images` writes the digest"
+            )
+
+
+def test_the_digests_that_docker_tells_are_written_and_nothing_else_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "docker"
+    program.write_text('#!/bin/sh\ncase "$4" in postgres*) exit 1;; esac\necho sha256:' + "a" * 64 + "\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    text = FILE.read_text()
+    proxy = re.sub(r"(?s)\n  postgres:.*", "", text)
+
+    written = pinned(proxy)
+
+    assert re.sub(r"@sha256:\w+", "", written) == re.sub(r"@sha256:\w+", "", proxy)
+    assert f"caddy:2.11.4-alpine@sha256:{'a' * 64}\n" in written
+    with pytest.raises(SystemExit, match="docker does not know the digest of postgres:"):
+        pinned(text)
+
+
+def test_every_service_of_the_console_has_limits_and_cannot_write_to_its_image() -> None:
+    for name, service in read(example())["services"].items():
+        if name.startswith("ray-"):
+            continue
+        limits = service["deploy"]["resources"]["limits"]
+        assert set(limits) == {"cpus", "memory", "pids"}, name
+        assert re.fullmatch(r"\d+[mg]", limits["memory"]), name
+        assert service["read_only"] is True, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert name == "valkey" or service["cap_drop"] == ["ALL"], name
+    environment = read(example())["x-settings"]
+    assert {"pitwall-web-1", "pitwall-web-2"} <= set(environment["PITWALL_ALLOWED_HOSTS"].split(","))
 
 
 def test_ray_nodes_reach_neither_database_nor_valkey() -> None:
