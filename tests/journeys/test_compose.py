@@ -8,12 +8,10 @@ import json
 import os
 import re
 import runpy
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -26,20 +24,13 @@ import yaml
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.journeys.compose import FILE, ROOT, Composition, Unset, read
+from tests.journeys.compose import EXAMPLE, FILE, ROOT, SECRETS, Composition, Unset, example, read, running
 from tests.journeys.proxy import Proxy
 from tests.ray_head import RayHead
-from tests.services import Postgres, find_postgres
+from tests.services import find_postgres
 from tests.waiting import wait_until
 
-EXAMPLE = ROOT / ".env.example"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-SECRETS = {
-    "POSTGRES_PASSWORD": "a-password-of-postgres",
-    "VALKEY_PASSWORD": "a-password-of-valkey",
-    "PITWALL_SECRET_KEY": "a-secret-key-that-is-long-enough-for-anything",
-    "RAY_AUTH_TOKEN": "0" * 64,
-}
 OURS = ("web", "worker", "ingest", "reconcile", "migrate")
 ADDRESS = "203.0.113.9"  # of the person, as the proxy tells it
 AUDIT = "from jobs.models import AuditEvent; print(AuditEvent.objects.get(verb='run.create').ip)"
@@ -57,12 +48,6 @@ SPEC = {
         "eval.num_prompts": 0,
     },
 }
-
-
-def example() -> dict[str, str]:
-    """Return the variables of .env.example, secrets filled in, as a person is asked to."""
-    lines = [line for line in EXAMPLE.read_text().splitlines() if line and not line.startswith("#")]
-    return dict(line.split("=", 1) for line in lines) | SECRETS
 
 
 def settings_known() -> set[str]:
@@ -213,40 +198,10 @@ def test_the_images_copy_what_exists_and_run_as_nobody_special() -> None:
 @pytest.fixture(scope="module")
 def composition(ray_head: RayHead) -> Iterator[Composition]:
     """Everything of the file that a console needs, running; Ray stands outside."""
-    programs = find_postgres()
-    if programs is None:
+    if find_postgres() is None:
         pytest.skip("no PostgreSQL server programs (initdb); install the package postgresql")
-    folder = Path(tempfile.mkdtemp(prefix="pw-compose-", dir="/tmp"))
-    # The network that proxy and web are in: here that of this machine.
-    variables = example() | {"RAY_AUTH_TOKEN": ray_head.token, "PITWALL_FRONT_SUBNET": "127.0.0.0/8"}
-    made = Composition.prepare(variables, folder, ray_address=ray_head.api)
-    database = folder / "postgres"
-    if os.geteuid() == 0:
-        folder.chmod(0o755)
-        shutil.chown(database, "postgres", "postgres")
-    server = Postgres(programs, database, address=made.addresses["postgres"])
-    server.start()
-    try:
-        server.make_database(name="pitwall", password=variables["POSTGRES_PASSWORD"])
-        made.start("valkey")
-        made.run("web", "python", "manage.py", "collectstatic", "--noinput", "--verbosity", "0")  # the Dockerfile's RUN
-        made.run("migrate")
-        for name in ("ingest", "worker", "reconcile"):
-            made.start(name)
-        webs = [made.start("web", number=number) for number in range(1, made.services["web"]["deploy"]["replicas"] + 1)]
-        wait_until(
-            lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=120, what="web was not healthy"
-        )
+    with running(example(), ray_address=ray_head.api, ray_token=ray_head.token) as made:
         yield made
-        codes = made.stop()
-        assert set(codes.values()) <= {0, -signal.SIGTERM}, codes  # in time: none had to be killed
-    finally:
-        made.stop()
-        server.stop()
-        if kept := os.environ.get("KEEP_STACK_LOGS"):
-            for log in folder.glob("*.log"):
-                shutil.copy(log, kept)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Browser:
