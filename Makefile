@@ -16,7 +16,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-engine bench-peers bench-planner bench-profiling gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-trainers gpu-check trainer-env install install-dev lock clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-engine bench-peers bench-planner bench-profiling gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-conformance proof-faults proof-diagnosis proof-captures proof-security proof-trainers gpu-check trainer-env install install-dev lock pin-images clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -115,6 +115,9 @@ proof-diagnosis: install-dev ## plant faults in real runs and have them found, i
 proof-captures: install-dev ## captures that survive every end, cycle and full disk, into docs/proofs/captures.md (PITWALL_PROOF_CAPTURES=3 for a short one)
 	@exec $(BIN)/python -m tests.proofs.captures $(ONLY)
 
+proof-security: install-dev ## attack consoles in three topologies, into docs/proofs/security.md (root; ONLY=matrix,attacks,H1,embedded EXAMPLES=20)
+	@exec $(BIN)/python -m tests.proofs.security
+
 proof-trainers: install-dev ## OpenRLHF, verl and TRL train on CPU through the console, into docs/proofs/trainers.md
 	@exec $(BIN)/python -m tests.proofs.trainers
 
@@ -138,6 +141,9 @@ install-dev:
 
 $(NODE_PACKAGES): package-lock.json
 	@npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
+pin-images: ## write the digests of the images in docker-compose.yml (needs docker with buildx)
+	@$(PYTHON) requirements/pin_images.py
 
 lock: install-dev ## resolve requirements/*.in into the *.lock files again
 	@$(BIN)/python requirements/lock.py

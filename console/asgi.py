@@ -14,10 +14,12 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 from console.live.consumers import websocket_urlpatterns  # noqa: E402
 from console.middleware.body_limit import BodyLimit  # noqa: E402
 from console.middleware.own_origin import OwnOriginOnly  # noqa: E402
+from console.monitoring.requests import CountRequests  # noqa: E402
 
-application = ProtocolTypeRouter(
+router = ProtocolTypeRouter(
     {
         "http": BodyLimit(django_application),
         "websocket": AllowedHostsOriginValidator(OwnOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
     }
 )
+application = CountRequests(router)

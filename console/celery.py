@@ -1,8 +1,11 @@
 """The Celery app: short, repeatable steps only; jobs.processes.reconcile heals whatever it loses."""
 
 import os
+import time
+from typing import Any
 
 from celery import Celery
+from celery.signals import before_task_publish
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -37,6 +40,13 @@ def make_app() -> Celery:
     app.autodiscover_tasks(["jobs.processes"])
     app.autodiscover_tasks(["jobs.traces"], related_name="imports")
     return app
+
+
+@before_task_publish.connect
+def _say_when(headers: dict[str, Any] | None = None, **_: Any) -> None:
+    """Write into each message when it was sent, for `jobs.monitoring` to tell how long the oldest one waits."""
+    if headers is not None:
+        headers["sent_at"] = time.time()
 
 
 app = make_app()

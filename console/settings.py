@@ -19,6 +19,7 @@ env = environ.FileAwareEnv()
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env.str("PITWALL_DATA_DIR", default=str(BASE_DIR / ".pitwall"))).resolve()
 DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+MIN_METRICS_TOKEN = 24  # characters
 
 
 def _secret_key() -> str:
@@ -72,6 +73,15 @@ def _oidc() -> OidcSettings:
         raise ImproperlyConfigured(str(error)) from error
 
 
+def _metrics_token() -> str:
+    """Return PITWALL_METRICS_TOKEN. Raises: ImproperlyConfigured for one that could be guessed."""
+    token: str = env.str("PITWALL_METRICS_TOKEN", default="").strip()
+    if token and len(token) < MIN_METRICS_TOKEN:
+        text = f"PITWALL_METRICS_TOKEN has {len(token)} characters; {MIN_METRICS_TOKEN} or more are needed."
+        raise ImproperlyConfigured(f"{text} `openssl rand -hex 32` makes a good one.")
+    return token
+
+
 SECRET_KEY = _secret_key()
 DEBUG = env.bool("PITWALL_DEBUG", default=False)
 HOST = env.str("PITWALL_HOST", default="127.0.0.1")  # the address that the web process listens on
@@ -97,6 +107,7 @@ MAX_PROJECT_TRACE_BYTES = env.int("PITWALL_MAX_PROJECT_TRACE_BYTES", default=256
 TRACE_IMPORT_SECONDS = env.int("PITWALL_TRACE_IMPORT_SECONDS", default=1800)
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
 TRASH_DAYS = env.int("PITWALL_TRASH_DAYS", default=30)  # that what is deleted can be taken back; projects may differ
+METRICS_TOKEN = _metrics_token()  # opens /metrics to Prometheus; "": only API tokens do
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 INSTALLED_APPS = [

@@ -8,6 +8,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/", include((api_urls(), "api"))),
     path("ingest/", include("console.api.ingest.ingest")),
     path("", include("console.views.health")),
+    path("", include("console.views.metrics")),
     path("", include("console.views.frame")),
     path("", include("console.views.account.provider")),  # before sign-in: "oidc" is no one-time link
     path("", include("console.views.account.signin")),

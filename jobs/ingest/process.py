@@ -18,7 +18,8 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 
 from jobs.ingest.compaction import Compactor
 from jobs.ingest.store import AttemptCache, Delivery, StoreResult, skip, store
-from jobs.telemetry.streams import INGEST, LIVE, LIVE_ENTRIES, beat, client, expect_key
+from jobs.telemetry.heartbeats import Heartbeat
+from jobs.telemetry.streams import INGEST, INGEST_TOTALS, LIVE, LIVE_ENTRIES, beat, client, expect_key
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Ingest:
         self._compactor = Compactor()
         self._trouble = ""
         self._beaten_at = 0.0
+        self._heartbeat = Heartbeat("ingest", self._redis)
 
     def stop(self) -> None:
         """End `run_forever` soon; safe in a signal handler."""
@@ -92,6 +94,7 @@ class Ingest:
         if trouble is not None:
             raise trouble
         self._compactor.work()
+        self._heartbeat.beat()
         return len(deliveries)
 
     def _read(self) -> list[Delivery]:
@@ -164,6 +167,8 @@ class Ingest:
             pipe.xadd(LIVE, fields, maxlen=LIVE_ENTRIES, approximate=True)
         if stored.frames:
             pipe.xadd(LIVE, {"run": run_id}, maxlen=LIVE_ENTRIES, approximate=True)
+        for name, amount in _totals(deliveries, stored).items():
+            pipe.hincrby(INGEST_TOTALS, name, amount)
         results = pipe.execute(raise_on_error=False)
         for problem in (r for r in results if isinstance(r, Exception)):
             log.warning("Pages were not told of new frames of %s: %s", run_id, problem)
@@ -182,6 +187,12 @@ class Ingest:
             except redis.RedisError as error:
                 log.debug("No beat: %s", error)
             self._beaten_at = time.monotonic()
+
+
+def _totals(deliveries: Sequence[Delivery], stored: StoreResult) -> dict[str, int]:
+    """Return by how much these batches move the counts of what was stored."""
+    num_bytes = sum(len(delivery.events) for delivery in deliveries)
+    return {"batches": len(deliveries), "frames": len(stored.frames), "bytes": num_bytes}
 
 
 def _attempt_of(delivery: Delivery) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from redis.retry import Retry
 INGEST = "pitwall:ingest"
 LIVE = "pitwall:live"
 BEAT = "pitwall:ingest-beat"
+INGEST_TOTALS = "pitwall:ingest-totals"  # what ingest has stored so far: batches, frames, bytes
 
 LIVE_ENTRIES = 2000  # a web process that falls further behind reads the database instead
 MAX_QUEUED_BATCHES = 20_000  # above this the ingest endpoint answers 503, and runners keep their batches

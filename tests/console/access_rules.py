@@ -180,6 +180,7 @@ API: dict[str, Rule] = {
         needs="superuser", body=lambda: {"to": "a-editor", "project": "theirs"}
     ),
     "GET /api/openapi.json": SIGNED_IN,
+    "GET /metrics": SIGNED_IN,  # by API tokens, as the API; it tells of the projects of who asks
     "GET /api/accelerators": SIGNED_IN,
     "GET /api/models": SIGNED_IN,
     "GET /api/catalog/advice": SIGNED_IN,

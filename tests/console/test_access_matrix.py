@@ -80,7 +80,7 @@ FOUND_API = sorted(
         for method in METHODS
         if method.lower() in methods
     }
-    | {"GET /api/openapi.json"}
+    | {"GET /api/openapi.json", "GET /metrics"}
 )
 API_PATHS = {entry.partition(" ")[2] for entry in FOUND_API} | {"/api/"}  # "/api/": says that there is nothing
 FOUND_PAGES = sorted({a for a in addresses() if a not in API_PATHS and not a.startswith("/ingest/")})

@@ -7,18 +7,31 @@ a real one, for the proxy tests/journeys/proxy.py.
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.services import Postgres, find_postgres
+from tests.waiting import wait_until
+
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"
+EXAMPLE = ROOT / ".env.example"
+SECRETS = {
+    "POSTGRES_PASSWORD": "a-password-of-postgres",
+    "VALKEY_PASSWORD": "a-password-of-valkey",
+    "PITWALL_SECRET_KEY": "a-secret-key-that-is-long-enough-for-anything",
+    "RAY_AUTH_TOKEN": "0" * 64,
+}
 _RAY = "ray-head"
 _VARIABLE = re.compile(r"\$(?:(\$)|\{(\w+)(?:(:[-?])([^}]*))?\})")
 
@@ -166,3 +179,48 @@ class Composition:
     def log(self, name: str) -> str:
         """Return what a container has printed."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
+
+
+def example() -> dict[str, str]:
+    """Return the variables of .env.example, secrets filled in, as a person is asked to."""
+    lines = [line for line in EXAMPLE.read_text().splitlines() if line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines) | SECRETS
+
+
+@contextmanager
+def running(variables: Mapping[str, str], *, ray_address: str, ray_token: str) -> Iterator[Composition]:
+    """Start everything of the file that a console needs, PostgreSQL among it; end it, and see that it ended in time."""
+    programs = find_postgres()
+    if programs is None:
+        raise FileNotFoundError("no PostgreSQL server programs (initdb); install the package postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="pw-compose-", dir="/tmp"))
+    # The network that proxy and web are in: here that of this machine.
+    more = {"RAY_AUTH_TOKEN": ray_token, "PITWALL_FRONT_SUBNET": "127.0.0.0/8"}
+    made = Composition.prepare({**variables, **more}, folder, ray_address=ray_address)
+    database = folder / "postgres"
+    if os.geteuid() == 0:
+        folder.chmod(0o755)
+        shutil.chown(database, "postgres", "postgres")
+    server = Postgres(programs, database, address=made.addresses["postgres"])
+    server.start()
+    try:
+        server.make_database(name="pitwall", password=variables["POSTGRES_PASSWORD"])
+        made.start("valkey")
+        made.run("web", "python", "manage.py", "collectstatic", "--noinput", "--verbosity", "0")  # the Dockerfile's RUN
+        made.run("migrate")
+        for name in ("ingest", "worker", "reconcile"):
+            made.start(name)
+        webs = [made.start("web", number=number) for number in range(1, made.services["web"]["deploy"]["replicas"] + 1)]
+        wait_until(
+            lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=120, what="web was not healthy"
+        )
+        yield made
+        codes = made.stop()
+        assert set(codes.values()) <= {0, -signal.SIGTERM}, codes  # in time: none had to be killed
+    finally:
+        made.stop()
+        server.stop()
+        if kept := os.environ.get("KEEP_STACK_LOGS"):
+            for log in folder.glob("*.log"):
+                shutil.copy(log, kept)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -7,12 +7,11 @@ import io
 import json
 import os
 import re
-import shutil
+import runpy
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -25,25 +24,20 @@ import yaml
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.journeys.compose import FILE, ROOT, Composition, Unset, read
+from tests.journeys.compose import EXAMPLE, FILE, ROOT, SECRETS, Composition, Unset, example, read, running
 from tests.journeys.proxy import Proxy
 from tests.links import press
 from tests.ray_head import RayHead
-from tests.services import Postgres, find_postgres
+from tests.services import find_postgres
 from tests.waiting import wait_until
 
-EXAMPLE = ROOT / ".env.example"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-SECRETS = {
-    "POSTGRES_PASSWORD": "a-password-of-postgres",
-    "VALKEY_PASSWORD": "a-password-of-valkey",
-    "PITWALL_SECRET_KEY": "a-secret-key-that-is-long-enough-for-anything",
-    "RAY_AUTH_TOKEN": "0" * 64,
-}
 OURS = ("web", "worker", "ingest", "reconcile", "migrate")
 ADDRESS = "203.0.113.9"  # of the person, as the proxy tells it
 AUDIT = "from jobs.models import AuditEvent; print(AuditEvent.objects.get(verb='run.create').ip)"
+pinned = runpy.run_path(str(ROOT / "requirements" / "pin_images.py"))["pinned"]
 STEPS = 4
+PINNED = re.compile(r"[\w./-]+:\d+\.\d+\.?[\w.-]*@sha256:[0-9a-f]{64}")
 SPEC = {
     "name": "through compose",
     "profile": {"nsys_ready": "off"},
@@ -55,12 +49,6 @@ SPEC = {
         "eval.num_prompts": 0,
     },
 }
-
-
-def example() -> dict[str, str]:
-    """Return the variables of .env.example, secrets filled in, as a person is asked to."""
-    lines = [line for line in EXAMPLE.read_text().splitlines() if line and not line.startswith("#")]
-    return dict(line.split("=", 1) for line in lines) | SECRETS
 
 
 def settings_known() -> set[str]:
@@ -112,6 +100,46 @@ def test_every_service_comes_back_and_has_time_to_end() -> None:
         assert name == "migrate" or service["stop_grace_period"].endswith("s"), name
         for volume in service.get("volumes", []):
             assert volume.partition(":")[0] in yaml.safe_load(FILE.read_text())["volumes"], volume
+
+
+def test_an_image_of_others_is_named_by_its_version_and_digest() -> None:
+    for name, service in read(example())["services"].items():
+        if "build" not in service:
+            assert PINNED.fullmatch(service["image"]), (
+                f"{name}: {service['image']}; `make pin-images` writes the digest"
+            )
+
+
+def test_the_digests_that_docker_tells_are_written_and_nothing_else_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "docker"
+    program.write_text('#!/bin/sh\ncase "$4" in postgres*) exit 1;; esac\necho sha256:' + "a" * 64 + "\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    text = FILE.read_text()
+    proxy = re.sub(r"(?s)\n  postgres:.*", "", text)
+
+    written = pinned(proxy)
+
+    assert re.sub(r"@sha256:\w+", "", written) == re.sub(r"@sha256:\w+", "", proxy)
+    assert f"caddy:2.11.4-alpine@sha256:{'a' * 64}\n" in written
+    with pytest.raises(SystemExit, match="docker does not know the digest of postgres:"):
+        pinned(text)
+
+
+def test_every_service_of_the_console_has_limits_and_cannot_write_to_its_image() -> None:
+    for name, service in read(example())["services"].items():
+        if name.startswith("ray-"):
+            continue
+        limits = service["deploy"]["resources"]["limits"]
+        assert set(limits) == {"cpus", "memory", "pids"}, name
+        assert re.fullmatch(r"\d+[mg]", limits["memory"]), name
+        assert service["read_only"] is True, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert name == "valkey" or service["cap_drop"] == ["ALL"], name
+    environment = read(example())["x-settings"]
+    assert {"pitwall-web-1", "pitwall-web-2"} <= set(environment["PITWALL_ALLOWED_HOSTS"].split(","))
 
 
 def test_ray_nodes_reach_neither_database_nor_valkey() -> None:
@@ -171,40 +199,10 @@ def test_the_images_copy_what_exists_and_run_as_nobody_special() -> None:
 @pytest.fixture(scope="module")
 def composition(ray_head: RayHead) -> Iterator[Composition]:
     """Everything of the file that a console needs, running; Ray stands outside."""
-    programs = find_postgres()
-    if programs is None:
+    if find_postgres() is None:
         pytest.skip("no PostgreSQL server programs (initdb); install the package postgresql")
-    folder = Path(tempfile.mkdtemp(prefix="pw-compose-", dir="/tmp"))
-    # The network that proxy and web are in: here that of this machine.
-    variables = example() | {"RAY_AUTH_TOKEN": ray_head.token, "PITWALL_FRONT_SUBNET": "127.0.0.0/8"}
-    made = Composition.prepare(variables, folder, ray_address=ray_head.api)
-    database = folder / "postgres"
-    if os.geteuid() == 0:
-        folder.chmod(0o755)
-        shutil.chown(database, "postgres", "postgres")
-    server = Postgres(programs, database, address=made.addresses["postgres"])
-    server.start()
-    try:
-        server.make_database(name="pitwall", password=variables["POSTGRES_PASSWORD"])
-        made.start("valkey")
-        made.run("web", "python", "manage.py", "collectstatic", "--noinput", "--verbosity", "0")  # the Dockerfile's RUN
-        made.run("migrate")
-        for name in ("ingest", "worker", "reconcile"):
-            made.start(name)
-        webs = [made.start("web", number=number) for number in range(1, made.services["web"]["deploy"]["replicas"] + 1)]
-        wait_until(
-            lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=120, what="web was not healthy"
-        )
+    with running(example(), ray_address=ray_head.api, ray_token=ray_head.token) as made:
         yield made
-        codes = made.stop()
-        assert set(codes.values()) <= {0, -signal.SIGTERM}, codes  # in time: none had to be killed
-    finally:
-        made.stop()
-        server.stop()
-        if kept := os.environ.get("KEEP_STACK_LOGS"):
-            for log in folder.glob("*.log"):
-                shutil.copy(log, kept)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Browser:

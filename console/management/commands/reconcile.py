@@ -11,6 +11,7 @@ from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
 from jobs.processes.reconcile import ReconcilerState, reconcile
+from jobs.telemetry.heartbeats import Heartbeat
 from jobs.telemetry.lock import sole_holder
 
 log = logging.getLogger(__name__)
@@ -41,10 +42,12 @@ class Command(BaseCommand):
                 ending.wait(INTERVAL_SECONDS)
 
     def _loop(self, ending: threading.Event, memory: ReconcilerState) -> None:
+        heartbeat = Heartbeat("reconcile")
         while not ending.is_set():
             began = time.monotonic()
             try:
                 reconcile(now=timezone.now(), memory=memory)
+                heartbeat.beat()
             except (OperationalError, InterfaceError):
                 raise
             except Exception:

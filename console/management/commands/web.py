@@ -7,6 +7,8 @@ import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
+from jobs.telemetry.heartbeats import Heartbeat
+
 
 class Command(BaseCommand):
     help = "Serve pages, API and websocket. Run as many as you like behind one address."
@@ -19,6 +21,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         # Static files are read in pieces by plain reads, which Django mentions once a process.
         warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
+        Heartbeat("web").keep_beating()
         uvicorn.run(
             settings.ASGI_APPLICATION.replace(".application", ":application"),
             host=options["host"],

@@ -7,6 +7,7 @@ from celery.exceptions import SecurityWarning
 from django.core.management.base import BaseCommand
 
 from console.celery import app
+from jobs.telemetry.heartbeats import Heartbeat
 
 
 class Command(BaseCommand):
@@ -19,6 +20,7 @@ class Command(BaseCommand):
         """Become the worker."""
         # Celery warns root of pickled messages; these are JSON only.
         warnings.filterwarnings("ignore", message="You're running the worker with superuser", category=SecurityWarning)
+        Heartbeat("worker").keep_beating()
         app.worker_main(
             argv=[
                 "--quiet",  # no banner

@@ -1,0 +1,96 @@
+"""Requests that schemathesis makes of the console's own OpenAPI document, with ids that exist, as every role.
+
+Without real ids nearly all of them end at 404 and prove nothing. What would end the proof itself is left out: revoking
+tokens, and whatever ends the account that asks.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import schemathesis
+from hypothesis import HealthCheck, given, seed, settings
+from schemathesis.generation import GenerationMode
+
+from tests.proofs.security.site import Site
+
+LEFT_OUT = ("/api/tokens", "/deactivate", "/password", "/api/account/delete")
+DELETES = ("DELETE",)  # asked last, so that what the others ask for is there
+ROLES = ("viewer", "editor", "admin", "superuser of another project", "admin of another project", "a runner")
+REAL = 0.8  # of the requests name what is there
+
+
+@dataclass(slots=True, kw_only=True)
+class Generated:
+    """Of one role: how many requests got which status, and the first of those that ended in a server error."""
+
+    by_status: Counter[int] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+    num_operations: int = 0
+
+
+def check(site: Site, scene: Mapping[str, Any], *, role: str, examples: int, only: str = "") -> Generated:
+    """Send `examples` valid and as many invalid requests to each operation."""
+    token = scene["tokens"][role]
+    result = Generated()
+    with site.client(headers={"Authorization": scene["tokens"]["admin"]}) as client:
+        document = client.get("/api/openapi.json").raise_for_status().json()
+    loaded = schemathesis.openapi.from_dict(document)
+    operations = [
+        (path, method)
+        for path, methods in document["paths"].items()
+        for method in methods
+        if method in ("get", "post", "put", "patch", "delete")
+        and only in path
+        and not any(part in path for part in LEFT_OUT)
+    ]
+    with site.client(headers={"Authorization": token}) as client:
+        for path, method in sorted(operations, key=lambda each: each[1].upper() in DELETES):
+            result.num_operations += 1
+            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+                _send(client, loaded[path][method.upper()], scene, result, mode=mode, examples=examples)
+    return result
+
+
+def _send(
+    client: httpx.Client, operation: Any, scene: Mapping[str, Any], result: Generated, *, mode: Any, examples: int
+) -> None:
+    chance = random.Random(f"{operation.method} {operation.path}")
+
+    @seed(7)
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    def holds(case: Any) -> None:
+        if chance.random() < REAL:
+            known = scene["values"]
+            case.path_parameters = {k: known.get(k, v) for k, v in (case.path_parameters or {}).items()}
+            if isinstance(case.query, dict) and "project" in case.query:
+                case.query["project"] = "theirs"
+        request = case.as_transport_kwargs(base_url=str(client.base_url))
+        request.pop("cookies", None)
+        headers = {**dict(request.pop("headers") or {}), "Authorization": client.headers["Authorization"]}
+        headers |= {"Host": client.headers["Host"]} if "Host" in client.headers else {}
+        answer = _answer(client, request, headers)
+        if answer is None:  # a request that HTTP itself does not take
+            return
+        result.by_status[answer.status_code] += 1
+        if answer.status_code >= 500 and len(result.errors) < 20:
+            result.errors.append(f"{operation.method.upper()} {request['url']}: {answer.status_code}")
+
+    holds()
+
+
+def _answer(client: httpx.Client, request: dict[str, Any], headers: Mapping[str, str]) -> httpx.Response | None:
+    body = {"json": request["json"]} if "json" in request else {}
+    for name in ("data", "files", "content"):
+        if request.get(name):
+            body["content" if name == "data" and isinstance(request[name], bytes | str) else name] = request[name]
+    try:
+        return client.request(
+            request["method"], request["url"], params=request.get("params"), headers=dict(headers), **body
+        )
+    except (httpx.InvalidURL, httpx.LocalProtocolError, UnicodeEncodeError, ValueError, TypeError):
+        return None
