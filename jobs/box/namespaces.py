@@ -84,15 +84,16 @@ def see_only(
     """
     _mount("none", "/", None, _RECURSIVE | _PRIVATE)
     _mount("tmpfs", stage, "tmpfs", _NO_SUID | _NO_DEVICES, "size=1m,mode=755")
+    scratch = Path(stage, "tmp")
+    scratch.mkdir()
+    options = f"size={scratch_bytes},nr_inodes=8192,mode=1777"
+    _mount("tmpfs", str(scratch), "tmpfs", _NO_SUID | _NO_DEVICES, options)  # first: places may be below it
     for place in read:
         _show(place, stage, is_writable=False)
     for place in write:
         _show(place, stage, is_writable=True)
     for device in devices:
         _show(device, stage, is_writable=False, has_devices=True)
-    scratch = Path(stage, "tmp")
-    scratch.mkdir(exist_ok=True)
-    _mount("tmpfs", str(scratch), "tmpfs", _NO_SUID | _NO_DEVICES, f"size={scratch_bytes},nr_inodes=8192,mode=1777")
     shared = Path(stage, "dev", "shm")
     shared.parent.mkdir(exist_ok=True)
     shared.symlink_to("/tmp")  # noqa: S108  its own

@@ -59,7 +59,7 @@ def confinement() -> Confinement:
     """Return what this machine can do, found out once in each process; takes a fifth of a second then."""
     reasons = []
     for level in LEVELS:
-        reason = _why_not(level)
+        reason = why_not(level)
         if not reason:
             return Confinement(level=level, lacks="; ".join(reasons))
         reasons.append(f"{level}: {reason}")
@@ -115,7 +115,7 @@ print("closed" if not got else "it still reaches " + ", ".join(got))
 """
 
 
-def _why_not(level: Level) -> str:
+def why_not(level: Level) -> str:
     """Return why a process cannot be closed in to this level, "" if it can."""
     if any(settings.DATA_DIR.is_relative_to(Path(place).resolve()) for place in _environment()):
         return "Python's environment holds the data directory"
