@@ -108,6 +108,16 @@ TRACE_IMPORT_SECONDS = env.int("PITWALL_TRACE_IMPORT_SECONDS", default=1800)
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
 TRASH_DAYS = env.int("PITWALL_TRASH_DAYS", default=30)  # that what is deleted can be taken back; projects may differ
 METRICS_TOKEN = _metrics_token()  # opens /metrics to Prometheus; "": only API tokens do
+TRIAL = env.str("PITWALL_TRIAL", default="editors")  # who may try code before a launch: off, admins or editors
+if TRIAL not in ("off", "admins", "editors"):
+    raise ImproperlyConfigured(f"PITWALL_TRIAL is {TRIAL!r}. Use off, admins or editors.")
+# Where a spec's paths are read for previews; where Ray is elsewhere they mean nothing here unless somebody says so.
+_DATA_ROOTS = [str(Path.home()), "/data", "/datasets", "/models", "/mnt", "/srv", "/scratch"]
+DATA_ROOTS = [
+    Path(root).expanduser().resolve()
+    for root in env.list("PITWALL_DATA_ROOTS", default=_DATA_ROOTS if is_loopback(RAY_ADDRESS) else [])
+]
+HF_TOKEN = env.str("HF_TOKEN", default="")  # for previews of what is on the hub
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 INSTALLED_APPS = [

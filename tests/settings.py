@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 if "PITWALL_DATA_DIR" not in os.environ:  # processes that a test starts share it
     os.environ["PITWALL_DATA_DIR"] = folder = tempfile.mkdtemp(prefix="pitwall-test-")
@@ -23,5 +24,6 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 AXES_ENABLED = False
+DATA_ROOTS = [Path(tempfile.gettempdir()).resolve(), BASE_DIR]  # noqa: F405
 RAY_ADDRESS = "http://127.0.0.1:9"  # nobody listens there: a unit test never reaches a real cluster by accident
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # noqa: F405

@@ -76,7 +76,9 @@ def test_the_web_side_starts_without_any_gpu_library() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("package", ["profiling", "jobs/catalog", "jobs/adapters", "jobs/runner", "jobs/engine"])
+@pytest.mark.parametrize(
+    "package", ["profiling", "jobs/catalog", "jobs/adapters", "jobs/runner", "jobs/engine", "jobs/box"]
+)
 def test_the_cluster_side_lives_without_the_web_side(package: str) -> None:
     modules = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts)

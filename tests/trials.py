@@ -12,10 +12,12 @@ import pytest
 from jobs.engine.preflight.process import answer
 from jobs.preflight import preview
 from jobs.preflight.client import TrialFailed
+from jobs.preflight.sandbox import Allowance
 
 
-def trial_here(op: Mapping[str, object], *, timeout_seconds: float) -> dict[str, Any]:
+def trial_here(op: Mapping[str, object], *, timeout_seconds: float, allowance: Allowance) -> dict[str, Any]:
     """Return what the trial process would answer. Raises: TrialFailed."""
+    assert allowance is not None
     told: dict[str, Any] = json.loads(json.dumps(answer(json.loads(json.dumps(op)))))
     if problem := told.get("problem"):
         raise TrialFailed(problem["field"], problem["message"])

@@ -12,7 +12,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-PARTS = ("jobs/engine", "jobs/runner", "jobs/adapters", "jobs/catalog", "profiling")
+PARTS = ("jobs/engine", "jobs/box", "jobs/runner", "jobs/adapters", "jobs/catalog", "profiling")
 """What the cluster side consists of; `jobs/__init__.py` comes with it. None of it imports Django."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can name

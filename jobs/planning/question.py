@@ -108,11 +108,13 @@ def question(
     may_read = allows(role(user, project), "editor")
     cpu = _cpu_fleet(spec, state) if takes_cpu and what_if is None else None
     # The model first: who asks again once it was read must not be refused before it is, for want of accelerators.
-    shape, read_as = policy_shape(spec.model, config=config, may_read=may_read, reads=reads)
+    shape, read_as = policy_shape(spec.model, config=config, project=project, may_read=may_read, reads=reads)
     fleet, fleet_note = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
     places["reward"] = spec.reward_model
-    others = {name: _shape_or_none(place, may_read=may_read, reads=reads) for name, place in places.items()}
+    others = {
+        name: _shape_or_none(place, project=project, may_read=may_read, reads=reads) for name, place in places.items()
+    }
     models = Models(policy=shape, **others)
     lengths = _workload(spec, project, workload or Workload())
     return PlannerQuestion(
@@ -193,12 +195,18 @@ def what_if_of(texts: Mapping[str, str]) -> WhatIf | None:
 
 
 def policy_shape(
-    model: ModelSource, *, config: Mapping[str, Any] | None = None, may_read: bool, reads: bool = True
+    model: ModelSource,
+    *,
+    config: Mapping[str, Any] | None = None,
+    project: Project | None = None,
+    may_read: bool,
+    reads: bool = True,
 ) -> tuple[ModelShape, str]:
     """Return the shape of a spec's model, and a sentence on how it was found if that is an assumption, else "".
 
-    `config` goes before what `model` says. A hub id that the catalog knows is not asked for; a folder is read if
-    `may_read`, and where it cannot be, one that is named like a known repository is taken to hold that model.
+    `config` goes before what `model` says; of what runs wrote only those of `project` are read. A hub id that
+    the catalog knows is not asked for; a folder is read if `may_read`, and where it cannot be, one that is named like a
+    known repository is taken to hold that model.
     Without `reads` only what was read a while ago is taken. Raises: PlanRefused.
     """
     if config is not None:
@@ -212,7 +220,7 @@ def policy_shape(
         problem = _("The folder of the model is not read for viewers. Give its config.json with the spec.")
     if may_read:
         try:
-            read = read_config(model) if reads else kept_config(model)
+            read = (read_config if reads else kept_config)(model, project=project)
             if read is None:
                 raise PlanRefused("model.id", _("The model's config.json is being read."), is_unread=True)
             return shape_of_config(read, name=model.id), ""
@@ -320,13 +328,14 @@ def _place_of(spec: RunSpec, knob_id: str) -> str:
     return str(chosen.value or "") if chosen is not None else ""
 
 
-def _shape_or_none(place: str, *, may_read: bool, reads: bool) -> ModelShape | None:
+def _shape_or_none(place: str, *, project: Project, may_read: bool, reads: bool) -> ModelShape | None:
     """Return the shape of a model beside the policy, a folder or a hub id; None where it cannot be had."""
     if not place:
         return None
     kind = "path" if place.startswith(("/", "~", ".")) else "hub"
     try:
-        return policy_shape(ModelSource(kind=kind, id=place), may_read=may_read, reads=reads)[0]  # type: ignore[arg-type]
+        source = ModelSource(kind=kind, id=place)  # type: ignore[arg-type]
+        return policy_shape(source, project=project, may_read=may_read, reads=reads)[0]
     except PlanRefused:
         return None
 

@@ -1,9 +1,8 @@
 """Starts the trial process, which reads data, models and reward files that the web process must not touch itself.
 
-`python -m jobs.engine.preflight.process` takes one JSON object and answers one; this side bounds its time, memory,
-output and environment, and turns every way it can go wrong into a sentence beside a field. It is no sandbox against a
-hostile author: who may launch a run may run code on the cluster. It keeps a slow or broken file from harming the
-console.
+`python -m jobs.engine.preflight.process` takes one JSON object and answers one; this side closes it in as far as this
+machine can (jobs/preflight/sandbox.py), bounds its time, memory, output and environment, and turns every way it can go
+wrong into a sentence beside a field.
 """
 
 import contextlib
@@ -16,14 +15,26 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-HOUSE = Path(__file__).resolve().parents[2]
+from django.conf import settings
+
+from jobs.preflight.sandbox import (
+    HOUSE,
+    MAX_MEMORY_BYTES,
+    MAX_OUTPUT_BYTES,
+    NOT_CONFINED,
+    PACKAGES,
+    Allowance,
+    Level,
+    closed,
+    confinement,
+)
+
 COMMAND = (sys.executable, "-X", "faulthandler", "-m", "jobs.engine.preflight.process")
 MAX_PARALLEL = 2
-MAX_OUTPUT_BYTES = 32 << 20
-MAX_MEMORY_BYTES = 8 << 30  # of address space; readers of Parquet map far more than they touch
 GRACE_SECONDS = 5.0
 _ROUNDS = 20
 
@@ -36,9 +47,9 @@ _FIELDS = {
 }
 _CODE = {"reward.source": "The reward", "knobs.algorithm.source": "Your algorithm"}
 """Fields that hold a person's own file, and what it is called."""
-_KEPT_ENV = ("PATH", "HOME", "LANG", "TZ", "HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "https_proxy")
+_KEPT_ENV = ("PATH", "HOME", "LANG", "TZ", "HF_HOME", "HF_HUB_CACHE")
+_NETWORK_ENV = ("HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "https_proxy")
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>\S+)', re.MULTILINE)
-_HUB_TOKEN = "HF_TOKEN"  # noqa: S105 (a name, not a token) opens gated models and data; never shown to a reward file
 _slots = threading.BoundedSemaphore(MAX_PARALLEL)
 
 
@@ -55,16 +66,26 @@ class TrialUnavailable(TrialFailed):
     """This machine cannot try it, which says nothing about the spec: the engine's packages are not installed here."""
 
 
+class TrialHindered(TrialUnavailable):
+    """The code asked for what a trial is not given: a network, a file, a process. A run may have it."""
+
+
+class PathNotAllowed(TrialFailed):
+    """The console does not read this path for anybody; whether a run can, it does not know."""
+
+
 def run_trial(
     op: Mapping[str, object],
     *,
     timeout_seconds: float,
+    allowance: Allowance | None = None,
     command: Sequence[str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the answer of the trial process to `op` (see docs/use/launch.md for the operations).
 
-    `env` is added to the scrubbed environment. No process outlives the call.
+    `allowance` is what it may have beside packages and code; without one, nothing. `env` is added to the scrubbed
+    environment. No process outlives the call.
     Raises: TrialFailed, also when the process hangs, dies or answers nonsense.
     """
     field = _FIELDS.get(str(op.get("op")), "spec")
@@ -72,7 +93,9 @@ def run_trial(
         raise TrialFailed(field, f"The console was busy with other previews for {timeout_seconds:g} s. Try again.")
     try:
         with tempfile.TemporaryDirectory(prefix="pitwall-trial-") as folder:
-            return _run(op, field, timeout_seconds, command or COMMAND, dict(env or {}), Path(folder))
+            return _run(
+                op, field, timeout_seconds, command or COMMAND, dict(env or {}), Path(folder), allowance or Allowance()
+            )
     finally:
         _slots.release()
 
@@ -84,18 +107,21 @@ def _run(
     command: Sequence[str],
     env: dict[str, str],
     folder: Path,
+    allowance: Allowance,
 ) -> dict[str, Any]:
+    level = confinement().level
+    (folder / "own").mkdir()
+    code_at = _code(folder) if level == "landlock" else HOUSE
+    (folder / "in").write_text(json.dumps({**op, "level": level}), encoding="utf-8")
     # Output goes to files, so that the limit on file size bounds it and a flood cannot fill this process's memory.
-    with (folder / "in").open("w+b") as stdin, (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
-        stdin.write(json.dumps(dict(op)).encode())
-        stdin.seek(0)
+    with (folder / "in").open("rb") as stdin, (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
         child = subprocess.Popen(
-            [sys.executable, "-c", _START, str(int(timeout_seconds) + 5), *command],
+            _argv(level, command, allowance, folder, int(timeout_seconds) + 5),
             stdin=stdin,
             stdout=out,
             stderr=err,
             cwd=HOUSE,
-            env=_scrubbed_env(folder, with_hub_token=field not in _CODE) | env,
+            env=_scrubbed_env(folder / "own", code_at, allowance) | env,
             start_new_session=True,
         )
         try:
@@ -106,8 +132,25 @@ def _run(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-            _end_what_is_left(folder)
+            if level != "namespaces":  # which end with their first process
+                _end_what_is_left(folder / "own")
         return _answer(_read(out), _read(err), code, field)
+
+
+def _argv(level: Level, command: Sequence[str], allowance: Allowance, folder: Path, seconds: int) -> Sequence[str]:
+    if level == "none":
+        return [sys.executable, "-c", _START, str(seconds), *command]
+    allowance = replace(allowance, read=(*allowance.read, folder / "code"))
+    return closed(level, command, allowance=allowance, folder=folder / "own", seconds=seconds)
+
+
+def _code(folder: Path) -> Path:
+    """Return a place where the packages of a trial stand alone: beside them the tree has what nobody should list."""
+    place = folder / "code"
+    place.mkdir()
+    for package in PACKAGES:
+        (place / package.name).symlink_to(package)
+    return place
 
 
 # Limits are set in a fresh interpreter that then becomes the command: a preexec function is not safe among threads.
@@ -131,11 +174,16 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def _scrubbed_env(folder: Path, *, with_hub_token: bool) -> dict[str, str]:
-    names = (*_KEPT_ENV, _HUB_TOKEN) if with_hub_token else _KEPT_ENV
+def _scrubbed_env(folder: Path, code_at: Path, allowance: Allowance) -> dict[str, str]:
+    names = (*_KEPT_ENV, *_NETWORK_ENV) if allowance.has_network else _KEPT_ENV
     environment = {name: os.environ[name] for name in names if name in os.environ}
+    if allowance.has_network:
+        environment |= {"HF_TOKEN": settings.HF_TOKEN} if settings.HF_TOKEN else {}
+        environment["HF_HUB_DISABLE_XET"] = "1"  # it would write beside the hub's cache
+    else:
+        environment["HF_HUB_OFFLINE"] = "1"
     return environment | {
-        "PYTHONPATH": str(HOUSE),
+        "PYTHONPATH": str(code_at),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONIOENCODING": "utf-8",
         "TMPDIR": str(folder),
@@ -191,10 +239,7 @@ def _where(traceback: str) -> str:
     current = traceback.partition("Current thread")[2] or traceback
     for frame in _FRAME.finditer(current):
         file = frame["file"]
-        is_ours = any(
-            file.startswith(str(prefix)) for prefix in (sys.prefix, sys.base_prefix, HOUSE, "<frozen", "<string>")
-        )
-        if not is_ours:
+        if not file.startswith(("/", "<")):  # what a person gave has a name, and no place
             return f": it hangs in line {frame['line']}, in {frame['function']}"
     return ""
 
@@ -207,11 +252,16 @@ def _answer(out: str, err: str, code: int, field: str) -> dict[str, Any]:
         answer = None
     if isinstance(answer, dict) and isinstance(answer.get("problem"), dict):
         problem = answer["problem"]
-        raise TrialFailed(str(problem.get("field") or field), str(problem.get("message") or "The check failed."))
+        kind = TrialHindered if problem.get("is_hindered") else TrialFailed
+        raise kind(str(problem.get("field") or field), str(problem.get("message") or "The check failed."))
     if isinstance(answer, dict) and code == 0:
         return answer
+    if code == NOT_CONFINED:
+        raise TrialUnavailable(field, f"Not tried: this machine could not close it in ({err.strip()[-200:]}).")
     if code == 1 and err.strip().splitlines()[-1:] and err.strip().splitlines()[-1].startswith("ModuleNotFoundError"):
         raise TrialUnavailable(field, "Not checked here: the engine's packages are not installed beside the console.")
     last_line = err.strip().splitlines()[-1][:300] if err.strip() else "it said nothing"
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    ended_by = -code if code < 0 else code - 128  # of what ran in namespaces
+    is_signal = ended_by in set(signal.Signals)
+    how = f"was ended by {signal.Signals(ended_by).name}" if is_signal else f"ended with exit code {code}"
     raise TrialFailed(field, f"The process that tries it {how} without an answer: {last_line}")

@@ -11,13 +11,17 @@ from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.cache import cache
+from django.utils.translation import gettext as _
 
+from jobs.accounts.access import User
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import ModelSource, RunSpec, to_json
 from jobs.models import Project, Upload
-from jobs.preflight.client import TrialFailed, run_trial
+from jobs.preflight.client import TrialFailed, TrialUnavailable, run_trial
+from jobs.preflight.inputs import allowance_for, is_streamed_from_hub, uploads_dir
+from jobs.preflight.sandbox import Allowance
+from jobs.preflight.trial_switch import require_trial
 
 PREVIEW_SAMPLES = 5
 REWARD_SAMPLES = 8
@@ -108,11 +112,6 @@ class RewardResult:
     seconds: float
 
 
-def uploads_dir() -> Path:
-    """Return where uploaded files stand, each under its SHA-256."""
-    return Path(settings.FILES_DIR) / "uploads"
-
-
 def preview_data(spec: RunSpec, *, project: Project) -> DataPreview:
     """Return samples, lengths and counts of the spec's data.
 
@@ -120,13 +119,15 @@ def preview_data(spec: RunSpec, *, project: Project) -> DataPreview:
     """
     _require_upload(spec, project)
     op = {"op": "preview", "spec": to_json(spec), "inputs_dir": str(uploads_dir()), "samples": PREVIEW_SAMPLES}
-    return _data_preview(_cached_answer("preview", _data_depends_on(spec), op, PREVIEW_SECONDS))
+    allowance = allowance_for("preview", spec, project=project)
+    return _data_preview(_cached_answer("preview", _data_depends_on(spec), op, PREVIEW_SECONDS, allowance))
 
 
 def known_data(spec: RunSpec, *, project: Project) -> DataPreview | None:
     """Return the preview of the spec's data if it was made a while ago, None if not: nothing is read for it."""
     try:
         _require_upload(spec, project)
+        allowance_for("preview", spec, project=project)
     except TrialFailed:
         return None
     answer = cache.get(_key("preview", _data_depends_on(spec)))
@@ -139,17 +140,20 @@ def _data_depends_on(spec: RunSpec) -> list[Any]:
     return [raw["algorithm"], raw["model"], raw["data"], knobs, _stamps(spec.data.id, spec.model.id)]
 
 
-def read_config(model: ModelSource) -> Mapping[str, Any]:
-    """Return the config.json of a model in a folder or on the hub. Only for people who may launch: it reads any path
-    that the console can. Raises: TrialFailed beside `model.id`.
+def read_config(model: ModelSource, *, project: Project | None) -> Mapping[str, Any]:
+    """Return the config.json of a model in a folder or on the hub. Only for people who may launch in the project.
+
+    Raises: TrialFailed beside `model.id`.
     """
-    if (cached := kept_config(model)) is not None:
+    if (cached := kept_config(model, project=project)) is not None:
         return cached
     depends_on = [model.model_dump(), _stamps(model.id)]
     refused = _key("config-refused", depends_on)
-    op = {"op": "config", "spec": to_json(parse_spec({"model": model.model_dump()}))}
+    spec = _of_model(model)
+    op = {"op": "config", "spec": to_json(spec)}
+    allowance = allowance_for("config", spec, project=project)
     try:
-        answer = _cached_answer("config", depends_on, op, CONFIG_SECONDS)
+        answer = _cached_answer("config", depends_on, op, CONFIG_SECONDS, allowance)
     except TrialFailed as failed:
         cache.set(refused, failed.message, REFUSAL_KEPT_SECONDS)
         raise
@@ -157,11 +161,12 @@ def read_config(model: ModelSource) -> Mapping[str, Any]:
     return config
 
 
-def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
+def kept_config(model: ModelSource, *, project: Project | None) -> Mapping[str, Any] | None:
     """Return the config.json of a model that was read a while ago, None if it was not: nothing is read for it.
 
-    Raises: TrialFailed beside `model.id` if it was tried a moment ago, and could not be read.
+    Raises: TrialFailed beside `model.id` if it was tried a moment ago, and could not be read, or may not be.
     """
+    allowance_for("config", _of_model(model), project=project)
     depends_on = [model.model_dump(), _stamps(model.id)]
     if (before := cache.get(_key("config-refused", depends_on))) is not None:
         raise TrialFailed("model.id", before)
@@ -172,7 +177,11 @@ def kept_config(model: ModelSource) -> Mapping[str, Any] | None:
     return config
 
 
-def describe_model(spec: RunSpec) -> ModelFacts:
+def _of_model(model: ModelSource) -> RunSpec:
+    return parse_spec({"model": model.model_dump()})
+
+
+def describe_model(spec: RunSpec, *, project: Project) -> ModelFacts:
     """Return what the spec's model is.
 
     Raises: TrialFailed beside `model.id` if it cannot be loaded; beside the place of a teacher or of a reward model
@@ -184,7 +193,8 @@ def describe_model(spec: RunSpec) -> ModelFacts:
         str(spec.knob("models.teacher_path") or "") if spec.needs("teacher") else "",
     ]
     depends_on = [raw["model"], beside, _stamps(spec.model.id, *beside)]
-    answer = _cached_answer("model", depends_on, {"op": "model", "spec": raw}, MODEL_SECONDS)
+    allowance = allowance_for("model", spec, project=project)
+    answer = _cached_answer("model", depends_on, {"op": "model", "spec": raw}, MODEL_SECONDS, allowance)
     return ModelFacts(
         architecture=str(answer.get("architecture", "")),
         num_parameters=int(answer.get("num_parameters") or 0),
@@ -193,37 +203,47 @@ def describe_model(spec: RunSpec) -> ModelFacts:
     )
 
 
-def try_reward(spec: RunSpec, *, project: Project) -> tuple[RewardResult, ...]:
+def try_reward(spec: RunSpec, *, project: Project, user: User | None = None) -> tuple[RewardResult, ...]:
     """Return what the spec's reward gives to a few completions: the data's own answers, and wrong ones.
 
-    Raises: TrialFailed; beside `reward.source` if the file raises, hangs, or returns something that is no number.
+    Raises: TrialForbidden where this person may not try code; TrialFailed; beside `reward.source` if the file raises,
+    hangs, or returns something that is no number.
     """
+    require_trial(spec, project, user, field="reward.source")
+    if is_streamed_from_hub(spec):
+        raise TrialUnavailable("data.id", _("Not tried: rows that are streamed from the hub need a network."))
     _require_upload(spec, project)
     raw = to_json(spec)
     limit = raw["knobs"].get("reward.timeout_seconds")
     depends_on = [raw["reward"], limit, raw["data"], raw["model"], _stamps(spec.data.id)]
     op = {"op": "reward", "spec": raw, "inputs_dir": str(uploads_dir()), "samples": REWARD_SAMPLES}
-    answer = _cached_answer("reward", depends_on, op, REWARD_SECONDS)
-    return tuple(
-        RewardResult(
-            prompt=str(r["prompt"]),
-            completion=str(r["completion"]),
-            answer=str(r["answer"]),
-            reward=float(r["reward"]),
-            seconds=float(r["seconds"]),
+    allowance = allowance_for("reward", spec, project=project)
+    answer = _cached_answer("reward", depends_on, op, REWARD_SECONDS, allowance)
+    try:
+        return tuple(
+            RewardResult(
+                prompt=str(r["prompt"]),
+                completion=str(r["completion"]),
+                answer=str(r["answer"]),
+                reward=float(r["reward"]),
+                seconds=float(r["seconds"]),
+            )
+            for r in answer["results"]
         )
-        for r in answer["results"]
-    )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:  # code that is tried can write the answer itself
+        raise TrialFailed("reward.source", _("The reward's process gave an answer that is none.")) from error
 
 
-def try_algorithm(spec: RunSpec) -> tuple[str, ...]:
+def try_algorithm(spec: RunSpec, *, project: Project, user: User | None = None) -> tuple[str, ...]:
     """Return which metrics the formulas of the spec's own file tell, tried on a few made-up sequences.
 
-    Raises: TrialFailed beside the knob, with the file's line.
+    Raises: TrialForbidden where this person may not try code; TrialFailed beside the knob, with the file's line.
     """
+    require_trial(spec, project, user, field="knobs.algorithm.source")
     raw = to_json(spec)
     depends_on = [raw["algorithm"], raw["hardware"], raw["knobs"]]
-    answer = _cached_answer("algorithm", depends_on, {"op": "algorithm", "spec": raw}, ALGORITHM_SECONDS)
+    op = {"op": "algorithm", "spec": raw}
+    answer = _cached_answer("algorithm", depends_on, op, ALGORITHM_SECONDS, Allowance())
     return tuple(map(str, answer["metrics"]))
 
 
@@ -250,12 +270,12 @@ def _stamps(*ids: str) -> list[Any]:
 
 
 def _cached_answer(
-    name: str, depends_on: list[Any], op: Mapping[str, object], timeout_seconds: float
+    name: str, depends_on: list[Any], op: Mapping[str, object], timeout_seconds: float, allowance: Allowance
 ) -> dict[str, Any]:
     key = _key(name, depends_on)
     answer = cache.get(key)
     if answer is None:
-        answer = run_trial(op, timeout_seconds=timeout_seconds)
+        answer = run_trial(op, timeout_seconds=timeout_seconds, allowance=allowance)
         cache.set(key, answer, KEPT_SECONDS)
     return answer
 

@@ -23,7 +23,6 @@ from jobs.catalog.rules.rule import changed, refused
 from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.derived import DERIVED
 from jobs.catalog.spec.parse import Problem, parse_spec
-from jobs.catalog.spec.reward_parts import TESTING
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
@@ -31,8 +30,9 @@ from jobs.catalog.value import Value
 from jobs.cluster.ray_api import ClusterState, cluster_state, is_local
 from jobs.models import Project
 from jobs.planner.search.layouts import breach
-from jobs.preflight.client import TrialFailed, TrialUnavailable
+from jobs.preflight.client import PathNotAllowed, TrialFailed, TrialHindered, TrialUnavailable
 from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_algorithm, try_reward
+from jobs.preflight.trial_switch import holds_code
 from jobs.runs.admission import AdmissionDecision, Ask, decide, demand, holders, waiting
 
 CheckState = Literal["passed", "failed", "unknown"]
@@ -59,7 +59,11 @@ def check_launchable(spec: RunSpec, project: Project, user: User | None = None) 
     problems = [*check_privileged(spec, project, user), *refused(on_cluster(spec, cluster_state()), say=_)]
     if problems:
         return problems  # nothing of it is tried then
-    return [Problem(field=c.field, message=c.text) for c in run_checks(spec, project=project) if c.state == "failed"]
+    return [
+        Problem(field=c.field, message=c.text)
+        for c in run_checks(spec, project=project, user=user)
+        if c.state == "failed"
+    ]
 
 
 def on_cluster(spec: RunSpec, state: ClusterState) -> RunSpec:
@@ -85,17 +89,17 @@ def parse_for_cluster(raw: object) -> RunSpec:
     return parse_spec(raw, device=default_device(cluster_state()))
 
 
-def run_checks(spec: RunSpec, *, project: Project) -> list[Check]:
+def run_checks(spec: RunSpec, *, project: Project, user: User | None = None) -> list[Check]:
     """Return every check of the spec in the order of the form: model, data, reward, algorithm, cluster.
 
     A model that cannot be loaded is told once, though the data cannot be read without it either.
     """
-    model, model_checks = check_model(spec)
+    model, model_checks = check_model(spec, project=project)
     data_checks = check_data(spec, project=project)[1]
     checks = [*model_checks, *data_checks, *check_lengths(spec, model)]
     if is_in(spec.algorithm, "rl") and not any(c.state == "failed" for c in data_checks):
-        checks += check_reward(spec, project=project)
-    checks += check_algorithm(spec)
+        checks += check_reward(spec, project=project, user=user)
+    checks += check_algorithm(spec, project=project, user=user)
     return list(dict.fromkeys([*checks, *check_trainer(spec), *check_cluster(spec, cluster_state())]))
 
 
@@ -128,10 +132,10 @@ def check_trainer(spec: RunSpec) -> list[Check]:
     return [Check(state="passed", text=text, field="trainer.version")]
 
 
-def check_model(spec: RunSpec) -> tuple[ModelFacts | None, list[Check]]:
+def check_model(spec: RunSpec, *, project: Project) -> tuple[ModelFacts | None, list[Check]]:
     """Return what the model is, if it can be read here, and the check of it."""
     try:
-        facts = describe_model(spec)
+        facts = describe_model(spec, project=project)
     except TrialFailed as failed:
         is_beside = failed.field != "model.id"  # a teacher or reward model, which is a folder on the cluster or remote
         return None, [_refusal(failed, is_remote=is_beside or spec.model.kind in ("path", "hub"))]
@@ -229,15 +233,15 @@ def _taken(spec: RunSpec, *changes: Mapping[str, Value]) -> tuple[Mapping[str, V
     return tuple(change for change in changes if all(is_taken(name, value) for name, value in change.items()))
 
 
-def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
+def check_reward(spec: RunSpec, *, project: Project, user: User | None = None) -> list[Check]:
     """Return what trying the reward on a few completions showed: a file of the user's, or tests of the data's.
 
     The others are ours and need no trial.
     """
-    if all(part.kind not in ("custom", *TESTING) for part in spec.reward.parts):
+    if not holds_code(spec):
         return []
     try:
-        results = try_reward(spec, project=project)
+        results = try_reward(spec, project=project, user=user)
     except TrialFailed as failed:
         return [_refusal(failed, is_remote=spec.data.kind in ("path", "hub") and failed.field.startswith("data."))]
     slowest = max((r.seconds for r in results), default=0.0)
@@ -248,13 +252,13 @@ def check_reward(spec: RunSpec, *, project: Project) -> list[Check]:
     return [Check(state="passed", text=text, field="reward.source")]
 
 
-def check_algorithm(spec: RunSpec) -> list[Check]:
+def check_algorithm(spec: RunSpec, *, project: Project, user: User | None = None) -> list[Check]:
     """Return what trying the formulas of the spec's own file showed; those of our algorithms need no trial."""
     own = spec.knobs.get("algorithm.source")
     if own is None or not own.value:
         return []
     try:
-        metrics = try_algorithm(spec)
+        metrics = try_algorithm(spec, project=project, user=user)
     except TrialFailed as failed:
         return [_refusal(failed, is_remote=False)]
     text = _("Your formulas work on made-up sequences and tell %(metrics)s") % {"metrics": ", ".join(metrics) or "—"}
@@ -326,7 +330,10 @@ def place(spec: RunSpec, state: ClusterState) -> AdmissionDecision:
 
 
 def _refusal(failed: TrialFailed, *, is_remote: bool) -> Check:
-    if isinstance(failed, TrialUnavailable):
+    if isinstance(failed, TrialHindered):
+        text = _("Not decided here, where code is tried without a network, files and more: %(why)s")
+        return Check(state="unknown", text=text % {"why": failed.message}, field=failed.field)
+    if isinstance(failed, (TrialUnavailable, PathNotAllowed)):
         return Check(state="unknown", text=failed.message, field=failed.field)
     if is_remote and not is_local():
         text = _("Not checked here, the cluster is on other machines: %(why)s") % {"why": failed.message}

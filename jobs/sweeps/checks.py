@@ -37,7 +37,7 @@ def check_sweep(
         return [
             at_point(problem, run_points[0]) if problem.field.startswith("knobs.") else problem for problem in problems
         ]
-    facts = check_model(specs[0])[0]
+    facts = check_model(specs[0], project=project)[0]
     state = cluster_state()
     for spec, point in zip(specs[1:], run_points[1:], strict=True):
         checks = [*check_lengths(spec, facts), *check_cluster(spec, state)]

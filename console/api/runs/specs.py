@@ -17,6 +17,7 @@ from jobs.catalog.value import Value
 from jobs.cluster.ray_api import cluster_state
 from jobs.preflight.client import TrialFailed, TrialUnavailable
 from jobs.preflight.preview import DataPreview, RewardResult, preview_data, try_reward
+from jobs.preflight.trial_switch import TrialForbidden
 from jobs.runs.checks import Check, on_cluster, parse_for_cluster, run_checks
 
 router = Router(tags=["specs"])
@@ -97,7 +98,7 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
     except SpecInvalid as error:
         problems = [ProblemOut(field=p.field, message=p.message) for p in error.problems]
         return SpecCheckOut(is_launchable=False, problems=problems, checks=[], findings=[], spec=None)
-    checks = run_checks(checked, project=home)
+    checks = run_checks(checked, project=home, user=caller(request))
     settled = on_cluster(checked, cluster_state())
     ruled = [*check_privileged(checked, home, caller(request)), *refused(settled)]
     failed = [ProblemOut(field=p.field, message=p.message) for p in ruled]
@@ -130,10 +131,12 @@ def try_spec_reward(
     home = project_for(request, project, "editor")
     checked = parse_for_cluster(spec)
     try:
-        return RewardTrialOut(results=list(try_reward(checked, project=home)))
+        return RewardTrialOut(results=list(try_reward(checked, project=home, user=caller(request))))
     except TrialFailed as failed:
         raise _refusal(failed) from failed
 
 
 def _refusal(failed: TrialFailed) -> RequestProblem:
-    return RequestProblem(409 if isinstance(failed, TrialUnavailable) else 422, failed.message, field=failed.field)
+    unavailable = 403 if isinstance(failed, TrialForbidden) else 409
+    status = unavailable if isinstance(failed, TrialUnavailable) else 422
+    return RequestProblem(status, failed.message, field=failed.field)

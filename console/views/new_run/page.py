@@ -191,7 +191,7 @@ def reward(request: HttpRequest) -> JsonResponse:
     spec, problems = _parsed(request, base_of(request.POST.get("base", "")))
     if spec is None:
         return JsonResponse({"problems": _plain(problems)}, status=422)
-    panel = reward_panel(spec, project=project)
+    panel = reward_panel(spec, project=project, user=request.user)
     return JsonResponse(
         {
             "problems": [{"field": panel.field, "message": panel.problem}] if panel.problem else [],

@@ -9,6 +9,7 @@ from django.utils.translation import ngettext
 
 from console.views.plan.findings import FixButton, fix_button
 from console.views.plan.panel import ROLE_WORDS
+from jobs.accounts.access import User
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
 from jobs.catalog.spec.placement import placement_of
@@ -159,7 +160,7 @@ def hardware_caption(state: ClusterState) -> str:
 def preview_panel(spec: RunSpec, *, project: Project, state: ClusterState) -> PreviewPanel:
     """Try data and model and return what came of it; what cannot be tried is among the checks."""
     data, data_checks = check_data(spec, project=project)
-    model, model_checks = check_model(spec)
+    model, model_checks = check_model(spec, project=project)
     checks = [*model_checks, *data_checks, *check_lengths(spec, model), *check_trainer(spec)]
     checks += check_cluster(spec, state)
     limit = _limit(spec)
@@ -220,10 +221,10 @@ def _with_fixes(spec: RunSpec, checks: Iterable[Check]) -> tuple[tuple[Check, tu
     return tuple(sorted(rows, key=lambda row: row[0].state != "failed"))
 
 
-def reward_panel(spec: RunSpec, *, project: Project) -> RewardPanel:
+def reward_panel(spec: RunSpec, *, project: Project, user: User) -> RewardPanel:
     """Try the reward and return what it gave."""
     try:
-        results = try_reward(spec, project=project)
+        results = try_reward(spec, project=project, user=user)
     except TrialFailed as failed:
         return RewardPanel(results=(), problem=failed.message, field=failed.field, mean=0.0, is_flat=False)
     rewards = [r.reward for r in results]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.engine.box.seccomp import NotConfined
+from jobs.box.seccomp import NotConfined
 from jobs.engine.box.server import RunLimits
 
 _HOUSE = Path(__file__).parents[3]

@@ -146,12 +146,12 @@ def histogram(lengths: Sequence[int]) -> dict[str, list[int]]:
     return {"edges": [low + i * width for i in range(num_bins + 1)], "counts": counts}
 
 
-def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str, object]:
+def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int, is_boxed: bool = False) -> dict[str, object]:
     """Return what the reward gives `num_samples` completions made of the data's own rows.
 
     The completions are, in turn, the row's response where it has one (else its answer), and one that says nothing: a
     reward that gives both the same shows it. Parts that call an address are left out: that is the cluster's business.
-    Raises: RunProblem naming `reward.source`.
+    `is_boxed` closes a file of the person's own in further. Raises: RunProblem naming `reward.source`.
     """
     table = first_table(spec, inputs_dir=inputs_dir)
     if spec.is_native:
@@ -163,7 +163,7 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     results = []
     try:
         parts = [part for part in spec.reward.parts if part.kind in TRIED]
-        reward = open_mixed(spec, _trial_limits(spec), parts=parts)
+        reward = open_mixed(spec, _trial_limits(spec, is_boxed=is_boxed), parts=parts)
         try:
             for completion in completions:
                 begin = time.perf_counter()
@@ -185,12 +185,12 @@ def try_reward(spec: RunSpec, *, inputs_dir: Path, num_samples: int) -> dict[str
     return {"results": results}
 
 
-def _trial_limits(spec: RunSpec) -> ScoringLimits:
+def _trial_limits(spec: RunSpec, *, is_boxed: bool) -> ScoringLimits:
     """Return the limits of a trial, with the run's own time for a completion where that is shorter."""
     if "reward.timeout_seconds" not in spec.knobs:  # another trainer's
-        return TRIAL_LIMITS
+        return replace(TRIAL_LIMITS, file=replace(TRIAL_LIMITS.file, is_boxed=is_boxed))
     own = limits_of(spec)
-    limits = replace(TRIAL_LIMITS, code=own.code, file=own.file)
+    limits = replace(TRIAL_LIMITS, code=own.code, file=replace(own.file, is_boxed=is_boxed))
     if own.timeout_seconds >= TRIAL_LIMITS.timeout_seconds:
         return limits
     return replace(limits, timeout_seconds=own.timeout_seconds, timeout_name=own.timeout_name)

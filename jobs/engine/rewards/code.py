@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from jobs.box.seccomp import NotConfined
 from jobs.catalog.spec.runspec import RewardPart
 from jobs.engine.box.client import Boxes, BoxLost, Verdict
-from jobs.engine.box.seccomp import NotConfined
 from jobs.engine.rollouts.code_tests import CodeTests, TestsUnreadable, code_of, tests_of
 from jobs.engine.rollouts.reward import Completion, RewardFailed, Score, ScoringLimits
 

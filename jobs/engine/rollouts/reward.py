@@ -79,10 +79,14 @@ class JudgeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLimits:
-    """What a process of the user's own file may use: memory in address space (0: no limit of ours), and sockets."""
+    """What a process of the user's own file may use: memory in address space (0: no limit of ours), and sockets.
+
+    `is_boxed`: neither another process nor a file to write, as in a trial on a machine without namespaces.
+    """
 
     memory_mib: int = 0
     has_network: bool = True
+    is_boxed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,11 +180,13 @@ class RewardFailed(RuntimeError):
     """The reward raised, answered something that is no number, or did not answer in time; the text says where.
 
     `field` is the one of the spec that it is about. Of the kinds, `not_started` and `unreachable` are no fault of what
-    the person wrote.
+    the person wrote. `is_refused`: the system refused what the code asked for, a file or a connection.
     """
 
-    def __init__(self, message: str, *, kind: str, log_line: str = "", field: str = "reward.source") -> None:
-        self.kind, self.log_line, self.field = kind, log_line, field
+    def __init__(
+        self, message: str, *, kind: str, log_line: str = "", field: str = "reward.source", is_refused: bool = False
+    ) -> None:
+        self.kind, self.log_line, self.field, self.is_refused = kind, log_line, field, is_refused
         super().__init__(message)
 
 

@@ -199,7 +199,12 @@ class RewardPool:
                 return
             failure = None
             if "problem" in reply:
-                failure = RewardFailed(reply["problem"], kind=reply["kind"], log_line=reply.get("log_line", ""))
+                failure = RewardFailed(
+                    reply["problem"],
+                    kind=reply["kind"],
+                    log_line=reply.get("log_line", ""),
+                    is_refused=reply.get("is_refused", False),
+                )
             if worker.state == "loading" and failure is not None:
                 self._not_loaded(worker, failure)
                 return

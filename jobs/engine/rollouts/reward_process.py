@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
-from jobs.engine.box import confine, seccomp
+from jobs.box import confine, seccomp
 
 Call = Callable[[str, str, str], object]
 UP = b"{}"
@@ -33,6 +33,7 @@ class RewardReply(TypedDict, total=False):
     problem: str
     kind: Literal["raised", "wrong_type", "not_started"]
     log_line: str
+    is_refused: bool
 
 
 def main() -> None:
@@ -59,13 +60,15 @@ def main() -> None:
         answers.flush()
 
 
-def close_in(*, memory_mib: int, has_network: bool) -> RewardReply:
+def close_in(*, memory_mib: int, has_network: bool, is_boxed: bool = False) -> RewardReply:
     """Keep this process, and what it starts, within the limits that the run sets it; return why that cannot be."""
     confine.limit(resource.RLIMIT_CORE, 0)
     if memory_mib:
         confine.limit(resource.RLIMIT_AS, memory_mib << 20)
     try:
-        if not has_network:
+        if is_boxed:
+            seccomp.give_up(seccomp.NETWORK, seccomp.PROCESSES, seccomp.FILES, seccomp.SYSTEM)
+        elif not has_network:
             seccomp.give_up(seccomp.NETWORK)
     except seccomp.NotConfined as error:
         text = f"The reward cannot be kept off the network on this node (reward.file_network): {error}."
@@ -125,6 +128,7 @@ def raised(error: BaseException, name: str, when: str) -> RewardReply:
         "problem": f"The reward {name}{where} raised {last} {when}.",
         "kind": "raised",
         "log_line": f"{name}{where}: {own[-1].line if own else last}"[:_MOST_CHARS],
+        "is_refused": isinstance(error, OSError),
     }
 
 

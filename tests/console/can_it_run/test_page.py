@@ -287,7 +287,7 @@ def test_what_is_typed_is_not_looked_for_until_an_editor_says_so(
 ) -> None:
     read: list[str] = []
 
-    def found(model: Any) -> Any:
+    def found(model: Any, **_: Any) -> Any:
         read.append(model.id)
         return dict(models()["qwen3-8b"].config)
 
@@ -307,7 +307,7 @@ def test_what_is_typed_is_not_looked_for_until_an_editor_says_so(
 
 
 def test_no_folder_is_read_for_a_viewer(project: Project, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(model: Any) -> Any:
+    def never(model: Any, **_: Any) -> Any:
         raise AssertionError(model)
 
     monkeypatch.setattr("jobs.planning.question.read_config", never)

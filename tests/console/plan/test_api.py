@@ -97,7 +97,7 @@ def test_no_path_of_the_server_is_read_for_a_viewer(
 ) -> None:
     read: list[str] = []
 
-    def spy(model: Any) -> dict[str, Any]:
+    def spy(model: Any, **_: Any) -> dict[str, Any]:
         read.append(model.id)
         return CONFIG
 

@@ -25,7 +25,15 @@ from tests.waiting import wait_until
 HOUSE = Path(__file__).parents[3]
 RUN_SECONDS = 600
 GOLDEN = HOUSE / "build" / "golden"
-MAKES_A_RUN = ("jobs/engine", "jobs/catalog", "jobs/adapters", "profiling", "tests/jobs/engine", "tests/warm_workers")
+MAKES_A_RUN = (
+    "jobs/engine",
+    "jobs/box",
+    "jobs/catalog",
+    "jobs/adapters",
+    "profiling",
+    "tests/jobs/engine",
+    "tests/warm_workers",
+)
 LOCKS = ("engine.lock", "torch-cpu.lock")
 GRPO: dict[str, Any] = {
     "algorithm": "grpo",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.box.seccomp import NotConfined
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RewardSource
-from jobs.engine.box.seccomp import NotConfined
 from jobs.engine.failures.failure_cause import cause_of
 from jobs.engine.rewards import code, math
 from jobs.engine.rollouts import code_tests

@@ -1,15 +1,16 @@
 """The trial process: real children, well-behaved and not."""
 
-import os
+import contextlib
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.preflight import client
 from jobs.preflight.client import TrialFailed, run_trial
+from jobs.preflight.sandbox import Allowance, Confinement, why_not
 from tests.waiting import wait_until
 
 HANG_SECONDS = 60.0
@@ -20,10 +21,21 @@ def child(code: str) -> list[str]:
     return [sys.executable, "-X", "faulthandler", "-c", code]
 
 
-def failure(code: str, *, op: str = "reward", timeout_seconds: float = 10) -> TrialFailed:
+def failure(code: str, *, op: str = "reward", timeout_seconds: float = 10, told: Path | None = None) -> TrialFailed:
+    """Return why the trial failed; it may write where `told` is."""
+    allowance = Allowance(write=(told.parent,) if told else ())
     with pytest.raises(TrialFailed) as caught:
-        run_trial({"op": op}, timeout_seconds=timeout_seconds, command=child(code))
+        run_trial({"op": op}, timeout_seconds=timeout_seconds, command=child(code), allowance=allowance)
     return caught.value
+
+
+@pytest.fixture(params=["namespaces", "landlock", "none"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Close trials in to this level, if this machine can."""
+    if request.param != "none" and (reason := why_not(request.param)):
+        pytest.skip(reason)
+    monkeypatch.setattr(client, "confinement", lambda: Confinement(level=request.param))
+    return str(request.param)
 
 
 def test_the_operation_goes_in_as_json_and_the_answer_comes_out() -> None:
@@ -62,11 +74,12 @@ def hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("level")
 def test_a_hanging_reward_is_ended_and_its_line_is_named(hangs: Path) -> None:
     reward = f"def reward(path):\n    open(path, 'w').write('1')\n    while True:\n        pass\nreward({str(hangs)!r})"
     code = f"exec(compile({reward!r}, 'my_reward.py', 'exec'))"
 
-    failed = failure(code, timeout_seconds=HANG_SECONDS)
+    failed = failure(code, timeout_seconds=HANG_SECONDS, told=hangs)
 
     assert failed.field == "reward.source"
     assert "did not end within 60 s: it hangs in line" in failed.message
@@ -80,45 +93,37 @@ def test_a_hanging_download_names_the_model() -> None:
     assert failed.message.startswith("Reading the model's configuration did not end within 0.5 s.")
 
 
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("own_session", [False, True])
 def test_nothing_of_a_hanging_child_is_left(hangs: Path, own_session: bool) -> None:
-    code = (
-        "import pathlib, subprocess, sys, time; "
-        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], "
-        f"start_new_session={own_session}); "
-        f"pathlib.Path({str(hangs)!r}).write_text(str(p.pid)); time.sleep(60)"
-    )
+    start = f"p = subprocess.Popen({sleeper(hangs)}, start_new_session={own_session}); "
+    code = f"import pathlib, subprocess; {start}pathlib.Path({str(hangs)!r}).write_text('1'); p.wait()"
 
-    failure(code, timeout_seconds=HANG_SECONDS)
+    failure(code, timeout_seconds=HANG_SECONDS, told=hangs)
 
-    pid = int(hangs.read_text())
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and _is_alive(pid):
-        time.sleep(0.02)  # the killed grandchild is reaped by init, which sends no event
-    assert not _is_alive(pid)
+    wait_until(lambda: not is_left(hangs), 30)  # the killed grandchild is reaped by init, which sends no event
 
 
+@pytest.mark.usefixtures("level")
 def test_nothing_is_left_of_a_child_that_answered(tmp_path: Path) -> None:
-    code = (
-        "import pathlib, subprocess, sys; "
-        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True); "
-        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(p.pid)); print('{{}}')"
-    )
+    code = f"import subprocess; subprocess.Popen({sleeper(tmp_path)}, start_new_session=True); print('{{}}')"
 
     assert run_trial({"op": "reward"}, timeout_seconds=60, command=child(code)) == {}
 
-    pid = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and _is_alive(pid):
-        time.sleep(0.02)  # as above
-    assert not _is_alive(pid)
+    wait_until(lambda: not is_left(tmp_path), 30)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def sleeper(mark: Path) -> list[str]:
+    """Return a command that sleeps, and shows the mark to whoever lists processes."""
+    return [sys.executable, "-c", "import time; time.sleep(60)", str(mark)]
+
+
+def is_left(mark: Path) -> bool:
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if file.read_bytes().split(b"\0")[:-1] == [part.encode() for part in sleeper(mark)]:
+                return True
+    return False
 
 
 def test_a_child_that_dies_without_an_answer_is_told_apart_from_one_that_hangs() -> None:
@@ -137,16 +142,20 @@ def test_a_greedy_child_runs_out_of_its_own_memory() -> None:
     assert "MemoryError" in failure("x = bytearray(20 << 30)").message
 
 
-def test_secrets_of_the_console_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_the_console_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     monkeypatch.setenv("PITWALL_SECRET_KEY", "s3cret")
     monkeypatch.setenv("DATABASE_URL", "postgres://u:p@h/d")
-    monkeypatch.setenv("HF_TOKEN", "hf_x")
+    monkeypatch.setenv("HTTPS_PROXY", "http://u:p@proxy")
+    settings.HF_TOKEN = "hf_x"
     code = "import json, os; print(json.dumps({'env': sorted(os.environ)}))"
 
-    for_reward = run_trial({"op": "reward"}, timeout_seconds=60, command=child(code))["env"]
-    for_model = run_trial({"op": "model"}, timeout_seconds=60, command=child(code))["env"]
+    def names(allowance: Allowance) -> set[str]:
+        answer = run_trial({"op": "model"}, timeout_seconds=60, command=child(code), allowance=allowance)
+        return set(answer["env"])
 
-    assert not {"PITWALL_SECRET_KEY", "DATABASE_URL", "HF_TOKEN", "DJANGO_SETTINGS_MODULE"} & set(for_reward)
-    assert "HF_TOKEN" in for_model
-    assert "PATH" in os.environ
-    assert "PATH" in for_reward
+    closed, on_the_hub = names(Allowance()), names(Allowance(has_network=True))
+
+    assert not {"PITWALL_SECRET_KEY", "DATABASE_URL", "HF_TOKEN", "HTTPS_PROXY", "DJANGO_SETTINGS_MODULE"} & closed
+    assert not {"PITWALL_SECRET_KEY", "DATABASE_URL", "DJANGO_SETTINGS_MODULE"} & on_the_hub
+    assert {"HF_TOKEN", "HTTPS_PROXY"} <= on_the_hub
+    assert {"PATH", "HF_HUB_OFFLINE"} <= closed

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.box import confine
+from jobs.box import confine
+from jobs.box.seccomp import NotConfined
 from jobs.engine.box.client import Boxes, BoxLost, Verdict
-from jobs.engine.box.seccomp import NotConfined
 from tests.waiting import wait_until
 
 TESTS = [[False, "import math"], [True, "assert f(1) == 2"], [True, "assert f(2) == 3"]]

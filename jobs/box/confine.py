@@ -13,17 +13,21 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from jobs.engine.box import seccomp
-from jobs.engine.box.seccomp import NotConfined
+from jobs.box import seccomp
+from jobs.box.seccomp import NotConfined
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _CAPSET = 444, 445, 446, {"x86_64": 126, "aarch64": 91}
+_LISTS = 1 << 3
 _READS = 1 << 0 | 1 << 2 | 1 << 3  # of Landlock: execute, read a file, read a folder
 _HANDLED = (1 << 13) - 1  # all that its first version knows
-_VERSION, _PATH_BENEATH = 1, 1
+_TRUNCATE, _TCP, _OUTSIDERS = 1 << 14, 0b11, 0b11  # of its versions 3, 4, 6; the last: abstract sockets, signals
+_MAKES_DEVICES = 1 << 6 | 1 << 11
+_OF_A_FILE = 1 << 0 | 1 << 1 | 1 << 2 | _TRUNCATE
+_VERSION_ASKED, _PATH_BENEATH = 1, 1
 _CAPABILITIES_V3 = 0x20080522
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
-_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/localtime")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/localtime")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -38,31 +42,51 @@ def limit(kind: int, value: int) -> None:
             raise
 
 
-def read_only_own_library(*more: str) -> None:
-    """Let this process, and all that come of it, open nothing but Python's library and the system's, and `more`.
+def open_only(*, read: Iterable[str], write: Iterable[str] = (), list_in: Iterable[str] = ()) -> None:
+    """Let this process, and all that come of it, open nothing but what is in these places, for good.
 
-    Other processes of the same user are out of sight, too: their memory and their environment in /proc.
+    In `write` files are also made, changed and removed, in `list_in` names are seen. Other processes of the same user
+    are out of sight, too: their memory and their environment in /proc; where the kernel can (6.12), signals reach none
+    of them.
     Raises: NotConfined where the kernel has no Landlock (5.13) or it is switched off.
     """
-    rules = struct.pack("Q", _HANDLED)
-    ruleset = _libc.syscall(_CREATE_RULESET, rules, len(rules), 0)
-    if sys.platform != "linux" or ruleset < 0:
+    version = _libc.syscall(_CREATE_RULESET, None, 0, _VERSION_ASKED)
+    if sys.platform != "linux" or version < 1:
         raise NotConfined("the kernel has no Landlock, or it is switched off")
-    own = str(Path(os.__file__).parent)
-    for place in (own, *_LIBRARIES, *_DEVICES, *more):
-        _allow(ruleset, place)
+    files = _HANDLED | (_TRUNCATE if version >= 3 else 0)
+    net = _TCP if version >= 4 else 0
+    scope = _OUTSIDERS if version >= 6 else 0
+    rules = struct.pack("QQQ", files, net, scope)[: 8 if version < 4 else 16 if version < 6 else 24]
+    ruleset = _libc.syscall(_CREATE_RULESET, rules, len(rules), 0)
+    if ruleset < 0:
+        raise NotConfined(f"Landlock: {os.strerror(ctypes.get_errno())}")
+    for place in read:
+        _allow(ruleset, place, _READS)
+    for place in list_in:
+        _allow(ruleset, place, _LISTS)
+    for place in write:
+        _allow(ruleset, place, files & ~_MAKES_DEVICES)
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if _libc.syscall(_RESTRICT_SELF, ruleset, 0):
         raise NotConfined(f"Landlock: {os.strerror(ctypes.get_errno())}")
     os.close(ruleset)
 
 
-def _allow(ruleset: int, place: str) -> None:
+def read_only_own_library(*more: str, write: Iterable[str] = ()) -> None:
+    """Let this process, and all that come of it, open nothing but Python's library and the system's, and `more`.
+
+    Raises: NotConfined, as `open_only`.
+    """
+    open_only(read=(str(Path(os.__file__).parent), *LIBRARIES, *DEVICES, *more), write=write)
+
+
+def _allow(ruleset: int, place: str, rights: int) -> None:
     try:
         at = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
-    rights = _READS if os.path.isdir(place) else 1 << 2  # noqa: PTH112  bare names, no Path for each
+    if not os.path.isdir(place):  # noqa: PTH112  bare names, no Path for each
+        rights &= _OF_A_FILE
     _libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, at), 0)
     os.close(at)
 
@@ -73,6 +97,15 @@ def no_capabilities() -> None:
     number = _CAPSET.get(os.uname().machine)
     if number is None or _libc.syscall(number, header, nothing):
         raise NotConfined("capabilities cannot be given up")
+
+
+def unreadable() -> None:
+    """Hide this process' memory, environment and open files in /proc from others of its user, and leave no core file.
+
+    A program that it starts is readable again, a fork is not. Nothing where the system has no such thing.
+    """
+    if sys.platform == "linux":
+        _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def ends_with_parent(parent: int) -> None:

@@ -26,12 +26,21 @@ Calls = dict[str, tuple[int | None, int | None]]
 """Name -> number on x86-64 and on ARM64; None where the CPU has no such call."""
 
 # fmt: off
-NETWORK: Calls = {
-    "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
+CONNECTIONS: Calls = {
+    "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
     "accept": (43, 202), "accept4": (288, 242), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427)
 }
-"""Sockets of any family, and the interface that could make them behind a filter's back."""
+"""Sockets that lead to somebody else, and the interface that could make them behind a filter's back."""
+NETWORK: Calls = {**CONNECTIONS, "socketpair": (53, 199)}
+"""Sockets of any family, those that lead only to oneself included."""
+INSPECTION: Calls = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "process_madvise":
+    (440, 440), "pidfd_getfd": (438, 438), "kcmp": (312, 272)
+}
+"""Looking into other processes and changing them."""
+MEMORY_FILES: Calls = {"memfd_create": (319, 279), "memfd_secret": (447, 447)}
+"""Files that no limit of a process or of a file system counts."""
 PROCESSES: Calls = {
     "fork": (57, None), "vfork": (58, None), "clone": (56, 220), "execve": (59, 221), "execveat": (322, 281),
     "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
@@ -66,13 +75,14 @@ SYSTEM: Calls = {
     (168, 225), "reboot": (169, 142), "acct": (163, 89), "sethostname": (170, 161), "setdomainname": (171, 162),
     "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
-    "syslog": (103, 116), "landlock_restrict_self": (446, 446)
+    "syslog": (103, 116)
 }
 """Namespaces, mounts, shared memory, the kernel's own state."""
 # fmt: on
 
 
 _OPEN: Calls = {"open": (2, None), "openat": (257, 56)}
+_CLONE, _NEW_NAMESPACES = (56, 220), 0x7E020000
 
 
 class NotConfined(RuntimeError):
@@ -83,7 +93,8 @@ def give_up(*groups: Calls) -> None:
     """Have the calls of these groups fail with EPERM from now on, in this process and all that come of it.
 
     With FILES no file is opened to write, or with a call whose flags cannot be seen; with PROCESSES there is no new
-    thread either, and no limit is set. Raises: NotConfined where the system has no such filters.
+    thread either, and no limit is set; with SYSTEM no process begins in a namespace of its own.
+    Raises: NotConfined where the system has no such filters.
     """
     program = b"".join(_program(groups))
     if not program or os.uname().sysname != "Linux":
@@ -121,6 +132,9 @@ def _program(groups: Sequence[Calls]) -> Iterator[bytes]:
         prlimit = (302, 261)[column]  # with new limits, which a pointer that is not null leads to
         yield from _if_argument(prlimit, 2, 0xFFFFFFFF)
         yield from _if_argument(prlimit, 2, 0xFFFFFFFF, upper=True)
+    elif SYSTEM in groups:
+        yield from _answer(_EQUAL, 435, errno.ENOSYS)  # as above: its flags are behind a pointer
+        yield from _if_argument(_CLONE[column], 0, _NEW_NAMESPACES)
     yield _step(_RETURN, _ALLOW)
 
 
