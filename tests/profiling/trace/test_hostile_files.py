@@ -220,7 +220,7 @@ def test_what_stands_in_many_places_counts_in_each_and_is_looked_into_once() -> 
     stack = [{"line": i} for i in range(100)]
     entries = [{"frames": stack} for _ in range(1000)]
 
-    plain_pickle.check_size(entries, most_values=1000 * 300)
+    plain_pickle.check_size(entries, most_values=1000 * 310)
     with pytest.raises(Unreadable, match="more than 200,000 values"):
         plain_pickle.check_size(entries, most_values=1000 * 200)
     with pytest.raises(Unreadable, match="8 levels"):
