@@ -75,6 +75,10 @@ MAX_TRACE_BYTES = env.int("PITWALL_MAX_TRACE_BYTES", default=8 << 30)  # of one 
 MAX_PROJECT_TRACE_BYTES = env.int("PITWALL_MAX_PROJECT_TRACE_BYTES", default=256 << 30)  # of all uploaded traces of one
 TRACE_IMPORT_SECONDS = env.int("PITWALL_TRACE_IMPORT_SECONDS", default=1800)
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
+MAX_PROJECT_UPLOAD_BYTES = env.int("PITWALL_MAX_PROJECT_UPLOAD_BYTES", default=256 << 30)  # of all data files of one
+# The larger of both is kept free on the disk of FILES_DIR (jobs/storage/floor.py).
+MIN_FREE_BYTES = env.int("PITWALL_MIN_FREE_BYTES", default=512 << 20)
+MIN_FREE_PERCENT = env.float("PITWALL_MIN_FREE_PERCENT", default=0.0)
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 INSTALLED_APPS = [

@@ -31,6 +31,11 @@ from jobs.models.runs import (
     new_run_id,
     new_study_id,
 )
+from jobs.models.storage import (
+    DiskSample,
+    Quota,
+    RunUsage,
+)
 from jobs.models.telemetry import (
     Chunk,
     Frame,
@@ -51,14 +56,17 @@ __all__ = [
     "Capture",
     "Chunk",
     "Command",
+    "DiskSample",
     "Frame",
     "Layer",
     "LogChunk",
     "Membership",
     "Metric",
     "Project",
+    "Quota",
     "Run",
     "RunEvent",
+    "RunUsage",
     "Sample",
     "SigninLink",
     "Study",
