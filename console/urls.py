@@ -18,6 +18,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.guide")),
     path("", include("console.views.account.account")),
     path("", include("console.views.settings.page")),
+    path("", include("console.views.settings.storage")),
     path("", include("console.views.settings.calibration")),
     path("", include("console.views.new_run.sweep")),
     path("", include("console.views.new_run.advice")),

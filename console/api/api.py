@@ -13,7 +13,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
 from console.api import cluster, docs
-from console.api.account import account, projects, tokens
+from console.api.account import account, projects, quotas, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, symptoms
@@ -73,6 +73,7 @@ for prefix, router in (
     ("/accelerators", hardware.accelerators_router),
     ("/models", hardware.models_router),
     ("/account", account.router),
+    ("/quotas", quotas.router),
 ):
     api.add_router(prefix, router)
 

@@ -43,6 +43,11 @@ class Disk:
     reserve: int
 
     @property
+    def used(self) -> int:
+        """What anybody has put there, other programs too."""
+        return self.total - self.free
+
+    @property
     def level(self) -> Level:
         """free: all is taken; low: nothing that people bring; full: nothing but what runs report."""
         return "free" if self.free >= self.keep else "low" if self.free >= self.reserve else "full"

@@ -12,8 +12,11 @@ from typing import Literal
 
 import redis
 from django.conf import settings
+from django.core.cache import cache
 from django.db import connection
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from jobs.models import DiskSample, Project
 from jobs.storage.floor import Disk, read_disk
@@ -28,7 +31,23 @@ LONGEST = 365
 """Days beyond which a forecast is no news."""
 MOST_PROJECTS = 10
 
+_CACHED, _CACHED_SECONDS = "pitwall.storage", 10  # pages look again every few seconds
+
 PlaceName = Literal["disk", "database", "redis"]
+
+
+LABELS: Mapping[str, Promise] = {
+    "disk": gettext_lazy("Disk of the files"),
+    "database": gettext_lazy("Database"),
+    "redis": gettext_lazy("Redis"),
+    "uploads": gettext_lazy("Data files"),
+    "traces": gettext_lazy("Traces"),
+    "files": gettext_lazy("Files of runs"),
+    "series": gettext_lazy("Metrics and spans"),
+    "logs": gettext_lazy("Logs"),
+    "samples": gettext_lazy("Samples"),
+}
+"""What people call each place and kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +64,7 @@ class Place:
     """Something that fills: bytes used, and `room` left until it is full, None where it has no limit of its own."""
 
     name: PlaceName
+    label: str
     used: int
     room: int | None
     forecast: Forecast
@@ -55,6 +75,7 @@ class KindUse:
     """What all projects take by one kind, and how fast that grows."""
 
     name: str
+    label: str
     bytes: int
     growth_per_day: float | None
 
@@ -85,10 +106,9 @@ def storage_state(*, seen: set[int] | None, now: datetime) -> StorageState:
     """Return how full everything is now. `seen` are the projects whose names may be told, None for all."""
     disk = read_disk()
     samples = list(DiskSample.objects.filter(hour__gt=now - LOOKED_BACK).order_by("hour"))
-    by_project = use_by("project")
-    redis_bytes, redis_most = redis_memory()
-    places = [_place("disk", disk.total - disk.free, max(disk.free - disk.keep, 0), samples)]
-    places.append(_place("database", database_bytes(), None, samples))
+    by_project, in_database, (redis_bytes, redis_most) = _measured()
+    places = [_place("disk", disk.used, max(disk.free - disk.keep, 0), samples)]
+    places.append(_place("database", in_database, None, samples))
     if redis_bytes is not None:
         places.append(_place("redis", redis_bytes, redis_most and max(redis_most - redis_bytes, 0), samples))
     return StorageState(
@@ -107,7 +127,7 @@ def keep_sample(*, now: datetime) -> bool:
     if DiskSample.objects.filter(hour=hour).exists():
         return False
     disk, in_redis = read_disk(), redis_memory()[0]
-    values = {"disk": disk.total - disk.free, "database": database_bytes(), **_totals(use_by("project"))}
+    values = {"disk": disk.used, "database": database_bytes(), **_totals(use_by("project"))}
     if in_redis is not None:
         values["redis"] = in_redis
     DiskSample.objects.get_or_create(hour=hour, defaults={"values": values})
@@ -150,6 +170,15 @@ def redis_memory() -> tuple[int | None, int | None]:
     return int(about["used_memory"]), int(about.get("maxmemory") or 0) or None
 
 
+def _measured() -> tuple[dict[int, Bytes], int, tuple[int | None, int | None]]:
+    """Return what projects take, the bytes of the database, and those of Redis with the most that there may be."""
+    kept: tuple[dict[int, Bytes], int, tuple[int | None, int | None]] | None = cache.get(_CACHED)
+    if kept is None:
+        kept = use_by("project"), database_bytes(), redis_memory()
+        cache.set(_CACHED, kept, _CACHED_SECONDS)
+    return kept
+
+
 def _slope(samples: Sequence[tuple[datetime, float]]) -> float:
     """Return the slope of the line of least squares, in bytes a day."""
     begin = samples[0][0]
@@ -164,7 +193,8 @@ def _series(name: str, samples: Sequence[DiskSample]) -> list[tuple[datetime, fl
 
 
 def _place(name: PlaceName, used: int, room: int | None, samples: Sequence[DiskSample]) -> Place:
-    return Place(name=name, used=used, room=room, forecast=forecast(_series(name, samples), room=room))
+    label = str(LABELS[name])
+    return Place(name=name, label=label, used=used, room=room, forecast=forecast(_series(name, samples), room=room))
 
 
 def _totals(by_project: Mapping[int, Bytes]) -> dict[str, int]:
@@ -172,10 +202,11 @@ def _totals(by_project: Mapping[int, Bytes]) -> dict[str, int]:
 
 
 def _kinds(by_project: Mapping[int, Bytes], samples: Sequence[DiskSample]) -> tuple[KindUse, ...]:
-    return tuple(
-        KindUse(name=kind, bytes=total, growth_per_day=forecast(_series(kind, samples), room=None).growth_per_day)
-        for kind, total in sorted(_totals(by_project).items(), key=lambda each: -each[1])
-    )
+    found = []
+    for name, total in sorted(_totals(by_project).items(), key=lambda each: -each[1]):
+        growth = forecast(_series(name, samples), room=None).growth_per_day
+        found.append(KindUse(name=name, label=str(LABELS[name]), bytes=total, growth_per_day=growth))
+    return tuple(found)
 
 
 def _projects(by_project: Mapping[int, Bytes], seen: set[int] | None) -> tuple[ProjectUse, ...]:

@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -27,7 +28,7 @@ from jobs.storage import usage
 Name = Literal["storage_bytes", "upload_bytes", "uploads", "live_runs", "gpu_hours", "imports"]
 Owner = Project | AbstractBaseUser
 
-LABELS: Mapping[Name, object] = {
+LABELS: Mapping[Name, Promise] = {
     "storage_bytes": gettext_lazy("Storage"),
     "upload_bytes": gettext_lazy("Data files, size"),
     "uploads": gettext_lazy("Data files, number"),
@@ -74,6 +75,21 @@ class Use:
     def is_near(self) -> bool:
         """True from 80 % on."""
         return self.most is not None and self.share >= NEAR
+
+    @property
+    def is_full(self) -> bool:
+        """True once nothing is left."""
+        return self.most is not None and self.share >= 1
+
+    @property
+    def bar(self) -> str:
+        """Used part of the limit for a bar, 1 at most; in no language."""
+        return f"{min(self.share, 1):.4f}"
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return str(LABELS[self.name])
 
     @property
     def used_text(self) -> str:

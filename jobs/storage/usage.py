@@ -62,8 +62,13 @@ class _Octets(Func):
         return self.as_sql(compiler, connection, template="LENGTH(CAST(%(expressions)s AS BLOB))", **context)
 
 
-_STORE = Coalesce(Cast(KeyTransform("bytes", "facts"), BigIntegerField()), 0)
-_BROUGHT = Case(When(trace__capture__isnull=False, then=0), When(state="failed", then=F("received")), default=F("size"))
+_STORE = Coalesce(Cast(KeyTransform("bytes", "facts"), BigIntegerField()), 0, output_field=BigIntegerField())
+_BROUGHT = Case(
+    When(trace__capture__isnull=False, then=0),
+    When(state="failed", then=F("received")),
+    default=F("size"),
+    output_field=BigIntegerField(),
+)
 """Of a layer's file: those of captures are files of their runs."""
 
 
