@@ -14,7 +14,7 @@ from typing import Any, Literal
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.functional import Promise
@@ -135,6 +135,13 @@ def limited_uses(owner: Owner, names: Iterable[Name], *, now: datetime) -> dict[
     limits = limits_of(owner)
     limited = [name for name in names if limits[name] is not None]
     return {name: Use(name=name, used=_used(owner, name, now), most=limits[name]) for name in limited}
+
+
+def all_set() -> list[tuple[Owner, Quota]]:
+    """Return every quota with its owner: projects by name, then people."""
+    rows = Quota.objects.select_related("project", "user")
+    ordered = rows.order_by(F("project__name").asc(nulls_last=True), "user__username")
+    return [(owner, row) for row in ordered if (owner := row.project or row.user) is not None]
 
 
 def stopping() -> QuerySet[Quota]:

@@ -8,7 +8,7 @@ from ninja import Field, Router, Schema
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.accounts.access import require_superuser
-from jobs.models import Project, Quota
+from jobs.models import Project
 from jobs.storage import quotas
 from jobs.storage.quotas import Owner, QuotaRefused
 
@@ -56,8 +56,7 @@ class QuotaIn(Schema):
 def list_quotas(request: HttpRequest) -> QuotasOut:
     """Return every quota that is set, with its use; superusers only."""
     require_superuser(request.user)
-    rows = Quota.objects.select_related("project", "user").order_by("project__slug", "user__username")
-    return QuotasOut(quotas=[_quota(owner) for row in rows if (owner := row.project or row.user) is not None])
+    return QuotasOut(quotas=[_quota(owner) for owner, _row in quotas.all_set()])
 
 
 @router.get("/mine", response={200: QuotaOut, **REFUSALS}, summary="Your own quotas")

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 
 from console.views.frame import named_project, person
 from jobs.accounts.access import User, allows, require_superuser, role
-from jobs.models import Project, Quota, Upload
+from jobs.models import Project, Upload
 from jobs.preflight.data_files import KeptUpload, UploadInUse, delete_upload, kept_uploads
 from jobs.storage import quotas
 from jobs.storage.quotas import LABELS, NAMES, Name, Owner, QuotaRefused, Use
@@ -94,8 +94,7 @@ def quota_card(request: HttpRequest) -> QuotaCard | None:
             uses=tuple(use for use in quotas.uses(owner, now=now) if use.most is not None),
             stops_runs=row.stops_runs,
         )
-        for row in Quota.objects.select_related("project", "user").order_by("project__name", "user__username")
-        if (owner := row.project or row.user) is not None
+        for owner, row in quotas.all_set()
     ]
     text = request.GET.get("quota_of", "")[:200]
     chosen = _owner(text)

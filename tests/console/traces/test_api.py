@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from jobs.captures.captures import apply_events
 from jobs.models import AuditEvent, Capture, Layer, Trace
+from jobs.storage import floor
 from jobs.traces import uploads as traces
 from jobs.traces.imports import import_layer, queue_lost, source_path, store_path, trace_folder
 from profiling import events
