@@ -15,10 +15,13 @@ from django.utils import timezone
 
 from console.labels.numbers import about_days, growth
 from console.sign_in.api_token import make_token
-from jobs.models import DiskSample, Project, Quota, Upload
+from jobs.ingest.store import AttemptCache, store
+from jobs.models import DiskSample, Project, Quota, RunEvent, Upload
 from jobs.preflight.data_files import store_upload
 from jobs.storage import quotas
 from jobs.storage.floor import read_disk
+from profiling import events
+from tests.batches import delivery
 from tests.console.commands import run_command, served_here  # noqa: F401 (fixture)
 from tests.rows import NOW, make_project, make_run, make_user, signed_in
 
@@ -177,6 +180,32 @@ def test_what_fills_is_shown_with_a_forecast_and_projects_of_others_without_a_na
     assert state["level"] == "free"
     seen = signed_in(root).get("/api/cluster/storage").json()["projects"]
     assert [each["slug"] for each in seen] == ["secret", "team"]
+
+
+def test_the_disks_of_run_directories_are_those_of_live_runs_each_node_once(
+    project: Project, editor: AbstractUser
+) -> None:
+    first, second = (make_run(project, state="running", now=NOW + timedelta(hours=i)) for i in range(2))
+    note = {"nodes": [{"index": 0, "name": "head"}, {"index": 1, "name": "far"}, 7]}
+    for run in (first, second):
+        RunEvent.objects.create(run=run, attempt=1, at=NOW, verb="note", text="", data=note)
+        t = int((timezone.now().timestamp() - 10) * 1e9)
+        batch = [
+            events.system(
+                {"disk_free_bytes": free * 1e9, "disk_total_bytes": 100e9}, attempt=1, role="node", rank=rank, t=t
+            )
+            for rank, free in ((0, 60), (1, 5))
+        ]
+        store([delivery(run.pk, 1, batch)], memory=AttemptCache(), now=NOW)
+
+    disks = signed_in(editor).get("/api/cluster").json()["disks"]
+
+    assert [(disk["node"], disk["free"], disk["run_id"]) for disk in disks] == [
+        ("far", 5_000_000_000, second.pk),
+        ("head", 60_000_000_000, second.pk),
+    ]
+    assert "far nearly full 88.5 GiB 4.7 GiB" in page(signed_in(editor), "/cluster")
+    assert signed_in(make_user("outsider", project=make_project())).get("/api/cluster").json()["disks"] == []
 
 
 def test_growth_and_what_is_left_in_words() -> None:
