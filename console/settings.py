@@ -118,6 +118,10 @@ DATA_ROOTS = [
     for root in env.list("PITWALL_DATA_ROOTS", default=_DATA_ROOTS if is_loopback(RAY_ADDRESS) else [])
 ]
 HF_TOKEN = env.str("HF_TOKEN", default="")  # for previews of what is on the hub
+MAX_PROJECT_UPLOAD_BYTES = env.int("PITWALL_MAX_PROJECT_UPLOAD_BYTES", default=256 << 30)  # of all data files of one
+# The larger of both is kept free on the disk of FILES_DIR (jobs/storage/floor.py).
+MIN_FREE_BYTES = env.int("PITWALL_MIN_FREE_BYTES", default=512 << 20)
+MIN_FREE_PERCENT = env.float("PITWALL_MIN_FREE_PERCENT", default=0.0)
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 INSTALLED_APPS = [

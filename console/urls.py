@@ -24,6 +24,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.people.rights")),
     path("", include("console.views.audit")),
     path("", include("console.views.settings.page")),
+    path("", include("console.views.settings.storage")),
     path("", include("console.views.settings.calibration")),
     path("", include("console.views.settings.retention")),
     path("", include("console.views.new_run.sweep")),

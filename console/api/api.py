@@ -13,7 +13,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
 from console.api import cluster, docs
-from console.api.account import account, audit, people, projects, retention, rights, tokens
+from console.api.account import account, audit, people, projects, quotas, retention, rights, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, symptoms
@@ -80,6 +80,7 @@ for prefix, router in (
     ("/accounts", people.router),
     ("/access", rights.router),
     ("/audit", audit.router),
+    ("/quotas", quotas.router),
 ):
     api.add_router(prefix, router)
 

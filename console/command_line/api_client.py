@@ -23,6 +23,7 @@ from console.command_line.api_json import (
     LiveSettingsJson,
     MetricJson,
     PlanJson,
+    QuotaJson,
     ResumedJson,
     RunJson,
     RunPlanJson,
@@ -302,6 +303,18 @@ class ApiClient:
         query = {"project": project} if project else {}
         rows: list[TraceJson] = self._send("GET", "/api/traces", params=query).json()["traces"]
         return rows
+
+    def quotas(self) -> list[QuotaJson]:
+        """Return all quotas that are set. Raises: RequestRefused, ConsoleAway."""
+        rows: list[QuotaJson] = self._send("GET", "/api/quotas").json()["quotas"]
+        return rows
+
+    def set_quota(self, owner: str, limits: Mapping[str, object]) -> QuotaJson:
+        """Set limits of `project:<slug>` or `person:<name>`. Raises: RequestRefused, ConsoleAway."""
+        kind, _colon, name = owner.partition(":")
+        where = "projects" if kind == "project" else "people"
+        quota: QuotaJson = self._send("PUT", f"/api/quotas/{where}/{quote(name, safe='')}", json=dict(limits)).json()
+        return quota
 
     def checkpoints(self, run_id: str) -> list[CheckpointJson]:
         """Return the checkpoints that the run can go on from, newest first."""

@@ -484,3 +484,20 @@ class TraceJson(TypedDict):
     name: str
     url: str
     layers: list[LayerJson]
+
+
+class UseJson(TypedDict):
+    """How much of one quota is used."""
+
+    name: Literal["storage_bytes", "upload_bytes", "uploads", "live_runs", "gpu_hours", "imports"]
+    used: float
+    most: float | None
+    is_near: bool
+
+
+class QuotaJson(TypedDict):
+    """The quotas of a project or a person."""
+
+    of: str
+    uses: list[UseJson]
+    stops_runs: bool

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 
 def grouped(value: Any) -> str:
@@ -78,3 +79,21 @@ def size(num_bytes: Any) -> str:
             return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
         value /= 1024
     return _("%(value)s TiB") % {"value": f"{value:,.1f}"}
+
+
+def growth(bytes_per_day: Any) -> str:
+    """Write a growth with its sign: +1.2 GiB, −300.0 MiB; one that was not measured as a dash."""
+    if bytes_per_day is None:
+        return "—"
+    text = size(abs(float(bytes_per_day)))
+    return f"+{text}" if bytes_per_day > 0 else f"−{text}" if bytes_per_day < 0 else text
+
+
+def about_days(days: Any) -> str:
+    """Write how long is left: about 12 days, less than a day."""
+    if days is None:
+        return "—"
+    if days < 1:
+        return _("less than a day")
+    whole = round(days)
+    return ngettext("about %(n)s day", "about %(n)s days", whole) % {"n": whole}

@@ -17,6 +17,8 @@ from console.labels import catalog, numbers
 register = template.Library()
 for number in (numbers.grouped, numbers.figure, numbers.duration, numbers.clock, numbers.interval, numbers.size):
     register.filter(number)
+register.filter(numbers.growth)
+register.filter(numbers.about_days)
 
 STATE_ICONS = {
     "queued": "clock",

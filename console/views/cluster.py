@@ -7,7 +7,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from console.labels.ingest import ingest_problem
+from jobs.accounts.access import projects_seen
 from jobs.runs.cluster_use import cluster_page
+from jobs.storage.floor import low_disk
+from jobs.storage.forecast import storage_state
 
 
 @require_GET
@@ -19,6 +22,8 @@ def cluster(request: HttpRequest) -> HttpResponse:
         "page": page,
         "state": page.state,
         "ingest_problem": ingest_problem(),
+        "storage": storage_state(seen=projects_seen(request.user), now=timezone.now()),
+        "low_disk": low_disk(),
         "away_seconds": (timezone.now() - away).total_seconds() if away else None,
     }
     return render(request, "cluster/cluster.html", context)

@@ -17,6 +17,7 @@ from jobs.accounts.access import Role, projects_of, require, role
 from jobs.models import Project, Run
 from jobs.runs.cluster_use import cluster_in_use
 from jobs.runs.queries import queue_summary
+from jobs.storage.floor import low_disk
 
 _MAX_FOUND = 8
 
@@ -75,10 +76,12 @@ def frame(request: HttpRequest) -> dict[str, object]:
     if user is None or not user.is_authenticated:
         return context
     project = current_project(request)
+    held = role(user, project) if project else None
     return context | {
         "project": project,
         "projects": list(projects_of(user)),
-        "project_role": role(user, project) if project else None,
+        "project_role": held,
+        "low_disk_notice": low_disk() if held == "admin" or user.is_superuser else "",
         "nav": _navigation(),
     }
 

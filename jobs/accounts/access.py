@@ -112,3 +112,12 @@ def projects_of(user: User) -> QuerySet[Project]:
     own_projects = Project.objects.filter(membership__user_id=user.pk).order_by("created_at", "id")
     only = limits_of(user).project_id
     return own_projects if only is None else own_projects.filter(pk=only)
+
+
+def projects_seen(user: User) -> set[int] | None:
+    """Return the projects whose names and sizes the person may know: their own, and for whoever runs the console all
+    (None), since they set quotas.
+    """
+    if getattr(user, "is_superuser", False) and user.is_active and limits_of(user) == _UNLIMITED:
+        return None
+    return set(projects_of(user).values_list("pk", flat=True))

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +16,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from jobs.captures import captures
-from jobs.models import Artifact, RunEvent
+from jobs.models import Artifact, Run, RunEvent
+from jobs.storage import floor, quotas
 
 MAX_PIECE_BYTES = 8 << 20
 MAX_FILE_BYTES = 1 << 40
-_KEEP_FREE_BYTES = 64 << 20  # of the disk, so that the database beside it can still write
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class OffsetWrong(ValueError):
@@ -38,7 +36,7 @@ class ChecksumWrong(ValueError):
 
 
 class DiskFull(OSError):
-    """No disk space for the piece."""
+    """No disk space for the piece, or none that its project may take; the sentence says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,7 @@ def receive(*, run_id: str, attempt: int, name: str, piece: FilePiece) -> FilePr
         if row.is_ready and is_same:
             return FileProgress(received=row.size, is_ready=True)
         if not is_same:
-            _say(row, piece, received=0, is_ready=False)
+            _begin(row, piece)
         if piece.offset != row.received:
             raise OffsetWrong(row.received)
         _append(part, piece)
@@ -106,10 +104,21 @@ def receive(*, run_id: str, attempt: int, name: str, piece: FilePiece) -> FilePr
     return FileProgress(received=row.received, is_ready=row.is_ready)
 
 
+def _begin(row: Artifact, piece: FilePiece) -> None:
+    """Take note of a new file, if its project has room for it: from here on it is counted whole. Raises: DiskFull."""
+    run = Run.objects.select_related("project", "created_by").get(pk=row.run_id)
+    with transaction.atomic():
+        quotas.lock(run.project, run.created_by)
+        try:
+            quotas.require_storage(piece.size - row.size, project=run.project, user=run.created_by)
+        except quotas.QuotaReached as error:
+            raise DiskFull(errno.EDQUOT, str(error)) from error
+        _say(row, piece, received=0, is_ready=False)
+
+
 def _append(part: Path, piece: FilePiece) -> None:
     try:
-        if shutil.disk_usage(part.parent).free < len(piece.data) + _KEEP_FREE_BYTES:
-            raise DiskFull(errno.ENOSPC, "The console's disk is full.")
+        floor.require_room(len(piece.data), of_a_run=piece.type != "trace")
         fd = os.open(part, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if os.fstat(fd).st_size > piece.offset:
@@ -120,8 +129,10 @@ def _append(part: Path, piece: FilePiece) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
+    except floor.NoRoom as error:
+        raise DiskFull(error.errno, str(error)) from error
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in floor.FULL:
             raise DiskFull(error.errno, "The console's disk is full.") from error
         raise
 

@@ -6,20 +6,19 @@ bundled model. Where neither is known nothing is said, and nothing refused.
 """
 
 import math
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, TypeGuard
 
-from django.conf import settings
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.models import Attempt, Capture, Run, RunEvent
+from jobs.storage.floor import room_for_people
 from jobs.telemetry.series import SeriesWindow, read_series
 from profiling.captures.capture import BUSY
 from profiling.config import MAX_FIRST_STEP, MAX_SECONDS, MAX_STEPS, TOOLS, WHATS, Device, What
@@ -58,8 +57,6 @@ _DEVICES: Mapping[Device, Promise] = {
     "npu": gettext_lazy("Ascend"),
 }
 
-KEEP_FREE_BYTES = 512 << 20
-"""Of the console's disk, for the database beside it."""
 NEWEST = 20
 
 READING = "disk_free_bytes"
@@ -306,7 +303,7 @@ def costs(run: Run) -> list[CaptureCost]:
 
 def free_bytes() -> int:
     """Return the free bytes of the console's disk that captures may take."""
-    return max(0, shutil.disk_usage(settings.DATA_DIR).free - KEEP_FREE_BYTES)
+    return room_for_people()
 
 
 def expected_bytes(*, run: Run, tool: str, workers: int, num_steps: int, seconds: float) -> int | None:

@@ -37,6 +37,11 @@ from jobs.models.runs import (
     new_run_id,
     new_study_id,
 )
+from jobs.models.storage import (
+    DiskSample,
+    Quota,
+    RunUsage,
+)
 from jobs.models.telemetry import (
     Chunk,
     Frame,
@@ -58,6 +63,7 @@ __all__ = [
     "Capture",
     "Chunk",
     "Command",
+    "DiskSample",
     "Frame",
     "Identity",
     "Layer",
@@ -65,9 +71,11 @@ __all__ = [
     "Membership",
     "Metric",
     "Project",
+    "Quota",
     "Retention",
     "Run",
     "RunEvent",
+    "RunUsage",
     "Sample",
     "SigninLink",
     "Study",

@@ -19,9 +19,10 @@ from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
 from jobs.retention import deletion, purge
 from jobs.retention.apply import apply_step as apply_retention
-from jobs.runs import admission, launch, lifecycle, retry
+from jobs.runs import admission, holds, launch, lifecycle, retry
 from jobs.runs import prompt_model as answer
 from jobs.runs.exit_cause import exit_cause_of
+from jobs.storage import forecast, usage
 from jobs.telemetry.eta import STEP_TIME
 from jobs.telemetry.notify import run_changed
 from jobs.traces import imports as layers
@@ -38,6 +39,7 @@ FORCE_AGAIN = timedelta(seconds=30)
 CLEANUP_WINDOW = timedelta(minutes=30)  # how long after its end an attempt's clean-up job is still worth starting
 STARTING_UP = timedelta(seconds=60)
 SLOW_START = timedelta(seconds=20)
+STORAGE_EVERY = timedelta(seconds=10)
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ class ReconcilerState:
     away_since: datetime | None = None
     forced_at: dict[str, datetime] = field(default_factory=dict)
     refused_since: dict[str, datetime] = field(default_factory=dict)  # since when a reachable Ray does not take a job
+    looked_at_storage: datetime | None = None
 
 
 def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
@@ -58,6 +61,7 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
     deletion.settle_waiting(now=now)
     purge.purge_step(now=now)
     apply_retention(now=now)
+    _look_at_storage(now, memory)
     state = cluster.read_state()
     if not state.is_reachable:
         _say_away(state.problem, now, memory)
@@ -84,6 +88,20 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
         purge.remove_folders(jobs=jobs, state=state, now=now)
     except ClusterUnreachable as error:
         _say_away(str(error), now, memory)
+
+
+def _look_at_storage(now: datetime, memory: ReconcilerState) -> None:
+    """Count what runs take and keep an hourly sample; stop runs whose quota of GPU hours is used up and says so."""
+    if memory.looked_at_storage is not None and now - memory.looked_at_storage < STORAGE_EVERY:
+        return
+    memory.looked_at_storage = now
+    usage.count_rows(now=now)
+    try:
+        forecast.keep_sample(now=now)
+    except OSError as error:  # a disk that cannot be read is no reason to let runs be
+        log.warning("how full the disk is cannot be told: %s", error)
+    for run_id in holds.stop_used_up(now=now):
+        log.info("%s is asked to stop: the GPU hours of its quota are used up", run_id)
 
 
 def _reconcile(attempt: Attempt, job: JobInfo | None, now: datetime, memory: ReconcilerState) -> None:

@@ -1,20 +1,22 @@
 """The queue: which waiting run may start, and what each of the others waits for.
 
 First come, first served: a run that fits never overtakes one that must wait for resources. Only a run that the cluster
-could never hold, that its sweep holds back, or that is a retry whose time has not come, lets others pass. What a live
-run holds is what it asked for, until it has ended.
+could never hold, that its sweep or a quota holds back, or that is a retry whose time has not come, lets others pass.
+What a live run holds is what it asked for, until it has ended.
 """
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
+from typing import Any, Literal
 
 from django.db import connection, transaction
 from django.db.models import Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -23,6 +25,7 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
 from jobs.runs import lifecycle
+from jobs.runs.holds import AtOnce, QuotaHolds, lacking_data
 from jobs.telemetry.attempt_spec import merged
 from jobs.telemetry.notify import run_changed
 
@@ -35,8 +38,9 @@ _LOCK = 0x7069_7477  # of PostgreSQL's advisory locks; any number, the same in e
 class Ask:
     """What a run asks of the cluster: CPUs and GPUs in all, and CPUs of one worker, which must lie on one node.
 
-    A run of a sweep names it in `study`; at most `at_once` runs of that may be live. A retry waits for its time
-    (`held` says so) whatever is free.
+    A run of a sweep names it in `study`; at most `at_once` runs of that may be live, and `quotas` limit those of its
+    project and person. A retry waits for its time, and a run for a quota that is used up (`held` says so), whatever is
+    free.
     """
 
     run_id: str
@@ -47,6 +51,15 @@ class Ask:
     study: str = ""
     at_once: int = 0
     held: str = ""
+    quotas: tuple[AtOnce, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unstartable:
+    """Why a queued run can never start, and whose side that is."""
+
+    side: Literal["user", "pitwall"]
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +93,7 @@ def decide(waiting: Sequence[Ask], holders: Sequence[ResourceHolder], state: Clu
     free_cpus = state.cpus_total - sum(h.cpus for h in holders)
     free_gpus = state.gpus_total - sum(h.gpus for h in holders)
     live = Counter(h.study for h in holders if h.study)
+    started: Counter[tuple[str, int]] = Counter()
     verdicts: list[AdmissionDecision] = []
     blocked_by = ""
     for ask in waiting:
@@ -92,6 +106,8 @@ def decide(waiting: Sequence[Ask], holders: Sequence[ResourceHolder], state: Clu
             text = _("Waits for its sweep: %(live)s of %(at_once)s at once are running")
             reason = text % {"live": live[ask.study], "at_once": ask.at_once}
             verdicts.append(AdmissionDecision(ask=ask, is_admitted=False, reason=reason))
+        elif reason := _over_quota(ask, started):
+            verdicts.append(AdmissionDecision(ask=ask, is_admitted=False, reason=reason))
         elif blocked_by:
             text = _("Waits behind %(run)s, which came first") % {"run": blocked_by}
             verdicts.append(AdmissionDecision(ask=ask, is_admitted=False, reason=text))
@@ -99,6 +115,7 @@ def decide(waiting: Sequence[Ask], holders: Sequence[ResourceHolder], state: Clu
             free_cpus -= ask.cpus
             free_gpus -= ask.gpus
             live[ask.study] += 1
+            started.update(quota.key for quota in ask.quotas)
             holders = [*holders, ResourceHolder(label=ask.run_id, cpus=ask.cpus, gpus=ask.gpus, study=ask.study)]
             verdicts.append(AdmissionDecision(ask=ask, is_admitted=True))
         else:
@@ -162,8 +179,9 @@ def admit_waiting(*, state: ClusterState, now: datetime) -> list[tuple[str, int]
         _take_lock()
         queue = _queue(state.device, now)
         for (run_id, number), problem in queue:
-            if isinstance(problem, SpecInvalid):
-                _fail_unreadable(run_id, number, problem, now)
+            if isinstance(problem, Unstartable):
+                cause = {"side": problem.side, "text": problem.text}
+                lifecycle.finish(run_id=run_id, attempt=number, state="failed", cause=cause, cleanup={}, now=now)
         asks = [ask for _key, ask in queue if isinstance(ask, Ask)]
         reasons = dict(
             Run.objects.filter(state="queued").values_list("pk", "wait_reason")
@@ -188,29 +206,52 @@ def say_why(run_id: str, reason: str) -> None:
         transaction.on_commit(partial(run_changed, run_id))
 
 
-def _queue(device: str, now: datetime) -> list[tuple[tuple[str, int], Ask | SpecInvalid]]:
-    """Return the queue in order: (run, attempt), and what it asks or why its spec cannot be read any more."""
+def _queue(device: str, now: datetime) -> list[tuple[tuple[str, int], Ask | Unstartable]]:
+    """Return the queue in order: (run, attempt), and what it asks or why it can never start."""
+    began = Coalesce("created_by_id", "run__created_by_id")
     columns = ("number", "run__spec", "overrides", "not_before", "run__study_id", "run__study__max_concurrent")
-    rows = Attempt.objects.filter(state="queued").order_by("pk").values_list("run_id", *columns)
-    queue: list[tuple[tuple[str, int], Ask | SpecInvalid]] = []
-    for run_id, number, raw, overrides, not_before, study, at_once in rows:
+    attempts = Attempt.objects.filter(state="queued").order_by("pk").annotate(person=began)
+    rows = list(attempts.values_list("run_id", *columns, "run__project_id", "person"))
+    lacking = lacking_data((row[7], _data_of(row[2])) for row in rows)
+    holds = QuotaHolds(now)
+    queue: list[tuple[tuple[str, int], Ask | Unstartable]] = []
+    for run_id, number, raw, overrides, not_before, study, at_once, project, person in rows:
         try:
             cpus, gpus, per_worker = _demand(json.dumps(merged(raw, overrides)), device)
         except SpecInvalid as error:
-            queue.append(((run_id, number), error))
-        else:
-            ask = Ask(
-                run_id=run_id,
-                attempt=number,
-                cpus=cpus,
-                gpus=gpus,
-                cpus_per_worker=per_worker,
-                study=study or "",
-                at_once=at_once or 0,
-                held=_why_held(run_id, number) if not_before is not None and not_before > now else "",
-            )
-            queue.append(((run_id, number), ask))
+            queue.append(((run_id, number), _unreadable(error)))
+            continue
+        if (project, _data_of(raw)) in lacking:
+            text = _("its data file was deleted from the console. Upload it again, then clone the run or resume it.")
+            queue.append(((run_id, number), Unstartable(side="user", text=text)))
+            continue
+        hold = holds.of(project_id=project, person_id=person, gpus=gpus)
+        ask = Ask(
+            run_id=run_id,
+            attempt=number,
+            cpus=cpus,
+            gpus=gpus,
+            cpus_per_worker=per_worker,
+            study=study or "",
+            at_once=at_once or 0,
+            held=_why_held(run_id, number) if not_before is not None and not_before > now else hold.reason,
+            quotas=hold.at_once,
+        )
+        queue.append(((run_id, number), ask))
     return queue
+
+
+def _data_of(spec: Mapping[str, Any]) -> str:
+    return str(spec.get("data", {}).get("id", ""))
+
+
+def _over_quota(ask: Ask, started: Counter[tuple[str, int]]) -> str:
+    """Say which quota has as many live runs as it may, with those started just now; "" if none has."""
+    for quota in ask.quotas:
+        live = quota.live + started[quota.key]
+        if live >= quota.most:
+            return quota.reason(live)
+    return ""
 
 
 def _why_held(run_id: str, number: int) -> str:
@@ -227,11 +268,10 @@ def _demand(spec_text: str, device: str) -> tuple[float, float, float]:
     return cpus, gpus, float(spec.hardware.cpus_per_worker)
 
 
-def _fail_unreadable(run_id: str, number: int, error: SpecInvalid, now: datetime) -> None:
-    """End a queued run whose stored spec an upgraded console no longer accepts, so that it blocks nobody."""
+def _unreadable(error: SpecInvalid) -> Unstartable:
+    """Say that an upgraded console no longer accepts a stored spec; the run ends, so that it blocks nobody."""
     text = _("this console no longer accepts its spec: %(why)s Clone it and launch again.") % {"why": error}
-    cause = {"side": "pitwall", "text": text}
-    lifecycle.finish(run_id=run_id, attempt=number, state="failed", cause=cause, cleanup={}, now=now)
+    return Unstartable(side="pitwall", text=text)
 
 
 def _take_lock() -> None:

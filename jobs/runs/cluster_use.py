@@ -12,6 +12,7 @@ from jobs.cluster.ray_api import ClusterState, cluster_state
 from jobs.models import ENDED, LIVE, Attempt, Run
 from jobs.runs.admission import holders
 from jobs.runs.header import RunHeader, run_headers
+from jobs.runs.node_disks import NodeDisk, node_disks
 
 OTHER_PROJECT = ""
 _ORPHANS_FROM = timedelta(days=7)
@@ -31,12 +32,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPage:
-    """Ray's word, with what our runs hold of it; holders, and the queue in its order."""
+    """Ray's word, with what our runs hold of it; holders, the queue in its order, and disks of run directories."""
 
     state: ClusterState
     holders: tuple[Place, ...]
     queue: tuple[Place, ...]
     orphans: tuple["OrphanedRun", ...]
+    disks: tuple[NodeDisk, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ def cluster_page(user: User) -> ClusterPage:
         holders=_places(live, own_projects),
         queue=_places(queued, own_projects),
         orphans=_orphans(own_projects, now=timezone.now()),
+        disks=node_disks(own_projects, now=timezone.now()),
     )
 
 

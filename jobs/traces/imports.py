@@ -37,7 +37,10 @@ from kombu.exceptions import OperationalError
 
 from jobs.accounts.audit import record
 from jobs.models import Artifact, Capture, Layer, Run, Trace
+from jobs.storage.floor import room_for_people
 from jobs.telemetry.notify import run_changed, trace_changed
+from jobs.traces import turns
+from jobs.traces.turns import LOST_AFTER
 from profiling.trace.store import NotAStore, Store
 
 log = logging.getLogger(__name__)
@@ -45,12 +48,9 @@ log = logging.getLogger(__name__)
 TIMELESS = (".stacks.txt",)
 """Endings of files that hold no times, so that a timeline has nothing to show of them: they are downloads alone."""
 
-LOST_AFTER = timedelta(seconds=30)  # without a word, whoever imported a layer is gone
 SENT_AGAIN_AFTER = timedelta(seconds=5)  # for a worker to take what was sent
-MOST_AT_ONCE = 2  # imports; the worker has other things to do
 MOST_TRIES = 3
 UPLOAD_WITHIN = timedelta(days=1)
-KEEP_FREE_BYTES = 512 << 20  # of the disk, for the database beside it
 _BEAT_SECONDS = 1.0
 _GROWTH = 3  # a store takes so much more than a compressed trace, with what is sorted beside it
 _LONGEST_LINE = 64 << 10
@@ -180,11 +180,8 @@ def queue_lost(*, now: datetime) -> None:
     stale = Layer.objects.filter(state="uploading", created_at__lt=now - UPLOAD_WITHIN)
     if stale.exists():  # an update locks the database each time
         stale.update(state="failed", problem=_("The rest of the file never arrived. Delete this and upload again."))
-    num_free = MOST_AT_ONCE - Layer.objects.filter(state="importing").count()
-    if num_free > 0:
-        waiting = Layer.objects.filter(state="queued", created_at__lt=now - SENT_AGAIN_AFTER).order_by("created_at")
-        for pk in waiting.values_list("pk", flat=True)[:num_free]:
-            send(pk)
+    for pk in turns.next_layers(queued_before=now - SENT_AGAIN_AFTER):
+        send(pk)
     arrived = Artifact.objects.filter(capture__isnull=False, is_ready=True, type="trace", layer=None)
     for ending in TIMELESS:
         arrived = arrived.exclude(name__endswith=ending)
@@ -194,10 +191,9 @@ def queue_lost(*, now: datetime) -> None:
 
 
 def _take(layer_id: int, *, now: datetime) -> Layer | None:
-    """Claim a queued layer if one more may be imported now; None if not."""
-    busy = Layer.objects.filter(state="importing", seen_at__gte=now - LOST_AFTER).count()
+    """Claim a queued layer if its turn has come; None if not."""
     layer = Layer.objects.select_related("trace", "artifact").filter(pk=layer_id, state="queued").first()
-    if layer is None or busy >= MOST_AT_ONCE:
+    if layer is None or not turns.is_its_turn(layer):
         return None
     claim = secrets.token_hex(8)
     num_taken = Layer.objects.filter(pk=layer_id, state="queued").update(
@@ -281,7 +277,7 @@ def _import(layer: Layer, folder: Path) -> tuple[dict[str, object], str]:
     source = source_path(layer)
     if not source.is_file():
         return {}, _("The file is not on the console's disk any more. Upload it again.")
-    free = shutil.disk_usage(folder).free - KEEP_FREE_BYTES
+    free = room_for_people()
     if free < _GROWTH * source.stat().st_size:
         text = _("The console's disk has no space left to import %(name)s. Free some space, then import again.")
         return {}, text % {"name": layer.file_name}
@@ -327,6 +323,9 @@ def _follow(layer: Layer, process: subprocess.Popen[bytes]) -> tuple[dict[str, o
         if time.monotonic() >= beat_at:
             if not _beat(layer, progress):
                 return {}, _("Another import of the same file is under way.")
+            if turns.gives_way(layer, now=timezone.now()):
+                notify(layer.trace_id)
+                return {}, ""
             beat_at = time.monotonic() + _BEAT_SECONDS
         if not select.select([process.stdout], [], [], _BEAT_SECONDS)[0]:
             continue

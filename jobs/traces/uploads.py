@@ -3,11 +3,9 @@
 A file is sent piece by piece, so that a broken connection costs a piece: each one begins where the file ends so far.
 """
 
-import errno
 import fcntl
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +21,8 @@ from django.utils.translation import gettext as _
 from jobs.accounts.audit import record
 from jobs.catalog.value import is_storable
 from jobs.models import Layer, Project, Run, Trace
-from jobs.traces.imports import KEEP_FREE_BYTES, delete_folder, notify, send, source_path, trace_folder
+from jobs.storage import floor, quotas
+from jobs.traces.imports import delete_folder, notify, send, source_path, trace_folder
 from profiling.trace.importing import reader_of
 from profiling.trace.limits import Unreadable
 
@@ -33,7 +32,6 @@ MAX_NAME_CHARS = 200
 _ENOUGH_BYTES = 1 << 20  # tell the kind of a file, but of a database
 _DATABASE = b"SQLite format 3\0"
 _CONTAINERS = (_DATABASE, b"PK")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class TraceRefused(ValueError):
@@ -89,8 +87,8 @@ def create_trace(
     _check_free_space(wanted)
     actor_id = user.pk if user else None
     with transaction.atomic():
-        Project.objects.select_for_update().get(pk=project.pk)  # two at once would both find the last bytes free
-        _check_quota(project, wanted)
+        quotas.lock(project, user)  # two at once would both find the last bytes free
+        _check_quota(project, wanted, user)
         trace = Trace.objects.create(project=project, run=run, name=title, created_by_id=actor_id, created_at=now)
         Layer.objects.bulk_create(
             Layer(trace=trace, file_name=file_name, size=file.size, state="uploading", created_at=now)
@@ -197,15 +195,13 @@ def _why_unknown(path: Path) -> str:
 
 
 def _check_free_space(size: int) -> None:
-    home = Path(settings.FILES_DIR)
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    free = shutil.disk_usage(home).free - KEEP_FREE_BYTES
-    if size > free:
-        text = _("The console's disk has %(free)s MiB free, the files take %(size)s MiB. Free some space there.")
-        raise NoRoomForTrace("files", text % {"free": max(0, free >> 20), "size": -(-size >> 20)})
+    try:
+        floor.require_room(size)
+    except floor.NoRoom as error:
+        raise NoRoomForTrace("files", str(error)) from error
 
 
-def _check_quota(project: Project, wanted: int) -> None:
+def _check_quota(project: Project, wanted: int, user: AbstractBaseUser | None) -> None:
     """Raise TraceRefused where uploads of a project, with what was made of them, would take more than they may."""
     layers = Layer.objects.filter(trace__project=project, trace__capture=None)
     taken = 0
@@ -220,6 +216,10 @@ def _check_quota(project: Project, wanted: int) -> None:
         )
         megabytes = {"taken": -(-taken >> 20), "most": most >> 20, "size": -(-wanted >> 20)}
         raise TraceRefused("files", text % {"project": project.slug, **megabytes})
+    try:
+        quotas.require_storage(wanted, project=project, user=user)
+    except quotas.QuotaReached as error:
+        raise TraceRefused("files", str(error)) from error
 
 
 def _append(path: Path, offset: int, data: bytes) -> None:
@@ -235,7 +235,7 @@ def _append(path: Path, offset: int, data: bytes) -> None:
         finally:
             os.close(fd)
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in floor.FULL:
             raise NoRoomForTrace("files", _("The console's disk is full. Free some space, then go on.")) from error
         raise
 

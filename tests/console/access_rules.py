@@ -134,6 +134,8 @@ PAGES: dict[str, Rule] = {
     "GET /settings": VIEWER,
     "POST /settings/accounts": _form("superuser", username="newcomer"),
     "POST /settings/projects": _form("superuser", name="Another one"),
+    "POST /settings/quotas": _form("superuser", quota_of="project:theirs", live_runs="4"),
+    "POST /settings/{project}/uploads/delete": _form("editor", sha256="0" * 64),
     "POST /settings/{project}/members": _form("admin", username="owner", role="admin"),
     "POST /settings/{project}/prices": _form("admin", accelerator="h200", price="3"),
     "POST /settings/{project}/currency": _form("admin", currency="EUR"),
@@ -193,6 +195,7 @@ API: dict[str, Rule] = {
     "GET /api/audit": AUDITOR,
     "GET /api/audit/export": AUDITOR,
     "GET /api/cluster": SIGNED_IN,
+    "GET /api/cluster/storage": SIGNED_IN,
     "GET /api/compare": _of_run(),
     "GET /api/compare/series": _of_run(metrics="reward/mean"),
     "GET /api/projects": SIGNED_IN,
@@ -292,6 +295,12 @@ API: dict[str, Rule] = {
     ),
     "GET /api/uploads": VIEWER,
     "POST /api/uploads": Rule(needs="editor", body=_file, is_form=True),
+    "DELETE /api/uploads/{sha256}": EDITOR,
+    "GET /api/quotas": Rule(needs="superuser"),
+    "GET /api/quotas/mine": SIGNED_IN,
+    "GET /api/quotas/projects/{project}": VIEWER,
+    "PUT /api/quotas/projects/{project}": Rule(needs="superuser", body=lambda: {"live_runs": 4}),
+    "PUT /api/quotas/people/{username}": Rule(needs="superuser", body=lambda: {"live_runs": 4}),
 }
 
 # The runners' ingest endpoint: what each address takes of the token of its own attempt. Nothing else opens it.

@@ -19,7 +19,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from console.live.consumers import websocket_urlpatterns
 from console.sign_in.api_token import make_token
-from jobs.models import Answer, ApiToken, Artifact, Attempt, Capture, Run, Study, TrashItem
+from jobs.models import Answer, ApiToken, Artifact, Attempt, Capture, Run, Study, TrashItem, Upload
 from jobs.retention.deletion import delete_runs
 from jobs.runs.launch import ingest_token
 from tests.console.access_rules import API, DEEDS, INGEST, PAGES, SOCKETS, Rule
@@ -131,6 +131,7 @@ class Scene:
         )
         make_trace(self.theirs, run=self.run, name="secret-plan", capture=self.capture)
         self.trace = make_trace(self.theirs, name="secret-plan")
+        Upload.objects.create(project=self.theirs, sha256="0" * 64, file_name="secret-plan.jsonl", size=1)
         self.token = make_token(user=self.owner, name="hers")[0]
         trashed = make_run(self.theirs, state="finished", spec={"name": "trashed"}, user=self.owner)
         delete_runs(runs=[trashed], user=self.owner, stop=False, now=NOW)

@@ -16,11 +16,13 @@ from jobs.captures import artifacts as files
 from jobs.captures.captures import request_capture, withdraw_capture
 from jobs.captures.choices import CaptureRefused
 from jobs.ingest.store import AttemptCache, store
-from jobs.models import Answer, Attempt, AuditEvent, Capture, Command, Membership, Run, RunEvent, Study
+from jobs.models import Answer, Attempt, AuditEvent, Capture, Command, Membership, Run, RunEvent, Study, Upload
+from jobs.preflight.data_files import UploadRefused, delete_upload, store_upload
 from jobs.runs import admission, launch, lifecycle
 from jobs.runs.prompt_model import PromptRefused, ask
 from jobs.runs.resume import ResumeRefused, resume_run
 from jobs.runs.retry import queue_retries
+from jobs.storage.quotas import set_quota
 from jobs.sweeps.sweeps import stop_study
 from profiling import events
 from tests.batches import delivery
@@ -181,6 +183,56 @@ def test_a_piece_that_comes_several_times_is_written_once(settings: Any, tmp_pat
 
     assert sorted(at_once(send)) == [-3000] * (NUM - 1) + [3000]
     assert files.progress(run_id=run.pk, attempt=1, name="model/final").received == 3000
+
+
+def test_uploads_at_once_cannot_pass_a_quota_together(settings: Any, tmp_path: Any) -> None:
+    settings.FILES_DIR, project = tmp_path, make_project()
+    set_quota(project, values={"upload_bytes": 25, "uploads": 4}, actor=None)
+
+    def bring(number: int) -> bool:
+        row = b'{"a": %d}\n' % number  # nine bytes
+        try:
+            store_upload(project=project, file_name="a.jsonl", chunks=[row], user=None, now=NOW)
+        except UploadRefused:
+            return False
+        return True
+
+    assert sum(at_once(bring)) == 2
+    assert Upload.objects.count() == 2
+    assert len([path for path in (tmp_path / "uploads").iterdir() if len(path.name) == 64]) == 2
+
+
+def test_files_of_runs_at_once_cannot_pass_a_quota_together(settings: Any, tmp_path: Any) -> None:
+    settings.FILES_DIR, project = tmp_path, make_project()
+    runs = [make_run(project, state="running") for _ in range(NUM)]
+    set_quota(project, values={"storage_bytes": 25}, actor=None)
+    about: dict[str, Any] = {"offset": 0, "size": 9, "type": "model", "step": 1, "path": "", "meta": {}}
+
+    def hand_over(number: int) -> bool:
+        piece = files.FilePiece(sha256="0" * 64, data=b"123", **about)
+        try:
+            files.receive(run_id=runs[number].pk, attempt=1, name="a.zip", piece=piece)
+        except files.DiskFull:
+            return False
+        return True
+
+    assert sum(at_once(hand_over)) == 2
+
+
+def test_what_one_project_deletes_another_that_brings_it_keeps(settings: Any, tmp_path: Any) -> None:
+    settings.FILES_DIR, projects = tmp_path, [make_project() for _ in range(NUM)]
+
+    def bring(number: int) -> Upload:
+        return store_upload(project=projects[number], file_name="a.jsonl", chunks=[b"{}\n"], user=None, now=NOW)
+
+    def come_or_go(number: int) -> None:
+        row = bring(number)
+        if number % 2:
+            delete_upload(upload=row, user=None)
+
+    at_once(come_or_go)
+    (row,) = set(Upload.objects.values_list("sha256", flat=True))
+    assert (tmp_path / "uploads" / row).read_bytes() == b"{}\n"
 
 
 def test_of_many_who_resume_a_run_one_does() -> None:

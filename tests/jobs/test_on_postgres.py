@@ -20,6 +20,7 @@ SAME = (
     "jobs/test_at_once",
     "jobs/test_reconcile_answers",
     "jobs/runs/test_lifecycle",
+    "jobs/storage/test_usage",
     "jobs/runs/test_admission",
     "jobs/runs/test_prompt_model",
     # Constraints, and rows that are written many at a time, or put in place of others.

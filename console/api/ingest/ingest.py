@@ -189,8 +189,8 @@ async def file(request: HttpRequest, attempt: Attempt, name: str) -> HttpRespons
         return JsonResponse({"received": error.received, "is_ready": False, "problems": [str(error)]}, status=409)
     except files.ChecksumWrong as error:
         return JsonResponse({"received": 0, "is_ready": False, "problems": [str(error)]}, status=422)
-    except files.DiskFull:
-        return refusal(507, "The console's disk is full. Free some space there; what arrived so far is kept.")
+    except files.DiskFull as error:
+        return refusal(507, f"{error.strerror} What arrived so far is kept.")
     return JsonResponse({"received": have.received, "is_ready": have.is_ready})
 
 

@@ -10,7 +10,15 @@ from ninja.files import UploadedFile
 from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
 from console.api.visible import ProjectSlug, caller, project_for
 from jobs.models import Upload
-from jobs.preflight.data_files import NoRoomForUpload, UploadRefused, store_upload
+from jobs.preflight.data_files import (
+    KeptUpload,
+    NoRoomForUpload,
+    UploadInUse,
+    UploadRefused,
+    delete_upload,
+    kept_uploads,
+    store_upload,
+)
 
 router = Router(tags=["uploads"])
 
@@ -27,10 +35,26 @@ class UploadOut(Schema):
     created_at: datetime
 
 
-class UploadsOut(Schema):
-    """The project's uploads, newest first."""
+class UploadRunOut(Schema):
+    """A run whose data are an uploaded file."""
 
-    uploads: list[UploadOut]
+    id: str
+    name: str
+    state: str
+
+
+class KeptUploadOut(UploadOut):
+    """An uploaded file, who brought it, and the runs that use it, the newest first."""
+
+    created_by: str | None
+    runs: list[UploadRunOut]
+
+
+class UploadsOut(Schema):
+    """The project's uploads, newest first, and what all of them take in bytes."""
+
+    uploads: list[KeptUploadOut]
+    total_size: int
 
 
 @router.post("", response={201: UploadOut, 507: ProblemsOut, **REFUSALS}, summary="Upload a JSONL or Parquet file")
@@ -44,6 +68,7 @@ def upload_file(request: HttpRequest, file: File[UploadedFile], project: Project
             chunks=file.chunks(),
             user=caller(request),
             now=timezone.now(),
+            size=file.size or 0,
         )
     except NoRoomForUpload as error:
         raise RequestProblem(507, str(error), field="file") from error
@@ -56,8 +81,33 @@ def upload_file(request: HttpRequest, file: File[UploadedFile], project: Project
 def list_uploads(request: HttpRequest, project: ProjectSlug = None) -> UploadsOut:
     """Return the newest 200 files of the project."""
     home = project_for(request, project)
-    rows = Upload.objects.filter(project=home).order_by("-created_at", "-pk")[:_SHOWN]
-    return UploadsOut(uploads=[_upload(row) for row in rows])
+    kept = kept_uploads(home)
+    return UploadsOut(uploads=[_kept(one) for one in kept[:_SHOWN]], total_size=sum(one.row.size for one in kept))
+
+
+@router.delete("/{sha256}", response={204: None, **REFUSALS}, summary="Delete an uploaded file")
+def delete_file(request: HttpRequest, sha256: str, project: ProjectSlug = None, force: bool = False) -> Status[None]:
+    """Delete a file of the project; its bytes go unless another project has the same.
+
+    Refused (409) while runs that have not ended use it; with `force` those that still wait fail.
+    """
+    home = project_for(request, project, "editor")
+    row = Upload.objects.filter(project=home, sha256=sha256.removeprefix("upload:")).first()
+    if row is None:
+        raise RequestProblem(404, f"No file {sha256[:80]!r} was uploaded to this project.", field="sha256")
+    try:
+        delete_upload(upload=row, user=caller(request), is_forced=force)
+    except UploadInUse as error:
+        raise RequestProblem(409, str(error), field="sha256") from error
+    return Status(204, None)
+
+
+def _kept(one: KeptUpload) -> KeptUploadOut:
+    return KeptUploadOut(
+        **_upload(one.row).dict(),
+        created_by=one.row.created_by.get_username() if one.row.created_by else None,
+        runs=[UploadRunOut(id=run.pk, name=run.name, state=run.state) for run in one.runs],
+    )
 
 
 def _upload(row: Upload) -> UploadOut:

@@ -19,6 +19,7 @@ from console.session import keep_once, take_once
 from console.sign_in.accounts import AccountRefused, make_account
 from console.views.frame import current_project, named_project, person
 from console.views.settings.planner import constants_posted, planner_settings
+from console.views.settings.storage import quota_card, storage_card
 from jobs.accounts.access import require, require_superuser, role
 from jobs.accounts.members import MemberRefused, remove_member, set_member
 from jobs.accounts.projects import ProjectRefused, make_project
@@ -41,6 +42,8 @@ def _show(request: HttpRequest, project: Project | None, **more: Any) -> HttpRes
         "is_admin": project is not None and role(request.user, project) == "admin",
         "roles": Membership.Role.choices,
         "given": request.POST,
+        "storage": storage_card(project, request.user) if project else None,
+        "quotas": quota_card(request),
         "planner": planner_settings(project, refused=more.get("refused", ()), posted=request.POST) if project else None,
     }
     if more.get("refused"):

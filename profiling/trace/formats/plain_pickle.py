@@ -3,15 +3,23 @@
 A pickle is a program. This one may make dicts, lists, texts and numbers, and call nothing: every name that it looks up
 is refused. It runs in Python's own machine, not in the one in C, because that one sets aside what a pickle only
 announces.
+
+A pickle may also put one list into another many times over, so that a few hundred bytes stand for more values than can
+ever be walked through. What it holds is counted as if nothing were shared, in the time that its own values take.
 """
 
 import pickle
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from profiling.trace.limits import Unreadable
 
 MOST_BYTES = 256 << 20
+MOST_DEPTH = 64
+_FREE_VALUES, _VALUES_A_BYTE, _MOST_VALUES = 1_000_000, 20, 1_000_000_000
+"""A snapshot holds the stack of each allocation, some hundred values, and writes each stack once: for a file of so many
+bytes that comes to five values a byte."""
 
 
 class _Plain(pickle._Unpickler):
@@ -27,6 +35,87 @@ class _Plain(pickle._Unpickler):
         """Nor is an object of another module."""
         raise Unreadable("The file is refused: it is a pickle that asks for objects of other modules.")
 
+    def load_setitem(self) -> None:
+        """Put one value into a dict."""
+        _check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        """Put the values since the last mark into a dict."""
+        _check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        """Make a dict of the values since the last mark."""
+        _check_keys(self.stack[::2])
+        super().load_dict()
+
+    def refuse_set(self) -> NoReturn:
+        """No recorder writes sets, and what is in one is hashed, as keys are."""
+        raise Unreadable("The file is refused: it is a pickle with sets, which no dump has.")
+
+    dispatch = pickle._Unpickler.dispatch | {
+        pickle.SETITEM[0]: load_setitem,
+        pickle.SETITEMS[0]: load_setitems,
+        pickle.DICT[0]: load_dict,
+        pickle.EMPTY_SET[0]: refuse_set,
+        pickle.FROZENSET[0]: refuse_set,
+    }
+
+
+def _check_keys(keys: Sequence[object]) -> None:
+    """Let texts and numbers pass: a tuple is hashed with all that is in it. Raises: Unreadable."""
+    if not all(isinstance(key, (str, bytes, int, float, type(None))) for key in keys):
+        raise Unreadable("The file is refused: it is a pickle with keys that are neither texts nor numbers.")
+
+
+def check_size(value: object, *, most_values: int, most_depth: int = MOST_DEPTH) -> None:
+    """Refuse what holds more values, or deeper ones, than anybody should walk through.
+
+    A list that stands in several places counts in each, though it is looked into once. Raises: Unreadable.
+    """
+    known: dict[int, tuple[int, int]] = {}  # of each list, dict or tuple: values in it, levels below it
+    begun: set[int] = set()
+    ahead = [value]
+    while ahead:
+        held = ahead[-1]
+        inner = _inner(held)
+        if inner is None or id(held) in known:
+            ahead.pop()
+            continue
+        if id(held) not in begun:
+            begun.add(id(held))
+            unknown = [each for each in inner if _inner(each) is not None and id(each) not in known]
+            if any(id(each) in begun for each in unknown):
+                raise Unreadable("The file is refused: it is a pickle in which a list is part of itself.")
+            ahead += unknown
+            continue
+        ahead.pop()
+        parts = [known[id(each)] for each in inner if _inner(each) is not None]
+        count = 1 + len(inner) + sum(part[0] for part in parts)
+        depth = 1 + max((part[1] for part in parts), default=0)
+        if count > most_values or depth > most_depth:
+            text = f"The file is refused: it is a pickle of more than {most_values:,} values, or {most_depth} levels."
+            raise Unreadable(text)
+        known[id(held)] = count, depth
+
+
+def _inner(value: object) -> Iterable[object] | None:
+    """Return what a list, tuple or dict holds; keys are plain. None for what holds nothing."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else None
+
+
+def text(value: object, most: int) -> str:
+    """Return a text or number as a text of at most so many characters; "" for anything else.
+
+    A list would be written out whole first, with whatever stands in it over and over.
+    """
+    if isinstance(value, str):
+        return value[:most]
+    return str(value)[:most] if isinstance(value, (int, float)) and abs(value) < 1 << 64 else ""
+
 
 def is_pickle(head: bytes) -> bool:
     """Return True for the first bytes of a pickle of protocol 2 or newer."""
@@ -35,12 +124,15 @@ def is_pickle(head: bytes) -> bool:
 
 def load(path: Path, *, title: str, advice: str) -> Any:
     """Return what a pickle holds. Raises: Unreadable, which calls it `title`, with `advice` where it is too large."""
-    if path.stat().st_size > MOST_BYTES:
+    size = path.stat().st_size
+    if size > MOST_BYTES:
         raise Unreadable(f"The {title} is larger than {MOST_BYTES >> 20} MiB: {advice}.")
     try:
         with path.open("rb") as file:
-            return _Plain(file).load()
+            value = _Plain(file).load()
+        check_size(value, most_values=min(max(_FREE_VALUES, _VALUES_A_BYTE * size), _MOST_VALUES))
     except Unreadable:
         raise
     except Exception as error:  # a machine that is fed nonsense fails in many ways
         raise Unreadable(f"The {title} is damaged: {type(error).__name__}: {str(error)[:200]}.") from error
+    return value

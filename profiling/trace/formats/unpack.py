@@ -9,6 +9,8 @@ from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 
 _GZIP = b"\x1f\x8b"
 _HEAD = 1 << 20
+_HEAD_MEMBERS = 64
+"""Members of a packed file whose beginning is looked at: writers make few and long ones."""
 _PIECE = 1 << 18
 _PACKED_PIECE = 1 << 15
 """What is left of a piece is copied for each member of a file, and a hostile one has very many."""
@@ -25,15 +27,24 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
         return b""
     if not raw.startswith(_GZIP):
         return raw[:size]
-    unpacked = b""
-    while raw.startswith(_GZIP) and len(unpacked) < size:
-        packed = zlib.decompressobj(31)
+    unpacked = bytearray()
+    place, packed = 0, zlib.decompressobj(31)
+    members = 1
+    while place < len(raw) and len(unpacked) < size:
+        piece = raw[place : place + _PACKED_PIECE]
         try:
-            unpacked += packed.decompress(raw, size - len(unpacked))
+            unpacked += packed.decompress(piece, size - len(unpacked))
         except zlib.error:
             break
-        raw = packed.unused_data
-    return unpacked
+        if not packed.eof:
+            place += len(piece)
+            continue
+        place += len(piece) - len(packed.unused_data)
+        members += 1
+        if members > _HEAD_MEMBERS or not raw.startswith(_GZIP, place):
+            break
+        packed = zlib.decompressobj(31)
+    return bytes(unpacked)
 
 
 class UnpackedFile:

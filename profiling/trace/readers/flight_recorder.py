@@ -26,6 +26,7 @@ _MOST_ENTRIES = 100_000
 _MOST_GROUPS = 1000
 _MOST_RANKS = 100_000
 """Of all groups: whoever opens the store reads them."""
+_MOST_NAME = 1000
 _RANK = re.compile(r"(\d{1,6})(?:\.[a-z]+)*$", re.I)
 _PLUMBING = ("torch/", "/torch/", "<string>", "threading.py", "<frozen")
 _WIDTHS = {
@@ -81,7 +82,7 @@ class FlightRecorderReader:
             _add(entry, until, groups, writer, process="" if number is None else f"rank {number}")
         writer.meta("flight", {"dumped_at": told_at, "groups": groups})
         writer.meta("tool", "torch flight recorder")
-        writer.meta("tool_version", str(dump.get("version", ""))[:100])
+        writer.meta("tool_version", plain_pickle.text(dump.get("version"), 100))
         writer.note(
             "info",
             "A flight recorder tells when a collective was called. It ends when torch noticed that, or at the last "
@@ -112,17 +113,24 @@ def _groups(dump: Mapping[str, object]) -> dict[str, _Group]:
     room = _MOST_RANKS
     for name, about in list(config.items() if isinstance(config, dict) else ())[:_MOST_GROUPS]:
         if isinstance(about, dict):
-            ranks = [int(number) for number in re.findall(r"\d{1,6}", str(about.get("ranks", ""))[:100_000])]
+            ranks = _ranks(about.get("ranks"))
             ranks = ranks if len(ranks) <= room else []
             room -= len(ranks)
-            groups[str(name)[:100]] = {"about": str(about.get("desc", ""))[:200], "ranks": ranks}
+            groups[plain_pickle.text(name, 100)] = {"about": plain_pickle.text(about.get("desc"), 200), "ranks": ranks}
     for name, about in list(status.items() if isinstance(status, dict) else ())[:_MOST_GROUPS]:
         if isinstance(about, dict):
-            group = groups.setdefault(str(name)[:100], {"about": "", "ranks": []})
+            group = groups.setdefault(plain_pickle.text(name, 100), {"about": "", "ranks": []})
             group["enqueued"] = _number(about.get("last_enqueued_collective"))
             group["started"] = _number(about.get("last_started_collective"))
             group["completed"] = _number(about.get("last_completed_collective"))
     return groups
+
+
+def _ranks(told: object) -> list[int]:
+    """Return the ranks of a group, of a list or of the text that some versions write for one."""
+    if isinstance(told, str):
+        return [int(number) for number in re.findall(r"\d{1,6}", told[:100_000])]
+    return [rank for rank in told[:_MOST_RANKS] if _is_rank(rank)] if isinstance(told, list | tuple) else []
 
 
 def _add(
@@ -131,8 +139,8 @@ def _add(
     """Add one collective."""
     named = entry.get("process_group")
     named = named if isinstance(named, list | tuple) and len(named) == 2 else ("", "")
-    group, about = str(named[0])[:100], str(named[1])[:200]
-    name = str(entry.get("profiling_name") or "collective")
+    group, about = plain_pickle.text(named[0], 100), plain_pickle.text(named[1], 200)
+    name = plain_pickle.text(entry.get("profiling_name"), _MOST_NAME) or "collective"
     created, _, completed = _times(entry)
     is_over = entry.get("state") == "completed" or entry.get("retired") is True
     end = completed if completed else created if is_over else until
@@ -144,7 +152,7 @@ def _add(
         "ranks": groups[group].get("ranks", [])[:64] if group in groups else [],
         "sequence": _number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id")),
         "p2p": is_p2p,
-        "state": str(entry.get("state", ""))[:20],
+        "state": plain_pickle.text(entry.get("state"), 20),
         "over": is_over,
         "input": inputs,
         "output": outputs,
@@ -169,8 +177,15 @@ def _shapes(entry: Mapping[str, object], side: str) -> str:
     shown = []
     for i, size in enumerate(sizes[:16] if isinstance(sizes, list) else ()):
         kind = types[i] if isinstance(types, list) and i < len(types) else ""
-        shown.append(f"{str(size)[:100]} {str(kind)[:20]}".strip())
+        shown.append(f"{_numbers(size)} {plain_pickle.text(kind, 20)}".strip())
     return ", ".join(shown)
+
+
+def _numbers(size: object) -> str:
+    """Return the sizes of a tensor as a text, "[1024, 7]", the first sixteen of them; "" for what is none."""
+    if not isinstance(size, list | tuple):
+        return ""
+    return f"[{', '.join(plain_pickle.text(one, 20) for one in size[:16])}]"
 
 
 def _bytes(entry: Mapping[str, object], side: str) -> int:
@@ -193,7 +208,7 @@ def _place(frames: object) -> str:
     above = [(file, frame) for file, frame in with_file if not any(part in file for part in _PLUMBING)]
     own = [(file, frame) for file, frame in above if "site-packages/" not in file]
     for file, frame in own or above or with_file:
-        return f"{file[-200:]}:{_number(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
+        return f"{file[-200:]}:{_number(frame.get('line'))} {plain_pickle.text(frame.get('name'), 200)}"
     return ""
 
 

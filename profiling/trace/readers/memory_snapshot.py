@@ -61,7 +61,7 @@ def _state(segments: Sequence[Mapping[str, object]], writer: StoreWriter) -> Non
             device_totals[key] += _non_negative(segment.get(name))
         for block in _dicts(segment.get("blocks")):
             size = _non_negative(block.get("size"))
-            if str(block.get("state", "")).startswith("active"):
+            if plain_pickle.text(block.get("state"), 20).startswith("active"):
                 place = held[_place(block.get("frames"))]
                 place[0] += size
                 place[1] += 1
@@ -141,7 +141,7 @@ def _place(frames: object) -> str:
     with_file = [(file, frame) for frame in _dicts(frames) if isinstance(file := frame.get("filename"), str)]
     own = [(file, frame) for file, frame in with_file if not any(part in file for part in _PLUMBING)]
     for file, frame in own or with_file:
-        return f"{file[-200:]}:{_non_negative(frame.get('line'))} {str(frame.get('name', ''))[:200]}"
+        return f"{file[-200:]}:{_non_negative(frame.get('line'))} {plain_pickle.text(frame.get('name'), 200)}"
     return "unknown place"
 
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from console.sign_in.api_token import make_token
-from jobs.models import ApiToken, Project, Upload
+from jobs.models import ApiToken, AuditEvent, Project, Upload
 from tests.rows import make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -142,6 +142,39 @@ def test_an_upload_that_cannot_be_used_leaves_nothing(
     assert words in answer.json()["problems"][0]["message"]
     assert not Upload.objects.exists()
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_an_upload_is_listed_with_its_runs_and_deleted_once_none_of_them_waits(
+    api: Client, settings: Any, tmp_path: Path
+) -> None:
+    settings.FILES_DIR = tmp_path
+    upload(api, "rows.jsonl", b"{}\n")
+    row = Upload.objects.get()
+    run = make_run(row.project, spec={"data": {"kind": "upload", "id": f"upload:{row.sha256}"}})
+
+    listed = api.get("/api/uploads").json()
+    assert listed["total_size"] == 3
+    assert listed["uploads"][0]["created_by"] == "ada"
+    assert listed["uploads"][0]["runs"] == [{"id": run.pk, "name": run.name, "state": "queued"}]
+    refused = api.delete(f"/api/uploads/{row.sha256}")
+    assert (refused.status_code, run.pk in refused.json()["problems"][0]["message"]) == (409, True)
+    assert api.delete(f"/api/uploads/{row.sha256}?force=true").status_code == 204
+    assert api.delete(f"/api/uploads/{row.sha256}").status_code == 404
+    assert AuditEvent.objects.filter(verb="upload.delete", object_id=row.sha256).count() == 1
+
+
+def test_an_upload_over_the_project_s_quota_is_refused_with_a_sentence(
+    api: Client, settings: Any, tmp_path: Path
+) -> None:
+    settings.FILES_DIR, settings.MAX_PROJECT_UPLOAD_BYTES = tmp_path, 5
+    assert upload(api, "rows.jsonl", b"{}\n").status_code == 201
+
+    refused = upload(api, "more.jsonl", b"{} \n")
+
+    assert refused.status_code == 422
+    assert "Data files, size of" in refused.json()["problems"][0]["message"]
+    assert Upload.objects.count() == 1
+    assert len([p for p in (tmp_path / "uploads").iterdir() if len(p.name) == 64]) == 1
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(

@@ -8,7 +8,8 @@ from django.test import Client
 from django.utils import timezone
 
 from jobs.models import Layer, Run
-from jobs.traces.imports import LOST_AFTER, MOST_TRIES, import_layer, queue_lost, source_path, store_path
+from jobs.traces.imports import MOST_TRIES, import_layer, queue_lost, source_path, store_path
+from jobs.traces.turns import LOST_AFTER
 from profiling.trace.store import NotAStore, Store, is_whole, opened
 from tests.rows import make_project, make_run, make_user, signed_in
 from tests.trace_rows import BEGIN, make_layer, make_trace, torch_file

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from jobs.captures.captures import apply_events
 from jobs.models import AuditEvent, Capture, Layer, Trace
+from jobs.storage import floor
 from jobs.traces import uploads as traces
 from jobs.traces.imports import import_layer, queue_lost, source_path, store_path, trace_folder
 from profiling import events
@@ -238,16 +239,18 @@ def test_databases_and_archives_are_opened_by_the_importer_alone(
     assert found["problem"]
 
 
-def test_a_disk_that_has_filled_since_takes_no_piece(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_has_filled_since_takes_no_piece(
+    client: Client, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
     data = torch_file()
     made = announce(client, ("a.json.gz", len(data))).json()
-    usage = shutil.disk_usage("/")._replace(free=traces.KEEP_FREE_BYTES + 10)
-    monkeypatch.setattr(traces.shutil, "disk_usage", lambda _path: usage)
+    usage = shutil.disk_usage("/")._replace(free=settings.MIN_FREE_BYTES + 10)
+    monkeypatch.setattr(floor.shutil, "disk_usage", lambda _path: usage)
 
     refused = send(client, made["id"], made["layers"][0]["id"], data)
 
     assert refused.status_code == 507
-    assert "has 0 MiB free" in refused.json()["problems"][0]["message"]
+    assert "has 512 MiB free, and 512 MiB of it are kept free" in refused.json()["problems"][0]["message"]
 
 
 @pytest.mark.django_db(transaction=True)
