@@ -5,6 +5,16 @@ from jobs.models.accounts import (
     AuditEvent,
     SigninLink,
 )
+from jobs.models.alerts import (
+    AlertChannel,
+    AlertIncident,
+    AlertMessage,
+    AlertMute,
+    AlertNote,
+    AlertRule,
+    AlertSubscription,
+    RunWatch,
+)
 from jobs.models.captures import (
     Answer,
     Artifact,
@@ -43,6 +53,13 @@ __all__ = [
     "ENDED",
     "LIVE",
     "STATES",
+    "AlertChannel",
+    "AlertIncident",
+    "AlertMessage",
+    "AlertMute",
+    "AlertNote",
+    "AlertRule",
+    "AlertSubscription",
     "Answer",
     "ApiToken",
     "Artifact",
@@ -59,6 +76,7 @@ __all__ = [
     "Project",
     "Run",
     "RunEvent",
+    "RunWatch",
     "Sample",
     "SigninLink",
     "Study",
