@@ -52,9 +52,9 @@ def check_url(url: str) -> str:
             "PITWALL_WEBHOOK_HOSTS; %(host)s is not among them."
         )
         raise AlertRefused("address", text % {"host": host})
-    with contextlib.suppress(ValueError):
-        if not _may_go_to(host, ipaddress.ip_address(host)):
-            raise AlertRefused("address", _refusal(host))
+    address = _as_address(host)
+    if address is not None and not _may_go_to(host, address):
+        raise AlertRefused("address", _refusal(host))
     return host
 
 
@@ -118,6 +118,13 @@ class _Guarded(httpcore.SyncBackend):
         if not all(_may_go_to(host, ipaddress.ip_address(address)) for address in addresses):
             raise AddressRefused(_refusal(host))
         return super().connect_tcp(addresses[0], port, *args, **options)
+
+
+def _as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None  # a name
 
 
 def _is_named(host: str) -> bool:

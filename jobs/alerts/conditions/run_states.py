@@ -15,7 +15,7 @@ GIVE_UP = timedelta(days=14)  # a failure that nobody resolved
 
 @dataclass(slots=True, kw_only=True)
 class RunStates:
-    """Remembers how far ends have been looked at, and since when each run is at its step (and if that was seen here)."""
+    """Remembers up to when ends were looked at, and since when each run is at its step (and if that was seen)."""
 
     looked_at: datetime | None = None
     steps: dict[str, tuple[int, int, datetime, bool]] = field(default_factory=dict)

@@ -88,15 +88,14 @@ class SystemWatch:
         for address, gpus in here.items():
             self.nodes[address] = max(self.nodes.get(address, 0.0), gpus)
         for object_id, data in opened:  # known before this process began
-            self.nodes.setdefault(object_id, float(data.get("had") or 0.0))
+            self.nodes[object_id] = max(self.nodes.get(object_id, 0.0), float(data.get("had") or 0.0))
         for address, had in self.nodes.items():
             has = here.get(address)
             is_less = has is None or has < had
             lasted = self.lasting.see(f"node {address}", is_less, now)
             is_on = is_less and lasted >= timedelta(minutes=rule.params["minutes"])
             if is_less and not is_on and address in dict(opened):
-                continue_as_it_is: bool | None = None
-                yield Sighting(rule=rule, object_id=address, is_on=continue_as_it_is)
+                yield Sighting(rule=rule, object_id=address, is_on=None)
                 continue
             data = {"what": "node_gone" if has is None else "gpus_gone", "node": address, "had": f"{had:g}"}
             yield Sighting(rule=rule, object_id=address, is_on=is_on, data=data | {"has": f"{has or 0:g}"})
