@@ -228,6 +228,24 @@ def mute(
     return made
 
 
+def mute_of(
+    incident: AlertIncident, *, of: str, minutes: float, user: AbstractBaseUser, now: datetime
+) -> AlertMute | None:
+    """Mute an incident, or all of its run, rule or project (`of`). Raises: AlertRefused."""
+    if of not in ("alert", "run", "rule", "project") or (of == "project" and incident.project is None):
+        text = _("%(given)r cannot be muted here. Use alert, run, rule or project.")
+        raise AlertRefused("of", text % {"given": of[:60]})
+    return mute(
+        project=incident.project,
+        minutes=minutes,
+        user=user,
+        now=now,
+        incident=incident if of in ("alert", "run") else None,
+        rule=incident.rule if of == "rule" else None,
+        is_run=of == "run",
+    )
+
+
 def _by_person(
     incident: AlertIncident, verb: str, user: AbstractBaseUser, now: datetime, *, text: str = ""
 ) -> AlertNote:
