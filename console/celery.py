@@ -39,6 +39,8 @@ def make_app() -> Celery:
     )
     app.autodiscover_tasks(["jobs.processes"])
     app.autodiscover_tasks(["jobs.traces"], related_name="imports")
+    app.autodiscover_tasks(["jobs.alerts"], related_name="outbox")
+    app.autodiscover_tasks(["jobs.alerts"], related_name="worker_beat")
     return app
 
 

@@ -82,6 +82,14 @@ def _metrics_token() -> str:
     return token
 
 
+def _one_of(name: str, *allowed: str) -> str:
+    """Return a variable that takes one of a few words, the first by default. Raises: ImproperlyConfigured."""
+    value: str = env.str(name, default=allowed[0])
+    if value not in allowed:
+        raise ImproperlyConfigured(f"{name} is {value!r}. Use one of {', '.join(allowed)}.")
+    return value
+
+
 SECRET_KEY = _secret_key()
 DEBUG = env.bool("PITWALL_DEBUG", default=False)
 HOST = env.str("PITWALL_HOST", default="127.0.0.1")  # the address that the web process listens on
@@ -108,9 +116,7 @@ TRACE_IMPORT_SECONDS = env.int("PITWALL_TRACE_IMPORT_SECONDS", default=1800)
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
 TRASH_DAYS = env.int("PITWALL_TRASH_DAYS", default=30)  # that what is deleted can be taken back; projects may differ
 METRICS_TOKEN = _metrics_token()  # opens /metrics to Prometheus; "": only API tokens do
-TRIAL = env.str("PITWALL_TRIAL", default="editors")  # who may try code before a launch: off, admins or editors
-if TRIAL not in ("off", "admins", "editors"):
-    raise ImproperlyConfigured(f"PITWALL_TRIAL is {TRIAL!r}. Use off, admins or editors.")
+TRIAL = _one_of("PITWALL_TRIAL", "editors", "admins", "off")  # who may try code before a launch
 # Where a spec's paths are read for previews; where Ray is elsewhere they mean nothing here unless somebody says so.
 _DATA_ROOTS = [str(Path.home()), "/data", "/datasets", "/models", "/mnt", "/srv", "/scratch"]
 DATA_ROOTS = [
@@ -123,6 +129,16 @@ MAX_PROJECT_UPLOAD_BYTES = env.int("PITWALL_MAX_PROJECT_UPLOAD_BYTES", default=2
 MIN_FREE_BYTES = env.int("PITWALL_MIN_FREE_BYTES", default=512 << 20)
 MIN_FREE_PERCENT = env.float("PITWALL_MIN_FREE_PERCENT", default=0.0)
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
+
+# Alerts that leave the console (docs/operate/alerts.md).
+SMTP_HOST = env.str("PITWALL_SMTP_HOST", default="")  # "": no mail
+SMTP_TLS = _one_of("PITWALL_SMTP_TLS", "starttls", "tls", "none")
+SMTP_PORT = env.int("PITWALL_SMTP_PORT", default={"starttls": 587, "tls": 465, "none": 25}[SMTP_TLS])
+SMTP_USER = env.str("PITWALL_SMTP_USER", default="")
+SMTP_PASSWORD = env.str("PITWALL_SMTP_PASSWORD", default="")
+SMTP_FROM = env.str("PITWALL_SMTP_FROM", default=f"Pitwall <pitwall@{host_of(PUBLIC_URL)}>")
+# Hosts, addresses and networks that webhooks may go to although they are not public, or not https.
+WEBHOOK_HOSTS = env.list("PITWALL_WEBHOOK_HOSTS", default=[])
 
 INSTALLED_APPS = [
     "django.contrib.auth",

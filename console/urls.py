@@ -18,6 +18,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.tune")),
     path("", include("console.views.compare.page")),
     path("", include("console.views.cluster")),
+    path("", include("console.views.alerts.rules")),
+    path("", include("console.views.alerts.page")),
     path("", include("console.views.guide")),
     path("", include("console.views.account.account")),
     path("", include("console.views.people.page")),

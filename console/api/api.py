@@ -15,6 +15,7 @@ from ninja.operation import Operation
 from console.api import cluster, docs
 from console.api.account import account, audit, people, projects, quotas, retention, rights, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
+from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, symptoms
 from console.api.guide import catalog, guide, hardware
@@ -81,6 +82,10 @@ for prefix, router in (
     ("/access", rights.router),
     ("/audit", audit.router),
     ("/quotas", quotas.router),
+    ("/account", alert_rules.own),
+    ("/alerts", alerts.router),
+    ("/runs", alerts.runs),
+    ("/projects", alert_rules.router),
 ):
     api.add_router(prefix, router)
 

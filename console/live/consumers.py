@@ -22,6 +22,7 @@ from console.api.traces.traces import whole
 from console.live.hub import Mailbox, end, hub
 from console.live.run_headers import headers
 from jobs.accounts.access import role
+from jobs.alerts.incidents import CHANGED as ALERTS_CHANGED
 from jobs.models import Project, Trace
 from jobs.telemetry.frame_log import missed, newest_seq
 
@@ -186,6 +187,9 @@ class UpdatesConsumer(_Follower):
         while True:
             await self.mailbox.wait(beat_at - time.monotonic())
             for run_id in sorted(self.mailbox.take_changed()):
+                if run_id == ALERTS_CHANGED:
+                    await self.send(text_data='{"type":"alerts"}')  # pages ask for what they may see
+                    continue
                 header = await headers().get(run_id)
                 if header is not None and header.project == self.project:
                     await self.send(text_data=header.text)

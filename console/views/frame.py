@@ -6,6 +6,7 @@ from django.http import Http404, HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.urls import path, reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_GET
@@ -14,6 +15,7 @@ from django.views.i18n import JavaScriptCatalog
 from console.forms.account import DENSITIES, DENSITY_COOKIE, THEME_COOKIE, THEMES
 from console.labels.ingest import ingest_problem
 from jobs.accounts.access import Role, projects_of, require, role
+from jobs.alerts.queries import open_count
 from jobs.models import Project, Run
 from jobs.runs.cluster_use import cluster_in_use
 from jobs.runs.queries import queue_summary
@@ -102,7 +104,7 @@ def _navigation() -> list[dict[str, str]]:
 
 
 @require_GET
-def usage(_request: HttpRequest) -> JsonResponse:
+def usage(request: HttpRequest) -> JsonResponse:
     """Say how much of the cluster is in use, what waits, and what keeps pages from moving, for the frame."""
     state = cluster_in_use()
     queue = queue_summary()
@@ -110,7 +112,10 @@ def usage(_request: HttpRequest) -> JsonResponse:
     used, total = (state.gpus_used, state.gpus_total) if state.gpus_total else (state.cpus_used, state.cpus_total)
     html = render_to_string("components/usage.html", context)
     shown_total = total if state.is_reachable else None
-    return JsonResponse({"html": html, "used": used, "total": shown_total, "ingest_problem": ingest_problem()})
+    project = current_project(request)
+    alerts = open_count(request.user, project, now=timezone.now()) if project else 0
+    said = {"html": html, "used": used, "total": shown_total, "ingest_problem": ingest_problem(), "alerts": alerts}
+    return JsonResponse(said)
 
 
 @require_GET

@@ -12,9 +12,11 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.labels.catalog import phase_label
+from console.views.alerts.page import rows_of
 from console.views.frame import current_project, person
 from console.views.run.labels import cause_text, hint
 from jobs.accounts.access import require, role
+from jobs.alerts.queries import find_incidents
 from jobs.processes.tasks import enqueue, submit
 from jobs.runs.cluster_use import cluster_in_use
 from jobs.runs.filter import main_metric
@@ -27,6 +29,7 @@ from profiling.phases import BY_KEY
 
 _WIDTH, _HEIGHT = 240, 44
 _RECENT = 8
+_ALERTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +53,17 @@ def home(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     overview = read_home(project, now=now)
     drawn = sparklines(overview.live, width=_WIDTH, height=_HEIGHT)
+    told = {header.id for header in overview.attention}
+    opened = find_incidents(request.user, project, state="open", now=now)[:_ALERTS]
+    alerts = [
+        row
+        for row in rows_of(request, list(opened), now=now)
+        if row.incident.severity != "info" and row.incident.run_id not in told
+    ]
     context = {
         "home": overview,
-        "headline": _headline(overview),
+        "headline": _headline(overview, num_alerts=len(alerts)),
+        "alerts": alerts,
         "attention": [{"header": h, "text": cause_text(h) or hint(h, now=now)} for h in overview.attention],
         "live": [_card(header, drawn.get(header.id, ""), _doing(header, now)) for header in overview.live],
         "queued": [
@@ -83,7 +94,7 @@ def start_demo(request: HttpRequest) -> HttpResponse:
     return redirect("run", run.pk)
 
 
-def _headline(overview: Home) -> str:
+def _headline(overview: Home, *, num_alerts: int) -> str:
     """Say in one sentence what needs the person, else what goes on."""
     lost = sum(h.is_lost_contact for h in overview.attention)
     failed = len(overview.attention) - lost
@@ -92,6 +103,8 @@ def _headline(overview: Home) -> str:
         parts.append(ngettext("%(n)s run failed", "%(n)s runs failed", failed) % {"n": failed})
     if lost:
         parts.append(ngettext("%(n)s run lost contact", "%(n)s runs lost contact", lost) % {"n": lost})
+    if num_alerts:
+        parts.append(ngettext("%(n)s alert is open", "%(n)s alerts are open", num_alerts) % {"n": num_alerts})
     if parts:
         return ", ".join(parts)
     if overview.live:

@@ -7,6 +7,16 @@ from jobs.models.accounts import (
     Identity,
     SigninLink,
 )
+from jobs.models.alerts import (
+    AlertChannel,
+    AlertIncident,
+    AlertMessage,
+    AlertMute,
+    AlertNote,
+    AlertRule,
+    AlertSubscription,
+    RunWatch,
+)
 from jobs.models.captures import (
     Answer,
     Artifact,
@@ -54,6 +64,13 @@ __all__ = [
     "ENDED",
     "LIVE",
     "STATES",
+    "AlertChannel",
+    "AlertIncident",
+    "AlertMessage",
+    "AlertMute",
+    "AlertNote",
+    "AlertRule",
+    "AlertSubscription",
     "Answer",
     "ApiToken",
     "Artifact",
@@ -76,6 +93,7 @@ __all__ = [
     "Run",
     "RunEvent",
     "RunUsage",
+    "RunWatch",
     "Sample",
     "SigninLink",
     "Study",

@@ -9,7 +9,7 @@ if (project) {
   openFeed({
     path: `/ws/updates?project=${encodeURIComponent(project)}`,
     onMessage: (message) => {
-      if (message.type === "run") refresh();
+      if (message.type === "run" || message.type === "alerts") refresh();
     },
   });
 }

@@ -124,7 +124,12 @@ async function showUsage() {
   try {
     const answer = await fetch(usage.dataset.usage ?? "", { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
-    const { html, used, total, ingest_problem: problem } = await answer.json();
+    const { html, used, total, ingest_problem: problem, alerts } = await answer.json();
+    const bell = document.querySelector("[data-bell] b");
+    if (bell) {
+      bell.textContent = alerts > 99 ? "99+" : String(alerts);
+      bell.hidden = !alerts;
+    }
     const notice = document.querySelector("[data-ingest-problem]");
     if (notice) {
       find("span", notice).textContent = problem;
@@ -145,6 +150,7 @@ if (usage) {
   showUsage();
   setInterval(showUsage, 10_000);
   document.addEventListener("visibilitychange", showUsage);
+  document.addEventListener("pitwall:alerts", showUsage);
 }
 
 // Offline: shown after three seconds without a connection, taken away when it is back.

@@ -97,6 +97,7 @@ export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
       last = message.seq;
       onMessage(message);
     } else {
+      if (message.type === "alerts") document.dispatchEvent(new CustomEvent("pitwall:alerts")); // the bell counts anew
       onMessage(message);
     }
   }

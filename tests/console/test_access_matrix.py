@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,10 +17,26 @@ from django.db import connection, transaction
 from django.http.response import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
 from console.live.consumers import websocket_urlpatterns
 from console.sign_in.api_token import make_token
-from jobs.models import Answer, ApiToken, Artifact, Attempt, Capture, Run, Study, TrashItem, Upload
+from jobs.alerts.sealing import seal
+from jobs.models import (
+    AlertChannel,
+    AlertIncident,
+    AlertMute,
+    AlertRule,
+    Answer,
+    ApiToken,
+    Artifact,
+    Attempt,
+    Capture,
+    Run,
+    Study,
+    TrashItem,
+    Upload,
+)
 from jobs.retention.deletion import delete_runs
 from jobs.runs.launch import ingest_token
 from tests.console.access_rules import API, DEEDS, INGEST, PAGES, SOCKETS, Rule
@@ -136,6 +153,17 @@ class Scene:
         trashed = make_run(self.theirs, state="finished", spec={"name": "trashed"}, user=self.owner)
         delete_runs(runs=[trashed], user=self.owner, stop=False, now=NOW)
         self.trash_item = TrashItem.objects.get()
+        alerts = {"project": self.theirs, "kind": "waiting"}
+        self.rule = AlertRule.objects.create(name="secret-plan", params={"minutes": 5}, **alerts)
+        data = {"what": "waiting", "name": "secret-plan"}
+        about = {"run": self.run, "rule": self.rule, "severity": "warning", "data": data, **alerts}
+        self.alert = AlertIncident.objects.create(object_id=self.run.pk, opened_at=NOW, updated_at=NOW, **about)
+        until = timezone.now() + timedelta(days=1)
+        self.mute = AlertMute.objects.create(project=self.theirs, rule=self.rule, until=until)
+        sealed = seal({"url": "https://127.0.0.1/secret-plan", "signing_secret": "secret-plan"})
+        self.channel = AlertChannel.objects.create(
+            project=self.theirs, kind="webhook", name="secret-plan", address="127.0.0.1", sealed=sealed
+        )
         self.values = {
             "run_id": self.run.pk,
             "run": self.run.pk,
@@ -143,6 +171,10 @@ class Scene:
             "artifact_id": str(self.artifact.pk),
             "answer_id": str(self.answer.pk),
             "token_id": str(self.token.pk),
+            "alert_id": str(self.alert.pk),
+            "mute_id": str(self.mute.pk),
+            "rule_number": str(self.rule.pk),
+            "channel_id": str(self.channel.pk),
             "project": "theirs",
             "username": "owner",
             "knob_id": "train.num_steps",
@@ -268,7 +300,7 @@ def expected(rule: Rule, caller: str, role: str | None, *, is_api: bool, names_i
 @pytest.mark.parametrize("entry", CASES)
 def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene) -> None:
     rule, is_api = RULES[entry], entry in API
-    names_it = bool(re.search(r"{(run_id|project|study_id|trace_id|item_id)}", f"{entry} {rule.query}"))
+    names_it = bool(re.search(r"{(run_id|project|study_id|trace_id|item_id|alert_id)}", f"{entry} {rule.query}"))
     callers = {**CALLERS, **(TOKENS if is_api else {})}
     clients = {caller: (scene.bearer if is_api else scene.session)(caller) for caller in callers}
     before = snapshot()

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
+from jobs.alerts.evaluation import run_until
 from jobs.processes.reconcile import ReconcilerState, reconcile
 from jobs.telemetry.heartbeats import Heartbeat
 from jobs.telemetry.lock import sole_holder
@@ -17,6 +18,7 @@ from jobs.telemetry.lock import sole_holder
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 1.0
+_ALERTS_END_SECONDS = 5.0  # a message that is being sent then is sent again by its lease
 
 
 class Command(BaseCommand):
@@ -42,6 +44,16 @@ class Command(BaseCommand):
                 ending.wait(INTERVAL_SECONDS)
 
     def _loop(self, ending: threading.Event, memory: ReconcilerState) -> None:
+        is_over = threading.Event()  # alerts have a thread of their own: a slow webhook holds up no run
+        alerts = threading.Thread(target=run_until, args=(is_over,), name="alerts", daemon=True)
+        alerts.start()
+        try:
+            self._steps(ending, memory)
+        finally:
+            is_over.set()
+            alerts.join(timeout=_ALERTS_END_SECONDS)
+
+    def _steps(self, ending: threading.Event, memory: ReconcilerState) -> None:
         heartbeat = Heartbeat("reconcile")
         while not ending.is_set():
             began = time.monotonic()
