@@ -75,6 +75,8 @@ MAX_TRACE_BYTES = env.int("PITWALL_MAX_TRACE_BYTES", default=8 << 30)  # of one 
 MAX_PROJECT_TRACE_BYTES = env.int("PITWALL_MAX_PROJECT_TRACE_BYTES", default=256 << 30)  # of all uploaded traces of one
 TRACE_IMPORT_SECONDS = env.int("PITWALL_TRACE_IMPORT_SECONDS", default=1800)
 MAX_UPLOAD_BYTES = env.int("PITWALL_MAX_UPLOAD_BYTES", default=1 << 30)
+PLANNER_PROCESSES = env.int("PITWALL_PLANNER_PROCESSES", default=2)  # for long searches; 0: in the web process itself
+QUESTIONS_AT_ONCE = env.int("PITWALL_QUESTIONS_AT_ONCE", default=2)  # expensive ones of one person (console/budget.py)
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 INSTALLED_APPS = [

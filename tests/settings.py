@@ -23,5 +23,6 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 AXES_ENABLED = False
+PLANNER_PROCESSES = 0  # a test that wants them says so
 RAY_ADDRESS = "http://127.0.0.1:9"  # nobody listens there: a unit test never reaches a real cluster by accident
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # noqa: F405

@@ -22,6 +22,7 @@ from console.api.planner import calibration, can_it_run, diffusion, plan, run_pl
 from console.api.problem import RequestProblem
 from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, uploads
 from console.api.traces import trace_data, trace_summary, traces
+from console.budget import RETRY_SECONDS, TooManyQuestions
 from jobs.accounts.access import NotAllowed
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.runs.launch import KeyReused
@@ -105,6 +106,13 @@ def _not_allowed(request: HttpRequest, error: NotAllowed) -> HttpResponse:
 @api.exception_handler(RequestProblem)
 def _refused(request: HttpRequest, error: RequestProblem) -> HttpResponse:
     return _refuse(request, error.status, *error.problems)
+
+
+@api.exception_handler(TooManyQuestions)
+def _too_many_questions(request: HttpRequest, error: TooManyQuestions) -> HttpResponse:
+    answer = _refuse(request, 429, _problem(str(error)))
+    answer["Retry-After"] = str(RETRY_SECONDS)
+    return answer
 
 
 @api.exception_handler(Http404)
