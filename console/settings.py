@@ -202,6 +202,13 @@ TRUSTED_PROXIES = env.list("PITWALL_TRUSTED_PROXIES", default=["127.0.0.1"] if I
 if IS_TLS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 << 20
+# Bodies of requests (console/middleware/body_limit.py): seconds that may pass between two pieces of one, and how many
+# may be under way from one address, and long ones from one person or run.
+BODY_STALL_SECONDS = env.float("PITWALL_BODY_STALL_SECONDS", default=30.0)
+BODIES_OF_ADDRESS = env.int("PITWALL_BODIES_OF_ADDRESS", default=64)
+BODIES_OF_PERSON = env.int("PITWALL_BODIES_OF_PERSON", default=16)
+FILE_UPLOAD_TEMP_DIR = DATA_DIR / "incoming"  # uploads while they come: on the volume that is to hold them
+FILE_UPLOAD_TEMP_DIR.mkdir(mode=0o700, exist_ok=True)
 
 LOGGING = {
     "version": 1,

@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import TooManyFieldsSent
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
@@ -132,6 +132,11 @@ def _unauthenticated(request: HttpRequest, _: AuthenticationError) -> HttpRespon
 def _too_many_fields(request: HttpRequest, _: TooManyFieldsSent) -> HttpResponse:
     message = f"The query has too many fields; at most {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} are allowed."
     return _refuse(request, 400, _problem(message))
+
+
+@api.exception_handler(UnreadablePostError)
+def _unreadable(request: HttpRequest, _: UnreadablePostError) -> HttpResponse:
+    return _refuse(request, 400, _problem("The body broke off. Send it again."))
 
 
 @api.exception_handler(HttpError)
