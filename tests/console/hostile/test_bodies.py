@@ -92,15 +92,13 @@ def test_a_long_upload_of_somebody_we_know_is_written_once_beside_its_part_file(
 
 def test_an_upload_that_breaks_off_leaves_nothing(live_console: LiveConsole) -> None:
     port = int(live_console.url.rpartition(":")[2])
-    cookie = live_console.session_cookie()
+    token = make_token(user=live_console.user, name="broken")[1]
     with _connect(live_console.url) as line:
         line.sendall(
-            f"POST /api/uploads HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncookie: {cookie['name']}={cookie['value']}\r\n"
+            f"POST /api/uploads HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {token}\r\n"
             f"content-type: multipart/form-data; boundary=b\r\ncontent-length: {SIZE}\r\n\r\n".encode()
         )
-        line.sendall(
-            b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n' + b"x" * (8 << 20)
-        )
+        line.sendall(HEAD + b"x" * (8 << 20))
         wait_until(lambda: bool(_open_files(port)), 60, what="no upload is being written")
 
     wait_until(lambda: not _open_files(port), 60, what="a temporary file is left")
