@@ -5,6 +5,7 @@ SMALL_BYTES is taken from somebody we know alone.
 """
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import Counter
@@ -45,13 +46,23 @@ class BodyLimit:
             if not await body.begin():
                 return
             if scope["path"].rstrip("/") == UPLOADS and scope["method"] == "POST":
-                live = LiveBody(body.receive)
-                inner = _without_body(live)
-                await self.application({**scope, KEY: live}, inner, body.send)
+                await self._follow(scope, LiveBody(body.receive), body.send)
             else:
                 await self.application(scope, body.receive, body.send)
         finally:
             body.end()
+
+    async def _follow(self, scope: Any, live: LiveBody, send: Any) -> None:
+        """Let the application read the body while it comes, and no longer than this request is waited for."""
+        answering = asyncio.ensure_future(self.application({**scope, KEY: live}, _without_body(live), send))
+        try:
+            await asyncio.shield(answering)
+        except asyncio.CancelledError:
+            live.abandon()
+            answering.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await answering
+            raise
 
 
 class _Body:

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 Message = MutableMapping[str, Any]
 KEY = "pitwall.body"
 """Where a scope carries one."""
+_LOOK_UP_SECONDS = 0.2
 
 
 class LiveBody(io.RawIOBase):
@@ -27,6 +28,7 @@ class LiveBody(io.RawIOBase):
         self._rest = b""
         self._has_more = True
         self._is_gone = False
+        self.when_interrupted: Callable[[], None] = lambda: None  # called by who reads, before it gets its OSError
 
     def readable(self) -> bool:
         """Return True."""
@@ -37,21 +39,33 @@ class LiveBody(io.RawIOBase):
         if size is None or size < 0:
             return b"".join(iter(lambda: self.read(io.DEFAULT_BUFFER_SIZE), b""))
         while not self._rest and self._has_more:
-            message = asyncio.run_coroutine_threadsafe(self._next(), self._loop).result()
-            if message["type"] != "http.request":
-                raise OSError("The client is gone.")
-            self._rest = message.get("body", b"")
+            self._rest = self._wait_for_piece()
         piece, self._rest = self._rest[:size], self._rest[size:]
         return piece
+
+    def abandon(self) -> None:
+        """Let who reads it have no more: the process is about to end."""
+        self._is_gone = True
 
     async def receive_after(self) -> Message:
         """Stand in for `receive` once Django's handler has been told that there is no body: wait for a disconnect."""
         await self._ended.wait()
         return {"type": "http.disconnect"} if self._is_gone else await self._receive()
 
+    def _wait_for_piece(self) -> bytes:
+        """Return what comes next. It looks up now and then: who cancels a request blocks the loop until we are done."""
+        coming = asyncio.run_coroutine_threadsafe(self._next(), self._loop) if not self._is_gone else None
+        while coming is not None and not self._is_gone:
+            try:
+                message = coming.result(_LOOK_UP_SECONDS)
+            except TimeoutError:
+                continue
+            if message["type"] == "http.request":
+                return bytes(message.get("body", b""))
+        self.when_interrupted()
+        raise OSError("The client is gone.")
+
     async def _next(self) -> Message:
-        if self._is_gone:
-            return {"type": "http.disconnect"}
         message = await self._receive()
         self._is_gone = message["type"] != "http.request"
         self._has_more = bool(message.get("more_body"))
@@ -67,4 +81,17 @@ class LiveBodyHandler(ASGIHandler):
         self, scope: dict[str, Any], body_file: IO[bytes]
     ) -> tuple[HttpRequest, None] | tuple[None, HttpResponse]:
         """Return the request, or the answer to one that is none."""
-        return super().create_request(scope, cast(IO[bytes], scope.get(KEY)) or body_file)
+        live: LiveBody | None = scope.get(KEY)
+        if live is None:
+            return super().create_request(scope, body_file)
+        made = super().create_request(scope, cast(IO[bytes], live))
+        request = made[0]
+        if request is not None:
+            live.when_interrupted = lambda: _drop_uploads(request)
+        return made
+
+
+def _drop_uploads(request: HttpRequest) -> None:
+    """Remove what came of a file so far: Django's parser leaves that to the garbage collector."""
+    for handler in request.upload_handlers:
+        handler.upload_interrupted()

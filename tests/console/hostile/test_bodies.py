@@ -101,5 +101,5 @@ def test_an_upload_that_breaks_off_leaves_nothing(live_console: LiveConsole) -> 
         line.sendall(HEAD + b"x" * (8 << 20))
         wait_until(lambda: bool(_open_files(port)), 60, what="no upload is being written")
 
-    wait_until(lambda: not _open_files(port), 60, what="a temporary file is left")
+    wait_until(lambda: not _open_files(port), 20, what=lambda: f"these are left: {_open_files(port)}")
     assert httpx.get(f"{live_console.url}/healthz", timeout=60).status_code == 200
