@@ -2,10 +2,10 @@
 
 import os
 
-from django.core.asgi import get_asgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
-django_application = get_asgi_application()  # sets Django up; what needs its models is imported after it
+django.setup(set_prefix=False)  # what needs its models is imported after it
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
@@ -13,12 +13,13 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 
 from console.live.consumers import websocket_urlpatterns  # noqa: E402
 from console.middleware.body_limit import BodyLimit  # noqa: E402
+from console.middleware.live_body import LiveBodyHandler  # noqa: E402
 from console.middleware.own_origin import OwnOriginOnly  # noqa: E402
 from console.monitoring.requests import CountRequests  # noqa: E402
 
 router = ProtocolTypeRouter(
     {
-        "http": BodyLimit(django_application),
+        "http": BodyLimit(LiveBodyHandler()),
         "websocket": AllowedHostsOriginValidator(OwnOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
     }
 )

@@ -128,6 +128,8 @@ MAX_PROJECT_UPLOAD_BYTES = env.int("PITWALL_MAX_PROJECT_UPLOAD_BYTES", default=2
 # The larger of both is kept free on the disk of FILES_DIR (jobs/storage/floor.py).
 MIN_FREE_BYTES = env.int("PITWALL_MIN_FREE_BYTES", default=512 << 20)
 MIN_FREE_PERCENT = env.float("PITWALL_MIN_FREE_PERCENT", default=0.0)
+PLANNER_PROCESSES = env.int("PITWALL_PLANNER_PROCESSES", default=2)  # for long searches; 0: in the web process itself
+QUESTIONS_AT_ONCE = env.int("PITWALL_QUESTIONS_AT_ONCE", default=2)  # expensive ones of one person (console/budget.py)
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 # Alerts that leave the console (docs/operate/alerts.md).
@@ -269,6 +271,13 @@ TRUSTED_PROXIES = env.list("PITWALL_TRUSTED_PROXIES", default=["127.0.0.1"] if I
 if IS_TLS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 << 20
+# Bodies of requests (console/middleware/body_limit.py): seconds that may pass between two pieces of one, and how many
+# may be under way from one address, and long ones from one person or run.
+BODY_STALL_SECONDS = env.float("PITWALL_BODY_STALL_SECONDS", default=30.0)
+BODIES_OF_ADDRESS = env.int("PITWALL_BODIES_OF_ADDRESS", default=64)
+BODIES_OF_PERSON = env.int("PITWALL_BODIES_OF_PERSON", default=16)
+FILE_UPLOAD_TEMP_DIR = DATA_DIR / "incoming"  # uploads while they come: on the volume that is to hold them
+FILE_UPLOAD_TEMP_DIR.mkdir(mode=0o700, exist_ok=True)
 
 LOGGING = {
     "version": 1,

@@ -25,5 +25,6 @@ STORAGES = {
 }
 AXES_ENABLED = False
 DATA_ROOTS = [Path(tempfile.gettempdir()).resolve(), BASE_DIR]  # noqa: F405
+PLANNER_PROCESSES = 0  # a test that wants them says so
 RAY_ADDRESS = "http://127.0.0.1:9"  # nobody listens there: a unit test never reaches a real cluster by accident
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # noqa: F405

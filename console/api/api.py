@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import TooManyFieldsSent
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
@@ -23,6 +23,7 @@ from console.api.planner import calibration, can_it_run, diffusion, plan, run_pl
 from console.api.problem import RequestProblem
 from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, trash, uploads
 from console.api.traces import trace_data, trace_summary, traces
+from console.budget import RETRY_SECONDS, TooManyQuestions
 from jobs.accounts.access import NotAllowed
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.runs.launch import KeyReused
@@ -120,6 +121,13 @@ def _refused(request: HttpRequest, error: RequestProblem) -> HttpResponse:
     return _refuse(request, error.status, *error.problems)
 
 
+@api.exception_handler(TooManyQuestions)
+def _too_many_questions(request: HttpRequest, error: TooManyQuestions) -> HttpResponse:
+    answer = _refuse(request, 429, _problem(str(error)))
+    answer["Retry-After"] = str(RETRY_SECONDS)
+    return answer
+
+
 @api.exception_handler(Http404)
 def _not_found(request: HttpRequest, _: Http404) -> HttpResponse:
     return _refuse(request, 404, _problem("Not found, or you have no access."))
@@ -137,6 +145,11 @@ def _unauthenticated(request: HttpRequest, _: AuthenticationError) -> HttpRespon
 def _too_many_fields(request: HttpRequest, _: TooManyFieldsSent) -> HttpResponse:
     message = f"The query has too many fields; at most {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} are allowed."
     return _refuse(request, 400, _problem(message))
+
+
+@api.exception_handler(UnreadablePostError)
+def _unreadable(request: HttpRequest, _: UnreadablePostError) -> HttpResponse:
+    return _refuse(request, 400, _problem("The body broke off. Send it again."))
 
 
 @api.exception_handler(HttpError)

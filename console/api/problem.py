@@ -43,6 +43,10 @@ REFUSALS: dict[int, Any] = {
 """What any operation may answer besides its result; merged into each operation's `response`."""
 
 
+EXPENSIVE: dict[int, Any] = REFUSALS | {429: ProblemsOut}
+"""And what one may that counts against the caller's budget (console/budget.py)."""
+
+
 def phrase(status: int) -> str:
     """Return the standard words of a status, for answers that have no better ones."""
     return http.HTTPStatus(status).phrase

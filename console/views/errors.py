@@ -1,6 +1,7 @@
 """Error pages: what happened, in a sentence, and where to go from here."""
 
 from collections.abc import Callable
+from urllib.parse import quote
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
@@ -9,6 +10,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
+from console.budget import RETRY_SECONDS, TooManyQuestions
 from jobs.accounts.access import NotAllowed
 from jobs.retention.deletion import may_change
 from jobs.retention.trash import RunInTrash
@@ -36,7 +38,9 @@ class RefusalMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer NotAllowed and RunInTrash; leave every other exception alone."""
+        """Answer NotAllowed, TooManyQuestions and RunInTrash; leave every other exception alone."""
+        if isinstance(exception, TooManyQuestions):
+            return too_many_questions(request, exception)
         if isinstance(exception, RunInTrash):
             return _in_trash(request, exception)
         return forbidden(request, exception) if isinstance(exception, NotAllowed) else None
@@ -49,6 +53,18 @@ def _in_trash(request: HttpRequest, found: RunInTrash) -> HttpResponse:
     may_restore = item is not None and is_back and may_change(request.user, item)
     context = {"run": found.run, "item": item, "is_back": is_back, "may_restore": may_restore}
     return render(request, "errors/in_trash.html", context, status=410)
+
+
+def too_many_questions(request: HttpRequest, error: TooManyQuestions) -> HttpResponse:
+    """Answer 429 as the page that asked can show it: as JSON, as a notice over what is there, or as a page."""
+    if request.headers.get("HX-Request"):
+        answer = HttpResponse(headers={"X-Problem": quote(str(error))}, status=429)
+    elif request.headers.get("Accept", "").startswith("application/json"):
+        answer = JsonResponse({"problems": [{"field": "", "message": str(error)}]}, status=429)
+    else:
+        answer = render(request, "errors/429.html", {"said": str(error)}, status=429)
+    answer["Retry-After"] = str(RETRY_SECONDS)
+    return answer
 
 
 def _nul_refused(request: HttpRequest) -> HttpResponse:

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
+from console.budget import expensive
 from console.guide.advice_list import tuning_page
 from console.guide.diagnosis_list import diagnosis_page
 from console.guide.knob_list import knobs_page
@@ -58,6 +59,7 @@ def _without_item(page: Callable[[Asked], dict[str, object]]) -> _Page:
 
 @require_GET
 @never_cache
+@expensive
 def devices(request: HttpRequest) -> HttpResponse:
     """Answer whether a model can run on some hardware; at the prices of the project one is looking at."""
     project = current_project(request)

@@ -76,6 +76,7 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
     table = study_table(row, metric_name=request.GET.get("metric", "").replace("\0", "")[:120])
     header = table.header
     names = [knob["id"] for knob in header.knobs]
+    compared = {"study": header.id} | ({"group": names[0]} if names else {})
     context = {
         "study": header,
         "table": table,
@@ -84,7 +85,7 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
         "facts": _facts(header),
         "metric_choices": [(name, metric_label(name)) for name in table.metrics],
         "points": _points(table, names),
-        "compare_url": f"{reverse('compare')}?{urlencode({'study': header.id, 'group': names[0]})}",
+        "compare_url": f"{reverse('compare')}?{urlencode(compared)}",
         "num_open": header.counts.get("queued", 0) + header.counts.get("starting", 0) + header.counts.get("running", 0),
         "max_runs": MAX_RUNS,
         "can_edit": role(request.user, row.project) in ("editor", "admin"),

@@ -39,6 +39,7 @@ from jobs.planner.search.layouts import GOALS, MAX_LAYOUTS, Goal, SearchResult, 
 from jobs.planner.sensitivity import Sensitivity, sensitivities
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
+from jobs.planning.search_pool import answer_apart
 from jobs.planning.settings import constants_of, prices_of
 from jobs.preflight.client import TrialFailed
 from jobs.preflight.preview import kept_config, known_data, read_config
@@ -163,7 +164,8 @@ def layouts(about: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> S
         raise PlanRefused("limit", text % {"given": limit, "most": MAX_LAYOUTS_LISTED})
     chosen: Goal = goal  # type: ignore[assignment]  # it is one of GOALS
     try:
-        return search(
+        return answer_apart(
+            search,
             about.spec,
             about.models,
             about.fleet,

@@ -9,10 +9,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from console.api.compare.schema import CompareOut, CompareSeriesListOut, compare_out
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.runs.series import Names, Points, Smooth, Step
 from console.api.runs.series_schema import numbers
 from console.api.visible import caller
+from console.budget import expensive
 from jobs.catalog.metric import requested_names
 from jobs.comparison.clock import training_clock
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
@@ -31,7 +32,8 @@ Axis = Annotated[
 ]
 
 
-@router.get("", response={200: CompareOut, **REFUSALS}, summary="Compare runs")
+@router.get("", response={200: CompareOut, **EXPENSIVE}, summary="Compare runs")
+@expensive
 def compare_runs(request: HttpRequest, runs: RunIds, base: Base = "", step: Step = None) -> CompareOut:
     """Compare runs over the steps that all of them have done; `step` is that of the at-step values."""
     rows = _runs(request, runs)
@@ -50,7 +52,8 @@ def compare_runs(request: HttpRequest, runs: RunIds, base: Base = "", step: Step
     )
 
 
-@router.get("/series", response={200: CompareSeriesListOut, **REFUSALS}, summary="Series of several runs")
+@router.get("/series", response={200: CompareSeriesListOut, **EXPENSIVE}, summary="Series of several runs")
+@expensive
 def compare_series(
     request: HttpRequest,
     runs: RunIds,

@@ -5,9 +5,10 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
+from console.api.problem import EXPENSIVE, ProblemsOut, RequestProblem
 from console.api.traces.traces import API_PATIENCE, trace_for
 from console.api.visible import run_for
+from console.budget import expensive
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.diagnosis.rules import Diagnosis, changed, diagnose_run, diagnose_trace
@@ -61,7 +62,8 @@ class DiagnosisOut(Schema):
     whole: int = Field(description="ns of the files: more than `looked` where they hold very many events")
 
 
-@router.get("/{run_id}/diagnosis", response={200: DiagnosisOut, **REFUSALS}, summary="What diagnosis says of a run")
+@router.get("/{run_id}/diagnosis", response={200: DiagnosisOut, **EXPENSIVE}, summary="What diagnosis says of a run")
+@expensive
 def list_findings(request: HttpRequest, run_id: str) -> DiagnosisOut:
     """Return what the rules that need no capture say of the run's newest whole steps, worked out now."""
     run = run_for(request, run_id)
@@ -71,9 +73,10 @@ def list_findings(request: HttpRequest, run_id: str) -> DiagnosisOut:
 
 @traces.get(
     "/{trace_id}/diagnosis",
-    response={200: DiagnosisOut, 503: ProblemsOut, **REFUSALS},
+    response={200: DiagnosisOut, 503: ProblemsOut, **EXPENSIVE},
     summary="What diagnosis says of a trace",
 )
+@expensive
 def list_trace_findings(request: HttpRequest, trace_id: str) -> DiagnosisOut:
     """Return what every rule says of the files of a trace that are imported, and of the run around them.
 

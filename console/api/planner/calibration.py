@@ -4,8 +4,9 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Field, Router, Schema
 
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
+from console.budget import expensive
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.calibration import Proposal
@@ -80,7 +81,8 @@ class CalibrationIn(Schema):
     accelerator: str = Field(max_length=200, description="An `accelerator` of the answer to GET")
 
 
-@router.get("/{slug:project}/calibration", response={200: CalibrationOut, **REFUSALS}, summary="What runs say")
+@router.get("/{slug:project}/calibration", response={200: CalibrationOut, **EXPENSIVE}, summary="What runs say")
+@expensive
 def read_calibration(request: HttpRequest, project: str) -> CalibrationOut:
     """Return what the newest finished runs say of the planner's paces, by kind of device."""
     return _answer(request, project_for(request, project))

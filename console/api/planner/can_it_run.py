@@ -7,16 +7,19 @@ from ninja import Field, Router, Schema
 from pydantic import JsonValue
 
 from console.api.planner.schema import PlanInterval, PlanPool, PlanSensitivity
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import caller, project_for
+from console.budget import expensive
 from jobs.accounts.access import allows, role
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource
 from jobs.planner.can_it_run.language_models import DeviceNeed, HardwareOption, PublishedRun, compare_hardware
 from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
+from jobs.planner.result import JobInvalid
 from jobs.planner.sensitivity import sensitivities
 from jobs.planning.question import PlanRefused, policy_shape, shape_of_config
+from jobs.planning.search_pool import answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
 router = Router(tags=["planner"])
@@ -158,7 +161,8 @@ class CanItRunOut(Schema):
     options: list[CanOption]
 
 
-@router.post("/{slug:project}/plan/can-it-run", response={200: CanItRunOut, **REFUSALS}, summary="Can it run?")
+@router.post("/{slug:project}/plan/can-it-run", response={200: CanItRunOut, **EXPENSIVE}, summary="Can it run?")
+@expensive
 def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRunOut:
     """Say whether a model can be trained by a method, on how few devices, what binds and how long a step takes.
 
@@ -184,7 +188,19 @@ def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRun
         raise RequestProblem(422, str(refused), field=field) from refused
     demand = Demand(**{name: getattr(body, name) for name in Demand.__dataclass_fields__})
     k = constants_of(home)
-    options = compare_hardware(shape, on, body.method, body.devices, demand=demand, prices=prices_of(home), constants=k)
+    try:
+        options = answer_apart(
+            compare_hardware,
+            shape,
+            on,
+            body.method,
+            body.devices,
+            demand=demand,
+            prices=prices_of(home),
+            constants=k,
+        )
+    except JobInvalid as invalid:
+        raise RequestProblem(422, str(invalid), field=invalid.field) from invalid
     told_of = []
     for option in options:
         at = option.verdict.at

@@ -7,8 +7,9 @@ from ninja import Field, Router, Schema
 from pydantic import JsonValue
 
 from console.api.planner.schema import PlanInterval, PlanPool
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import project_for
+from console.budget import expensive
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import find_diffusion_model
 from jobs.planner.can_it_run.verdict import HardwareOption
@@ -17,6 +18,7 @@ from jobs.planner.diffusion.job import Picture, stream_tokens
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.config_values import ShapeUnreadable
 from jobs.planner.shapes.diffusion import DiffusionShape, read_diffusion_shape
+from jobs.planning.search_pool import answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
 router = Router(tags=["planner"])
@@ -105,8 +107,9 @@ class DiffusionOut(Schema):
 
 
 @router.post(
-    "/{slug:project}/plan/diffusion", response={200: DiffusionOut, **REFUSALS}, summary="Plan a diffusion model"
+    "/{slug:project}/plan/diffusion", response={200: DiffusionOut, **EXPENSIVE}, summary="Plan a diffusion model"
 )
+@expensive
 def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> DiffusionOut:
     """Say whether a diffusion transformer can be trained, on how few devices, what a phase needs and how long a step
     takes. A hypothetical plan: no trainer here trains these, and nothing is queued."""
@@ -118,7 +121,8 @@ def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> Dif
         raise RequestProblem(422, str(unknown), field="on") from unknown
     try:
         latent, text = stream_tokens(shape, picture)
-        options = compare_for_diffusion(
+        options = answer_apart(
+            compare_for_diffusion,
             shape,
             on,
             body.method,

@@ -7,8 +7,9 @@ from django.utils import timezone
 from ninja import Field, Router, Schema
 
 from console.api.planner.schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
+from console.budget import expensive
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
@@ -77,7 +78,8 @@ class PlanSettingsIn(Schema):
     constants: dict[str, PlainNumber | None] | None = Field(None, description="Values by name")
 
 
-@router.post("/{slug:project}/plan", response={200: PlanOut, **REFUSALS}, summary="Plan a spec")
+@router.post("/{slug:project}/plan", response={200: PlanOut, **EXPENSIVE}, summary="Plan a spec")
+@expensive
 def plan_spec(request: HttpRequest, project: str, body: PlanIn) -> PlanOut:
     """Say whether the spec fits, what each phase needs, how long a step takes and what the run costs.
 
@@ -90,7 +92,8 @@ def plan_spec(request: HttpRequest, project: str, body: PlanIn) -> PlanOut:
         raise RequestProblem(422, str(error), field=error.field) from error
 
 
-@router.post("/{slug:project}/plan/advice", response={200: PlanAdviceOut, **REFUSALS}, summary="What would be better")
+@router.post("/{slug:project}/plan/advice", response={200: PlanAdviceOut, **EXPENSIVE}, summary="What would be better")
+@expensive
 def plan_advice(request: HttpRequest, project: str, body: PlanIn) -> PlanAdviceOut:
     """Return changes of performance knobs that make the spec fit or faster, each estimated anew, and what moves the
     plan most: its largest parts, and the constants that it rests on."""
@@ -101,7 +104,8 @@ def plan_advice(request: HttpRequest, project: str, body: PlanIn) -> PlanAdviceO
         raise RequestProblem(422, str(error), field=error.field) from error
 
 
-@router.post("/{slug:project}/plan/layouts", response={200: PlanLayoutsOut, **REFUSALS}, summary="Layouts of a spec")
+@router.post("/{slug:project}/plan/layouts", response={200: PlanLayoutsOut, **EXPENSIVE}, summary="Layouts of a spec")
+@expensive
 def plan_layouts(request: HttpRequest, project: str, body: LayoutsIn) -> PlanLayoutsOut:
     """Return the best layouts of the spec on all of the hardware, and why the others were rejected."""
     about = _question(request, project_for(request, project), body)

@@ -6,8 +6,9 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from console.api.planner.schema import PlanInterval
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import caller, run_for
+from console.budget import expensive
 from jobs.cluster.ray_api import cluster_state
 from jobs.planning.plan_vs_measured import PlannedRow
 from jobs.planning.question import PlanRefused, WhatIf
@@ -69,7 +70,8 @@ class RunPlanOut(Schema):
     rows: list[RunPlanRow]
 
 
-@router.get("/{run_id}/plan", response={200: RunPlanOut, **REFUSALS}, summary="Plan and measurement")
+@router.get("/{run_id}/plan", response={200: RunPlanOut, **EXPENSIVE}, summary="Plan and measurement")
+@expensive
 def read_run_plan(
     request: HttpRequest, run_id: str, hypothetical: Annotated[HypotheticalHardware, Query(...)]
 ) -> RunPlanOut:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from ninja import Body, Header, Query, Router, Status
 from pydantic import JsonValue
 
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, REFUSALS, RequestProblem
 from console.api.runs.schema import (
     ArtifactOut,
     ArtifactsOut,
@@ -27,6 +27,7 @@ from console.api.runs.schema import (
 )
 from console.api.runs.spec_schema import SpecIn
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
+from console.budget import expensive
 from console.downloads.csv_response import csv_answer
 from console.downloads.kept import keep_download
 from console.trainer_command import command_of
@@ -115,10 +116,11 @@ def list_runs(
 
 @router.get(
     "/export.csv",
-    response={200: None, **REFUSALS},
+    response={200: None, **EXPENSIVE},
     summary="Runs as CSV",
     openapi_extra={"responses": {200: {"description": "CSV", "content": {"text/csv": {"schema": {"type": "string"}}}}}},
 )
+@expensive
 def list_runs_csv(
     request: HttpRequest,
     project: ProjectSlug = None,

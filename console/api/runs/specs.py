@@ -6,9 +6,10 @@ from django.http import HttpRequest
 from ninja import Body, Router, Schema
 from pydantic import JsonValue
 
-from console.api.problem import REFUSALS, ProblemOut, RequestProblem
+from console.api.problem import EXPENSIVE, REFUSALS, ProblemOut, RequestProblem
 from console.api.runs.spec_schema import SpecIn, spec_schema
 from console.api.visible import ProjectSlug, caller, project_for
+from console.budget import expensive
 from jobs.accounts.privilege import check_privileged
 from jobs.catalog.rules.rule import SpecFinding, findings, refused
 from jobs.catalog.spec.parse import SpecInvalid
@@ -89,7 +90,8 @@ def read_schema(request: HttpRequest) -> dict[str, JsonValue]:  # noqa: ARG001
     return spec_schema()
 
 
-@router.post("/check", response={200: SpecCheckOut, **REFUSALS}, summary="Check a spec without launching it")
+@router.post("/check", response={200: SpecCheckOut, **EXPENSIVE}, summary="Check a spec without launching it")
+@expensive
 def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: ProjectSlug = None) -> SpecCheckOut:
     """Say everything that stands against launching this spec, field by field; nothing is queued."""
     home = project_for(request, project, "editor")
@@ -112,7 +114,8 @@ def check_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: P
     )
 
 
-@router.post("/preview", response={200: DataPreview, **REFUSALS}, summary="Preview the data of a spec")
+@router.post("/preview", response={200: DataPreview, **EXPENSIVE}, summary="Preview the data of a spec")
+@expensive
 def preview_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project: ProjectSlug = None) -> DataPreview:
     """Return five samples as the trainer will see them, lengths, and how many rows are too long."""
     home = project_for(request, project, "editor")
@@ -123,7 +126,8 @@ def preview_spec(request: HttpRequest, spec: Annotated[SpecIn, Body()], project:
         raise _refusal(failed) from failed
 
 
-@router.post("/reward-trial", response={200: RewardTrialOut, **REFUSALS}, summary="Try the reward of a spec")
+@router.post("/reward-trial", response={200: RewardTrialOut, **EXPENSIVE}, summary="Try the reward of a spec")
+@expensive
 def try_spec_reward(
     request: HttpRequest, spec: Annotated[SpecIn, Body()], project: ProjectSlug = None
 ) -> RewardTrialOut:

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModif
 from django.utils.cache import patch_vary_headers
 from ninja import Query, Router
 
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, REFUSALS, RequestProblem
 from console.api.runs.series import spans_json
 from console.api.runs.series_schema import SpansOut
 from console.api.traces.schema import (
@@ -28,6 +28,7 @@ from console.api.traces.schema import (
     made_of,
 )
 from console.api.traces.traces import layer_for, trace_for
+from console.budget import expensive
 from jobs.models import Layer, Trace
 from jobs.traces.files import damaged
 from jobs.traces.imports import store_path
@@ -162,7 +163,8 @@ def get_phases(request: HttpRequest, trace_id: str) -> HttpResponse:
     return HttpResponse(orjson.dumps(spans_json(read_phases(trace_for(request, trace_id)))), "application/json")
 
 
-@router.get("/{trace_id}/search", response={200: SearchOut, **REFUSALS}, summary="Find names")
+@router.get("/{trace_id}/search", response={200: SearchOut, **EXPENSIVE}, summary="Find names")
+@expensive
 def search(request: HttpRequest, trace_id: str, q: Words, layer: LayerId = None) -> SearchOut:
     """Return names that contain the words, in any case, by the time they took."""
     matches: list[FoundOut] = []
@@ -186,7 +188,8 @@ def search(request: HttpRequest, trace_id: str, q: Words, layer: LayerId = None)
     return SearchOut(found=sorted(matches, key=lambda one: -one.total)[:_FOUND])
 
 
-@router.get("/{trace_id}/hits", response={200: HitOut, **REFUSALS}, summary="The next event of a search")
+@router.get("/{trace_id}/hits", response={200: HitOut, **EXPENSIVE}, summary="The next event of a search")
+@expensive
 def next_hit(
     request: HttpRequest,
     trace_id: str,
@@ -216,7 +219,8 @@ def next_hit(
     return best or HitOut()
 
 
-@router.get("/{trace_id}/summary", response={200: SelectionOut, **REFUSALS}, summary="What happened in a window")
+@router.get("/{trace_id}/summary", response={200: SelectionOut, **EXPENSIVE}, summary="What happened in a window")
+@expensive
 def summary(
     request: HttpRequest,
     trace_id: str,

@@ -7,8 +7,9 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 from pydantic import BeforeValidator
 
-from console.api.problem import REFUSALS, ProblemsOut, RequestProblem
+from console.api.problem import EXPENSIVE, ProblemsOut, RequestProblem
 from console.api.traces.traces import API_PATIENCE, trace_for
+from console.budget import expensive
 from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, filled, in_update
 from jobs.diagnosis.model_facts import FormulaInput, OfRun, of_run
 from jobs.traces.files import NoAnswer, ready_layers
@@ -225,9 +226,10 @@ class DifferenceOut(Schema):
 
 @router.get(
     "/{trace_id}/analysis",
-    response={200: AnalysisOut, 503: ProblemsOut, **REFUSALS},
+    response={200: AnalysisOut, 503: ProblemsOut, **EXPENSIVE},
     summary="Where the time of a trace goes",
 )
+@expensive
 def analysis(
     request: HttpRequest,
     trace_id: str,
@@ -310,9 +312,10 @@ def _analysis_out(summary: TraceSummary, texts: dict[str, str], run: OfRun) -> A
 
 @router.get(
     "/{trace_id}/difference",
-    response={200: DifferenceOut, 503: ProblemsOut, **REFUSALS},
+    response={200: DifferenceOut, 503: ProblemsOut, **EXPENSIVE},
     summary="What another trace does differently",
 )
+@expensive
 def trace_difference(
     request: HttpRequest,
     trace_id: str,

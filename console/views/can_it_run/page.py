@@ -35,7 +35,9 @@ from jobs.planner.can_it_run.plans import METHODS, OnHost
 from jobs.planner.diffusion.can_it_run import compare_for_diffusion
 from jobs.planner.diffusion.job import DiffusionJob
 from jobs.planner.job import Fleet, Job
+from jobs.planner.result import JobInvalid
 from jobs.planner.sensitivity import sensitivities
+from jobs.planning.search_pool import answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
@@ -201,7 +203,10 @@ def devices_page(question: HardwareQuestion, project: Project | None) -> dict[st
         return context | {"published": published_answer(question.size, _table(question)) if is_size else None}
     if question.problems:
         return context
-    options = _compare(question, project)
+    try:
+        options = _compare(question, project)
+    except JobInvalid as invalid:
+        return context | {"problems": {invalid.field: str(invalid)}}
     currency = project.currency if project is not None else "USD"
     shown = next((o for o in options if o.accelerator.id == question.show), options[0])
     return context | {
@@ -219,13 +224,21 @@ def _compare(question: HardwareQuestion, project: Project | None) -> tuple[Hardw
     prices, constants = prices_of(project), constants_of(project)
     if question.shape is not None:
         demand = question.demand
-        return compare_hardware(
-            question.shape, on, question.method, question.devices, demand=demand, prices=prices, constants=constants
+        return answer_apart(
+            compare_hardware,
+            question.shape,
+            on,
+            question.method,
+            question.devices,
+            demand=demand,
+            prices=prices,
+            constants=constants,
         )
     if question.pictured is None:
         return ()
     pictured = question.pictured
-    return compare_for_diffusion(
+    return answer_apart(
+        compare_for_diffusion,
         pictured.shape,
         on,
         question.method,

@@ -8,6 +8,7 @@ from django.urls import path
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
+from console.budget import expensive
 from console.downloads.csv_response import csv_answer
 from console.downloads.kept import keep_comparison
 from console.labels.catalog import metric_label, metric_words
@@ -45,6 +46,7 @@ _PROPOSED = 8
 
 
 @require_GET
+@expensive
 def compare_runs(request: HttpRequest) -> HttpResponse:
     """Show the comparison, or what to compare where the address names fewer than two runs."""
     query = read_address(request)
@@ -64,6 +66,7 @@ def compare_runs(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
+@expensive
 def compare_table_csv(request: HttpRequest) -> StreamingHttpResponse:
     """Give the table of metrics as CSV."""
     query, sides = _named(request)
@@ -74,6 +77,7 @@ def compare_table_csv(request: HttpRequest) -> StreamingHttpResponse:
 
 
 @require_GET
+@expensive
 def compare_series_csv(request: HttpRequest) -> StreamingHttpResponse:
     """Give every point of the metrics named by `m` (all without it) as CSV."""
     query, sides = _named(request)

@@ -10,6 +10,7 @@ from django.urls import path
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from console.budget import expensive
 from console.forms.new_run.form import base_of, form_to_raw
 from console.labels.catalog import error_text, phase_label
 from console.labels.numbers import size
@@ -111,6 +112,7 @@ class LayoutsPanel:
 
 
 @require_POST
+@expensive
 def advice(request: HttpRequest) -> JsonResponse:
     """Say what would make the run fit and what would make it faster, and how many layouts there are to look at."""
     try:
@@ -128,6 +130,7 @@ def advice(request: HttpRequest) -> JsonResponse:
 
 
 @require_POST
+@expensive
 def layouts(request: HttpRequest) -> JsonResponse:
     """Return every layout that fits, ranked, and why the others do not."""
     try:

@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from console.budget import expensive
 from console.forms.new_run.address import set_texts
 from console.forms.new_run.commands import commands
 from console.forms.new_run.fields import facts_for_script, groups
@@ -98,6 +99,7 @@ def _pasted_config(request: HttpRequest, values: dict[str, str]) -> tuple[dict[s
 
 
 @require_POST
+@expensive
 def check(request: HttpRequest) -> JsonResponse:
     """Say what is wrong with the form as it stands, what it asks of the cluster, and how to launch it elsewhere."""
     project = project_to_launch_in(request)
@@ -166,6 +168,7 @@ def start_texts(base: RunSpec, chosen: Combination) -> dict[str, str]:
 
 
 @require_POST
+@expensive
 def preview(request: HttpRequest) -> JsonResponse:
     """Try data and model: rendered samples, lengths, the model's facts, and the checks they pass."""
     project = project_to_launch_in(request)
@@ -185,6 +188,7 @@ def preview(request: HttpRequest) -> JsonResponse:
 
 
 @require_POST
+@expensive
 def reward(request: HttpRequest) -> JsonResponse:
     """Try the reward on a few completions."""
     project = project_to_launch_in(request)

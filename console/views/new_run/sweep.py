@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
+from console.budget import expensive
 from console.forms.new_run.form import base_of, form_to_raw, minimal
 from console.sweep_launch import launch_sweep
 from console.views.new_run.page import project_to_launch_in
@@ -50,6 +51,7 @@ class SweepPanel:
 
 
 @require_POST
+@expensive
 def check(request: HttpRequest) -> JsonResponse:
     """Say what is wrong with the sweep, what it would launch, and how to launch it elsewhere."""
     project = project_to_launch_in(request)

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET
 
+from console.budget import expensive
 from console.labels.catalog import knob_label
 from console.views.run.config import show
 from console.views.run.files import visible_run
@@ -74,6 +75,7 @@ class QuestionRow:
 
 
 @require_GET
+@expensive
 def run_diagnosis(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show what the rules that need no capture say of the run by now."""
     run, role = visible_run(request, run_id)

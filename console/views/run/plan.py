@@ -8,6 +8,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
+from console.budget import expensive
 from console.views.new_run.plan import accelerator_choices
 from console.views.plan.panel import devices_text
 from console.views.run.files import visible_run
@@ -22,6 +23,7 @@ _MOST_PER_NODE = 8
 
 
 @require_GET
+@expensive
 def plan_card(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the plan of the run beside what it measured by now; why there is none, where there is none."""
     run, role = visible_run(request, run_id)

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
+from console.budget import expensive
 from console.downloads.csv_response import csv_answer
 from console.downloads.kept import keep_download
 from console.forms.run_line import VIEWS, read_line
@@ -137,6 +138,7 @@ def run_rows(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
+@expensive
 def runs_as_csv(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """Give every run that the filter leaves, or those named, as CSV."""
     project = _project(request)

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
+from console.budget import expensive
 from console.labels.calibration import kind_label, miss
 from console.views.frame import named_project, person
 from jobs.accounts.access import role
@@ -51,6 +52,7 @@ class Kind:
 
 
 @require_GET
+@expensive
 def show_calibration(request: HttpRequest, project: str) -> HttpResponse:
     """Show what finished runs say."""
     home = named_project(request, project, "viewer")

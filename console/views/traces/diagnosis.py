@@ -5,6 +5,7 @@ from django.shortcuts import render
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_GET
 
+from console.budget import expensive
 from console.views.run.diagnosis import questions
 from console.views.traces.page import page_of, unanswered, visible_trace
 from jobs.diagnosis.rules import diagnose_trace
@@ -12,6 +13,7 @@ from jobs.traces.files import NoAnswer
 
 
 @require_GET
+@expensive
 def trace_diagnosis(request: HttpRequest, trace_id: str) -> HttpResponse:
     """Show what the rules say by now; a file that is imported later may change it."""
     trace, held = visible_trace(request, trace_id)

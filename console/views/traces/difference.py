@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from console.api.traces.traces import kept
+from console.budget import expensive
 from console.labels.catalog import phase_label
 from console.labels.traces import CHANGES, ITEMS, KINDS, change_text, share_text, short_name, time_text, worker_text
 from console.views.traces.page import page_of, unanswered, visible_trace
@@ -54,6 +55,7 @@ class ItemLine:
 
 
 @require_GET
+@expensive
 def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
     """Show what another trace does differently from this one."""
     trace, held = visible_trace(request, trace_id)

@@ -9,6 +9,7 @@ from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
+from console.budget import expensive
 from console.labels.catalog import phase_label
 from console.labels.numbers import size
 from console.labels.traces import DEFINITIONS, KINDS, share_text, short_name, time_text, worker_text
@@ -100,6 +101,7 @@ class MemoryPanel:
 
 
 @require_GET
+@expensive
 def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
     """Show the summary of a trace, or of a window of it."""
     trace, held = visible_trace(request, trace_id)

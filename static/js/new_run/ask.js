@@ -43,7 +43,9 @@ export async function post(url, form, { signal, body = bodyOf(form) } = {}) {
       );
     throw new Unanswered(gettext("The console failed to answer this. Its log says why; nothing is lost here."));
   }
-  return { status: response.status, answer: await response.json() };
+  const answer = await response.json();
+  if (response.status === 429) throw new Unanswered(answer.problems[0].message);
+  return { status: response.status, answer };
 }
 
 export class Question {

@@ -279,3 +279,13 @@ def test_the_command_says_what_is_wrong(shell: None, tmp_path: Path) -> None:
     assert "sweep.knobs.0.values: '2' is not allowed for Learning rate. Use a number from 0 to 1." in err
     with pytest.raises(CommandError, match="no knob with values"):
         sweep(tmp_path, "--knob", RATE)
+
+
+def test_a_sweep_without_knobs_has_a_page(editor: Client, project: Project) -> None:
+    study = make_study(project)
+    Study.objects.filter(pk=study.pk).update(knobs=[])  # only a row written by hand is like that
+
+    page = editor.get(reverse("study", args=[study.pk]))
+
+    assert page.status_code == 200
+    assert f'/compare?study={study.pk}"' in page.content.decode()
