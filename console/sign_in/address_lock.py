@@ -10,24 +10,27 @@ from datetime import datetime, timedelta
 from axes.models import AccessAttempt
 from django.conf import settings
 from django.db.models import Count, Sum
-from django.http import HttpRequest
 
-from console.middleware.caller_address import address_of
 from jobs.accounts.audit import record
+from jobs.accounts.origin import origin
 
 log = logging.getLogger(__name__)
 
 
-def is_locked(request: HttpRequest, *, now: datetime) -> bool:
+def is_locked(*, now: datetime) -> bool:
     """Return True if so many passwords from this address were wrong lately that none is looked at."""
-    address = address_of(request)
-    return bool(address) and settings.AXES_ENABLED and _failures(address, now)[0] >= settings.ADDRESS_FAILURE_LIMIT
+    address = origin.get().ip
+    return (
+        bool(address)
+        and getattr(settings, "AXES_ENABLED", True)
+        and _failures(address, now)[0] >= settings.ADDRESS_FAILURE_LIMIT
+    )
 
 
-def note_failure(request: HttpRequest, *, now: datetime) -> None:
+def note_failure(*, now: datetime) -> None:
     """Tell log and audit when the failure that axes has just counted is the one that locks the address."""
-    address = address_of(request)
-    if not address or not settings.AXES_ENABLED:
+    address = origin.get().ip
+    if not address or not getattr(settings, "AXES_ENABLED", True):
         return
     num_failures, num_names = _failures(address, now)
     if num_failures < settings.ADDRESS_FAILURE_LIMIT:
@@ -43,7 +46,7 @@ def note_failure(request: HttpRequest, *, now: datetime) -> None:
     record(actor=None, verb="signin.locked", object_type="address", object_id=address, after=after)
 
 
-def _failures(address: str, now: datetime) -> tuple[int, int]:
+def _failures(address: str | None, now: datetime) -> tuple[int, int]:
     """Return how many passwords were wrong, and for how many names."""
     since = now - timedelta(minutes=settings.LOCKOUT_MINUTES)
     lately = AccessAttempt.objects.filter(ip_address=address, attempt_time__gte=since)

@@ -38,13 +38,13 @@ class Signin(LoginView):
         if not settings.HAS_PASSWORDS:
             text = _("Passwords are turned off in this console. Use another way to sign in.")
             return signin_page(request, problem=text, status=403)
-        if is_locked(request, now=timezone.now()):
+        if is_locked(now=timezone.now()):
             return locked_out(request)
         return super().post(request, *args, **kwargs)
 
     def form_invalid(self, form: Any) -> HttpResponse:
         """Say what was wrong, and watch out for who tries many names."""
-        note_failure(self.request, now=timezone.now())
+        note_failure(now=timezone.now())
         return super().form_invalid(form)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
