@@ -47,5 +47,5 @@ def _failures(address: str, now: datetime) -> tuple[int, int]:
     """Return how many passwords were wrong, and for how many names."""
     since = now - timedelta(minutes=settings.LOCKOUT_MINUTES)
     lately = AccessAttempt.objects.filter(ip_address=address, attempt_time__gte=since)
-    found = lately.aggregate(failures=Sum("failures_since_start"), names=Count("username", distinct=True))
-    return found["failures"] or 0, found["names"]
+    sums = lately.aggregate(failures=Sum("failures_since_start"), names=Count("username", distinct=True))
+    return sums["failures"] or 0, sums["names"]

@@ -52,7 +52,7 @@ class Arrived:
     id_token: str
 
 
-def _told(function: Callable[P, T]) -> Callable[P, T]:
+def _in_sentences(function: Callable[P, T]) -> Callable[P, T]:
     """Raise what goes wrong between console and provider as ProviderFailed; the log has what it was."""
 
     @wraps(function)
@@ -96,18 +96,18 @@ class Provider:
             },
         )
 
-    @_told
+    @_in_sentences
     def begin(self, request: HttpRequest, *, back_to: str) -> str:
         """Return where to send the person; state, nonce and PKCE verifier are kept in the session.
 
         Raises: ProviderFailed.
         """
         self._load()
-        asked = self.app.create_authorization_url(back_to)
-        self.app.save_authorize_data(request, redirect_uri=back_to, **asked)
-        return str(asked["url"])
+        target = self.app.create_authorization_url(back_to)
+        self.app.save_authorize_data(request, redirect_uri=back_to, **target)
+        return str(target["url"])
 
-    @_told
+    @_in_sentences
     def arrive(self, request: HttpRequest) -> Arrived:
         """Return who came back. Raises: ProviderFailed, whatever does not hold."""
         self._load()
@@ -121,9 +121,9 @@ class Provider:
         claims: dict[str, Any] | None = token.get("userinfo")
         if claims is None:
             raise ValueError("no ID token came")
-        return Arrived(visitor=self._visitor(self._whole(token, claims)), id_token=str(token["id_token"]))
+        return Arrived(visitor=self._visitor(self._all_claims(token, claims)), id_token=str(token["id_token"]))
 
-    @_told
+    @_in_sentences
     def sign_out_url(self, *, id_token: str, back_to: str) -> str:
         """Return where the person signs out of the provider, "" if it has no such address. Raises: ProviderFailed."""
         self._load()
@@ -139,17 +139,17 @@ class Provider:
         if metadata.get("issuer") != self.config.issuer:
             named = str(metadata.get("issuer"))[:200]
             raise ValueError(f"it calls itself {named!r}, PITWALL_OIDC_ISSUER is {self.config.issuer!r}")
-        told = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
-        accepted = [name for name in told if name in _SIGNATURES]
+        offers = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
+        accepted = [name for name in offers if name in _SIGNATURES]
         if not accepted:
-            raise ValueError(f"it signs by {told}, none of which is accepted: {_SIGNATURES}")
+            raise ValueError(f"it signs by {offers}, none of which is accepted: {_SIGNATURES}")
         metadata["id_token_signing_alg_values_supported"] = accepted
         ways = metadata.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         if not self.config.client_secret or "client_secret_basic" not in ways:
             how = "client_secret_post" if self.config.client_secret else "none"
             self.app.client_kwargs["token_endpoint_auth_method"] = how
 
-    def _whole(self, token: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, Any]:
+    def _all_claims(self, token: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, Any]:
         """Return the ID token's claims, with those of the userinfo endpoint where one that is needed is missing."""
         wanted = (self.config.groups_claim, self.config.name_claim)
         if all(_claim(claims, name) is not None for name in wanted):
@@ -171,14 +171,14 @@ class Provider:
                 "those that this console uses."
             )
             raise ProviderFailed(text)
-        given = [groups] if isinstance(groups, str) else groups or []
-        if not isinstance(given, list):
+        names_of_groups = [groups] if isinstance(groups, str) else groups or []
+        if not isinstance(names_of_groups, list):
             raise ValueError(f"the claim {self.config.groups_claim!r} is no list")
         return Visitor(
             issuer=self.config.issuer,
             subject=str(claims["sub"]),
             name=name,
-            groups=frozenset(str(group) for group in given),
+            groups=frozenset(str(group) for group in names_of_groups),
         )
 
 

@@ -43,8 +43,8 @@ def account_of(visitor: Visitor, mapping: GroupMapping, *, may_create: bool, now
     Raises: PersonRefused if there is none and none is made, its name is taken, or it is not active.
     """
     with transaction.atomic():
-        known = Identity.objects.select_related("user").select_for_update(of=("self",))
-        identity = known.filter(issuer=visitor.issuer, subject=visitor.subject).first()
+        identities = Identity.objects.select_related("user").select_for_update(of=("self",))
+        identity = identities.filter(issuer=visitor.issuer, subject=visitor.subject).first()
         if identity is None:
             identity = _new_identity(visitor, mapping, may_create=may_create)
         user = identity.user

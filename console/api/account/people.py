@@ -10,7 +10,7 @@ from ninja import Query, Router, Schema, Status
 
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, page_of
-from console.sign_in.accounts import AccountRefused, make_account
+from console.sign_in.accounts import AccountRefused, make_account, renew_link
 from jobs.accounts.access import require_superuser
 from jobs.accounts.handover import hand_over
 from jobs.accounts.people import (
@@ -82,7 +82,7 @@ class EndedOut(Schema):
     ended: int
 
 
-class LeftOut(Schema):
+class ProjectsLeft(Schema):
     """Slugs of the projects that the person is no longer a member of."""
 
     projects: list[str]
@@ -109,8 +109,8 @@ class HandedOverOut(Schema):
 def list_people(request: HttpRequest, page: PageNumber, size: PageSize, q: str = "") -> PeopleOut:
     """Return accounts by name, those with every word of `q` in it; superusers only."""
     require_superuser(request.user)
-    found, total = page_of(people(q, now=timezone.now()), page=page, size=size)
-    return PeopleOut(people=_rows(found), total=total)
+    rows, total = page_of(people(q, now=timezone.now()), page=page, size=size)
+    return PeopleOut(people=_rows(rows), total=total)
 
 
 @router.post("", response={201: NewPersonOut, **REFUSALS}, summary="Make an account")
@@ -173,14 +173,28 @@ def remove_sessions(request: HttpRequest, username: str) -> EndedOut:
         raise refused(error) from error
 
 
-@router.delete("/{username}/projects", response={200: LeftOut, **REFUSALS}, summary="Remove from every project")
-def remove_memberships(request: HttpRequest, username: str) -> LeftOut:
+@router.delete("/{username}/projects", response={200: ProjectsLeft, **REFUSALS}, summary="Remove from every project")
+def remove_memberships(request: HttpRequest, username: str) -> ProjectsLeft:
     """Take the person out of every project; superusers only. The last admin of one cannot go: 409."""
     require_superuser(request.user)
     try:
-        return LeftOut(projects=leave_all(username=username, actor=caller(request)))
+        return ProjectsLeft(projects=leave_all(username=username, actor=caller(request)))
     except PersonRefused as error:
         raise refused(error) from error
+
+
+@router.post("/{username}/link", response={201: NewPersonOut, **REFUSALS}, summary="Another first link")
+def renew_first_link(request: HttpRequest, username: str) -> Status[NewPersonOut]:
+    """Make another link for an account that nobody has signed in to yet, else 409; superusers only."""
+    require_superuser(request.user)
+    actor, now = caller(request), timezone.now()
+    try:
+        link = renew_link(username=username, base_url=settings.PUBLIC_URL, actor=actor, now=now)
+    except PersonRefused as error:
+        raise refused(error) from error
+    except AccountRefused as error:
+        raise RequestProblem(409, str(error), field="username") from error
+    return Status(201, NewPersonOut(username=username, link=link))
 
 
 @router.post("/{username}/hand-over", response={200: HandedOverOut, **REFUSALS}, summary="Hand over somebody's runs")
@@ -215,8 +229,8 @@ def _person(username: str) -> PersonOut:
     return _rows(people(now=timezone.now()).filter(username=username))[0]
 
 
-def _rows(found: Any) -> list[PersonOut]:
-    users = list(found)
+def _rows(rows: Any) -> list[PersonOut]:
+    users = list(rows)
     roles: dict[int, dict[str, str]] = {user.pk: {} for user in users}
     held = Membership.objects.filter(user__in=list(roles)).order_by("project__slug")
     for user_id, slug, role in held.values_list("user_id", "project__slug", "role"):

@@ -85,8 +85,8 @@ def _leave(options: dict[str, Any]) -> str:
 def _role(options: dict[str, Any]) -> str:
     project = Project.objects.filter(slug=options["project"]).first()
     if project is None:
-        known = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)[:20]) or "none yet"
-        raise CommandError(f"There is no project {options['project']!r}. Known: {known}.")
+        slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)[:20]) or "none yet"
+        raise CommandError(f"There is no project {options['project']!r}. Known: {slugs}.")
     set_member(project=project, username=options["username"], role=options["role"], actor=None)
     return f"{options['username']} is {options['role']} of {project.slug}."
 

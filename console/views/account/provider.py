@@ -1,5 +1,7 @@
 """Sign in by the OpenID Connect provider, and connect an account with a person of it."""
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login
@@ -77,7 +79,8 @@ def callback(request: HttpRequest) -> HttpResponseBase:
     wanted = request.session.pop(_NEXT, "") or reverse("home")
     login(request, user, backend=BACKEND)
     request.session[ID_TOKEN] = arrived.id_token
-    request.session.set_expiry(int(settings.OIDC.session_hours * 3600))
+    # A moment and not a duration, which would begin anew whenever something is kept in the session.
+    request.session.set_expiry(timezone.now() + timedelta(hours=settings.OIDC.session_hours))
     return redirect(wanted)
 
 

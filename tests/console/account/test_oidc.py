@@ -17,6 +17,7 @@ from console.sign_in import provider as providers
 from console.sign_in.oidc_settings import OidcSettings
 from jobs.accounts.group_mapping import read_groups
 from jobs.accounts.identities import connect
+from jobs.accounts.members import set_member
 from jobs.models import AuditEvent, Identity, Membership, Project
 from tests.rows import make_project, make_user
 
@@ -144,6 +145,12 @@ def test_groups_are_held_to_at_each_sign_in_and_roles_by_hand_stay(idp: TheProvi
     idp.person("mara")
     assert sign_in(idp).status_code == 302
     assert roles("mara") == {"other": "editor"}
+
+    idp.person("mara", "ml")
+    sign_in(idp)
+    set_member(project=team, username="mara", role="viewer", actor=None)  # by hand from now on
+    sign_in(idp)
+    assert roles("mara") == {"other": "editor", "team": "viewer"}
 
 
 def test_somebody_without_a_group_of_the_console_gets_no_account(idp: TheProvider, team: Project) -> None:
