@@ -21,13 +21,15 @@ log = logging.getLogger(__name__)
 def is_locked(request: HttpRequest, *, now: datetime) -> bool:
     """Return True if so many passwords from this address were wrong lately that none is looked at."""
     address = address_of(request)
-    return bool(address) and settings.AXES_ENABLED and _failures(address, now)[0] >= settings.ADDRESS_FAILURE_LIMIT
+    if address is None or not settings.AXES_ENABLED:
+        return False
+    return _failures(address, now)[0] >= settings.ADDRESS_FAILURE_LIMIT
 
 
 def note_failure(request: HttpRequest, *, now: datetime) -> None:
     """Tell log and audit when the failure that axes has just counted is the one that locks the address."""
     address = address_of(request)
-    if not address or not settings.AXES_ENABLED:
+    if address is None or not settings.AXES_ENABLED:
         return
     num_failures, num_names = _failures(address, now)
     if num_failures < settings.ADDRESS_FAILURE_LIMIT:

@@ -7,6 +7,7 @@ not started in their name either (jobs.runs.retry).
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, User
 from django.db import transaction
@@ -40,7 +41,7 @@ class ShutOut:
         return {"tokens": self.tokens, "sessions": self.sessions, "links": self.links}
 
 
-def people(words: str = "", *, now: datetime) -> QuerySet[User]:
+def people(words: str = "", *, now: datetime) -> QuerySet[Any]:
     """Return the accounts whose name has every one of the words, by name, each with `num_tokens` that still work and
     `num_projects`.
     """

@@ -54,7 +54,8 @@ def _list(options: dict[str, Any]) -> str:
         seen = user.last_login.strftime("%Y-%m-%d %H:%M") if user.last_login else "never"
         rows.append((user.username, state, seen, str(user.num_tokens), str(user.num_projects)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _deactivate(options: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ def _show(request: HttpRequest, home: Project | None, export: str, *, problem: s
     role = choice if choice in Membership.Role.values else ""
     rights = who_can(now=timezone.now(), project=home, words=words, role=role)
     query = urlencode({"q": words, "role": role})
-    context = {
+    context: dict[str, object] = {
         "home": home,
         "words": words,
         "role": role,
