@@ -21,6 +21,8 @@ from console.views.frame import person
 from jobs.accounts.identities import account_of, connect, disconnect
 from jobs.accounts.people import PersonRefused
 
+BEGUN_SECONDS = 3600  # as long as Authlib takes somebody back
+
 _NEXT = "oidc_next"
 _CONNECTS = "oidc_connects"  # the id of the account that asked to be connected
 
@@ -36,6 +38,7 @@ def begin(request: HttpRequest) -> HttpResponseBase:
     wanted = request.GET.get("next", "")
     is_here = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()})
     request.session[_NEXT] = wanted if is_here else reverse("home")
+    request.session.set_expiry(BEGUN_SECONDS)  # of who may never come back
     return _to_provider(request)
 
 

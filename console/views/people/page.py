@@ -73,7 +73,7 @@ def change_person(request: HttpRequest, username: str) -> HttpResponse:
         messages.success(request, change(whom.username, person(request)))
     except PersonRefused as error:
         return _show(request, whom, problem=str(error))
-    return redirect("person", username)
+    return redirect("people-one", username)
 
 
 @require_POST
@@ -87,7 +87,7 @@ def new_link(request: HttpRequest, username: str) -> HttpResponse:
     except AccountRefused as error:
         return _show(request, whom, problem=str(error))
     keep_once(request, link=link)
-    return redirect("person", username)
+    return redirect("people-one", username)
 
 
 @require_POST
@@ -104,7 +104,7 @@ def hand_over_runs(request: HttpRequest, username: str) -> HttpResponse:
     except PersonRefused as error:
         return _show(request, whom, problem=str(error), handing=project.slug, to=to, ids=" ".join(ids))
     messages.success(request, _handed_over(done.runs, to))
-    return redirect("person", username)
+    return redirect("people-one", username)
 
 
 def _found(username: str) -> User:
@@ -183,7 +183,7 @@ _VERBS: dict[str, Callable[[str, User], str]] = {
 
 urlpatterns = [
     path("people", list_of_people, name="people"),
-    path("people/<str:username>", one_person, name="person"),
+    path("people/<str:username>", one_person, name="people-one"),
     path("people/<str:username>/change", change_person, name="change-person"),
     path("people/<str:username>/link", new_link, name="new-link"),
     path("people/<str:username>/hand-over", hand_over_runs, name="hand-over"),

@@ -49,7 +49,7 @@ def hand_over_in_project(request: HttpRequest, project: str) -> HttpResponse:
         return _show(request, home, f"/api/projects/{home.slug}/access.csv", problem=str(error))
     text = ngettext("%(num)s run belongs to %(name)s now.", "%(num)s runs belong to %(name)s now.", done.runs)
     messages.success(request, text % {"num": done.runs, "name": to})
-    return redirect("project-rights", home.slug)
+    return redirect("people-project", home.slug)
 
 
 def _show(request: HttpRequest, home: Project | None, export: str, *, problem: str = "") -> HttpResponse:
@@ -64,7 +64,7 @@ def _show(request: HttpRequest, home: Project | None, export: str, *, problem: s
         "roles": Membership.Role.choices,
         "page": paged(rights, page_number(request), size=PAGE_SIZE),
         "query": query,
-        "address": reverse("project-rights", args=[home.slug]) if home else reverse("rights"),
+        "address": reverse("people-project", args=[home.slug]) if home else reverse("people-rights"),
         "export": f"{export}?{query}",
     }
     context |= {"problem": problem, "given": request.POST}
@@ -72,7 +72,7 @@ def _show(request: HttpRequest, home: Project | None, export: str, *, problem: s
 
 
 urlpatterns = [
-    path("settings/access", everywhere, name="rights"),
-    path("settings/<slug:project>/access", in_project, name="project-rights"),
+    path("settings/access", everywhere, name="people-rights"),
+    path("settings/<slug:project>/access", in_project, name="people-project"),
     path("settings/<slug:project>/hand-over", hand_over_in_project, name="project-hand-over"),
 ]

@@ -12,14 +12,16 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from console.sign_in import provider as providers
+from console.sign_in.link import make_link
 from console.sign_in.oidc_settings import OidcSettings
 from jobs.accounts.group_mapping import read_groups
 from jobs.accounts.identities import connect
 from jobs.accounts.members import set_member
 from jobs.models import AuditEvent, Identity, Membership, Project
-from tests.rows import make_project, make_user
+from tests.rows import make_project, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -299,3 +301,15 @@ def test_the_button_is_there_with_a_provider_and_passwords_can_be_turned_off(set
     assert "/signin/oidc?next=%2Fruns" in page
     assert "id_password" not in page
     assert Client().post("/signin", {"username": "a", "password": "b"}).status_code == 403
+    mara = signed_in(make_user("mara"))
+    mara.post("/account/password", {"new_password1": "long enough 1", "new_password2": "long enough 1"})
+    assert not User.objects.get().has_usable_password()
+
+
+def test_who_turns_back_at_the_provider_leaves_a_session_of_an_hour(idp: TheProvider, team: Project) -> None:
+    client = Client()
+    begun(client)
+    assert client.session.get_expiry_age() <= 3600
+
+    client.post(make_link(user=make_user("ada"), base_url="", now=timezone.now()))
+    assert client.session.get_expiry_age() > 7 * 24 * 3600
