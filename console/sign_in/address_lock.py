@@ -6,6 +6,7 @@ A right password from another address works all the while, and so do links and t
 
 import logging
 from datetime import datetime, timedelta
+from ipaddress import ip_network
 
 from axes.models import AccessAttempt
 from django.conf import settings
@@ -18,9 +19,20 @@ from jobs.accounts.audit import record
 log = logging.getLogger(__name__)
 
 
+def caller(request: HttpRequest) -> str | None:
+    """Return whose failures are counted together; axes counts by it too.
+
+    Of IPv6 it is the network of 64 bits: who has one has all of its addresses.
+    """
+    address = address_of(request)
+    if address is None or ":" not in address:
+        return address
+    return str(ip_network(f"{address}/64", strict=False).network_address)
+
+
 def is_locked(request: HttpRequest, *, now: datetime) -> bool:
     """Return True if so many passwords from this address were wrong lately that none is looked at."""
-    address = address_of(request)
+    address = caller(request)
     if address is None or not settings.AXES_ENABLED:
         return False
     return _failures(address, now)[0] >= settings.ADDRESS_FAILURE_LIMIT
@@ -28,7 +40,7 @@ def is_locked(request: HttpRequest, *, now: datetime) -> bool:
 
 def note_failure(request: HttpRequest, *, now: datetime) -> None:
     """Tell log and audit when the failure that axes has just counted is the one that locks the address."""
-    address = address_of(request)
+    address = caller(request)
     if address is None or not settings.AXES_ENABLED:
         return
     num_failures, num_names = _failures(address, now)

@@ -29,6 +29,8 @@ FRESH_SECONDS = 3600.0
 """After this its configuration is read anew."""
 LEEWAY_SECONDS = 60
 """How far its clock may be from ours."""
+UNKNOWN_STATE = "mismatching_state"
+"""What Authlib calls an answer to a question that this session did not ask."""
 _SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"]
 """By keys of which only the provider has the secret half: no HS256, and never "none"."""
 
@@ -60,7 +62,7 @@ def _in_sentences(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except OAuthError as error:
-            log.warning("sign-in by the provider was refused: %s: %s", error.error, error.description)
+            log.warning("sign-in by the provider was refused: %r: %r", error.error, error.description)
             raise ProviderFailed(_sentence(error)) from error
         except RequestException as error:
             log.warning("the provider does not answer: %s", error)
@@ -111,6 +113,9 @@ class Provider:
     def arrive(self, request: HttpRequest) -> Arrived:
         """Return who came back. Raises: ProviderFailed, whatever does not hold."""
         self._load()
+        # Before anything of the address is shown, an error's text among it: anybody could write one.
+        if self.app.framework.get_state_data(request.session, request.GET.get("state", "")) is None:
+            raise OAuthError(error=UNKNOWN_STATE)
         if request.GET.get("iss", self.config.issuer) != self.config.issuer:  # RFC 9207: mixed up with another one
             raise ValueError("the answer came from another issuer")
         expected = {
@@ -206,7 +211,7 @@ def _claim(claims: Mapping[str, Any], path: str) -> Any:
 
 
 def _sentence(error: OAuthError) -> str:
-    if error.error == "mismatching_state":
+    if error.error == UNKNOWN_STATE:
         return _(
             "This sign-in was not begun in this browser, or more than an hour ago. Begin again, at the address that "
             "the console is known by."

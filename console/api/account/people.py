@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from django.conf import settings
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Query, Router, Schema, Status
@@ -142,12 +143,13 @@ def change_person(request: HttpRequest, username: str, body: PersonIn) -> Person
     require_superuser(request.user)
     actor = caller(request)
     try:
-        if body.is_superuser is not None:
-            set_superuser(username=username, is_superuser=body.is_superuser, actor=actor)
-        if body.is_active:
-            activate(username=username, actor=actor)
-        elif body.is_active is False:
-            deactivate(username=username, actor=actor, now=timezone.now())
+        with transaction.atomic():  # all of it or nothing
+            if body.is_superuser is not None:
+                set_superuser(username=username, is_superuser=body.is_superuser, actor=actor)
+            if body.is_active:
+                activate(username=username, actor=actor)
+            elif body.is_active is False:
+                deactivate(username=username, actor=actor, now=timezone.now())
     except PersonRefused as error:
         raise refused(error) from error
     return _person(username)

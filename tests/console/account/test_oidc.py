@@ -67,7 +67,7 @@ def running() -> Iterator[TheProvider]:
     ) as it:
         assert it.stdout is not None
         issuer = next((line.strip() for line in it.stdout if line.startswith("http://")), "")
-        assert issuer, "the provider did not start"
+        assert issuer, "the provider did not start; it needs Node.js 20 or newer"
         yield TheProvider(issuer)
         it.terminate()
 
@@ -248,6 +248,8 @@ def test_an_answer_that_this_browser_did_not_ask_for_signs_nobody_in(idp: ThePro
 
     assert "was not begun in this browser" in said(Client().get(back))
     assert "was not begun in this browser" in said(client.get(back.replace("state=", "state=x")))
+    text = said(Client().get("/signin/oidc/callback?error=x&state=y&error_description=Call+this+number"))
+    assert "Call this number" not in text
     assert client.get(back).status_code == 302
     assert "was not begun in this browser" in said(Client().get(back)), "a code works once"
 
