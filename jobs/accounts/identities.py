@@ -58,6 +58,12 @@ def account_of(visitor: Visitor, mapping: GroupMapping, *, may_create: bool, now
     return user
 
 
+def keep_refusal(visitor: Visitor, why: str) -> None:
+    """Keep that somebody whom the provider knows was not let in here."""
+    after = {"by": "oidc", "issuer": visitor.issuer, "subject": visitor.subject, "why": why}
+    record(actor=None, verb="signin.failed", object_type="account", object_id=visitor.name[:64], after=after)
+
+
 def connect(*, user: AbstractBaseUser, issuer: str, subject: str, actor: AbstractBaseUser | None) -> None:
     """Let this person of the provider sign in to the account from now on.
 

@@ -168,6 +168,7 @@ def test_an_account_that_is_not_active_stays_out(idp: TheProvider, team: Project
     User.objects.update(is_active=False)
 
     assert "The account mara is not active" in said(sign_in(idp))
+    assert AuditEvent.objects.get(verb="signin.failed").after["subject"] == "sub-mara"
 
 
 def test_a_local_account_of_that_name_is_not_taken_over(idp: TheProvider, team: Project) -> None:
