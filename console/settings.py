@@ -178,9 +178,10 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+AXES_ENABLED = True
 AXES_FAILURE_LIMIT = 10
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_CLIENT_IP_CALLABLE = "console.middleware.caller_address.address_of"
+AXES_CLIENT_IP_CALLABLE = "console.sign_in.address_lock.caller"
 AXES_LOCKOUT_CALLABLE = "console.views.account.signin.locked_out"
 CSRF_FAILURE_VIEW = "console.views.errors.csrf_failure"
 # Wrong passwords from one address, whatever the names, after which it is locked for the same time as a name is.

@@ -36,7 +36,9 @@ hypothesis.settings.load_profile("tests")
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
-REQUIRED = re.compile(r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2|prometheus", re.IGNORECASE)
+REQUIRED = re.compile(
+    r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2|prometheus|oidc-provider", re.IGNORECASE
+)
 
 _PARTS = {name for names in MARKERS.values() for name in names}
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from console.sign_in.link import make_link
 from jobs.accounts.audit import record
+from jobs.accounts.people import drop_links, find_person
 
 MAX_NAME_CHARS = 150
 LINK_LIFETIME = timedelta(hours=24)  # it is handed over to somebody else
@@ -42,3 +43,22 @@ def make_account(*, username: str, base_url: str, actor: AbstractBaseUser, now: 
             return make_link(user=user, base_url=base_url, now=now, lifetime=LINK_LIFETIME)
     except IntegrityError as error:
         raise AccountRefused(_("There is an account %(name)r already.") % {"name": name}) from error
+
+
+def renew_link(*, username: str, base_url: str, actor: AbstractBaseUser, now: datetime) -> str:
+    """Return another first link of an account that nobody has signed in to yet; earlier ones are void.
+
+    Of any other account it would be a way into what is not the actor's. Raises: AccountRefused; PersonRefused if there
+    is no such account. The caller has checked that the actor may.
+    """
+    with transaction.atomic():
+        user = find_person(username)
+        if user.last_login is not None or not user.is_active or user.has_usable_password():
+            text = _(
+                "%(name)s has signed in before, or is not active. On the machine that runs the console, "
+                "manage.py signin-link %(name)s prints a link."
+            )
+            raise AccountRefused(text % {"name": user.username})
+        drop_links(user)
+        record(actor=actor, verb="link.create", object_type="account", object_id=user.username[:64])
+        return make_link(user=user, base_url=base_url, now=now, lifetime=LINK_LIFETIME)

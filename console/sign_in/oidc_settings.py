@@ -36,7 +36,7 @@ class OidcSettings:
             return
         parts = urlsplit(self.issuer)
         if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(self.issuer))):
-            text = "has to be an https:// address (http:// only on this machine), as the provider spells it."
+            text = "has to be an https:// address (http:// only on this machine), as the provider writes it."
             raise OidcMisread(f"PITWALL_OIDC_ISSUER is {self.issuer!r}; it {text}")
         if not self.client_id:
             raise OidcMisread("PITWALL_OIDC_ISSUER is set and PITWALL_OIDC_CLIENT_ID is not. Set both.")

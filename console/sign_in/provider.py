@@ -29,6 +29,8 @@ FRESH_SECONDS = 3600.0
 """After this its configuration is read anew."""
 LEEWAY_SECONDS = 60
 """How far its clock may be from ours."""
+UNKNOWN_STATE = "mismatching_state"
+"""What Authlib calls an answer to a question that this session did not ask."""
 _SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"]
 """By keys of which only the provider has the secret half: no HS256, and never "none"."""
 
@@ -52,7 +54,7 @@ class Arrived:
     id_token: str
 
 
-def _told(function: Callable[P, T]) -> Callable[P, T]:
+def _in_sentences(function: Callable[P, T]) -> Callable[P, T]:
     """Raise what goes wrong between console and provider as ProviderFailed; the log has what it was."""
 
     @wraps(function)
@@ -60,7 +62,7 @@ def _told(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except OAuthError as error:
-            log.warning("sign-in by the provider was refused: %s: %s", error.error, error.description)
+            log.warning("sign-in by the provider was refused: %r: %r", error.error, error.description)
             raise ProviderFailed(_sentence(error)) from error
         except RequestException as error:
             log.warning("the provider does not answer: %s", error)
@@ -96,21 +98,24 @@ class Provider:
             },
         )
 
-    @_told
+    @_in_sentences
     def begin(self, request: HttpRequest, *, back_to: str) -> str:
         """Return where to send the person; state, nonce and PKCE verifier are kept in the session.
 
         Raises: ProviderFailed.
         """
         self._load()
-        asked = self.app.create_authorization_url(back_to)
-        self.app.save_authorize_data(request, redirect_uri=back_to, **asked)
-        return str(asked["url"])
+        target = self.app.create_authorization_url(back_to)
+        self.app.save_authorize_data(request, redirect_uri=back_to, **target)
+        return str(target["url"])
 
-    @_told
+    @_in_sentences
     def arrive(self, request: HttpRequest) -> Arrived:
         """Return who came back. Raises: ProviderFailed, whatever does not hold."""
         self._load()
+        # Before anything of the address is shown, an error's text among it: anybody could write one.
+        if self.app.framework.get_state_data(request.session, request.GET.get("state", "")) is None:
+            raise OAuthError(error=UNKNOWN_STATE)
         if request.GET.get("iss", self.config.issuer) != self.config.issuer:  # RFC 9207: mixed up with another one
             raise ValueError("the answer came from another issuer")
         expected = {
@@ -121,9 +126,9 @@ class Provider:
         claims: dict[str, Any] | None = token.get("userinfo")
         if claims is None:
             raise ValueError("no ID token came")
-        return Arrived(visitor=self._visitor(self._whole(token, claims)), id_token=str(token["id_token"]))
+        return Arrived(visitor=self._visitor(self._all_claims(token, claims)), id_token=str(token["id_token"]))
 
-    @_told
+    @_in_sentences
     def sign_out_url(self, *, id_token: str, back_to: str) -> str:
         """Return where the person signs out of the provider, "" if it has no such address. Raises: ProviderFailed."""
         self._load()
@@ -139,17 +144,17 @@ class Provider:
         if metadata.get("issuer") != self.config.issuer:
             named = str(metadata.get("issuer"))[:200]
             raise ValueError(f"it calls itself {named!r}, PITWALL_OIDC_ISSUER is {self.config.issuer!r}")
-        told = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
-        accepted = [name for name in told if name in _SIGNATURES]
+        offers = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
+        accepted = [name for name in offers if name in _SIGNATURES]
         if not accepted:
-            raise ValueError(f"it signs by {told}, none of which is accepted: {_SIGNATURES}")
+            raise ValueError(f"it signs by {offers}, none of which is accepted: {_SIGNATURES}")
         metadata["id_token_signing_alg_values_supported"] = accepted
         ways = metadata.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         if not self.config.client_secret or "client_secret_basic" not in ways:
             how = "client_secret_post" if self.config.client_secret else "none"
             self.app.client_kwargs["token_endpoint_auth_method"] = how
 
-    def _whole(self, token: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, Any]:
+    def _all_claims(self, token: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, Any]:
         """Return the ID token's claims, with those of the userinfo endpoint where one that is needed is missing."""
         wanted = (self.config.groups_claim, self.config.name_claim)
         if all(_claim(claims, name) is not None for name in wanted):
@@ -171,14 +176,14 @@ class Provider:
                 "those that this console uses."
             )
             raise ProviderFailed(text)
-        given = [groups] if isinstance(groups, str) else groups or []
-        if not isinstance(given, list):
+        names_of_groups = [groups] if isinstance(groups, str) else groups or []
+        if not isinstance(names_of_groups, list):
             raise ValueError(f"the claim {self.config.groups_claim!r} is no list")
         return Visitor(
             issuer=self.config.issuer,
             subject=str(claims["sub"]),
             name=name,
-            groups=frozenset(str(group) for group in given),
+            groups=frozenset(str(group) for group in names_of_groups),
         )
 
 
@@ -206,7 +211,7 @@ def _claim(claims: Mapping[str, Any], path: str) -> Any:
 
 
 def _sentence(error: OAuthError) -> str:
-    if error.error == "mismatching_state":
+    if error.error == UNKNOWN_STATE:
         return _(
             "This sign-in was not begun in this browser, or more than an hour ago. Begin again, at the address that "
             "the console is known by."

@@ -29,25 +29,20 @@ class GroupsMisread(ValueError):
 class GroupMapping:
     """What each group gives: roles in projects, by slug, or to run the console."""
 
-    given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gifts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Return whether any group gives anything."""
-        return bool(self.given)
+        return bool(self.gifts)
 
     @property
     def projects(self) -> set[str]:
         """The projects in which some group gives a role."""
-        return {what.partition(":")[0] for gifts in self.given.values() for what in gifts if what != SUPERUSER}
-
-    @property
-    def names_superusers(self) -> bool:
-        """Whether some group makes superusers."""
-        return any(SUPERUSER in gifts for gifts in self.given.values())
+        return {what.partition(":")[0] for gifts in self.gifts.values() for what in gifts if what != SUPERUSER}
 
     def knows(self, groups: Collection[str]) -> bool:
         """Return whether one of the groups gives anything."""
-        return any(group in self.given for group in groups)
+        return any(group in self.gifts for group in groups)
 
     def roles(self, groups: Collection[str]) -> dict[str, str]:
         """Return the highest role that these groups give in each project, by its slug."""
@@ -63,15 +58,15 @@ class GroupMapping:
         return SUPERUSER in self._gifts(groups)
 
     def _gifts(self, groups: Collection[str]) -> list[str]:
-        return [what for group in groups for what in self.given.get(group, ())]
+        return [what for group in groups for what in self.gifts.get(group, ())]
 
 
 def read_groups(text: str) -> GroupMapping:
     """Return the mapping that PITWALL_OIDC_GROUPS declares. Raises: GroupsMisread naming the entry that is wrong."""
-    given: dict[str, list[str]] = {}
+    gifts_of: dict[str, list[str]] = {}
     for group, what in _json_entries(text) if text.strip().startswith("{") else _list_entries(text):
-        given.setdefault(group, []).append(_checked(group, what))
-    return GroupMapping({group: tuple(gifts) for group, gifts in given.items()})
+        gifts_of.setdefault(group, []).append(_checked(group, what))
+    return GroupMapping({group: tuple(gifts) for group, gifts in gifts_of.items()})
 
 
 def _list_entries(text: str) -> list[tuple[str, str]]:
@@ -82,12 +77,12 @@ def _list_entries(text: str) -> list[tuple[str, str]]:
 
 def _json_entries(text: str) -> list[tuple[str, str]]:
     try:
-        told = json.loads(text)
+        value = json.loads(text)
     except ValueError as error:
         raise GroupsMisread(f"PITWALL_OIDC_GROUPS begins like JSON and is none ({error}). {_ALLOWED}") from error
     return [
         (str(group).strip(), what.strip() if isinstance(what, str) else json.dumps(what))
-        for group, gifts in told.items()
+        for group, gifts in value.items()
         for what in (gifts if isinstance(gifts, list) else [gifts])
     ]
 

@@ -57,8 +57,8 @@ def hand_over(
         studies = Study.objects.filter(project=project, created_by=giver)
         if ids is not None:
             runs, studies = runs.filter(pk__in=ids), studies.filter(pk__in=ids)
-            known = {*runs.values_list("pk", flat=True), *studies.values_list("pk", flat=True)}
-            if unknown := sorted(set(ids) - known):
+            own_ids = {*runs.values_list("pk", flat=True), *studies.values_list("pk", flat=True)}
+            if unknown := sorted(set(ids) - own_ids):
                 text = _("%(name)s owns no run or sweep %(id)r in %(project)s.")
                 raise PersonRefused(text % {"name": username, "id": unknown[0][:80], "project": project.name})
         done = HandedOver(runs=runs.update(created_by=taker), studies=studies.update(created_by=taker))

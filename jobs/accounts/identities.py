@@ -43,8 +43,8 @@ def account_of(visitor: Visitor, mapping: GroupMapping, *, may_create: bool, now
     Raises: PersonRefused if there is none and none is made, its name is taken, or it is not active.
     """
     with transaction.atomic():
-        known = Identity.objects.select_related("user").select_for_update(of=("self",))
-        identity = known.filter(issuer=visitor.issuer, subject=visitor.subject).first()
+        identities = Identity.objects.select_related("user").select_for_update(of=("self",))
+        identity = identities.filter(issuer=visitor.issuer, subject=visitor.subject).first()
         if identity is None:
             identity = _new_identity(visitor, mapping, may_create=may_create)
         user = identity.user
@@ -56,6 +56,12 @@ def account_of(visitor: Visitor, mapping: GroupMapping, *, may_create: bool, now
             _set_roles(user, visitor.groups, mapping)
             _set_superuser(identity, user, visitor.groups, mapping)
     return user
+
+
+def keep_refusal(visitor: Visitor, why: str) -> None:
+    """Keep that somebody whom the provider knows was not let in here."""
+    after = {"by": "oidc", "issuer": visitor.issuer, "subject": visitor.subject, "why": why}
+    record(actor=None, verb="signin.failed", object_type="account", object_id=visitor.name[:64], after=after)
 
 
 def connect(*, user: AbstractBaseUser, issuer: str, subject: str, actor: AbstractBaseUser | None) -> None:

@@ -35,7 +35,8 @@ def set_member(*, project: Project, username: str, role: str, actor: AbstractBas
         before = held.role if held else None
         if before == "admin" and role != "admin":
             _require_other_admin(project, user)
-        member, _is_new = Membership.objects.update_or_create(project=project, user=user, defaults={"role": role})
+        values = {"role": role, "from_groups": False}  # by hand now: groups neither change it nor take it back
+        member, _is_new = Membership.objects.update_or_create(project=project, user=user, defaults=values)
         record(
             actor=actor,
             verb="member.set",

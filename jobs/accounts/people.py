@@ -7,6 +7,7 @@ not started in their name either (jobs.runs.retry).
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, User
 from django.db import transaction
@@ -40,15 +41,15 @@ class ShutOut:
         return {"tokens": self.tokens, "sessions": self.sessions, "links": self.links}
 
 
-def people(words: str = "", *, now: datetime) -> QuerySet[User]:
+def people(words: str = "", *, now: datetime) -> QuerySet[Any]:
     """Return the accounts whose name has every one of the words, by name, each with `num_tokens` that still work and
     `num_projects`.
     """
     live = Q(apitoken__revoked_at=None) & (Q(apitoken__expires_at=None) | Q(apitoken__expires_at__gt=now))
-    found = User.objects.order_by("username")
-    for word in words.split() if is_storable(words) else ["\t"]:
-        found = found.filter(username__icontains=word)
-    return found.annotate(
+    accounts = User.objects.order_by("username") if is_storable(words) else User.objects.none()
+    for word in words.split():
+        accounts = accounts.filter(username__icontains=word)
+    return accounts.annotate(
         num_tokens=Count("apitoken", filter=live, distinct=True), num_projects=Count("membership", distinct=True)
     )
 
@@ -172,8 +173,8 @@ def only_admin_of(user: AbstractBaseUser) -> list[Project]:
     """Return the projects that would be without an active admin if this person went, by name."""
     led = Project.objects.filter(membership__user_id=user.pk, membership__role="admin")
     others = Membership.objects.filter(role="admin", user__is_active=True, project__in=led).exclude(user_id=user.pk)
-    kept = set(others.values_list("project_id", flat=True))
-    return [project for project in led.order_by("name") if project.pk not in kept]
+    safe = set(others.values_list("project_id", flat=True))
+    return [project for project in led.order_by("name") if project.pk not in safe]
 
 
 def names(projects: Iterable[Project]) -> str:

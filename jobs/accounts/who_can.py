@@ -41,8 +41,8 @@ def who_can(*, now: datetime, project: Project | None = None, words: str = "", r
     if role and role not in Membership.Role.values:
         text = _("There is no role %(role)r. Use viewer, editor or admin.")
         raise NoSuchRole(text % {"role": role[:80]})
-    found = {user.pk: user for user in people(words, now=now)}
-    members = Membership.objects.filter(user__in=list(found)).select_related("project")
+    accounts = {user.pk: user for user in people(words, now=now)}
+    members = Membership.objects.filter(user__in=list(accounts)).select_related("project")
     if project is not None:
         members = members.filter(project=project)
     if role:
@@ -50,10 +50,10 @@ def who_can(*, now: datetime, project: Project | None = None, words: str = "", r
     everywhere, bound = _live_tokens(now)
     rights = [
         Right(
-            username=found[member.user_id].username,
-            is_active=found[member.user_id].is_active,
-            is_superuser=found[member.user_id].is_superuser,
-            last_login=found[member.user_id].last_login,
+            username=accounts[member.user_id].username,
+            is_active=accounts[member.user_id].is_active,
+            is_superuser=accounts[member.user_id].is_superuser,
+            last_login=accounts[member.user_id].last_login,
             project=member.project.slug,
             project_name=member.project.name,
             role=member.role,
@@ -76,7 +76,7 @@ def who_can(*, now: datetime, project: Project | None = None, words: str = "", r
                 from_groups=False,
                 tokens=everywhere[user.pk],
             )
-            for user in found.values()
+            for user in accounts.values()
             if user.username not in seen
         ]
     return sorted(rights, key=lambda right: (right.username, right.project))

@@ -22,6 +22,8 @@ SAME = (
     "jobs/runs/test_lifecycle",
     "jobs/storage/test_usage",
     "jobs/runs/test_admission",
+    "jobs/accounts/test_people::test_a_shut_account_lets_nobody_in_and_its_runs_go_on",
+    "jobs/accounts/test_people::test_the_last_superuser_and_the_last_admin_cannot_go",
     "jobs/runs/test_prompt_model",
     # Constraints, and rows that are written many at a time, or put in place of others.
     "jobs/ingest/test_process",

@@ -4,13 +4,14 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from django.conf import settings
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Query, Router, Schema, Status
 
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, page_of
-from console.sign_in.accounts import AccountRefused, make_account
+from console.sign_in.accounts import AccountRefused, make_account, renew_link
 from jobs.accounts.access import require_superuser
 from jobs.accounts.handover import hand_over
 from jobs.accounts.people import (
@@ -82,7 +83,7 @@ class EndedOut(Schema):
     ended: int
 
 
-class LeftOut(Schema):
+class ProjectsLeft(Schema):
     """Slugs of the projects that the person is no longer a member of."""
 
     projects: list[str]
@@ -109,8 +110,8 @@ class HandedOverOut(Schema):
 def list_people(request: HttpRequest, page: PageNumber, size: PageSize, q: str = "") -> PeopleOut:
     """Return accounts by name, those with every word of `q` in it; superusers only."""
     require_superuser(request.user)
-    found, total = page_of(people(q, now=timezone.now()), page=page, size=size)
-    return PeopleOut(people=_rows(found), total=total)
+    rows, total = page_of(people(q, now=timezone.now()), page=page, size=size)
+    return PeopleOut(people=_rows(rows), total=total)
 
 
 @router.post("", response={201: NewPersonOut, **REFUSALS}, summary="Make an account")
@@ -142,12 +143,13 @@ def change_person(request: HttpRequest, username: str, body: PersonIn) -> Person
     require_superuser(request.user)
     actor = caller(request)
     try:
-        if body.is_superuser is not None:
-            set_superuser(username=username, is_superuser=body.is_superuser, actor=actor)
-        if body.is_active:
-            activate(username=username, actor=actor)
-        elif body.is_active is False:
-            deactivate(username=username, actor=actor, now=timezone.now())
+        with transaction.atomic():  # all of it or nothing
+            if body.is_superuser is not None:
+                set_superuser(username=username, is_superuser=body.is_superuser, actor=actor)
+            if body.is_active:
+                activate(username=username, actor=actor)
+            elif body.is_active is False:
+                deactivate(username=username, actor=actor, now=timezone.now())
     except PersonRefused as error:
         raise refused(error) from error
     return _person(username)
@@ -173,14 +175,28 @@ def remove_sessions(request: HttpRequest, username: str) -> EndedOut:
         raise refused(error) from error
 
 
-@router.delete("/{username}/projects", response={200: LeftOut, **REFUSALS}, summary="Remove from every project")
-def remove_memberships(request: HttpRequest, username: str) -> LeftOut:
+@router.delete("/{username}/projects", response={200: ProjectsLeft, **REFUSALS}, summary="Remove from every project")
+def remove_memberships(request: HttpRequest, username: str) -> ProjectsLeft:
     """Take the person out of every project; superusers only. The last admin of one cannot go: 409."""
     require_superuser(request.user)
     try:
-        return LeftOut(projects=leave_all(username=username, actor=caller(request)))
+        return ProjectsLeft(projects=leave_all(username=username, actor=caller(request)))
     except PersonRefused as error:
         raise refused(error) from error
+
+
+@router.post("/{username}/link", response={201: NewPersonOut, **REFUSALS}, summary="Another first link")
+def renew_first_link(request: HttpRequest, username: str) -> Status[NewPersonOut]:
+    """Make another link for an account that nobody has signed in to yet, else 409; superusers only."""
+    require_superuser(request.user)
+    actor, now = caller(request), timezone.now()
+    try:
+        link = renew_link(username=username, base_url=settings.PUBLIC_URL, actor=actor, now=now)
+    except PersonRefused as error:
+        raise refused(error) from error
+    except AccountRefused as error:
+        raise RequestProblem(409, str(error), field="username") from error
+    return Status(201, NewPersonOut(username=username, link=link))
 
 
 @router.post("/{username}/hand-over", response={200: HandedOverOut, **REFUSALS}, summary="Hand over somebody's runs")
@@ -215,8 +231,8 @@ def _person(username: str) -> PersonOut:
     return _rows(people(now=timezone.now()).filter(username=username))[0]
 
 
-def _rows(found: Any) -> list[PersonOut]:
-    users = list(found)
+def _rows(rows: Any) -> list[PersonOut]:
+    users = list(rows)
     roles: dict[int, dict[str, str]] = {user.pk: {} for user in users}
     held = Membership.objects.filter(user__in=list(roles)).order_by("project__slug")
     for user_id, slug, role in held.values_list("user_id", "project__slug", "role"):

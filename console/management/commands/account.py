@@ -54,7 +54,8 @@ def _list(options: dict[str, Any]) -> str:
         seen = user.last_login.strftime("%Y-%m-%d %H:%M") if user.last_login else "never"
         rows.append((user.username, state, seen, str(user.num_tokens), str(user.num_projects)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _deactivate(options: dict[str, Any]) -> str:
@@ -85,8 +86,8 @@ def _leave(options: dict[str, Any]) -> str:
 def _role(options: dict[str, Any]) -> str:
     project = Project.objects.filter(slug=options["project"]).first()
     if project is None:
-        known = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)[:20]) or "none yet"
-        raise CommandError(f"There is no project {options['project']!r}. Known: {known}.")
+        slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)[:20]) or "none yet"
+        raise CommandError(f"There is no project {options['project']!r}. Known: {slugs}.")
     set_member(project=project, username=options["username"], role=options["role"], actor=None)
     return f"{options['username']} is {options['role']} of {project.slug}."
 

@@ -85,6 +85,9 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
 @require_POST
 def change_password(request: HttpRequest) -> HttpResponse:
     """Set or change the password; this session stays signed in, all others end."""
+    if not settings.HAS_PASSWORDS:
+        messages.error(request, _("Passwords are turned off in this console. Use another way to sign in."))
+        return redirect("account")
     user = person(request)
     form = _password_form(user, request.POST)
     if not form.is_valid():

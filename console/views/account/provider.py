@@ -1,5 +1,7 @@
 """Sign in by the OpenID Connect provider, and connect an account with a person of it."""
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login
@@ -16,8 +18,10 @@ from django.views.decorators.http import require_GET, require_POST
 
 from console.views.account.signin import BACKEND, ID_TOKEN, leave_for, signin_page
 from console.views.frame import person
-from jobs.accounts.identities import account_of, connect, disconnect
+from jobs.accounts.identities import account_of, connect, disconnect, keep_refusal
 from jobs.accounts.people import PersonRefused
+
+BEGUN_SECONDS = 3600  # as long as Authlib takes somebody back
 
 _NEXT = "oidc_next"
 _CONNECTS = "oidc_connects"  # the id of the account that asked to be connected
@@ -34,6 +38,7 @@ def begin(request: HttpRequest) -> HttpResponseBase:
     wanted = request.GET.get("next", "")
     is_here = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()})
     request.session[_NEXT] = wanted if is_here else reverse("home")
+    request.session.set_expiry(BEGUN_SECONDS)  # of who may never come back
     return _to_provider(request)
 
 
@@ -65,19 +70,21 @@ def callback(request: HttpRequest) -> HttpResponseBase:
     connects = request.session.pop(_CONNECTS, None)
     try:
         arrived = provider(settings.OIDC).arrive(request)
-        visitor = arrived.visitor
-        if connects is not None:
-            return _connected(request, connects, visitor.issuer, visitor.subject)
-        config = settings.OIDC
-        user = account_of(visitor, config.groups, may_create=config.creates_accounts, now=timezone.now())
     except ProviderFailed as error:
         return _refused(request, str(error), 502 if error.is_away else 403)
+    visitor, config = arrived.visitor, settings.OIDC
+    try:
+        if connects is not None:
+            return _connected(request, connects, visitor.issuer, visitor.subject)
+        user = account_of(visitor, config.groups, may_create=config.creates_accounts, now=timezone.now())
     except PersonRefused as error:
+        keep_refusal(visitor, str(error))
         return _refused(request, str(error), 403)
     wanted = request.session.pop(_NEXT, "") or reverse("home")
     login(request, user, backend=BACKEND)
     request.session[ID_TOKEN] = arrived.id_token
-    request.session.set_expiry(int(settings.OIDC.session_hours * 3600))
+    # A moment and not a duration, which would begin anew whenever something is kept in the session.
+    request.session.set_expiry(timezone.now() + timedelta(hours=config.session_hours))
     return redirect(wanted)
 
 

@@ -42,6 +42,11 @@ class Signin(LoginView):
             return locked_out(request)
         return super().post(request, *args, **kwargs)
 
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Sign in for as long as a session lasts, even if one by the provider was begun before."""
+        self.request.session.set_expiry(None)
+        return super().form_valid(form)
+
     def form_invalid(self, form: Any) -> HttpResponse:
         """Say what was wrong, and watch out for who tries many names."""
         note_failure(now=timezone.now())
@@ -69,6 +74,7 @@ def signin_link(request: HttpRequest, token: str) -> HttpResponse:
     if request.method != "POST":
         other = request.user if request.user.is_authenticated and request.user.pk != user.pk else None
         return render(request, "signin/link.html", {"whom": user, "other": other})
+    request.session.set_expiry(None)
     login(request, user, backend=BACKEND)
     return redirect("home")
 

@@ -6,6 +6,7 @@ For superusers; whose runs somebody's become is also for admins of the project.
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings as console_settings
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
@@ -19,6 +20,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from console.paging import Page, page_number, paged
+from console.session import keep_once, take_once
+from console.sign_in.accounts import AccountRefused, renew_link
 from console.views.frame import person
 from jobs.accounts.access import require_superuser
 from jobs.accounts.handover import hand_over, owned
@@ -55,7 +58,7 @@ def list_of_people(request: HttpRequest) -> HttpResponse:
 def one_person(request: HttpRequest, username: str) -> HttpResponse:
     """Show one account."""
     require_superuser(request.user)
-    return _show(request, _found(username))
+    return _show(request, _found(username), **take_once(request, "link"))
 
 
 @require_POST
@@ -70,24 +73,38 @@ def change_person(request: HttpRequest, username: str) -> HttpResponse:
         messages.success(request, change(whom.username, person(request)))
     except PersonRefused as error:
         return _show(request, whom, problem=str(error))
-    return redirect("person", username)
+    return redirect("people-one", username)
+
+
+@require_POST
+def new_link(request: HttpRequest, username: str) -> HttpResponse:
+    """Make another first link of somebody who has never signed in; the page shows it once."""
+    require_superuser(request.user)
+    whom = _found(username)
+    url = console_settings.PUBLIC_URL
+    try:
+        link = renew_link(username=whom.username, base_url=url, actor=person(request), now=timezone.now())
+    except AccountRefused as error:
+        return _show(request, whom, problem=str(error))
+    keep_once(request, link=link)
+    return redirect("people-one", username)
 
 
 @require_POST
 def hand_over_runs(request: HttpRequest, username: str) -> HttpResponse:
-    """Make somebody else the owner of the person's runs in a project."""
+    """Make somebody else the owner of the person's runs in a project: of all, or of those named by id."""
     require_superuser(request.user)
     whom = _found(username)
     project = Project.objects.filter(slug=request.POST.get("project", "").replace("\0", "")).first()
     if project is None:
         raise Http404
-    to = request.POST.get("to", "").strip()
+    to, ids = request.POST.get("to", "").strip(), request.POST.get("ids", "").replace(",", " ").split()
     try:
-        done = hand_over(project=project, username=whom.username, to=to, actor=person(request))
+        done = hand_over(project=project, username=whom.username, to=to, ids=ids or None, actor=person(request))
     except PersonRefused as error:
-        return _show(request, whom, problem=str(error), handing=project.slug, to=to)
+        return _show(request, whom, problem=str(error), handing=project.slug, to=to, ids=" ".join(ids))
     messages.success(request, _handed_over(done.runs, to))
-    return redirect("person", username)
+    return redirect("people-one", username)
 
 
 def _found(username: str) -> User:
@@ -166,7 +183,8 @@ _VERBS: dict[str, Callable[[str, User], str]] = {
 
 urlpatterns = [
     path("people", list_of_people, name="people"),
-    path("people/<str:username>", one_person, name="person"),
+    path("people/<str:username>", one_person, name="people-one"),
     path("people/<str:username>/change", change_person, name="change-person"),
+    path("people/<str:username>/link", new_link, name="new-link"),
     path("people/<str:username>/hand-over", hand_over_runs, name="hand-over"),
 ]

@@ -5,9 +5,10 @@ import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 
-const require = createRequire(import.meta.url); // finds packages by NODE_PATH too, which import does not
-const { Provider } = require("oidc-provider");
-const { SignJWT, decodeJwt, importJWK } = require("jose");
+const require = createRequire(import.meta.url);
+const load = (name) => import(name).catch(() => require(name)); // by NODE_PATH too, which import does not look at
+const { Provider } = await load("oidc-provider");
+const { SignJWT, decodeJwt, importJWK } = await load("jose");
 
 const redirect = process.argv[2];
 let person = { sub: "nobody", claims: {} };

@@ -12,13 +12,16 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from console.sign_in import provider as providers
+from console.sign_in.link import make_link
 from console.sign_in.oidc_settings import OidcSettings
 from jobs.accounts.group_mapping import read_groups
 from jobs.accounts.identities import connect
+from jobs.accounts.members import set_member
 from jobs.models import AuditEvent, Identity, Membership, Project
-from tests.rows import make_project, make_user
+from tests.rows import make_project, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -64,7 +67,7 @@ def running() -> Iterator[TheProvider]:
     ) as it:
         assert it.stdout is not None
         issuer = next((line.strip() for line in it.stdout if line.startswith("http://")), "")
-        assert issuer, "the provider did not start"
+        assert issuer, "the provider did not start; it needs Node.js 20 or newer"
         yield TheProvider(issuer)
         it.terminate()
 
@@ -145,6 +148,12 @@ def test_groups_are_held_to_at_each_sign_in_and_roles_by_hand_stay(idp: TheProvi
     assert sign_in(idp).status_code == 302
     assert roles("mara") == {"other": "editor"}
 
+    idp.person("mara", "ml")
+    sign_in(idp)
+    set_member(project=team, username="mara", role="viewer", actor=None)  # by hand from now on
+    sign_in(idp)
+    assert roles("mara") == {"other": "editor", "team": "viewer"}
+
 
 def test_somebody_without_a_group_of_the_console_gets_no_account(idp: TheProvider, team: Project) -> None:
     idp.person("stranger", "sales")
@@ -159,6 +168,7 @@ def test_an_account_that_is_not_active_stays_out(idp: TheProvider, team: Project
     User.objects.update(is_active=False)
 
     assert "The account mara is not active" in said(sign_in(idp))
+    assert AuditEvent.objects.get(verb="signin.failed").after["subject"] == "sub-mara"
 
 
 def test_a_local_account_of_that_name_is_not_taken_over(idp: TheProvider, team: Project) -> None:
@@ -239,6 +249,8 @@ def test_an_answer_that_this_browser_did_not_ask_for_signs_nobody_in(idp: ThePro
 
     assert "was not begun in this browser" in said(Client().get(back))
     assert "was not begun in this browser" in said(client.get(back.replace("state=", "state=x")))
+    text = said(Client().get("/signin/oidc/callback?error=x&state=y&error_description=Call+this+number"))
+    assert "Call this number" not in text
     assert client.get(back).status_code == 302
     assert "was not begun in this browser" in said(Client().get(back)), "a code works once"
 
@@ -292,3 +304,15 @@ def test_the_button_is_there_with_a_provider_and_passwords_can_be_turned_off(set
     assert "/signin/oidc?next=%2Fruns" in page
     assert "id_password" not in page
     assert Client().post("/signin", {"username": "a", "password": "b"}).status_code == 403
+    mara = signed_in(make_user("mara"))
+    mara.post("/account/password", {"new_password1": "long enough 1", "new_password2": "long enough 1"})
+    assert not User.objects.get().has_usable_password()
+
+
+def test_who_turns_back_at_the_provider_leaves_a_session_of_an_hour(idp: TheProvider, team: Project) -> None:
+    client = Client()
+    begun(client)
+    assert client.session.get_expiry_age() <= 3600
+
+    client.post(make_link(user=make_user("ada"), base_url="", now=timezone.now()))
+    assert client.session.get_expiry_age() > 7 * 24 * 3600

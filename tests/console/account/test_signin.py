@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from console.embedded.data_dir import DataDirLock
 from console.middleware.log_redaction import HideLinks
+from console.sign_in.address_lock import caller
 from console.sign_in.api_token import make_token
 from console.sign_in.link import LinkUnusable, make_link, use_link
 from jobs.models import AuditEvent, SigninLink
@@ -181,6 +182,19 @@ def test_passwords_tried_on_many_names_lock_the_address_and_are_told(
     assert (told.object_id, told.after["names"]) == ("192.0.2.7", 12)
     monkeypatch.undo()
     assert attempt("mara", "a long enough secret", "192.0.2.8") == 302
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("", None),
+    ],
+)
+def test_addresses_of_one_household_are_counted_together(rf: Any, address: str, counted: str | None) -> None:
+    assert caller(rf.get("/", REMOTE_ADDR=address)) == counted
 
 
 def test_an_address_is_open_again_after_a_while(user: User, locks: Any) -> None:

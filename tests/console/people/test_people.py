@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def team() -> Project:
 
 @pytest.fixture
 def root(team: Project) -> Any:
-    user = make_user("root", project=team, role="admin")
+    user = make_user("chief", project=team, role="admin")
     User.objects.filter(pk=user.pk).update(is_superuser=True)
     return User.objects.get(pk=user.pk)
 
@@ -59,7 +60,8 @@ def test_a_page_of_two_hundred_people_is_searched_and_turned(site: Client, team:
     settings, searched = text(site.get("/settings")), text(site.get("/settings?member=-199"))
 
     assert first.count("data-person=") == 50
-    assert 'data-person="root"' in last
+    assert 'data-person="chief"' in first
+    assert last.count("data-person=") == 1
     assert found.count("data-person=") == 12
     assert settings.count("data-member=") == 25
     assert "members=2" in settings
@@ -94,11 +96,36 @@ def test_a_superuser_shuts_an_account_and_hands_over_its_runs(site: Client, team
     assert site.get("/people/nobody").status_code == 404
 
 
-def test_who_cannot_go_is_told_why_on_the_page_and_by_the_api(site: Client, api: Client) -> None:
-    refused = site.post("/people/root/change", {"verb": "deactivate"})
-    answer = api.patch("/api/accounts/root", json.dumps({"is_active": False}), content_type="application/json")
+def test_an_admin_of_a_project_hands_over_its_runs(team: Project) -> None:
+    boss = signed_in(make_user("boss", project=team, role="admin"))
+    run = make_run(team, user=make_user("mara", project=team))
+    make_user("ada", project=team)
 
-    said = "root is the last superuser of this console. Make another account superuser first."
+    refused = boss.post("/settings/team/hand-over", {"username": "mara", "to": "ada", "ids": "r-none"})
+    boss.post("/settings/team/hand-over", {"username": "mara", "to": "ada", "ids": run.pk})
+
+    assert "mara owns no run or sweep" in text(refused)
+    assert Run.objects.get(pk=run.pk).created_by.username == "ada"
+
+
+def test_a_first_link_is_renewed_only_for_who_has_never_signed_in(site: Client, api: Client) -> None:
+    first = api.post("/api/accounts", json.dumps({"username": "mara"}), content_type="application/json").json()["link"]
+    shown = text(site.post("/people/mara/link", follow=True))
+    second = re.search(r'id="new-link">[^<]*(/signin/[^<]+)<', shown)
+    assert second
+
+    assert Client().get(first).status_code == 410
+    assert Client().post(second[1]).status_code == 302
+    assert site.post("/people/mara/link").status_code == 409
+    assert api.post("/api/accounts/mara/link").status_code == 409
+    assert api.post("/api/accounts/chief/link").status_code == 409
+
+
+def test_who_cannot_go_is_told_why_on_the_page_and_by_the_api(site: Client, api: Client) -> None:
+    refused = site.post("/people/chief/change", {"verb": "deactivate"})
+    answer = api.patch("/api/accounts/chief", json.dumps({"is_active": False}), content_type="application/json")
+
+    said = "chief is the last superuser of this console. Make another account superuser first."
     assert refused.status_code == 409
     assert said in text(refused)
     assert answer.status_code == 409
@@ -138,7 +165,7 @@ def test_rights_are_exported_and_a_name_is_no_formula(api: Client, team: Project
     table = streamed(api.get("/api/access/export.csv"))
     here = api.get("/api/projects/team/access?role=viewer").json()["rights"]
 
-    assert [right["username"] for right in everywhere] == ["@SUM", "root"]
+    assert [right["username"] for right in everywhere] == ["@SUM", "chief"]
     assert "'@SUM,True,False,,team,Team,viewer,False,0" in table
     assert [right["username"] for right in here] == ["@SUM"]
     assert api.get("/api/projects/team/access?role=king").status_code == 422
@@ -153,7 +180,7 @@ def test_the_command_lists_and_shuts(root: Any, team: Project, settings: Any) ->
     make_user("mara", project=team)
     make_token(user=User.objects.get(username="mara"), name="ci")
 
-    assert "mara  active" in account("list")
+    assert "mara   active" in account("list")
     assert "1 tokens revoked" in account("deactivate", "mara")
     assert "mara  inactive" in account("list", "mar")
     assert not ApiToken.objects.filter(revoked_at=None).exists()
@@ -161,8 +188,8 @@ def test_the_command_lists_and_shuts(root: Any, team: Project, settings: Any) ->
     assert "mara is admin of team" in account("role", "mara", "team", "admin")
     assert "runs this console" in account("superuser", "mara")
     assert "mara left team" in account("leave", "mara")
-    with pytest.raises(CommandError, match="root is the last admin of Team"):
-        account("deactivate", "root")
+    with pytest.raises(CommandError, match="chief is the last admin of Team"):
+        account("deactivate", "chief")
     with pytest.raises(CommandError, match=r"no project 'nowhere'\. Known: team"):
         account("role", "mara", "nowhere", "admin")
     with pytest.raises(CommandError, match="PITWALL_OIDC_ISSUER is not set"):
