@@ -11,12 +11,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
 from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
+from jobs.processes import housekeeping
 from jobs.runs import admission, launch, lifecycle, retry
 from jobs.runs import prompt_model as answer
 from jobs.runs.exit_cause import exit_cause_of
@@ -45,6 +47,7 @@ class ReconcilerState:
     started_at: datetime | None = None
     has_reached: bool = False
     away_since: datetime | None = None
+    swept_at: datetime | None = None
     forced_at: dict[str, datetime] = field(default_factory=dict)
     refused_since: dict[str, datetime] = field(default_factory=dict)  # since when a reachable Ray does not take a job
 
@@ -52,6 +55,7 @@ class ReconcilerState:
 def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
     """Do one step: end what has died, enforce stops, move the queue, hand over what was lost, clean up."""
     memory.started_at = memory.started_at or now
+    _sweep_daily(now, memory)
     layers.queue_lost(now=now)
     state = cluster.read_state()
     if not state.is_reachable:
@@ -77,6 +81,19 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
         answer.reconcile_answers(jobs=jobs, state=state, now=now)
     except ClusterUnreachable as error:
         _say_away(str(error), now, memory)
+
+
+def _sweep_daily(now: datetime, memory: ReconcilerState) -> None:
+    """Let go what expired, at the start and once a day; a sweep that fails holds up no run."""
+    if memory.swept_at is not None and now - memory.swept_at < housekeeping.EVERY:
+        return
+    memory.swept_at = now
+    try:
+        housekeeping.sweep_expired(now=now)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("the daily sweep failed; it is tried again tomorrow")
 
 
 def _reconcile(attempt: Attempt, job: JobInfo | None, now: datetime, memory: ReconcilerState) -> None:
