@@ -69,6 +69,7 @@ RAY_AUTH_TOKEN = env.str("RAY_AUTH_TOKEN", default="")
 REMOTE_RUN_ROOT = "/tmp/pitwall-runs"  # noqa: S108 (there is no other folder that every node is sure to have)
 RUN_ROOT = env.str("PITWALL_RUN_ROOT", default=str(DATA_DIR / "runs") if is_loopback(RAY_ADDRESS) else REMOTE_RUN_ROOT)
 RUNNER_PYTHON = env.str("PITWALL_RUNNER_PYTHON", default="python")  # the interpreter on the cluster that has the engine
+HF_TOKEN = env.str("HF_TOKEN", default="")  # goes with the runs that fetch from the hub
 TRAINERS = _trainers(env.str("PITWALL_TRAINERS", default=""))  # where the cluster has other trainers
 FILES_DIR = DATA_DIR / "files"  # uploads and artifacts
 MAX_TRACE_BYTES = env.int("PITWALL_MAX_TRACE_BYTES", default=8 << 30)  # of one uploaded trace file

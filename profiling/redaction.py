@@ -18,7 +18,7 @@ from typing import Any
 
 MIN_BYTES = 8  # what is shorter is no secret, and may stand anywhere
 _NAME = re.compile(
-    r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE|WEBHOOK|CONNECTION_?STRING|(^|_)(API_?)?KEY(_ID)?$|ACCESS_?KEY"
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)|COOKIE|WEBHOOK|CONNECTION_?STRING|(^|_)(API_?)?KEY(_ID)?$|ACCESS_?KEY"
     r"|PRIVATE_?KEY|(^|_)(PAT|DSN)$|_PWD$|(^|_)SAS(_URL)?$",  # not PWD and PATH
     re.I,
 )
