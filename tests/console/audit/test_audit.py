@@ -157,6 +157,17 @@ def test_the_page_shows_who_what_and_what_changed_and_links_to_it(team: Project,
     assert "No deed passes these filters." in none
 
 
+def test_admins_find_the_audit_in_settings_and_on_a_run_s_page(team: Project, admin: AbstractUser) -> None:
+    run = make_run(team)
+    of_run, of_project = f"/audit?project=team&amp;object=run:{run.pk}", "/audit?project=team"
+    viewer = make_user("vic", project=team, role="viewer")
+
+    for person, is_shown in ((admin, True), (viewer, False)):
+        page, settings = (signed_in(person).get(url).content.decode() for url in (f"/runs/{run.pk}", "/settings"))
+        assert (of_run in page, f'href="{of_project}"' in settings) == (is_shown, is_shown)
+        assert ('href="/audit"' in settings) == is_shown
+
+
 def test_the_export_has_every_row_of_the_filter_and_is_a_deed_itself(team: Project, admin: AbstractUser) -> None:
     for number in range(3):
         keep("run.stop", object_id=f"r-{number}", project=team, after={"名": "数学"})
