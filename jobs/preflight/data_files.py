@@ -61,8 +61,15 @@ def store_upload(
         defaults = {"file_name": name, "size": size, "created_by_id": user.pk if user else None, "created_at": now}
         upload, is_new = Upload.objects.get_or_create(project=project, sha256=sha256, defaults=defaults)
         if is_new:
-            about = {"object_type": "upload", "object_id": sha256, "label": name, "project": project}
-            record(actor=user, verb="upload.create", after={"name": name, "size": size}, **about)
+            record(
+                actor=user,
+                verb="upload.create",
+                object_type="upload",
+                object_id=sha256,
+                after={"name": name, "size": size},
+                project=project,
+                label=name,
+            )
     return upload
 
 

@@ -66,9 +66,16 @@ def delete_run(*, run_id: str, confirmed_name: str, user: AbstractBaseUser | Non
             text = _("%(given)r is not its name. Type %(name)r to delete it.")
             raise ChangeRefused("confirm", text % {"given": confirmed_name, "name": run.name})
         before = {"name": run.name, "state": run.state}
-        about = {"object_type": "run", "object_id": run_id, "label": run.name, "project": run.project}
         run.delete()
-        record(actor=user, verb="run.delete", before=before, **about)
+        record(
+            actor=user,
+            verb="run.delete",
+            object_type="run",
+            object_id=run_id,
+            before=before,
+            project=run.project,
+            label=run.name,
+        )
         transaction.on_commit(partial(delete_files, Run(id=run_id)))
 
 
