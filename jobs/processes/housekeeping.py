@@ -41,14 +41,14 @@ def sweep_expired(*, now: datetime) -> Mapping[str, int]:
         "logs of sign-ins": AccessLog.objects.filter(attempt_time__lt=day_ago),
         "tokens": ApiToken.objects.filter(ended),
     }
-    counts = {name: found.delete()[0] for name, found in rows.items()}
+    counts = {name: old.delete()[0] for name, old in rows.items()}
     counts["audit rows"] = audit.sweep(now=now, days=settings.AUDIT_DAYS)
     counts["parts of uploads"] = sweep_parts(uploads_dir(), now=now)
     counts["trial folders"] = _sweep_folders(day_ago)
-    told = {name: count for name, count in counts.items() if count}
-    if told:
-        log.info("swept: %s", ", ".join(f"{count} {name}" for name, count in told.items()))
-    return told
+    swept = {name: count for name, count in counts.items() if count}
+    if swept:
+        log.info("swept: %s", ", ".join(f"{count} {name}" for name, count in swept.items()))
+    return swept
 
 
 def _sweep_folders(before: datetime) -> int:

@@ -91,10 +91,10 @@ def finish(
     if state not in ENDED:
         raise ValueError(f"{state!r} does not end a run. Use one of {', '.join(ENDED)}.")
     text = {"finished": "Finished", "failed": "Failed", "stopped": "Stopped"}[state]
-    told = hide_in(cause)  # it quotes log lines and words of Ray's
-    if told.get("text"):
-        text = f"{text}: {told['text']}"
-    fields = {"ended_at": now, "cause": told, "cleanup": dict(cleanup)}
+    plain = hide_in(cause)  # it quotes log lines and words of Ray's
+    if plain.get("text"):
+        text = f"{text}: {plain['text']}"
+    fields = {"ended_at": now, "cause": plain, "cleanup": dict(cleanup)}
     return _change(run_id, attempt, cast(State, state), now, text=text, fields=fields)
 
 

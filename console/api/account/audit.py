@@ -133,13 +133,13 @@ def audit_export(
 ) -> StreamingHttpResponse:
     """Stream the rows as a file, and keep that somebody took them along. Raises: AuditFilterInvalid."""
     audit_page(scope, chosen, limit=1)  # a filter that cannot be read is refused before the first byte
-    asked = {name: value for name, value in asdict(chosen).items() if value}
+    filters = {name: value for name, value in asdict(chosen).items() if value}
     record(
         actor=caller(request),
         verb="audit.export",
         object_type="audit",
         object_id="",
-        after={"filter": asked},
+        after={"filter": filters},
         project=project,
     )
     name = f"audit-{project.slug}.jsonl" if project else "audit.jsonl"

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.sign_in.api_token import make_token
-from console.views.audit import Change, changes
+from console.views.audit import FieldChange, changes
 from jobs.accounts.audit import record
 from jobs.accounts.audit_log import AuditFilter, AuditScope, audit_lines, audit_page
 from jobs.accounts.origin import Origin, origin
@@ -191,8 +191,8 @@ def test_what_changed_is_told_field_by_field() -> None:
     told = changes(before, {"name": "b", "knobs": {"x": 1, "y": [3]}, "same": True, "new": "n"})
 
     assert told == [
-        Change(field="name", before="a", after="b"),
-        Change(field="knobs.y", before="2", after="[3]"),
-        Change(field="new", before="", after="n"),
+        FieldChange(field="name", before="a", after="b"),
+        FieldChange(field="knobs.y", before="2", after="[3]"),
+        FieldChange(field="new", before="", after="n"),
     ]
     assert changes(None, {"a": "x" * 999})[0].after.endswith("…")
