@@ -108,6 +108,7 @@ RAY_AUTH_TOKEN = env.str("RAY_AUTH_TOKEN", default="")
 REMOTE_RUN_ROOT = "/tmp/pitwall-runs"  # noqa: S108 (there is no other folder that every node is sure to have)
 RUN_ROOT = env.str("PITWALL_RUN_ROOT", default=str(DATA_DIR / "runs") if is_loopback(RAY_ADDRESS) else REMOTE_RUN_ROOT)
 RUNNER_PYTHON = env.str("PITWALL_RUNNER_PYTHON", default="python")  # the interpreter on the cluster that has the engine
+HF_TOKEN = env.str("HF_TOKEN", default="")  # goes with the runs that fetch from the hub
 TRAINERS = _trainers(env.str("PITWALL_TRAINERS", default=""))  # where the cluster has other trainers
 FILES_DIR = DATA_DIR / "files"  # uploads and artifacts
 MAX_TRACE_BYTES = env.int("PITWALL_MAX_TRACE_BYTES", default=8 << 30)  # of one uploaded trace file
@@ -130,6 +131,7 @@ MIN_FREE_BYTES = env.int("PITWALL_MIN_FREE_BYTES", default=512 << 20)
 MIN_FREE_PERCENT = env.float("PITWALL_MIN_FREE_PERCENT", default=0.0)
 PLANNER_PROCESSES = env.int("PITWALL_PLANNER_PROCESSES", default=2)  # for long searches; 0: in the web process itself
 QUESTIONS_AT_ONCE = env.int("PITWALL_QUESTIONS_AT_ONCE", default=2)  # expensive ones of one person (console/budget.py)
+AUDIT_DAYS = env.int("PITWALL_AUDIT_DAYS", default=400)  # how long rows of the audit are kept; 0: for ever
 STOP_GRACE_SECONDS = env.int("PITWALL_STOP_GRACE_SECONDS", default=90)  # before Ray is asked to end a stopping run
 
 # Alerts that leave the console (docs/operate/alerts.md).

@@ -1,7 +1,8 @@
 """The exact command, files and environment that a run's trainer is started with, as people read and copy them.
 
-What `jobs.runner` starts comes from the same function of the same arguments, so it is the same byte for byte; only the
-interpreter of the runner itself is not known here where no environment is declared for the trainer.
+What `jobs.runner` starts comes from the same function of the same arguments, so it is the same byte for byte; only what
+looks like a secret is hidden, and the interpreter of the runner itself is not known here where no environment is
+declared for the trainer.
 """
 
 import shlex
@@ -17,6 +18,7 @@ from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
 from jobs.models import Attempt
+from profiling.redaction import hide
 
 RUN_TO_BE = "r-new"
 """Stands where the run's id will stand before there is one."""
@@ -91,7 +93,8 @@ def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
         return TrainerCommand(argv=(), shell="", shown="", problem=in_words(sentence_of(error), _))
     head = f"# {note}\n" if note else ""
     shell, shown = (head + as_shell(launch, run_dir, files_first=first) for first in (True, False))
-    return TrainerCommand(argv=launch.argv, shell=shell, shown=shown)
+    # A key in an option or a password in an address is for the trainer, not for every reader of the page.
+    return TrainerCommand(argv=tuple(map(hide, launch.argv)), shell=hide(shell), shown=hide(shown))
 
 
 def _file(name: str, text: str) -> list[str]:

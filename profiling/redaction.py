@@ -18,7 +18,7 @@ from typing import Any
 
 MIN_BYTES = 8  # what is shorter is no secret, and may stand anywhere
 _NAME = re.compile(
-    r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE|WEBHOOK|CONNECTION_?STRING|(^|_)(API_?)?KEY(_ID)?$|ACCESS_?KEY"
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)|COOKIE|WEBHOOK|CONNECTION_?STRING|(^|_)(API_?)?KEY(_ID)?$|ACCESS_?KEY"
     r"|PRIVATE_?KEY|(^|_)(PAT|DSN)$|_PWD$|(^|_)SAS(_URL)?$",  # not PWD and PATH
     re.I,
 )
@@ -89,7 +89,7 @@ def hide(text: str) -> str:
     """Return the text with what looks like a secret as `***`."""
     if not _HINTS.search(text):
         return text
-    return _PLACES.sub(lambda found: (found[found.lastgroup or 0]) + _HIDDEN, _SHAPES.sub(_HIDDEN, text))
+    return _PLACES.sub(lambda match: match[match.lastgroup or 0] + _HIDDEN, _SHAPES.sub(_HIDDEN, text))
 
 
 def hide_in(value: Any) -> Any:
@@ -111,8 +111,8 @@ def hider(secrets: Collection[bytes]) -> Callable[[str], str]:
     }
     if not forms:
         return str
-    known = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
-    return lambda text: known.sub(_HIDDEN, text)
+    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+    return lambda text: pattern.sub(_HIDDEN, text)
 
 
 def _secrets(name: str, value: object) -> Iterator[str]:

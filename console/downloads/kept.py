@@ -23,8 +23,14 @@ def keep_download(
         return
     actor = request.user if isinstance(request.user, AbstractBaseUser) else None
     after = {"file": file, "runs": list(runs)} if runs else {"file": file}
-    about = {"object_type": object_type, "object_id": object_id, "project": project}
-    record(actor=actor, verb="file.download", after=after, **about)
+    record(
+        actor=actor,
+        verb="file.download",
+        object_type=object_type,
+        object_id=object_id,
+        after=after,
+        project=project,
+    )
 
 
 def keep_comparison(request: HttpRequest, runs: Sequence[Run], file: str) -> None:

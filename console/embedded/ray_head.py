@@ -34,7 +34,8 @@ PORT_OPTIONS = (
     "--ray-client-server-port",
 )
 # What belongs to the console alone; whatever a run executes must not find it in its environment.
-CONSOLE_SECRETS = ("PITWALL_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE")
+# HF_TOKEN goes with the runs that need it (jobs.runs.hub_token).
+CONSOLE_SECRETS = ("PITWALL_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "HF_TOKEN")
 
 
 def new_token() -> str:

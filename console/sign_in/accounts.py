@@ -38,8 +38,14 @@ def make_account(*, username: str, base_url: str, actor: AbstractBaseUser, now: 
         with transaction.atomic():
             user = User.objects.create_user(name)
             after = {"sign_in_link_hours": LINK_LIFETIME // timedelta(hours=1)}
-            about = {"object_type": "account", "object_id": name[:64], "label": name, "after": after}
-            record(actor=actor, verb="account.create", **about)
+            record(
+                actor=actor,
+                verb="account.create",
+                object_type="account",
+                object_id=name[:64],
+                label=name,
+                after=after,
+            )
             return make_link(user=user, base_url=base_url, now=now, lifetime=LINK_LIFETIME)
     except IntegrityError as error:
         raise AccountRefused(_("There is an account %(name)r already.") % {"name": name}) from error

@@ -11,6 +11,7 @@ from ipaddress import ip_network
 from axes.models import AccessAttempt
 from django.conf import settings
 from django.db.models import Count, Sum
+from django.http import HttpRequest
 
 from jobs.accounts.audit import record
 from jobs.accounts.origin import origin

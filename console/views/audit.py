@@ -24,7 +24,7 @@ _DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class FieldChange:
     """What a deed did to one field; "" where there was, or is, nothing."""
 
     field: str
@@ -39,29 +39,29 @@ class AuditLine:
     row: AuditEvent
     way: str
     url: str
-    changes: list[Change]
+    changes: list[FieldChange]
 
 
 @require_GET
 @never_cache
 def audit(request: HttpRequest) -> HttpResponse:
     """Show the newest rows that the filters leave, or those after the cursor."""
-    asked = {name: request.GET.get(name, "").strip() for name in _NAMES}
+    query = {name: request.GET.get(name, "").strip() for name in _NAMES}
     slug = request.GET.get("project", "")
     scope, project = audit_scope(request, slug or None)
-    context: dict[str, object] = {"asked": asked, "chosen_project": project, "problem": "", "problem_field": ""}
+    context: dict[str, object] = {"asked": query, "chosen_project": project, "problem": "", "problem_field": ""}
     page = AuditPage(rows=[], next="")
     try:
-        page = audit_page(scope, _filter(asked), cursor=request.GET.get("cursor", ""))
+        page = audit_page(scope, _filter(query), cursor=request.GET.get("cursor", ""))
     except AuditFilterInvalid as error:
         context |= {"problem": str(error), "problem_field": {"text": "q"}.get(error.field, error.field)}
-    kept = {name: value for name, value in {"project": slug, **asked}.items() if value}
+    address = {name: value for name, value in {"project": slug, **query}.items() if value}
     context |= {
         "lines": lines(page.rows),
         "verbs": sorted({row.verb for row in page.rows}),
-        "query": urlencode(kept),
-        "is_filtered": any(asked.values()),
-        "older": urlencode({**kept, "cursor": page.next}) if page.next else "",
+        "query": urlencode(address),
+        "is_filtered": any(query.values()),
+        "older": urlencode({**address, "cursor": page.next}) if page.next else "",
         "is_older": bool(request.GET.get("cursor")),
         "sees_all": sees_all(request.user),
         "readable": _readable(request),
@@ -72,10 +72,10 @@ def audit(request: HttpRequest) -> HttpResponse:
 @require_GET
 def audit_jsonl(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """Give all rows that the filters leave as JSON lines."""
-    asked = {name: request.GET.get(name, "").strip() for name in _NAMES}
+    query = {name: request.GET.get(name, "").strip() for name in _NAMES}
     scope, project = audit_scope(request, request.GET.get("project") or None)
     try:
-        return audit_export(request, scope, _filter(asked), project)
+        return audit_export(request, scope, _filter(query), project)
     except AuditFilterInvalid as error:
         return HttpResponse(str(error), status=422, content_type="text/plain; charset=utf-8")
 
@@ -106,12 +106,12 @@ def way_words() -> dict[str, str]:
     }
 
 
-def changes(before: object, after: object) -> list[Change]:
+def changes(before: object, after: object) -> list[FieldChange]:
     """Return what differs, field by field; fields of fields are named with dots."""
     was, now = _flat(before), _flat(after)
     names = [*was, *(name for name in now if name not in was)]
     pairs = ((name, was.get(name, ""), now.get(name, "")) for name in names)
-    return [Change(field=name, before=old, after=new) for name, old, new in pairs if old != new]
+    return [FieldChange(field=name, before=old, after=new) for name, old, new in pairs if old != new]
 
 
 def _flat(value: object, name: str = "", depth: int = _DEPTH) -> dict[str, str]:
@@ -145,8 +145,8 @@ def _url(row: AuditEvent, runs: Mapping[str, str]) -> str:
         return ""
 
 
-def _filter(asked: Mapping[str, str]) -> AuditFilter:
-    return AuditFilter(**{_FIELDS.get(name, name): value for name, value in asked.items()})
+def _filter(query: Mapping[str, str]) -> AuditFilter:
+    return AuditFilter(**{_FIELDS.get(name, name): value for name, value in query.items()})
 
 
 def _readable(request: HttpRequest) -> list[Project]:

@@ -34,8 +34,8 @@ def record(
     if way is None:
         way = "signed-out" if came.way == "session" and actor is None else came.way
     if project is None:
-        project, found = _home(object_type, object_id)
-        label = label or found
+        project, name = _home(object_type, object_id)
+        label = label or name
     AuditEvent.objects.create(
         actor_id=actor.pk if actor else None,
         actor_name=actor.get_username() if actor else came.person,

@@ -100,8 +100,8 @@ def audit_page(scope: AuditScope, chosen: AuditFilter, *, cursor: str = "", limi
     if cursor:
         at, number = _position(cursor)
         rows = rows.filter(Q(at__lt=at) | Q(at=at, id__lt=number), at__lte=at)
-    found = _newest(rows, scope, limit + 1)
-    return AuditPage(rows=found[:limit], next=_cursor(found[limit - 1]) if len(found) > limit else "")
+    newest = _newest(rows, scope, limit + 1)
+    return AuditPage(rows=newest[:limit], next=_cursor(newest[limit - 1]) if len(newest) > limit else "")
 
 
 def audit_lines(scope: AuditScope, chosen: AuditFilter) -> Iterator[str]:
@@ -182,20 +182,20 @@ def _filtered(chosen: AuditFilter) -> "QuerySet[AuditEvent]":
     return rows
 
 
-def _of_object(asked: str) -> Q:
-    kind, parted, number = asked.partition(":")
+def _of_object(text: str) -> Q:
+    kind, parted, number = text.partition(":")
     if parted:
         return Q(object_type=kind, object_id=number)
-    return Q(object_type=asked) if re.fullmatch(r"[a-z]+", asked) else Q(object_id=asked)
+    return Q(object_type=text) if re.fullmatch(r"[a-z]+", text) else Q(object_id=text)
 
 
 def _with_text(words: Sequence[str]) -> Q:
-    found = Q()
+    every = Q()
     for word in words:
         fields = ("object_label", "object_id", "actor_name", "token", "verb", "before_text", "after_text")
         anywhere = [Q(**{f"{field}__icontains": word}) for field in fields]
-        found &= reduce(or_, anywhere)
-    return found
+        every &= reduce(or_, anywhere)
+    return every
 
 
 def _address(text: str) -> str:

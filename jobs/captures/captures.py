@@ -208,8 +208,15 @@ def delete_capture(*, run_id: str, capture_id: str, user: AbstractBaseUser | Non
         row.delete()
         if trace is not None:
             transaction.on_commit(partial(delete_folder, trace))
-        about = {"object_type": "capture", "object_id": capture_id, "label": f"{run_id} {row.tool}"}
-        record(actor=user, verb="capture.delete", before=before, project=row.run.project, **about)
+        record(
+            actor=user,
+            verb="capture.delete",
+            object_type="capture",
+            object_id=capture_id,
+            before=before,
+            project=row.run.project,
+            label=f"{run_id} {row.tool}",
+        )
         for file in files:
             transaction.on_commit(file.delete_bytes)
 

@@ -5,7 +5,6 @@ import fcntl
 import hashlib
 import os
 import secrets
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,7 +73,7 @@ def store_upload(
         raise UploadRefused(text % {"name": name or file_name})
     folder = uploads_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _sweep(folder)
+    sweep_parts(folder, now=now)
     part = folder / f".{secrets.token_hex(8)}.part"
     try:
         quotas.require_upload(size, project=project, user=user)  # before a byte is written; it is asked again below
@@ -168,12 +167,15 @@ def _sole(folder: Path) -> Iterator[None]:
         yield
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what a console that was killed in the middle of an upload has left."""
+def sweep_parts(folder: Path, *, now: datetime) -> int:
+    """Remove what a console that was killed in the middle of an upload has left; return how many files that were."""
+    num_removed = 0
     for part in folder.glob(".*.part"):
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - part.stat().st_mtime > _STALE_SECONDS:
+            if now.timestamp() - part.stat().st_mtime > _STALE_SECONDS:
                 part.unlink()
+                num_removed += 1
+    return num_removed
 
 
 def _write(part: Path, chunks: Iterable[bytes], name: str) -> tuple[str, int]:

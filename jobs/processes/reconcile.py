@@ -11,12 +11,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
 from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
+from jobs.processes import housekeeping
 from jobs.retention import deletion, purge
 from jobs.retention.apply import apply_step as apply_retention
 from jobs.runs import admission, holds, launch, lifecycle, retry
@@ -49,6 +51,7 @@ class ReconcilerState:
     started_at: datetime | None = None
     has_reached: bool = False
     away_since: datetime | None = None
+    swept_at: datetime | None = None
     forced_at: dict[str, datetime] = field(default_factory=dict)
     refused_since: dict[str, datetime] = field(default_factory=dict)  # since when a reachable Ray does not take a job
     looked_at_storage: datetime | None = None
@@ -57,6 +60,7 @@ class ReconcilerState:
 def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
     """Do one step: end what has died, enforce stops, move the queue, hand over what was lost, clean up."""
     memory.started_at = memory.started_at or now
+    _sweep_daily(now, memory)
     layers.queue_lost(now=now)
     deletion.settle_waiting(now=now)
     purge.purge_step(now=now)
@@ -102,6 +106,19 @@ def _look_at_storage(now: datetime, memory: ReconcilerState) -> None:
         log.warning("how full the disk is cannot be told: %s", error)
     for run_id in holds.stop_used_up(now=now):
         log.info("%s is asked to stop: the GPU hours of its quota are used up", run_id)
+
+
+def _sweep_daily(now: datetime, memory: ReconcilerState) -> None:
+    """Let go what expired, at the start and once a day; a sweep that fails holds up no run."""
+    if memory.swept_at is not None and now - memory.swept_at < housekeeping.EVERY:
+        return
+    memory.swept_at = now
+    try:
+        housekeeping.sweep_expired(now=now)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("the daily sweep failed; it is tried again tomorrow")
 
 
 def _reconcile(attempt: Attempt, job: JobInfo | None, now: datetime, memory: ReconcilerState) -> None:

@@ -22,6 +22,7 @@ from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
 from jobs.models import Attempt, Project, Run, RunEvent, new_run_id
 from jobs.runs import admission, lifecycle
+from jobs.runs.hub_token import hub_environment
 from jobs.telemetry.notify import run_changed
 
 DEMO_NAME = "Demo: GRPO on word problems"
@@ -94,7 +95,7 @@ def hand_over(attempt: Attempt, *, state: cluster.ClusterState, now: datetime) -
         cluster.submit_job(
             submission_id=attempt.submission_id,
             module="jobs.runner",
-            environment=environment(attempt),
+            environment=environment(attempt) | hub_environment(attempt.run.spec),
             metadata={"pitwall_run": attempt.run_id, "pitwall_attempt": str(attempt.number)},
             entrypoint_gpus=_gpus_of_the_runner(attempt),
             runtime=_runtime(attempt),

@@ -19,6 +19,7 @@ from jobs.captures import captures
 from jobs.models import ENDED, Attempt, Command, Run, RunEvent
 from jobs.runs.retry_policy import decide
 from jobs.telemetry.notify import run_changed
+from profiling.redaction import hide_in
 
 State = Literal["queued", "starting", "running", "stopping", "finished", "failed", "stopped"]
 
@@ -90,9 +91,10 @@ def finish(
     if state not in ENDED:
         raise ValueError(f"{state!r} does not end a run. Use one of {', '.join(ENDED)}.")
     text = {"finished": "Finished", "failed": "Failed", "stopped": "Stopped"}[state]
-    if cause.get("text"):
-        text = f"{text}: {cause['text']}"
-    fields = {"ended_at": now, "cause": dict(cause), "cleanup": dict(cleanup)}
+    plain = hide_in(cause)  # it quotes log lines and words of Ray's
+    if plain.get("text"):
+        text = f"{text}: {plain['text']}"
+    fields = {"ended_at": now, "cause": plain, "cleanup": dict(cleanup)}
     return _change(run_id, attempt, cast(State, state), now, text=text, fields=fields)
 
 

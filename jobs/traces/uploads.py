@@ -156,8 +156,15 @@ def delete_trace(*, trace: Trace, user: AbstractBaseUser | None) -> None:
         before = {"name": trace.name, "files": list(trace.layers.values_list("file_name", flat=True))}
         deleted = Trace(pk=trace.pk, run_id=trace.run_id)
         trace.delete()
-        about = {"object_type": "trace", "object_id": deleted.pk, "label": trace.name, "project": trace.project}
-        record(actor=user, verb="trace.delete", before=before, **about)
+        record(
+            actor=user,
+            verb="trace.delete",
+            object_type="trace",
+            object_id=deleted.pk,
+            before=before,
+            project=trace.project,
+            label=trace.name,
+        )
         transaction.on_commit(partial(delete_folder, deleted))
         notify(deleted.pk)
 

@@ -324,7 +324,7 @@ def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene
             is_open = rule.opens_to_superuser and caller.startswith("superuser")
             if role is None and "confirm" not in rule.query and not is_open:
                 assert b"secret-plan" not in told, where
-            if role is None and rule.needs in RANK:
+            if role is None and rule.needs in RANK and not is_open:
                 assert theirs_of(after) == theirs_of(before), where
             if entry.startswith("GET ") and not rule.changes:
                 if entry in DEEDS:  # what people take along is a row of the audit, and nothing else

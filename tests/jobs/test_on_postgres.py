@@ -25,6 +25,9 @@ SAME = (
     "jobs/accounts/test_people::test_a_shut_account_lets_nobody_in_and_its_runs_go_on",
     "jobs/accounts/test_people::test_the_last_superuser_and_the_last_admin_cannot_go",
     "jobs/runs/test_prompt_model",
+    # Triggers.
+    "jobs/accounts/test_audit",
+    "console/audit/test_audit::test_each_filter_leaves_its_rows_newest_first",
     # Constraints, and rows that are written many at a time, or put in place of others.
     "jobs/ingest/test_process",
     "jobs/test_ingest_process::test_killed_in_the_middle_it_stores_every_batch_once",

@@ -1,10 +1,11 @@
 """Who did what: the rows of the audit, with filters, page by page or all of them as JSON lines."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import HttpRequest, StreamingHttpResponse
-from ninja import Query, Router, Schema
+from ninja import Field, Query, Router, Schema
 
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import ProjectSlug, caller
@@ -59,14 +60,14 @@ class AuditOut(Schema):
 class AuditQuery(Schema):
     """Filters of the audit; all of them must hold."""
 
-    since: str = Query("", max_length=40, description="ISO 8601 date or time, UTC without an offset")
-    until: str = Query("", max_length=40, description="before this time; a date counts as a whole")
-    person: str = Query("", max_length=150, description="who did it, by name")
-    verb: str = Query("", max_length=40, description="run.stop, or run for all of its family")
-    object: str = Query("", max_length=110, description="an id, a type (run), or both (run:r-12ab34cd)")
-    token: str = Query("", max_length=20, description="number of the API token that was used")
-    ip: str = Query("", max_length=45, description="address that it was done from")
-    q: str = Query("", max_length=200, description="words in names, ids and what changed")
+    since: str = Field("", max_length=40, description="ISO 8601 date or time, UTC without an offset")
+    until: str = Field("", max_length=40, description="before this time; a date counts as a whole")
+    person: str = Field("", max_length=150, description="who did it, by name")
+    verb: str = Field("", max_length=40, description="run.stop, or run for all of its family")
+    object: str = Field("", max_length=110, description="an id, a type (run), or both (run:r-12ab34cd)")
+    token: str = Field("", max_length=20, description="number of the API token that was used")
+    ip: str = Field("", max_length=45, description="address that it was done from")
+    q: str = Field("", max_length=200, description="words in names, ids and what changed")
 
 
 @router.get("", response={200: AuditOut, **REFUSALS}, summary="Who did what")
@@ -132,13 +133,14 @@ def audit_export(
 ) -> StreamingHttpResponse:
     """Stream the rows as a file, and keep that somebody took them along. Raises: AuditFilterInvalid."""
     audit_page(scope, chosen, limit=1)  # a filter that cannot be read is refused before the first byte
-    asked = {name: value for name, value in vars_of(chosen).items() if value}
-    about = {"object_type": "audit", "object_id": "", "after": {"filter": asked}, "project": project}
-    record(actor=caller(request), verb="audit.export", **about)
+    filters = {name: value for name, value in asdict(chosen).items() if value}
+    record(
+        actor=caller(request),
+        verb="audit.export",
+        object_type="audit",
+        object_id="",
+        after={"filter": filters},
+        project=project,
+    )
     name = f"audit-{project.slug}.jsonl" if project else "audit.jsonl"
     return csv_answer(audit_lines(scope, chosen), name=name, content_type="application/jsonl")
-
-
-def vars_of(chosen: AuditFilter) -> dict[str, str]:
-    """Return the filter's texts by their names."""
-    return {name: getattr(chosen, name) for name in AuditFilter.__dataclass_fields__}

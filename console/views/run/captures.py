@@ -20,9 +20,9 @@ async def capture_zip(request: HttpRequest, run_id: str, capture_id: str) -> Htt
 
 
 def _find(request: HttpRequest, run_id: str, capture_id: str) -> tuple[Capture, list[Entry]]:
-    found = zip_entries(visible_run(request, run_id)[0], capture_id)
+    entries = zip_entries(visible_run(request, run_id)[0], capture_id)
     keep_download(request, "capture", capture_id, f"{run_id}-{capture_id}.zip")
-    return found
+    return entries
 
 
 urlpatterns: list[URLPattern] = [

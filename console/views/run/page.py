@@ -82,6 +82,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "rows": config_rows(spec, live_settings(row).changes),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
+        "reads_audit": allows(role, "admin"),
         "resume_note": resume_note(spec),
         "resume_refusal": resume_refusal(spec, row.project, request.user) if can_edit else "",
         "page": page_data(row, spec, tab, can_edit),

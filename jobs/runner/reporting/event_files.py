@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from jobs.runner.reporting.secrets import NOTHING_HIDDEN, SecretHiding
 from profiling.events import KINDS, Head, LogEvent
 
 MAX_EVENT_BYTES = 512 * 1024  # one event; what is larger stays in the file and a line says so
@@ -53,6 +54,7 @@ class EventSource:
     name: str
     path: Path
     attempt: int
+    secrets: SecretHiding = NOTHING_HIDDEN
 
     def pieces(self, data: bytes, *, start: int, t: int, is_whole: bool) -> Iterator[EncodedEvent]:  # noqa: ARG002
         """Yield the lines that are events; a line that is none gives a log line that says where it stands."""
@@ -64,7 +66,7 @@ class EventSource:
                 if problem:
                     text = f"Line at byte {start + position} of {self.path.name} is not shown: {problem}."
                     line = _log([text], attempt=self.attempt, role="runner", stream="stderr", t=t)
-                yield EncodedEvent(line, start + cut + 1)
+                yield EncodedEvent(self.secrets.event(line), start + cut + 1)
             position = cut + 1
         if len(data) - position > MAX_EVENT_BYTES * 2:  # a "line" without end: pass over what is there of it
             text = f"{len(data) - position} bytes without a line end at byte {start + position} of {self.path.name}."
@@ -83,6 +85,7 @@ class TextSource:
     role: str
     stream: str
     rank: int = 0
+    secrets: SecretHiding = NOTHING_HIDDEN
 
     def pieces(self, data: bytes, *, start: int, t: int, is_whole: bool) -> Iterator[EncodedEvent]:
         """Yield log events of some dozens of lines each."""
@@ -97,7 +100,7 @@ class TextSource:
                 cut, after = min(len(data), position + MAX_LINE_BYTES), min(len(data), position + MAX_LINE_BYTES)
             else:
                 after = cut + 1
-            lines.append(readable(data[position:cut]))
+            lines.append(self.secrets.line(readable(data[position:cut])))
             size += cut - position
             end = position = after
             if size > LOG_EVENT_BYTES:

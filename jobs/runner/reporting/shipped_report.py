@@ -5,16 +5,19 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from jobs.runner.console_client.console import Console
 from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.reporting.append_only import AppendFile, Reserve
 from jobs.runner.reporting.event_files import EventSource, Source, TextSource
 from jobs.runner.reporting.outbox import Outbox
+from jobs.runner.reporting.secrets import SecretHiding
 from jobs.runner.reporting.shipper import LAST_SOURCE, CommandLog, Shipper
 from profiling.captures.capture import State
 from profiling.events import ArtifactEvent, Event, StateEvent, capture, log, system, to_line
 from profiling.events import artifact as announced
+from profiling.redaction import own_secrets
 
 
 class ShippedReport:
@@ -113,11 +116,12 @@ class ShippedReport:
 
 def _sources(job: RunnerJob) -> tuple[Source, ...]:
     log_dir = job.run_dir / "log"
-    attempt = job.attempt
+    events = partial(EventSource, attempt=job.attempt, secrets=SecretHiding(own_secrets()))
+    lines = partial(TextSource, attempt=job.attempt, secrets=SecretHiding(own_secrets()), role="driver")
     return (
-        EventSource(name="events", path=job.run_dir / "events.jsonl", attempt=attempt),
-        TextSource(name="stdout", path=log_dir / "driver-0.stdout", attempt=attempt, role="driver", stream="stdout"),
-        TextSource(name="stderr", path=log_dir / "driver-0.stderr", attempt=attempt, role="driver", stream="stderr"),
-        EventSource(name="runner", path=job.run_dir / "runner.jsonl", attempt=attempt),
-        EventSource(name=LAST_SOURCE, path=job.run_dir / "last_word.jsonl", attempt=attempt),
+        events(name="events", path=job.run_dir / "events.jsonl"),
+        lines(name="stdout", path=log_dir / "driver-0.stdout", stream="stdout"),
+        lines(name="stderr", path=log_dir / "driver-0.stderr", stream="stderr"),
+        events(name="runner", path=job.run_dir / "runner.jsonl"),
+        events(name=LAST_SOURCE, path=job.run_dir / "last_word.jsonl"),
     )

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.sign_in.api_token import make_token
-from console.views.audit import Change, changes
+from console.views.audit import FieldChange, changes
 from jobs.accounts.audit import record
 from jobs.accounts.audit_log import AuditFilter, AuditScope, audit_lines, audit_page
 from jobs.accounts.origin import Origin, origin
@@ -157,6 +157,17 @@ def test_the_page_shows_who_what_and_what_changed_and_links_to_it(team: Project,
     assert "No deed passes these filters." in none
 
 
+def test_admins_find_the_audit_in_settings_and_on_a_run_s_page(team: Project, admin: AbstractUser) -> None:
+    run = make_run(team)
+    of_run, of_project = f"/audit?project=team&amp;object=run:{run.pk}", "/audit?project=team"
+    viewer = make_user("vic", project=team, role="viewer")
+
+    for person, is_shown in ((admin, True), (viewer, False)):
+        page, settings = (signed_in(person).get(url).content.decode() for url in (f"/runs/{run.pk}", "/settings"))
+        assert (of_run in page, f'href="{of_project}"' in settings) == (is_shown, is_shown)
+        assert ('href="/audit"' in settings) == is_shown
+
+
 def test_the_export_has_every_row_of_the_filter_and_is_a_deed_itself(team: Project, admin: AbstractUser) -> None:
     for number in range(3):
         keep("run.stop", object_id=f"r-{number}", project=team, after={"名": "数学"})
@@ -180,8 +191,8 @@ def test_what_changed_is_told_field_by_field() -> None:
     told = changes(before, {"name": "b", "knobs": {"x": 1, "y": [3]}, "same": True, "new": "n"})
 
     assert told == [
-        Change(field="name", before="a", after="b"),
-        Change(field="knobs.y", before="2", after="[3]"),
-        Change(field="new", before="", after="n"),
+        FieldChange(field="name", before="a", after="b"),
+        FieldChange(field="knobs.y", before="2", after="[3]"),
+        FieldChange(field="new", before="", after="n"),
     ]
     assert changes(None, {"a": "x" * 999})[0].after.endswith("…")

@@ -9,6 +9,7 @@ from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.cluster import ray_api as cluster
 from jobs.models import Attempt, AuditEvent, Project, Run
 from jobs.runs import launch
+from jobs.runs.hub_token import hub_environment
 from tests.rows import NOW, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -175,6 +176,42 @@ def test_ray_is_told_of_the_place_where_another_trainer_is(
     assert asked["runtime"] == runtime
     assert asked["entrypoint_gpus"] == (8 if algorithm == "sft" else 0), "a child of the runner asks Ray for nothing"
     assert asked["environment"].get("PITWALL_TRAINERS", "") == declared
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_given"),
+    [
+        ({}, False),
+        ({"model": {"kind": "path", "id": "/models/q"}}, False),
+        ({"model": {"kind": "hub", "id": "Qwen/Qwen2.5-0.5B"}}, True),
+        ({"data": {"kind": "hub", "id": "openai/gsm8k"}}, True),
+        ({"data": {"mixture": {"more": {"kind": "hub", "id": "openai/gsm8k"}}}}, True),
+        ({"reward": {"kind": "model", "location": "org/scorer"}}, True),
+        ({"reward": {"kind": "model", "location": "/models/scorer"}}, False),
+        ({"reward": {"kind": "math", "more": [{"kind": "model", "location": "org/scorer"}]}}, True),
+        ({"knobs": {"models.teacher_path": {"value": "Qwen/Qwen2.5-7B"}}}, True),
+        ({"knobs": {"models.teacher_path": {"value": "/models/q"}, "models.critic_path": {"value": "policy"}}}, False),
+    ],
+)
+def test_the_hub_s_token_goes_with_runs_that_fetch_from_there_alone(
+    settings: Any, spec: dict[str, Any], is_given: bool
+) -> None:
+    settings.HF_TOKEN = "hf_x"
+
+    assert hub_environment(spec) == ({"HF_TOKEN": "hf_x"} if is_given else {})
+    settings.HF_TOKEN = ""
+    assert hub_environment(spec) == {}
+
+
+def test_the_hub_s_token_travels_in_the_environment_of_the_job(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.HF_TOKEN = "hf_x"
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(cluster, "submit_job", lambda **given: asked.update(given))
+    run = make_run(spec={"model": {"kind": "hub", "id": "Qwen/Qwen2.5-0.5B"}})
+
+    launch.hand_over(Attempt.objects.get(run=run), state=AWAY, now=NOW)
+
+    assert asked["environment"]["HF_TOKEN"] == "hf_x"
 
 
 def test_submitting_while_ray_is_away_changes_nothing() -> None:

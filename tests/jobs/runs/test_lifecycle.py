@@ -225,3 +225,14 @@ def test_a_stop_that_loses_a_race_to_the_start_still_stops_the_run(monkeypatch: 
         "stopping",
     ]
     assert Command.objects.filter(verb="stop").count() == 1
+
+
+def test_a_cause_is_kept_without_secrets() -> None:
+    run = make_run(state="running")
+    cause = {"side": "trainer", "text": "cannot reach postgres://me:open-sesame@db/x", "log_line": "hf_" + "aB3" * 11}
+
+    lifecycle.finish(run_id=run.pk, attempt=1, state="failed", cause=cause, cleanup={}, now=NOW)
+
+    run.refresh_from_db()
+    assert (run.cause["text"], run.cause["log_line"]) == ("cannot reach postgres://me:***@db/x", "***")
+    assert "open-sesame" not in RunEvent.objects.get(run=run, verb="failed").text

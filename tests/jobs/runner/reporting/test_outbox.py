@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,15 +14,19 @@ from hypothesis import strategies as st
 from jobs.runner.reporting.append_only import AppendFile, Reserve
 from jobs.runner.reporting.event_files import MAX_EVENT_BYTES, EventSource, TextSource
 from jobs.runner.reporting.outbox import MAX_BYTES, MAX_EVENTS, BatchUnknown, Outbox, OutboxBatch
+from jobs.runner.reporting.secrets import NOTHING_HIDDEN, SecretHiding
+from jobs.runner.reporting.shipped_report import _sources
 
 
-def make(run_dir: Path) -> Outbox:
+def make(run_dir: Path, secrets: SecretHiding = NOTHING_HIDDEN) -> Outbox:
     ticks = iter(range(1, 10**9))
     return Outbox(
         run_dir=run_dir,
         sources=(
-            EventSource(name="events", path=run_dir / "events.jsonl", attempt=1),
-            TextSource(name="stdout", path=run_dir / "stdout", attempt=1, role="driver", stream="stdout"),
+            EventSource(name="events", path=run_dir / "events.jsonl", attempt=1, secrets=secrets),
+            TextSource(
+                name="stdout", path=run_dir / "stdout", attempt=1, role="driver", stream="stdout", secrets=secrets
+            ),
             EventSource(name="last_word", path=run_dir / "last_word.jsonl", attempt=1),
         ),
         attempt=1,
@@ -264,3 +269,30 @@ def test_a_full_disk_leaves_no_torn_line_and_the_reserve_takes_the_last_ones(
 
     assert (tmp_path / "file").read_bytes() == b"one\ntwo\n"
     assert not (tmp_path / ".reserve").exists()
+
+
+def test_no_secret_leaves_in_lines_causes_or_notes_and_a_batch_made_again_is_the_same(tmp_path: Path) -> None:
+    known, shaped = 'open-"sesame"', "hf_" + "aB3" * 11
+    outbox = make(tmp_path, SecretHiding([known.encode(), b"1763700000"]))
+    sample = {"kind": "sample", "response": f"{known} {shaped}", "t": 1763700000}
+    events = [line(text=f"login {shaped}"), line(**sample), line(kind="state", cause={"text": known}), line(text="ok")]
+    write(tmp_path / "events.jsonl", b"".join(events))
+    write(tmp_path / "stdout", f"export HF_TOKEN={shaped}\nmax_tokens=512 {known}\n".encode())
+
+    batch = outbox.batch(1)
+
+    assert batch is not None
+    login, kept, state, plain, lines = contents([batch])
+    assert (login["text"], state["cause"], plain["text"]) == ("login ***", {"text": "***"}, "ok")
+    assert (kept["response"], kept["t"]) == (f"*** {shaped}", 1763700000)  # data of the run, but for what is known
+    assert lines["lines"] == ["export HF_TOKEN=***", "max_tokens=512 ***"]
+    assert outbox.batch(1) == batch
+
+
+def test_the_runner_hides_the_secrets_of_its_own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PITWALL_TOKEN", "token-of-this-attempt")
+    job: Any = SimpleNamespace(run_dir=tmp_path, attempt=1)
+
+    sources: Any = _sources(job)
+
+    assert {source.secrets.line("with token-of-this-attempt") for source in sources} == {"with ***"}
