@@ -46,16 +46,18 @@ class QuotaHolds:
     """The holds of one look at the queue: each owner is asked about once."""
 
     now: datetime
-    _owners: dict[tuple[str, int], tuple[Owner, dict[quotas.Name, quotas.Use]] | None] = field(default_factory=dict)
+    _owners: dict[tuple[str, int], tuple[Owner, dict[quotas.Name, quotas.QuotaUse]] | None] = field(
+        default_factory=dict
+    )
 
     def of(self, *, project_id: int, person_id: int | None, gpus: float) -> Hold:
         """Return what the quotas of the project, and of the person, have against a run on so many GPUs."""
         at_once = []
         for key in (("project", project_id), *((("person", person_id),) if person_id else ())):
-            found = self._limited(key)
-            if found is None:
+            limits = self._limited(key)
+            if limits is None:
                 continue
-            owner, uses = found
+            owner, uses = limits
             for name in ("storage_bytes", *(("gpu_hours",) if gpus else ())):
                 if name in uses and uses[name].share >= 1:
                     return Hold(reason=_used_up(owner, uses[name], self.now))
@@ -65,7 +67,7 @@ class QuotaHolds:
                 at_once.append(AtOnce(key=key, owner=name, live=int(use.used), most=int(use.most or 0)))
         return Hold(at_once=tuple(at_once))
 
-    def _limited(self, key: tuple[str, int]) -> tuple[Owner, dict[quotas.Name, quotas.Use]] | None:
+    def _limited(self, key: tuple[str, int]) -> tuple[Owner, dict[quotas.Name, quotas.QuotaUse]] | None:
         if key not in self._owners:
             model = Project if key[0] == "project" else get_user_model()
             owner = model._default_manager.filter(pk=key[1], quota__isnull=False).first()
@@ -98,7 +100,7 @@ def stop_used_up(*, now: datetime) -> list[str]:
     return stopped
 
 
-def _used_up(owner: Owner, use: quotas.Use, now: datetime) -> str:
+def _used_up(owner: Owner, use: quotas.QuotaUse, now: datetime) -> str:
     text = _("Waits for its quota: %(why)s") % {"why": quotas.reached(owner, use)}
     if use.name == "gpu_hours":
         text += " " + _("They begin anew on %(day)s, UTC.") % {"day": quotas.next_month(now).strftime("%Y-%m-%d")}

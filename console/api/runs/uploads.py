@@ -81,8 +81,8 @@ def upload_file(request: HttpRequest, file: File[UploadedFile], project: Project
 def list_uploads(request: HttpRequest, project: ProjectSlug = None) -> UploadsOut:
     """Return the newest 200 files of the project."""
     home = project_for(request, project)
-    kept = kept_uploads(home)
-    return UploadsOut(uploads=[_kept(one) for one in kept[:_SHOWN]], total_size=sum(one.row.size for one in kept))
+    files = kept_uploads(home)
+    return UploadsOut(uploads=[_kept(one) for one in files[:_SHOWN]], total_size=sum(one.row.size for one in files))
 
 
 @router.delete("/{sha256}", response={204: None, **REFUSALS}, summary="Delete an uploaded file")
