@@ -9,7 +9,7 @@ ever be walked through. What it holds is counted as if nothing were shared, in t
 """
 
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +22,11 @@ _FREE_VALUES, _VALUES_A_BYTE, _MOST_VALUES = 1_000_000, 20, 1_000_000_000
 bytes that comes to five values a byte."""
 
 
-class _Plain(pickle._Unpickler):
+_Machine: Any = pickle._Unpickler
+"""Its instructions are methods, which nothing declares."""
+
+
+class _Plain(_Machine):
     """Builds plain values. Raises: Unreadable for anything else."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -100,7 +104,7 @@ def check_size(value: object, *, most_values: int, most_depth: int = MOST_DEPTH)
         by_id[id(held)] = count, depth
 
 
-def _inner(value: object) -> Iterable[object] | None:
+def _inner(value: object) -> Collection[object] | None:
     """Return what a list, tuple or dict holds; keys are plain. None for what holds nothing."""
     if isinstance(value, dict):
         return value.values()

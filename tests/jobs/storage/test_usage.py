@@ -55,9 +55,11 @@ def report(run: Run, *, seq: int = 5) -> None:
 
 def test_everything_is_counted_for_its_project_and_for_who_brought_it(project: Project, person: AbstractUser) -> None:
     other = make_user(project=project)
-    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=100, created_by=person)
-    Upload.objects.create(project=project, sha256="1" * 64, file_name="b.jsonl", size=11, created_by=other)
-    Upload.objects.create(project=make_project(), sha256="0" * 64, file_name="a.jsonl", size=100, created_by=other)
+    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=100, created_by_id=person.pk)
+    Upload.objects.create(project=project, sha256="1" * 64, file_name="b.jsonl", size=11, created_by_id=other.pk)
+    Upload.objects.create(
+        project=make_project(), sha256="0" * 64, file_name="a.jsonl", size=100, created_by_id=other.pk
+    )
     run = make_run(project, state="running", user=person)
     make_artifact(run, size=1000)
     report(run)
@@ -147,7 +149,7 @@ def test_a_limit_that_makes_no_sense_is_refused(project: Project, name: str, val
 
 
 def test_what_does_not_fit_names_the_quota_and_what_is_used(project: Project, person: AbstractUser) -> None:
-    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=90 << 20, created_by=person)
+    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=90 << 20, created_by_id=person.pk)
     quotas.set_quota(project, values={"storage_bytes": 100 << 20}, actor=None)
     quotas.set_quota(person, values={"uploads": 1}, actor=None)
 
