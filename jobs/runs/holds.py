@@ -10,7 +10,7 @@ from datetime import datetime
 from django.contrib.auth import get_user_model
 from django.utils.translation import gettext as _
 
-from jobs.models import LIVE, Project, Upload
+from jobs.models import LIVE, Project, Run, RunEvent, Upload
 from jobs.runs import lifecycle
 from jobs.storage import quotas
 from jobs.storage.quotas import Owner
@@ -91,13 +91,23 @@ def stop_used_up(*, now: datetime) -> list[str]:
     stopped = []
     for quota in quotas.stopping().select_related("project", "user"):
         owner = quota.project or quota.user
-        if owner is None or not quotas.limited_uses(owner, ("gpu_hours",), now=now)["gpu_hours"].share >= 1:
+        if owner is None:
+            continue
+        use = quotas.limited_uses(owner, ("gpu_hours",), now=now)["gpu_hours"]
+        if use.share < 1:
             continue
         live = quotas.attempts_of(owner).filter(state__in=LIVE, num_gpus__gt=0, run__is_stop_requested=False)
         for run_id in list(live.values_list("run_id", flat=True)):
             if lifecycle.request_stop(run_id=run_id, user=None, now=now):
+                _say_why_stopped(run_id, quotas.reached(owner, use), now)
                 stopped.append(run_id)
     return stopped
+
+
+def _say_why_stopped(run_id: str, why: str, now: datetime) -> None:
+    number = Run.objects.values_list("latest_attempt", flat=True).get(pk=run_id)
+    text = f"Stopped for its quota: {why}"  # English, like every word of the history
+    RunEvent.objects.create(run_id=run_id, attempt=number, at=now, verb="quota", text=text[:500])
 
 
 def _used_up(owner: Owner, use: quotas.QuotaUse, now: datetime) -> str:

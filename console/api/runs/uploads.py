@@ -106,7 +106,7 @@ def _kept(one: KeptUpload) -> KeptUploadOut:
     return KeptUploadOut(
         **_upload(one.row).dict(),
         created_by=one.row.created_by.get_username() if one.row.created_by else None,
-        runs=[UploadRunOut(id=run.pk, name=run.name, state=run.state) for run in one.runs],
+        runs=[UploadRunOut(id=run.id, name=run.name, state=run.state) for run in one.runs],
     )
 
 
