@@ -21,6 +21,7 @@ from jobs.models import (
     Sample,
     Upload,
 )
+from jobs.processes.reconcile import ReconcilerState, reconcile
 from jobs.storage import forecast, quotas, usage
 from jobs.storage.quotas import QuotaReached, QuotaRefused
 from jobs.storage.usage import Bytes
@@ -175,6 +176,20 @@ def test_an_hour_has_one_sample_and_a_week_of_them_is_kept(settings: Any, tmp_pa
     assert sample.values["database"] > 0
     assert forecast.keep_sample(now=NOW + timedelta(days=8, hours=2))
     assert DiskSample.objects.count() == 1
+
+
+def test_the_reconciler_counts_and_keeps_samples_while_ray_is_away(
+    project: Project, settings: Any, tmp_path: Path
+) -> None:
+    settings.FILES_DIR = tmp_path
+    report(make_run(project, state="running"))
+    memory = ReconcilerState()
+
+    reconcile(now=NOW, memory=memory)
+    reconcile(now=NOW + timedelta(seconds=1), memory=memory)
+
+    assert DiskSample.objects.count() == 1
+    assert usage.use_of("project", project.pk).logs == 9
 
 
 def days(*values: float) -> list[tuple[datetime, float]]:
