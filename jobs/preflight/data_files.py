@@ -39,11 +39,20 @@ class UploadInUse(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UploadRun:
+    """A run that names a data file."""
+
+    id: str
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptUpload:
     """A data file of a project, and the runs that name it, the newest first; `num_open` of them have not ended."""
 
     row: Upload
-    runs: tuple[Run, ...]
+    runs: tuple[UploadRun, ...]
 
     @property
     def num_open(self) -> int:
@@ -95,10 +104,10 @@ def store_upload(
 
 def kept_uploads(project: Project) -> list[KeptUpload]:
     """Return the project's data files, the newest first, with the runs that use each."""
-    runs: dict[str, list[Run]] = {}
-    named = Run.objects.filter(project=project, spec__data__kind="upload").order_by("-created_at")
-    for run in named.only("id", "name", "state", "spec"):
-        runs.setdefault(str(run.spec["data"]["id"]), []).append(run)
+    runs: dict[str, list[UploadRun]] = {}
+    named = Run.objects.filter(project=project, spec__data__kind="upload").order_by("-created_at", "-pk")
+    for run_id, name, state, data in named.values_list("pk", "name", "state", "spec__data__id"):
+        runs.setdefault(str(data), []).append(UploadRun(id=run_id, name=name, state=state))
     rows = Upload.objects.filter(project=project).select_related("created_by").order_by("-created_at", "-pk")
     return [KeptUpload(row=row, runs=tuple(runs.get(f"upload:{row.sha256}", ()))) for row in rows]
 

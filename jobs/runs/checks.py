@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from django.conf import settings
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs.accounts.access import User
@@ -34,6 +35,7 @@ from jobs.preflight.client import PathNotAllowed, TrialFailed, TrialHindered, Tr
 from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_algorithm, try_reward
 from jobs.preflight.trial_switch import holds_code
 from jobs.runs.admission import AdmissionDecision, Ask, decide, demand, holders, waiting
+from jobs.runs.holds import Hold, QuotaHolds
 
 CheckState = Literal["passed", "failed", "unknown"]
 
@@ -321,11 +323,24 @@ _CLOSER: Mapping[str, tuple[str, ...]] = {"split": ("shared", "colocated"), "sha
 """Layouts that put more roles on the same devices, the least of them first."""
 
 
-def place(spec: RunSpec, state: ClusterState) -> AdmissionDecision:
-    """Return what the queue would say if this run stood at its end now."""
+def place(
+    spec: RunSpec, state: ClusterState, *, project: Project | None = None, user: User | None = None
+) -> AdmissionDecision:
+    """Return what the queue would say if this run stood at its end now; with `project` what its quotas would, too."""
     device = state.device if spec.hardware.device == "auto" else spec.hardware.device
     cpus, gpus = demand(spec, device=device)
-    ask = Ask(run_id="", attempt=0, cpus=cpus, gpus=gpus, cpus_per_worker=float(spec.hardware.cpus_per_worker))
+    hold = Hold()
+    if project is not None:
+        hold = QuotaHolds(timezone.now()).of(project_id=project.pk, person_id=user.pk if user else None, gpus=gpus)
+    ask = Ask(
+        run_id="",
+        attempt=0,
+        cpus=cpus,
+        gpus=gpus,
+        cpus_per_worker=float(spec.hardware.cpus_per_worker),
+        held=hold.reason,
+        quotas=hold.at_once,
+    )
     return decide([*waiting(device=state.device), ask], holders(device=state.device), state)[-1]
 
 

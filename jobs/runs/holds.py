@@ -10,7 +10,7 @@ from datetime import datetime
 from django.contrib.auth import get_user_model
 from django.utils.translation import gettext as _
 
-from jobs.models import LIVE, Project, Upload
+from jobs.models import LIVE, Project, Run, RunEvent, Upload
 from jobs.runs import lifecycle
 from jobs.storage import quotas
 from jobs.storage.quotas import Owner
@@ -46,16 +46,18 @@ class QuotaHolds:
     """The holds of one look at the queue: each owner is asked about once."""
 
     now: datetime
-    _owners: dict[tuple[str, int], tuple[Owner, dict[quotas.Name, quotas.Use]] | None] = field(default_factory=dict)
+    _owners: dict[tuple[str, int], tuple[Owner, dict[quotas.Name, quotas.QuotaUse]] | None] = field(
+        default_factory=dict
+    )
 
     def of(self, *, project_id: int, person_id: int | None, gpus: float) -> Hold:
         """Return what the quotas of the project, and of the person, have against a run on so many GPUs."""
         at_once = []
         for key in (("project", project_id), *((("person", person_id),) if person_id else ())):
-            found = self._limited(key)
-            if found is None:
+            limits = self._limited(key)
+            if limits is None:
                 continue
-            owner, uses = found
+            owner, uses = limits
             for name in ("storage_bytes", *(("gpu_hours",) if gpus else ())):
                 if name in uses and uses[name].share >= 1:
                     return Hold(reason=_used_up(owner, uses[name], self.now))
@@ -65,7 +67,7 @@ class QuotaHolds:
                 at_once.append(AtOnce(key=key, owner=name, live=int(use.used), most=int(use.most or 0)))
         return Hold(at_once=tuple(at_once))
 
-    def _limited(self, key: tuple[str, int]) -> tuple[Owner, dict[quotas.Name, quotas.Use]] | None:
+    def _limited(self, key: tuple[str, int]) -> tuple[Owner, dict[quotas.Name, quotas.QuotaUse]] | None:
         if key not in self._owners:
             model = Project if key[0] == "project" else get_user_model()
             owner = model._default_manager.filter(pk=key[1], quota__isnull=False).first()
@@ -89,16 +91,26 @@ def stop_used_up(*, now: datetime) -> list[str]:
     stopped = []
     for quota in quotas.stopping().select_related("project", "user"):
         owner = quota.project or quota.user
-        if owner is None or not quotas.limited_uses(owner, ("gpu_hours",), now=now)["gpu_hours"].share >= 1:
+        if owner is None:
+            continue
+        use = quotas.limited_uses(owner, ("gpu_hours",), now=now)["gpu_hours"]
+        if use.share < 1:
             continue
         live = quotas.attempts_of(owner).filter(state__in=LIVE, num_gpus__gt=0, run__is_stop_requested=False)
         for run_id in list(live.values_list("run_id", flat=True)):
             if lifecycle.request_stop(run_id=run_id, user=None, now=now):
+                _say_why_stopped(run_id, quotas.reached(owner, use), now)
                 stopped.append(run_id)
     return stopped
 
 
-def _used_up(owner: Owner, use: quotas.Use, now: datetime) -> str:
+def _say_why_stopped(run_id: str, why: str, now: datetime) -> None:
+    number = Run.objects.values_list("latest_attempt", flat=True).get(pk=run_id)
+    text = f"Stopped for its quota: {why}"  # English, like every word of the history
+    RunEvent.objects.create(run_id=run_id, attempt=number, at=now, verb="quota", text=text[:500])
+
+
+def _used_up(owner: Owner, use: quotas.QuotaUse, now: datetime) -> str:
     text = _("Waits for its quota: %(why)s") % {"why": quotas.reached(owner, use)}
     if use.name == "gpu_hours":
         text += " " + _("They begin anew on %(day)s, UTC.") % {"day": quotas.next_month(now).strftime("%Y-%m-%d")}

@@ -39,7 +39,7 @@ class NodeDisk:
 
 def node_disks(projects: set[int], *, now: datetime) -> tuple[NodeDisk, ...]:
     """Return the disks that live runs of these projects told of lately, the fullest first; each node once."""
-    found: dict[str, NodeDisk] = {}
+    by_node: dict[str, NodeDisk] = {}
     runs = Run.objects.filter(state__in=LIVE, project__in=projects).order_by("-created_at")[:_MOST_RUNS]
     window = SeriesWindow(low=int((now - RECENT).timestamp() * 1e9))
     for run in runs:
@@ -50,8 +50,8 @@ def node_disks(projects: set[int], *, now: datetime) -> tuple[NodeDisk, ...]:
             free, total = newest.get((rank, _FREE)), newest.get((rank, _TOTAL))
             node = names.get(rank, f"{run.pk}, node {rank}")
             if free is not None and total:
-                found.setdefault(node, NodeDisk(node=node, run_id=run.pk, free=free, total=total))
-    return tuple(sorted(found.values(), key=lambda disk: disk.free / disk.total))
+                by_node.setdefault(node, NodeDisk(node=node, run_id=run.pk, free=free, total=total))
+    return tuple(sorted(by_node.values(), key=lambda disk: disk.free / disk.total))
 
 
 def _counts(series: Series, run: Run) -> bool:
@@ -68,5 +68,5 @@ def _names(run: Run) -> dict[int, str]:
     notes = RunEvent.objects.filter(run=run, attempt=run.latest_attempt, verb="note", data__has_key="nodes")
     data: Any = notes.order_by("-pk").values_list("data", flat=True).first()
     nodes = data["nodes"] if data and isinstance(data["nodes"], list) else []
-    told = [node for node in nodes if isinstance(node, dict) and type(node.get("index")) is int]
-    return {node["index"]: str(node.get("name") or node.get("address") or "")[:_MAX_NAME] for node in told}
+    rows = [node for node in nodes if isinstance(node, dict) and type(node.get("index")) is int]
+    return {node["index"]: str(node.get("name") or node.get("address") or "")[:_MAX_NAME] for node in rows}

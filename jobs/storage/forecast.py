@@ -60,7 +60,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StoragePlace:
     """Something that fills: bytes used, and `room` left until it is full, None where it has no limit of its own."""
 
     name: PlaceName
@@ -96,7 +96,7 @@ class StorageState:
 
     disk: Disk
     level: str
-    places: tuple[Place, ...]
+    places: tuple[StoragePlace, ...]
     kinds: tuple[KindUse, ...]
     projects: tuple[ProjectUse, ...]
     sampled_at: datetime | None
@@ -172,11 +172,11 @@ def redis_memory() -> tuple[int | None, int | None]:
 
 def _measured() -> tuple[dict[int, Bytes], int, tuple[int | None, int | None]]:
     """Return what projects take, the bytes of the database, and those of Redis with the most that there may be."""
-    kept: tuple[dict[int, Bytes], int, tuple[int | None, int | None]] | None = cache.get(_CACHED)
-    if kept is None:
-        kept = use_by("project"), database_bytes(), redis_memory()
-        cache.set(_CACHED, kept, _CACHED_SECONDS)
-    return kept
+    cached: tuple[dict[int, Bytes], int, tuple[int | None, int | None]] | None = cache.get(_CACHED)
+    if cached is None:
+        cached = use_by("project"), database_bytes(), redis_memory()
+        cache.set(_CACHED, cached, _CACHED_SECONDS)
+    return cached
 
 
 def _slope(samples: Sequence[tuple[datetime, float]]) -> float:
@@ -192,9 +192,11 @@ def _series(name: str, samples: Sequence[DiskSample]) -> list[tuple[datetime, fl
     return [(sample.hour, float(sample.values[name])) for sample in samples if name in sample.values]
 
 
-def _place(name: PlaceName, used: int, room: int | None, samples: Sequence[DiskSample]) -> Place:
+def _place(name: PlaceName, used: int, room: int | None, samples: Sequence[DiskSample]) -> StoragePlace:
     label = str(LABELS[name])
-    return Place(name=name, label=label, used=used, room=room, forecast=forecast(_series(name, samples), room=room))
+    return StoragePlace(
+        name=name, label=label, used=used, room=room, forecast=forecast(_series(name, samples), room=room)
+    )
 
 
 def _totals(by_project: Mapping[int, Bytes]) -> dict[str, int]:
@@ -202,11 +204,11 @@ def _totals(by_project: Mapping[int, Bytes]) -> dict[str, int]:
 
 
 def _kinds(by_project: Mapping[int, Bytes], samples: Sequence[DiskSample]) -> tuple[KindUse, ...]:
-    found = []
+    rows = []
     for name, total in sorted(_totals(by_project).items(), key=lambda each: -each[1]):
         growth = forecast(_series(name, samples), room=None).growth_per_day
-        found.append(KindUse(name=name, label=str(LABELS[name]), bytes=total, growth_per_day=growth))
-    return tuple(found)
+        rows.append(KindUse(name=name, label=str(LABELS[name]), bytes=total, growth_per_day=growth))
+    return tuple(rows)
 
 
 def _projects(by_project: Mapping[int, Bytes], seen: set[int] | None) -> tuple[ProjectUse, ...]:

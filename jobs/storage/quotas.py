@@ -57,7 +57,7 @@ class QuotaReached(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class QuotaUse:
     """How much of one quota is used; `most` is None without a limit."""
 
     name: Name
@@ -124,17 +124,17 @@ def stops_runs(owner: Owner) -> bool:
     return bool(row and row.stops_runs)
 
 
-def uses(owner: Owner, *, now: datetime) -> list[Use]:
+def uses(owner: Owner, *, now: datetime) -> list[QuotaUse]:
     """Return how much of each quota is used now."""
     limits = limits_of(owner)
-    return [Use(name=name, used=_used(owner, name, now), most=limits[name]) for name in NAMES]
+    return [QuotaUse(name=name, used=_used(owner, name, now), most=limits[name]) for name in NAMES]
 
 
-def limited_uses(owner: Owner, names: Iterable[Name], *, now: datetime) -> dict[Name, Use]:
+def limited_uses(owner: Owner, names: Iterable[Name], *, now: datetime) -> dict[Name, QuotaUse]:
     """Return how much is used of those of these quotas that have a limit."""
     limits = limits_of(owner)
     limited = [name for name in names if limits[name] is not None]
-    return {name: Use(name=name, used=_used(owner, name, now), most=limits[name]) for name in limited}
+    return {name: QuotaUse(name=name, used=_used(owner, name, now), most=limits[name]) for name in limited}
 
 
 def all_set() -> list[tuple[Owner, Quota]]:
@@ -186,7 +186,7 @@ def require_upload(size: int, *, project: Project, user: AbstractBaseUser | None
         _require(owner, "storage_bytes", size)
 
 
-def reached(owner: Owner, use: Use, *, adds: float = 0) -> str:
+def reached(owner: Owner, use: QuotaUse, *, adds: float = 0) -> str:
     """Say that a quota is used up, or would be by so much more."""
     words = {
         "quota": str(LABELS[use.name]),
@@ -278,7 +278,7 @@ def _require(owner: Owner, name: Name, adds: float) -> None:
     most = limits_of(owner)[name]
     if most is None:
         return
-    use = Use(name=name, used=_used(owner, name, timezone.now()), most=most)
+    use = QuotaUse(name=name, used=_used(owner, name, timezone.now()), most=most)
     if use.used + adds > most:
         text = _("%(why)s Delete what nobody needs, or ask the operator of this console for more.")
         raise QuotaReached(text % {"why": reached(owner, use, adds=adds)})

@@ -74,7 +74,7 @@ _BROUGHT = Case(
 
 def use_by(owner: Owner, *, only: int | None = None) -> dict[int, Bytes]:
     """Return what each project (by its key), or each person, takes; with `only` that of one, if it takes anything."""
-    found: dict[int, dict[str, int]] = defaultdict(dict)
+    sizes_of: dict[int, dict[str, int]] = defaultdict(dict)
     for kind, model, path, amount in (
         ("uploads", Upload, "", F("size")),
         ("traces", Layer, "trace__", _BROUGHT + _STORE),
@@ -86,8 +86,8 @@ def use_by(owner: Owner, *, only: int | None = None) -> dict[int, Bytes]:
         key = f"{path}{owner}_id"
         condition = {f"{key}__isnull": False} if only is None else {key: only}
         for whose, size in _sums(model, key, condition, amount):
-            found[whose][kind] = size
-    return {whose: Bytes(**sizes) for whose, sizes in found.items()}
+            sizes_of[whose][kind] = size
+    return {whose: Bytes(**sizes) for whose, sizes in sizes_of.items()}
 
 
 def use_of(owner: Owner, pk: int) -> Bytes:
@@ -129,7 +129,7 @@ def _keep(seqs: Mapping[str, int], now: datetime) -> None:
 
 def _rows_of(run_ids: list[str]) -> dict[str, dict[str, int]]:
     """Return what the rows of each run take: series, logs and samples."""
-    found = {pk: {"series": 0, "logs": 0, "samples": 0} for pk in run_ids}
+    by_run = {pk: {"series": 0, "logs": 0, "samples": 0} for pk in run_ids}
     texts = _Octets("prompt") + _Octets("completion") + _Octets("expected")
     for kind, model, key, amount in (
         ("series", Chunk, "metric__run_id", _Octets("blob")),
@@ -138,8 +138,8 @@ def _rows_of(run_ids: list[str]) -> dict[str, dict[str, int]]:
         ("samples", Sample, "run_id", texts),
     ):
         for pk, size in _sums(model, key, {f"{key}__in": run_ids}, amount) if run_ids else ():
-            found[pk][kind] += size
-    return found
+            by_run[pk][kind] += size
+    return by_run
 
 
 def _sums(model: type[Model], key: str, condition: Mapping[str, object], amount: Any) -> list[tuple[Any, int]]:

@@ -81,8 +81,8 @@ def upload_file(request: HttpRequest, file: File[UploadedFile], project: Project
 def list_uploads(request: HttpRequest, project: ProjectSlug = None) -> UploadsOut:
     """Return the newest 200 files of the project."""
     home = project_for(request, project)
-    kept = kept_uploads(home)
-    return UploadsOut(uploads=[_kept(one) for one in kept[:_SHOWN]], total_size=sum(one.row.size for one in kept))
+    files = kept_uploads(home)
+    return UploadsOut(uploads=[_kept(one) for one in files[:_SHOWN]], total_size=sum(one.row.size for one in files))
 
 
 @router.delete("/{sha256}", response={204: None, **REFUSALS}, summary="Delete an uploaded file")
@@ -106,7 +106,7 @@ def _kept(one: KeptUpload) -> KeptUploadOut:
     return KeptUploadOut(
         **_upload(one.row).dict(),
         created_by=one.row.created_by.get_username() if one.row.created_by else None,
-        runs=[UploadRunOut(id=run.pk, name=run.name, state=run.state) for run in one.runs],
+        runs=[UploadRunOut(id=run.id, name=run.name, state=run.state) for run in one.runs],
     )
 
 

@@ -37,10 +37,10 @@ class Command(ApiCommand):
         if owner and limits:
             self._show(client.set_quota(owner, limits))
             return 0
-        found = [quota for quota in client.quotas() if owner in (None, quota["of"])]
-        if not found:
+        rows = [quota for quota in client.quotas() if owner in (None, quota["of"])]
+        if not rows:
             self.stdout.write(f"{owner} has no quota" if owner else "No quota is set")
-        for quota in found:
+        for quota in rows:
             self._show(quota)
         return 0
 

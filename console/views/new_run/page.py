@@ -110,6 +110,7 @@ def check(request: HttpRequest) -> JsonResponse:
     state = cluster_state()
     written = commands(spec, url=settings.PUBLIC_URL, project=project.slug)
     findings = findings_panel(spec, state)
+    summary = summary_panel(spec, state, project=project, user=request.user)
     started = command_to_be(spec, device=state.device)
     problems = check_privileged(spec, project, request.user)
     if started.problem:
@@ -117,7 +118,7 @@ def check(request: HttpRequest) -> JsonResponse:
     return JsonResponse(
         {
             "problems": _plain(problems),
-            "summary": render_to_string("new_run/summary.html", {"panel": summary_panel(spec, state)}, request),
+            "summary": render_to_string("new_run/summary.html", {"panel": summary}, request),
             "findings": render_to_string("new_run/findings.html", {"panel": findings}, request),
             "blocking": [item.message for item in findings.blocking],
             "launch": launch_label(spec, state),

@@ -124,9 +124,9 @@ class RewardPanel:
         return _milliseconds(sum(r.seconds for r in self.results))
 
 
-def summary_panel(spec: RunSpec, state: ClusterState) -> SummaryPanel:
-    """Return what follows from the form, and what the queue would say now."""
-    verdict = place(spec, state) if state.is_reachable else None
+def summary_panel(spec: RunSpec, state: ClusterState, *, project: Project, user: User) -> SummaryPanel:
+    """Return what follows from the form, and what the queue and the quotas would say now."""
+    verdict = place(spec, state, project=project, user=user) if state.is_reachable else None
     if verdict is None:
         badge, message = "missing", state.problem or _("The cluster does not answer.")
     elif not verdict.fits:

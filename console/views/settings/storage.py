@@ -20,7 +20,7 @@ from jobs.accounts.access import User, allows, require_superuser, role
 from jobs.models import Project, Upload
 from jobs.preflight.data_files import KeptUpload, UploadInUse, delete_upload, kept_uploads
 from jobs.storage import quotas
-from jobs.storage.quotas import LABELS, NAMES, Name, Owner, QuotaRefused, Use
+from jobs.storage.quotas import LABELS, NAMES, Name, Owner, QuotaRefused, QuotaUse
 
 _GIB = 1 << 30
 _IN_GIB: tuple[Name, ...] = ("storage_bytes", "upload_bytes")
@@ -42,7 +42,7 @@ class OwnerRow:
 
     owner: str
     label: str
-    uses: tuple[Use, ...]
+    uses: tuple[QuotaUse, ...]
     stops_runs: bool
 
 
@@ -50,8 +50,8 @@ class OwnerRow:
 class StorageCard:
     """Use beside limits, of the project and of the person who looks, and the project's data files."""
 
-    uses: tuple[Use, ...]
-    own_uses: tuple[Use, ...]
+    uses: tuple[QuotaUse, ...]
+    own_uses: tuple[QuotaUse, ...]
     files: tuple[KeptUpload, ...]
     num_files: int
     can_delete: bool

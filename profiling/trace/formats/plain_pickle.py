@@ -9,7 +9,7 @@ ever be walked through. What it holds is counted as if nothing were shared, in t
 """
 
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +22,11 @@ _FREE_VALUES, _VALUES_A_BYTE, _MOST_VALUES = 1_000_000, 20, 1_000_000_000
 bytes that comes to five values a byte."""
 
 
-class _Plain(pickle._Unpickler):
+_Machine: Any = pickle._Unpickler
+"""Its instructions are methods, which nothing declares."""
+
+
+class _Plain(_Machine):
     """Builds plain values. Raises: Unreadable for anything else."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -74,33 +78,33 @@ def check_size(value: object, *, most_values: int, most_depth: int = MOST_DEPTH)
 
     A list that stands in several places counts in each, though it is looked into once. Raises: Unreadable.
     """
-    known: dict[int, tuple[int, int]] = {}  # of each list, dict or tuple: values in it, levels below it
+    by_id: dict[int, tuple[int, int]] = {}  # of each list, dict or tuple: values in it, levels below it
     begun: set[int] = set()
     ahead = [value]
     while ahead:
         held = ahead[-1]
         inner = _inner(held)
-        if inner is None or id(held) in known:
+        if inner is None or id(held) in by_id:
             ahead.pop()
             continue
         if id(held) not in begun:
             begun.add(id(held))
-            unknown = [each for each in inner if _inner(each) is not None and id(each) not in known]
-            if any(id(each) in begun for each in unknown):
+            unby_id = [each for each in inner if _inner(each) is not None and id(each) not in by_id]
+            if any(id(each) in begun for each in unby_id):
                 raise Unreadable("The file is refused: it is a pickle in which a list is part of itself.")
-            ahead += unknown
+            ahead += unby_id
             continue
         ahead.pop()
-        parts = [known[id(each)] for each in inner if _inner(each) is not None]
+        parts = [by_id[id(each)] for each in inner if _inner(each) is not None]
         count = 1 + len(inner) + sum(part[0] for part in parts)
         depth = 1 + max((part[1] for part in parts), default=0)
         if count > most_values or depth > most_depth:
             text = f"The file is refused: it is a pickle of more than {most_values:,} values, or {most_depth} levels."
             raise Unreadable(text)
-        known[id(held)] = count, depth
+        by_id[id(held)] = count, depth
 
 
-def _inner(value: object) -> Iterable[object] | None:
+def _inner(value: object) -> Collection[object] | None:
     """Return what a list, tuple or dict holds; keys are plain. None for what holds nothing."""
     if isinstance(value, dict):
         return value.values()

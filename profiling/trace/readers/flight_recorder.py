@@ -126,11 +126,11 @@ def _groups(dump: Mapping[str, object]) -> dict[str, _Group]:
     return groups
 
 
-def _ranks(told: object) -> list[int]:
+def _ranks(ranks: object) -> list[int]:
     """Return the ranks of a group, of a list or of the text that some versions write for one."""
-    if isinstance(told, str):
-        return [int(number) for number in re.findall(r"\d{1,6}", told[:100_000])]
-    return [rank for rank in told[:_MOST_RANKS] if _is_rank(rank)] if isinstance(told, list | tuple) else []
+    if isinstance(ranks, str):
+        return [int(number) for number in re.findall(r"\d{1,6}", ranks[:100_000])]
+    return [rank for rank in ranks[:_MOST_RANKS] if _is_rank(rank)] if isinstance(ranks, list | tuple) else []
 
 
 def _add(

@@ -59,7 +59,7 @@ def page(client: Client, address: str) -> str:
 
 
 def test_members_see_use_beside_limits_with_a_bar_and_when_it_is_near(project: Project, editor: AbstractUser) -> None:
-    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=85 << 20, created_by=editor)
+    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=85 << 20, created_by_id=editor.pk)
     quotas.set_quota(project, values={"storage_bytes": 100 << 20, "live_runs": 4}, actor=None)
     quotas.set_quota(editor, values={"uploads": 1}, actor=None)
 

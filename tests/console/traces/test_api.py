@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from jobs.captures.captures import apply_events
 from jobs.models import AuditEvent, Capture, Layer, Trace
-from jobs.storage import floor
 from jobs.traces import uploads as traces
 from jobs.traces.imports import import_layer, queue_lost, source_path, store_path, trace_folder
 from profiling import events
@@ -245,7 +244,7 @@ def test_a_disk_that_has_filled_since_takes_no_piece(
     data = torch_file()
     made = announce(client, ("a.json.gz", len(data))).json()
     usage = shutil.disk_usage("/")._replace(free=settings.MIN_FREE_BYTES + 10)
-    monkeypatch.setattr(floor.shutil, "disk_usage", lambda _path: usage)
+    monkeypatch.setattr("jobs.storage.floor.shutil.disk_usage", lambda _path: usage)
 
     refused = send(client, made["id"], made["layers"][0]["id"], data)
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AbstractUser
 
+from jobs.catalog.spec.parse import parse_spec
 from jobs.models import Artifact, Attempt, Command, Project, Run, Upload
 from jobs.preflight.data_files import UploadInUse, delete_upload, kept_uploads, store_upload
 from jobs.runs import admission, holds
+from jobs.runs.checks import place
 from jobs.runs.resume import resume_run
 from jobs.runs.retry import queue_retries
 from jobs.storage import quotas
@@ -82,6 +84,18 @@ def test_however_a_run_comes_in_it_waits_for_the_quota_and_then_starts(
     assert admit() == [run.pk]
 
 
+def test_the_form_says_beforehand_that_the_quota_would_hold_the_run(project: Project, person: AbstractUser) -> None:
+    make_run(project, state="running", user=person)
+    spec, state = parse_spec({}), cluster(cpus=64)
+    assert place(spec, state, project=project, user=person).is_admitted
+
+    quotas.set_quota(project, values={"live_runs": 1}, actor=None)
+
+    verdict = place(spec, state, project=project, user=person)
+    assert verdict.reason == "Waits for its quota: project Theirs runs 1 of 1 at once"
+    assert verdict.fits
+
+
 def test_one_look_at_the_queue_starts_no_more_than_the_quota(project: Project, person: AbstractUser) -> None:
     quotas.set_quota(project, values={"live_runs": 2}, actor=None)
     runs = [make_run(project, user=person) for _ in range(4)]
@@ -122,6 +136,8 @@ def test_live_runs_go_on_past_their_gpu_hours_unless_the_quota_says_otherwise(
     assert holds.stop_used_up(now=later) == [run.pk]
     assert holds.stop_used_up(now=later) == []
     assert Command.objects.filter(attempt__run=run, verb="stop").count() == 1
+    said = run.events.get(verb="quota").text
+    assert said == "Stopped for its quota: GPU hours of the month of Theirs: 4.0 h of 4.0 h are used."
     on_cpus.refresh_from_db()
     assert on_cpus.state == "running"
 
@@ -155,7 +171,7 @@ def test_a_data_file_that_a_run_waits_with_is_deleted_by_force_alone_and_then_th
     run = make_run(project, user=person, spec=with_data(upload))
     other = make_run(project, user=person)
     (kept,) = kept_uploads(project)
-    assert (set(kept.runs), kept.num_open) == ({over, run}, 1)
+    assert ({each.id for each in kept.runs}, kept.num_open) == ({over.pk, run.pk}, 1)
 
     with pytest.raises(UploadInUse, match=f"a.jsonl is used by {run.pk}, which have not ended"):
         delete_upload(upload=upload, user=person)

@@ -34,7 +34,7 @@ def small_disk(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -
             taken = sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
             return whole._replace(total=8 * MIB, used=taken, free=8 * MIB - taken)
 
-        monkeypatch.setattr(floor.shutil, "disk_usage", usage)
+        monkeypatch.setattr("jobs.storage.floor.shutil.disk_usage", usage)
     yield home
     if is_mounted:
         subprocess.run(["umount", "-l", str(home)], check=True)
@@ -92,7 +92,7 @@ def test_the_larger_floor_counts_and_files_of_runs_have_an_eighth_of_it(
 ) -> None:
     settings.FILES_DIR, settings.MIN_FREE_BYTES, settings.MIN_FREE_PERCENT = tmp_path, keep * MIB, percent
     usage = shutil.disk_usage(tmp_path)._replace(total=10_000 * MIB, free=free * MIB)
-    monkeypatch.setattr(floor.shutil, "disk_usage", lambda _path: usage)
+    monkeypatch.setattr("jobs.storage.floor.shutil.disk_usage", lambda _path: usage)
 
     assert floor.read_disk().level == level
     assert bool(floor.low_disk()) == (level != "free")

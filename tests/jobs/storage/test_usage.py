@@ -21,6 +21,7 @@ from jobs.models import (
     Sample,
     Upload,
 )
+from jobs.processes.reconcile import ReconcilerState, reconcile
 from jobs.storage import forecast, quotas, usage
 from jobs.storage.quotas import QuotaReached, QuotaRefused
 from jobs.storage.usage import Bytes
@@ -55,9 +56,11 @@ def report(run: Run, *, seq: int = 5) -> None:
 
 def test_everything_is_counted_for_its_project_and_for_who_brought_it(project: Project, person: AbstractUser) -> None:
     other = make_user(project=project)
-    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=100, created_by=person)
-    Upload.objects.create(project=project, sha256="1" * 64, file_name="b.jsonl", size=11, created_by=other)
-    Upload.objects.create(project=make_project(), sha256="0" * 64, file_name="a.jsonl", size=100, created_by=other)
+    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=100, created_by_id=person.pk)
+    Upload.objects.create(project=project, sha256="1" * 64, file_name="b.jsonl", size=11, created_by_id=other.pk)
+    Upload.objects.create(
+        project=make_project(), sha256="0" * 64, file_name="a.jsonl", size=100, created_by_id=other.pk
+    )
     run = make_run(project, state="running", user=person)
     make_artifact(run, size=1000)
     report(run)
@@ -147,7 +150,7 @@ def test_a_limit_that_makes_no_sense_is_refused(project: Project, name: str, val
 
 
 def test_what_does_not_fit_names_the_quota_and_what_is_used(project: Project, person: AbstractUser) -> None:
-    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=90 << 20, created_by=person)
+    Upload.objects.create(project=project, sha256="0" * 64, file_name="a.jsonl", size=90 << 20, created_by_id=person.pk)
     quotas.set_quota(project, values={"storage_bytes": 100 << 20}, actor=None)
     quotas.set_quota(person, values={"uploads": 1}, actor=None)
 
@@ -173,6 +176,20 @@ def test_an_hour_has_one_sample_and_a_week_of_them_is_kept(settings: Any, tmp_pa
     assert sample.values["database"] > 0
     assert forecast.keep_sample(now=NOW + timedelta(days=8, hours=2))
     assert DiskSample.objects.count() == 1
+
+
+def test_the_reconciler_counts_and_keeps_samples_while_ray_is_away(
+    project: Project, settings: Any, tmp_path: Path
+) -> None:
+    settings.FILES_DIR = tmp_path
+    report(make_run(project, state="running"))
+    memory = ReconcilerState()
+
+    reconcile(now=NOW, memory=memory)
+    reconcile(now=NOW + timedelta(seconds=1), memory=memory)
+
+    assert DiskSample.objects.count() == 1
+    assert usage.use_of("project", project.pk).logs == 9
 
 
 def days(*values: float) -> list[tuple[datetime, float]]:

@@ -1,6 +1,7 @@
 """Imports take turns between projects, and give way to who waits."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from jobs.models import Layer, Project
 from jobs.storage import quotas
 from jobs.traces import imports, turns
 from tests.rows import make_project
-from tests.trace_rows import make_trace
+from tests.trace_rows import make_trace, torch_file
 
 pytestmark = pytest.mark.django_db
 
@@ -76,6 +77,25 @@ def test_the_younger_of_two_imports_gives_way_and_waits_again_where_it_stood() -
     imports._end(younger, {}, "", made=imports.store_path(younger))
     younger.refresh_from_db()
     assert younger.state == "queued"
+
+
+def test_an_import_that_gives_way_ends_its_process_and_leaves_nothing(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.FILES_DIR = tmp_path
+    layer = waiting(make_project(), seconds=10)
+    imports.source_path(layer).parent.mkdir(parents=True, exist_ok=True)
+    imports.source_path(layer).write_bytes(torch_file())
+
+    def give_way(taken: Layer, **_: Any) -> bool:
+        return bool(Layer.objects.filter(pk=taken.pk, claim=taken.claim).update(state="queued", claim=""))
+
+    monkeypatch.setattr(turns, "gives_way", give_way)
+    imports.import_layer(layer_id=layer.pk)
+
+    layer.refresh_from_db()
+    assert (layer.state, layer.problem) == ("queued", "")
+    assert not list(imports.trace_folder(layer.trace).glob(".import-*"))
 
 
 def test_one_import_of_each_of_two_projects_gives_way_to_nobody() -> None:
