@@ -17,7 +17,7 @@ from jobs.accounts.audit import record
 from jobs.models import ENDED, Artifact, Capture, LogChunk, Project, Retention, Run, RunEvent, Sample, TrashItem
 from jobs.retention.deletion import mark_checkpoints, trash_days
 from jobs.retention.dependents import dependents_of
-from jobs.retention.policy import Rule, Rules, expendable, parse_rules
+from jobs.retention.policy import RetentionRule, Rules, expendable, parse_rules
 from jobs.retention.sizes import layer_bytes
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.telemetry.notify import run_changed
@@ -88,7 +88,7 @@ def going_of(run: Run, rules: Rules, *, spared: dict[str, set[str]], now: dateti
         yield from _checkpoints(run, rule, now)
 
 
-def _captures(run: Run, rule: Rule, now: datetime) -> Iterator[Going]:
+def _captures(run: Run, rule: RetentionRule, now: datetime) -> Iterator[Going]:
     rows = run.captures.exclude(state__in=OPEN).order_by("-created_at", "-pk")
     for capture in rows[rule.keep_last :]:
         if _is_old(capture.ended_at or capture.created_at, rule, now):
@@ -104,7 +104,7 @@ def _captures(run: Run, rule: Rule, now: datetime) -> Iterator[Going]:
             )
 
 
-def _checkpoints(run: Run, rule: Rule, now: datetime) -> Iterator[Going]:
+def _checkpoints(run: Run, rule: RetentionRule, now: datetime) -> Iterator[Going]:
     there = list_checkpoints(run)
     gone = {(c.attempt, c.step) for c in expendable(there, rule, now=now)}
     if not gone or dependents_of([run.pk])[run.pk]:
@@ -172,12 +172,12 @@ def _candidates(project: Project) -> QuerySet[Run]:
 def _newest(project: Project, rules: Rules) -> dict[str, set[str]]:
     """Return, for logs and samples, the ids of the newest runs that keep theirs."""
     newest = Run.objects.filter(project=project, trashed_at=None).order_by("-created_at", "-pk")
-    kept = {}
+    spared = {}
     for kind in ("logs", "samples"):
         rule = rules.get(kind)
-        kept[kind] = set(newest.values_list("pk", flat=True)[: rule.keep_last]) if rule and rule.keep_last else set()
-    return kept
+        spared[kind] = set(newest.values_list("pk", flat=True)[: rule.keep_last]) if rule and rule.keep_last else set()
+    return spared
 
 
-def _is_old(at: datetime | None, rule: Rule, now: datetime) -> bool:
+def _is_old(at: datetime | None, rule: RetentionRule, now: datetime) -> bool:
     return at is not None and (rule.days is None or at < now - timedelta(days=rule.days))

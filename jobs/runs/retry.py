@@ -24,8 +24,8 @@ def queue_retries(*, now: datetime) -> list[Attempt]:
 
     A run waits here until its old attempt is cleaned up after; the new one then waits in the queue for its back-off.
     """
-    kept = Run.objects.filter(archived_at=None, trashed_at=None)
-    failed = kept.filter(state="failed", is_stop_requested=False, ended_at__gt=now - TOO_LATE)
+    shown = Run.objects.filter(archived_at=None, trashed_at=None)
+    failed = shown.filter(state="failed", is_stop_requested=False, ended_at__gt=now - TOO_LATE)
     runs = {run.pk: run for run in failed.filter(spec__policy__retries__gt=0).select_related("study").order_by("pk")}
     attempts: dict[str, list[Attempt]] = {}
     for attempt in Attempt.objects.filter(run__in=list(runs)).order_by("number") if runs else ():

@@ -229,8 +229,8 @@ def report(cases: list[Case], *, given: argparse.Namespace) -> str:
         "",
         f"`make proof-backup` wrote this page on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, on {os.cpu_count()} cores",
         f"that everything shares. A run reports {given.rate:,} points a second in {SERIES} series while",
-        f"`manage.py backup` runs, {given.backups} times; {FILES} files of 1 MiB lie beside. Each backup is restored into an empty data",
-        "directory and database, and every point, frame and file in it is compared with the source.",
+        f"`manage.py backup` runs, {given.backups} times; {FILES} files of 1 MiB lie beside. Each backup is restored",
+        "into an empty data directory and database, and every point, frame and file in it is compared with the source.",
         "",
         "| database | points in it | of | series, frames, files | backup | longest standstill | restore | size "
         "| shared with another backup |",

@@ -71,8 +71,8 @@ def remove_runs(request: HttpRequest, body: DeletionsIn) -> DeletionsOut:
     """Move runs to the trash, each by itself, and say of each what became of it."""
     ids = list(dict.fromkeys(run_id.replace("\0", "") for run_id in body.ids))
     rows = Run.objects.select_related("project", "created_by").filter(project__in=projects_of(request.user))
-    found = rows.in_bulk(ids)
-    runs = [found[run_id] for run_id in ids if run_id in found]
+    by_id = rows.in_bulk(ids)
+    runs = [by_id[run_id] for run_id in ids if run_id in by_id]
     results = delete_runs(
         runs=runs, user=caller(request), stop=body.stop, now=timezone.now(), is_dry_run=body.is_dry_run
     )
