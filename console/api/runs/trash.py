@@ -1,7 +1,7 @@
 """Delete runs into the trash, and what becomes of what is there."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -78,7 +78,7 @@ def remove_runs(request: HttpRequest, body: DeletionsIn) -> DeletionsOut:
     )
     done = {each.id: deletion_out(each) for each in results}
     text = _("There is no such run, or it is not yours to see.")
-    unknown = {"name": "", "bytes_here": 0, "bytes_cluster": 0, "outcome": "refused", "message": text}
+    unknown: dict[str, Any] = {"name": "", "bytes_here": 0, "bytes_cluster": 0, "outcome": "refused", "message": text}
     return DeletionsOut(runs=[done.get(i) or DeletionOut(id=i, purge_at=None, **unknown) for i in ids])
 
 

@@ -81,7 +81,7 @@ def trained(project: Any, state: str = "finished", **fields: Any) -> Run:
     """Return a run with three checkpoints, logs, a sample and a capture."""
     run = make_run(project, state="running", **fields)
     train(run, range(1, 61))
-    said = [events.log([f"line {i}"], attempt=1, role="driver") for i in range(3)]
+    said: list[events.Event] = [events.log([f"line {i}"], attempt=1, role="driver") for i in range(3)]
     about: dict[str, Any] = {"prompt": "1+1=", "completion": "2", "expected": "2", "reward": 1.0, "rewards": {}}
     said.append(events.sample(attempt=1, step=1, group=0, index=0, tokens=1, **about))
     store([delivery(run.pk, 2, said)], memory=AttemptCache(), now=NOW)
