@@ -46,12 +46,12 @@ class RefusalMiddleware:
         return forbidden(request, exception) if isinstance(exception, NotAllowed) else None
 
 
-def _in_trash(request: HttpRequest, found: RunInTrash) -> HttpResponse:
+def _in_trash(request: HttpRequest, problem: RunInTrash) -> HttpResponse:
     """Answer 410: the run was deleted, and may come back."""
-    item = found.item
+    item = problem.item
     is_back = item is not None and item.state == "kept"
     may_restore = item is not None and is_back and may_change(request.user, item)
-    context = {"run": found.run, "item": item, "is_back": is_back, "may_restore": may_restore}
+    context = {"run": problem.run, "item": item, "is_back": is_back, "may_restore": may_restore}
     return render(request, "errors/in_trash.html", context, status=410)
 
 

@@ -90,11 +90,11 @@ def read_manifest(folder: Path) -> Any:
     """Return the manifest of a backup. Raises: BackupRefused if there is none, or it is of another format."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known = manifest["format"]
+        number = manifest["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BackupRefused(f"{folder} is no backup: {MANIFEST} is not there or cannot be read.") from error
-    if known != FORMAT:
-        raise BackupRefused(f"{folder} has the format {known}, this console reads {FORMAT}. Use the newer release.")
+    if number != FORMAT:
+        raise BackupRefused(f"{folder} has the format {number}, this console reads {FORMAT}. Use the newer release.")
     return manifest
 
 

@@ -168,11 +168,11 @@ def _program(name: str) -> str:
     if path is None:
         raise BackupRefused(f"{name} is not on the path. Install PostgreSQL's client programs.")
     said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"\b(\d+)(?:\.\d+)?", said)
+    version = re.search(r"\b(\d+)(?:\.\d+)?", said)
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version_num")
         server = int(cursor.fetchone()[0]) // 10_000
-    if found is None or int(found[1]) < server:
+    if version is None or int(version[1]) < server:
         raise BackupRefused(
             f"{path} is of version {said.strip() or 'unknown'}, the server is {server}. Install {server}."
         )

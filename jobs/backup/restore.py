@@ -51,8 +51,8 @@ def check_backup(folder: Path) -> Any:
     if manifest["database"] != connection.vendor:
         text = f"The backup is of {manifest['database']}, this console uses {connection.vendor}. Set DATABASE_URL."
         raise BackupRefused(text)
-    known = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations}
-    newer = sorted(name for name in manifest["migrations"] if name not in known)
+    readable = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations}
+    newer = sorted(name for name in manifest["migrations"] if name not in readable)
     if newer:
         raise BackupRefused(f"The backup is of a newer release ({newer[0]}). Install that one, then restore.")
     return manifest

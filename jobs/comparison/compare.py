@@ -55,8 +55,8 @@ class MetricRow:
 def visible_runs(*, user: User, ids: Sequence[str]) -> list[Run]:
     """Return the runs with these ids that the person may see, in this order; others, and those in the trash, as if
     they did not exist."""
-    kept = Run.objects.select_related("project", "created_by").filter(trashed_at=None)
-    by_id = kept.filter(project__in=projects_of(user)).in_bulk(list(ids))
+    rows = Run.objects.select_related("project", "created_by").filter(trashed_at=None)
+    by_id = rows.filter(project__in=projects_of(user)).in_bulk(list(ids))
     return [by_id[run_id] for run_id in ids if run_id in by_id]
 
 

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any, Literal
 
 from django.db import transaction
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Length
 
 from jobs.accounts.audit import record
 from jobs.models import ENDED, Artifact, Capture, LogChunk, Project, Retention, Run, RunEvent, Sample, TrashItem
 from jobs.retention.deletion import mark_checkpoints, trash_days
 from jobs.retention.dependents import dependents_of
-from jobs.retention.policy import Rule, Rules, expendable, parse_rules
+from jobs.retention.policy import RetentionRule, Rules, expendable, parse_rules
 from jobs.retention.sizes import layer_bytes
 from jobs.runs.checkpoints import list_checkpoints
 from jobs.telemetry.notify import run_changed
@@ -32,7 +33,7 @@ RUNS_AT_ONCE = 10
 class Going:
     """What of a run goes: `num_things` log lines, samples, files of a capture, or checkpoints; bytes here and there."""
 
-    kind: str
+    kind: Literal["logs", "samples", "capture", "checkpoints"]
     run_id: str
     run_name: str
     num_things: int
@@ -69,17 +70,18 @@ def apply_step(*, now: datetime) -> None:
 
 def going_of(run: Run, rules: Rules, *, spared: dict[str, set[str]], now: datetime) -> Iterator[Going]:
     """Yield what of an ended run the rules let go. `spared`: kind -> the newest runs, whose logs or samples stay."""
-    about = {"run_id": run.pk, "run_name": run.name}
-    for kind, rows, count, length in (
+    about: dict[str, Any] = {"run_id": run.pk, "run_name": run.name}
+    texts = Length("prompt") + Length("completion") + Length("expected")
+    kinds: tuple[tuple[Literal["logs", "samples"], QuerySet[Any], Any, Any], ...] = (
         ("logs", LogChunk.objects.filter(run=run), Sum("num_lines"), Length("text")),
-        ("samples", Sample.objects.filter(run=run), None, Length("prompt") + Length("completion") + Length("expected")),
-    ):
+        ("samples", Sample.objects.filter(run=run), Count("pk"), texts),
+    )
+    for kind, rows, count, length in kinds:
         rule = rules.get(kind)
         if rule is None or run.pk in spared[kind] or not _is_old(run.ended_at, rule, now):
             continue
         shown = rows.filter(attempt__gt=hidden_through(run.pk, kind))
-        num = (shown.aggregate(n=count)["n"] or 0) if count is not None else shown.count()
-        if num:
+        if num := shown.aggregate(n=count)["n"]:
             taken = shown.aggregate(n=Sum(length))["n"] or 0
             yield Going(**about, kind=kind, num_things=num, bytes_here=taken, through_attempt=run.latest_attempt)
     if (rule := rules.get("captures")) is not None:
@@ -88,7 +90,7 @@ def going_of(run: Run, rules: Rules, *, spared: dict[str, set[str]], now: dateti
         yield from _checkpoints(run, rule, now)
 
 
-def _captures(run: Run, rule: Rule, now: datetime) -> Iterator[Going]:
+def _captures(run: Run, rule: RetentionRule, now: datetime) -> Iterator[Going]:
     rows = run.captures.exclude(state__in=OPEN).order_by("-created_at", "-pk")
     for capture in rows[rule.keep_last :]:
         if _is_old(capture.ended_at or capture.created_at, rule, now):
@@ -104,7 +106,7 @@ def _captures(run: Run, rule: Rule, now: datetime) -> Iterator[Going]:
             )
 
 
-def _checkpoints(run: Run, rule: Rule, now: datetime) -> Iterator[Going]:
+def _checkpoints(run: Run, rule: RetentionRule, now: datetime) -> Iterator[Going]:
     there = list_checkpoints(run)
     gone = {(c.attempt, c.step) for c in expendable(there, rule, now=now)}
     if not gone or dependents_of([run.pk])[run.pk]:
@@ -172,12 +174,11 @@ def _candidates(project: Project) -> QuerySet[Run]:
 def _newest(project: Project, rules: Rules) -> dict[str, set[str]]:
     """Return, for logs and samples, the ids of the newest runs that keep theirs."""
     newest = Run.objects.filter(project=project, trashed_at=None).order_by("-created_at", "-pk")
-    kept = {}
-    for kind in ("logs", "samples"):
-        rule = rules.get(kind)
-        kept[kind] = set(newest.values_list("pk", flat=True)[: rule.keep_last]) if rule and rule.keep_last else set()
-    return kept
+    spared = {}
+    for kind, rule in (("logs", rules.get("logs")), ("samples", rules.get("samples"))):
+        spared[kind] = set(newest.values_list("pk", flat=True)[: rule.keep_last]) if rule and rule.keep_last else set()
+    return spared
 
 
-def _is_old(at: datetime | None, rule: Rule, now: datetime) -> bool:
+def _is_old(at: datetime | None, rule: RetentionRule, now: datetime) -> bool:
     return at is not None and (rule.days is None or at < now - timedelta(days=rule.days))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
@@ -64,7 +64,7 @@ def delete_runs(
     sizes, needed = sizes_of(ids), dependents_of(ids)
     done = []
     for run in runs:
-        about = {"id": run.pk, "name": run.name, "size": sizes[run.pk]}
+        about: dict[str, Any] = {"id": run.pk, "name": run.name, "size": sizes[run.pk]}
         if not may_delete(user, run.project, run.created_by_id):
             text = _("Only an admin of %(project)s, or an editor who launched it, may delete %(name)s.")
             text %= {"project": run.project.name, "name": run.name}

@@ -19,12 +19,12 @@ def dependents_of(run_ids: Collection[str]) -> Mapping[str, list[Run]]:
     for run_id in run_ids:
         named |= Q(text__contains=run_id)
     rows = Run.objects.filter(trashed_at=None).exclude(pk__in=run_ids).annotate(text=Cast("spec", TextField()))
-    found: dict[str, list[Run]] = {run_id: [] for run_id in run_ids}
+    by_run: dict[str, list[Run]] = {run_id: [] for run_id in run_ids}
     for run in rows.filter(named).select_related("project").order_by("created_at"):
         for run_id in run_ids:
             if run_id in run.text:
-                found[run_id].append(run)
-    return found
+                by_run[run_id].append(run)
+    return by_run
 
 
 def call(runs: Collection[Run], own_project: int) -> str:

@@ -29,8 +29,8 @@ class RetentionRefused(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """What goes is older than `days` (None: of any age), and not among what is kept however old it is: the newest
+class RetentionRule:
+    """What goes is older than `days` (None: of any age), and not among what stays however old it is: the newest
     `keep_last` (of runs for logs and samples, of the same run else), of checkpoints also the best `keep_best`.
     """
 
@@ -39,7 +39,7 @@ class Rule:
     keep_best: int = 0
 
 
-Rules = Mapping[Kind, Rule]
+Rules = Mapping[Kind, RetentionRule]
 
 
 def rules_of(project: Project) -> Rules:
@@ -48,7 +48,7 @@ def rules_of(project: Project) -> Rules:
     return parse_rules(stored)
 
 
-def parse_rules(raw: Mapping[str, Any]) -> dict[Kind, Rule]:
+def parse_rules(raw: Mapping[str, Any]) -> dict[Kind, RetentionRule]:
     """Return rules as they are stored or sent. Raises: RetentionRefused naming field, value and what is allowed."""
     unknown = set(raw) - set(KINDS)
     if unknown:
@@ -57,7 +57,7 @@ def parse_rules(raw: Mapping[str, Any]) -> dict[Kind, Rule]:
     return {kind: _rule(kind, raw[kind]) for kind in KINDS if raw.get(kind)}
 
 
-def _rule(kind: Kind, raw: Any) -> Rule:
+def _rule(kind: Kind, raw: Any) -> RetentionRule:
     if not isinstance(raw, Mapping) or set(raw) - set(_FIELDS):
         raise RetentionRefused(kind, _("A rule holds %(fields)s.") % {"fields": ", ".join(_FIELDS)})
     days = _number(f"{kind}.days", raw.get("days"), 1, MOST_DAYS)
@@ -68,16 +68,16 @@ def _rule(kind: Kind, raw: Any) -> Rule:
     if days is None and not keep_last:
         text = _("Say after how many days they go, or how many of the newest stay; else all would go at once.")
         raise RetentionRefused(f"{kind}.days", text)
-    return Rule(days=days, keep_last=keep_last or 0, keep_best=keep_best or 0)
+    return RetentionRule(days=days, keep_last=keep_last or 0, keep_best=keep_best or 0)
 
 
-def _number(field: str, given: Any, low: int, high: int) -> int | None:
-    if given is None:
+def _number(field: str, value: Any, low: int, high: int) -> int | None:
+    if value is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         text = _("%(field)s is %(given)s. Use a whole number from %(low)s to %(high)s, or leave it out.")
-        raise RetentionRefused(field, text % {"field": field, "given": repr(given)[:40], "low": low, "high": high})
-    return given
+        raise RetentionRefused(field, text % {"field": field, "given": repr(value)[:40], "low": low, "high": high})
+    return value
 
 
 def to_json(rules: Rules) -> dict[str, dict[str, int | None]]:
@@ -114,7 +114,7 @@ def set_retention(
     return row
 
 
-def expendable(checkpoints: Sequence[Checkpoint], rule: Rule, *, now: datetime) -> list[Checkpoint]:
+def expendable(checkpoints: Sequence[Checkpoint], rule: RetentionRule, *, now: datetime) -> list[Checkpoint]:
     """Return the checkpoints of an ended run that a rule lets go.
 
     `checkpoints` are all there are, the newest first. Never goes a pinned one, nor the newest good one (of the run's
@@ -122,14 +122,14 @@ def expendable(checkpoints: Sequence[Checkpoint], rule: Rule, *, now: datetime) 
     """
     good = [c for c in checkpoints if c.is_visible and not c.problem and not c.is_after_divergence]
     ranked = good or list(checkpoints)
-    kept = set(map(_key, ranked[: max(1, rule.keep_last)]))
+    staying = set(map(_key, ranked[: max(1, rule.keep_last)]))
     scored = [c for c in good if c.score is not None]
     is_lower = bool(scored) and scored[0].score_name in _LOWER_IS_BETTER
     scored.sort(key=lambda c: ((c.score or 0.0) * (1 if is_lower else -1), c.step))
-    kept |= set(map(_key, scored[: rule.keep_best]))
-    kept |= {_key(c) for c in checkpoints if c.is_pinned}
+    staying |= set(map(_key, scored[: rule.keep_best]))
+    staying |= {_key(c) for c in checkpoints if c.is_pinned}
     oldest = None if rule.days is None else now - timedelta(days=rule.days)
-    return [c for c in checkpoints if _key(c) not in kept and (oldest is None or c.created_at < oldest)]
+    return [c for c in checkpoints if _key(c) not in staying and (oldest is None or c.created_at < oldest)]
 
 
 def _key(checkpoint: Checkpoint) -> tuple[int, int]:

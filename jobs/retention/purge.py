@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -117,7 +118,7 @@ def _delete_some(item: TrashItem) -> bool:
 
 def _run(item: TrashItem) -> bool:
     run_id = item.run_id
-    rows: Iterable[QuerySet] = (
+    rows: Iterable[QuerySet[Any]] = (
         Frame.objects.filter(run=run_id),
         Chunk.objects.filter(metric__run=run_id),
         Metric.objects.filter(run=run_id),
@@ -173,7 +174,7 @@ _PARTS: Mapping[TrashItem.Kind, Callable[[TrashItem], bool]] = {
 }
 
 
-def _delete_rows(queryset: QuerySet) -> bool:
+def _delete_rows(queryset: QuerySet[Any]) -> bool:
     """Delete some rows; True if there were any."""
     pks = list(queryset.order_by("pk").values_list("pk", flat=True)[:ROWS_AT_ONCE])
     if pks:

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def remove_on_nodes(run_root: str, folders: Sequence[str], nodes: Sequence[str])
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
-    task: Callable[..., Any] = ray.remote(remove).options(num_cpus=0)
+    task: Any = ray.remote(num_cpus=0)(remove)
     try:
         waiting = {}
         for node in nodes:

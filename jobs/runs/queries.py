@@ -165,8 +165,8 @@ def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-c
 def home(project: Project, *, now: datetime | None = None) -> Home:
     """Return what the project's home page shows."""
     at = now or timezone.now()
-    kept = Run.objects.filter(project=project, trashed_at=None)
-    project_runs = kept.filter(archived_at=None).select_related("project", "created_by")
+    shown = Run.objects.filter(project=project, trashed_at=None)
+    project_runs = shown.filter(archived_at=None).select_related("project", "created_by")
     live = run_headers(list(project_runs.filter(state__in=LIVE).order_by("-created_at")), now=at)
     queued = run_headers(list(project_runs.filter(state="queued").order_by("created_at")), now=at)
     recent = run_headers(list(project_runs.filter(state__in=ENDED).order_by("-ended_at")[:12]), now=at)
@@ -178,7 +178,7 @@ def home(project: Project, *, now: datetime | None = None) -> Home:
         live=tuple(live),
         queued=tuple(queued),
         recent=tuple(recent),
-        num_runs=kept.count(),
+        num_runs=shown.count(),
     )
 
 

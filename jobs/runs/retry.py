@@ -26,8 +26,8 @@ def queue_retries(*, now: datetime) -> list[Attempt]:
 
     A run waits here until its old attempt is cleaned up after; the new one then waits in the queue for its back-off.
     """
-    kept = Run.objects.filter(archived_at=None, trashed_at=None)
-    failed = kept.filter(state="failed", is_stop_requested=False, ended_at__gt=now - TOO_LATE)
+    shown = Run.objects.filter(archived_at=None, trashed_at=None)
+    failed = shown.filter(state="failed", is_stop_requested=False, ended_at__gt=now - TOO_LATE)
     with_retries = failed.filter(spec__policy__retries__gt=0).select_related("study", "project", "created_by")
     runs = {run.pk: run for run in with_retries.order_by("pk")}
     attempts: dict[str, list[Attempt]] = {}

@@ -124,9 +124,9 @@ def study_table(study: Study, *, metric_name: str = "") -> StudyTable:
     study_runs = Run.objects.filter(study=study).select_related("project", "created_by")
     runs = list(study_runs.annotate(place=Min("attempts__pk")).order_by("place"))
     name = current_name(metric_name) or main_metric(study.spec.get("algorithm", ""))
-    kept = [run for run in runs if run.trashed_at is None]
-    rows = tuple(_row(run, header, name) for run, header in zip(kept, run_headers(kept), strict=True))
-    names = {metric_id for run in kept for metric_id in run.latest_values}
+    shown = [run for run in runs if run.trashed_at is None]
+    rows = tuple(_row(run, header, name) for run, header in zip(shown, run_headers(shown), strict=True))
+    names = {metric_id for run in shown for metric_id in run.latest_values}
     ordered = [metric_id for metric_id in metrics() if metric_id in names] + sorted(names - set(metrics()))
     chosen = (*ordered, *(() if name in ordered else (name,)))
     header = _header(study, runs, name, [(row.best, row.header.id) for row in rows])
@@ -162,8 +162,8 @@ def _summary(study: Study, runs: Sequence[Run]) -> StudyHeader:
 
 
 def _header(study: Study, runs: Sequence[Run], name: str, bests: Sequence[tuple[float | None, str]]) -> StudyHeader:
-    kept = [run for run in runs if run.trashed_at is None]
-    counts = Counter(run.state for run in kept)
+    shown = [run for run in runs if run.trashed_at is None]
+    counts = Counter(run.state for run in shown)
     best: float | None = None
     best_run: str | None = None
     for value, run_id in bests:
@@ -183,7 +183,7 @@ def _header(study: Study, runs: Sequence[Run], name: str, bests: Sequence[tuple[
         max_concurrent=study.max_concurrent,
         is_stop_requested=study.is_stop_requested,
         counts=dict(counts),
-        num_trashed=len(runs) - len(kept),
+        num_trashed=len(runs) - len(shown),
         metric=name,
         best=best,
         best_run=best_run,

@@ -1,5 +1,6 @@
 """How long a project keeps what its runs leave, and what its rules would let go."""
 
+import dataclasses
 from datetime import datetime
 from typing import Literal
 
@@ -12,7 +13,7 @@ from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for
 from jobs.models import Project, Retention
 from jobs.retention.apply import Going, preview
-from jobs.retention.policy import RetentionRefused, parse_rules, rules_of, set_retention, to_json
+from jobs.retention.policy import RetentionRefused, parse_rules, rules_of, set_retention
 
 router = Router(tags=["projects"])
 MOST_LISTED = 5000
@@ -88,7 +89,7 @@ def read_retention(request: HttpRequest, project: str) -> RetentionOut:
 def put_retention(request: HttpRequest, project: str, body: RetentionIn) -> RetentionOut:
     """Set all rules at once; they are applied within a day, through the trash. Admins only."""
     home = project_for(request, project, "admin")
-    raw = {kind: rule.model_dump(exclude_none=True) for kind, rule in body.rules.items()}
+    raw: dict[str, object] = {kind: rule.model_dump(exclude_none=True) for kind, rule in body.rules.items()}
     try:
         set_retention(project=home, raw=raw, trash_days=body.trash_days, user=caller(request), now=timezone.now())
     except RetentionRefused as error:
@@ -122,7 +123,7 @@ def preview_retention(request: HttpRequest, project: str, body: RulesIn) -> Prev
 def _out(project: Project) -> RetentionOut:
     row = Retention.objects.filter(project=project).first()
     return RetentionOut(
-        rules={kind: RuleIO(**rule) for kind, rule in to_json(rules_of(project)).items()},
+        rules={kind: RuleIO(**dataclasses.asdict(rule)) for kind, rule in rules_of(project).items()},
         trash_days=row.trash_days if row else None,
         console_trash_days=settings.TRASH_DAYS,
         applied_at=row.applied_at if row else None,

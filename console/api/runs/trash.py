@@ -1,7 +1,7 @@
 """Delete runs into the trash, and what becomes of what is there."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -71,14 +71,14 @@ def remove_runs(request: HttpRequest, body: DeletionsIn) -> DeletionsOut:
     """Move runs to the trash, each by itself, and say of each what became of it."""
     ids = list(dict.fromkeys(run_id.replace("\0", "") for run_id in body.ids))
     rows = Run.objects.select_related("project", "created_by").filter(project__in=projects_of(request.user))
-    found = rows.in_bulk(ids)
-    runs = [found[run_id] for run_id in ids if run_id in found]
+    by_id = rows.in_bulk(ids)
+    runs = [by_id[run_id] for run_id in ids if run_id in by_id]
     results = delete_runs(
         runs=runs, user=caller(request), stop=body.stop, now=timezone.now(), is_dry_run=body.is_dry_run
     )
     done = {each.id: deletion_out(each) for each in results}
     text = _("There is no such run, or it is not yours to see.")
-    unknown = {"name": "", "bytes_here": 0, "bytes_cluster": 0, "outcome": "refused", "message": text}
+    unknown: dict[str, Any] = {"name": "", "bytes_here": 0, "bytes_cluster": 0, "outcome": "refused", "message": text}
     return DeletionsOut(runs=[done.get(i) or DeletionOut(id=i, purge_at=None, **unknown) for i in ids])
 
 

@@ -34,10 +34,10 @@ _MAX_ID = 2**62
 
 def whole(rows: "QuerySet[Trace]") -> "QuerySet[Trace]":
     """Return the rows with all that `trace_out` reads of them, without those in the trash."""
-    return kept(rows).select_related("project", "run", "capture", "created_by").prefetch_related("layers")
+    return without_trash(rows).select_related("project", "run", "capture", "created_by").prefetch_related("layers")
 
 
-def kept(rows: "QuerySet[Trace]") -> "QuerySet[Trace]":
+def without_trash(rows: "QuerySet[Trace]") -> "QuerySet[Trace]":
     """Return the traces that are not in the trash, with their run or their capture."""
     return rows.exclude(run__trashed_at__isnull=False).exclude(capture__trashed_at__isnull=False)
 
@@ -68,7 +68,7 @@ def list_traces(
     limit: Annotated[int, Query(_SHOWN, ge=1, le=1000)] = _SHOWN,
 ) -> TracesOut:
     """Return captures that can be looked at and uploaded traces, the newest first."""
-    rows = kept(Trace.objects.filter(project=project_for(request, project)))
+    rows = without_trash(Trace.objects.filter(project=project_for(request, project)))
     if run:
         rows = rows.filter(run_id=run)
     newest = whole(rows).order_by("-created_at", "-pk")[:limit]

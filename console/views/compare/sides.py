@@ -95,8 +95,8 @@ def find_sides(request: HttpRequest, query: ComparisonQuery) -> Sides:
         raise RunInTrash(trashed[0])
     if ids and not runs and not trashed:
         raise Http404(_("Not found, or you have no access."))
-    known = visible | {run.pk for run in trashed}
-    missing = tuple(run_id for run_id in ids if run_id not in known)
+    named = visible | {run.pk for run in trashed}
+    missing = tuple(run_id for run_id in ids if run_id not in named)
     return Sides(
         all=_sides(runs, query),
         missing=missing,

@@ -43,7 +43,7 @@ def retention(request: HttpRequest, project: str) -> HttpResponse:
 def change_retention(request: HttpRequest, project: str) -> HttpResponse:
     """Keep the rules of the form, or with `preview` only say what they would let go."""
     home = named_project(request, project, "admin")
-    raw = {kind: fields for kind in KINDS if (fields := _fields(request, kind))}
+    raw: dict[str, object] = {kind: fields for kind in KINDS if (fields := _fields(request, kind))}
     now = timezone.now()
     try:
         if "preview" in request.POST:

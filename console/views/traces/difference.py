@@ -8,7 +8,7 @@ from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
-from console.api.traces.traces import kept
+from console.api.traces.traces import without_trash
 from console.budget import expensive
 from console.labels.catalog import phase_label
 from console.labels.traces import CHANGES, ITEMS, KINDS, change_text, share_text, short_name, time_text, worker_text
@@ -60,7 +60,9 @@ def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
     """Show what another trace does differently from this one."""
     trace, held = visible_trace(request, trace_id)
     wanted = request.GET.get("other", "")
-    others = kept(Trace.objects.filter(project=trace.project, layers__state="ready").exclude(pk=trace.pk).distinct())
+    others = without_trash(
+        Trace.objects.filter(project=trace.project, layers__state="ready").exclude(pk=trace.pk).distinct()
+    )
     drop_first = request.GET.get("first") == "off"
     context = page_of(trace, held, tab="summary") | {
         "others": others.order_by("-created_at")[:_MOST_OTHERS],

@@ -88,7 +88,7 @@ def test_what_is_taken_under_load_is_one_moment_and_comes_back_equal(
     (live,) = read_manifest(done.path)["live"]
     through = live["durable_batch"]
     assert through >= 5
-    window = {"run_id": run.pk, "names": ["loss"], "num_points": MAX_POINTS}
+    window: dict[str, Any] = {"run_id": run.pk, "names": ["loss"], "num_points": MAX_POINTS}
     source = read_series(**window).series[0]
     frames = list(Frame.objects.filter(run=run, seq__lte=through).order_by("seq").values_list("seq", "payload"))
     home = elsewhere()

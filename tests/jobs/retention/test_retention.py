@@ -10,7 +10,7 @@ from jobs.ingest.store import AttemptCache, store
 from jobs.models import Artifact, Attempt, Capture, Frame, LogChunk, Retention, Run, Sample, TrashItem
 from jobs.retention.apply import preview
 from jobs.retention.deletion import restore
-from jobs.retention.policy import RetentionRefused, Rule, expendable, parse_rules, set_retention
+from jobs.retention.policy import RetentionRefused, RetentionRule, expendable, parse_rules, set_retention
 from jobs.retention.purge import purge_step
 from jobs.runs.checkpoints import Checkpoint, list_checkpoints, newest_visible
 from jobs.runs.pins import pin_checkpoint
@@ -38,18 +38,18 @@ ALL = [checkpoint(step, score=score) for step, score in ((50, 0.2), (40, 0.9), (
 @pytest.mark.parametrize(
     ("rule", "changes", "gone"),
     [
-        (Rule(days=30), {}, [40, 30, 20, 10]),  # the newest good one always stays
-        (Rule(days=30, keep_last=2), {}, [30, 20, 10]),
-        (Rule(days=30, keep_best=1), {}, [40, 30, 20]),  # of two alike the earlier
-        (Rule(days=30, keep_last=1, keep_best=2), {}, [30, 20]),
-        (Rule(days=50), {}, []),
-        (Rule(keep_last=1), {20: {"is_pinned": True}}, [40, 30, 10]),
-        (Rule(days=30), {50: {"problem": "is gone"}, 40: {"is_after_divergence": True}}, [50, 40, 20, 10]),
-        (Rule(days=30), {step: {"problem": "is gone"} for step in (50, 40, 30, 20, 10)}, [40, 30, 20, 10]),
-        (Rule(days=30, keep_last=1), {50: {"is_visible": False}}, [50, 30, 20, 10]),
+        (RetentionRule(days=30), {}, [40, 30, 20, 10]),  # the newest good one always stays
+        (RetentionRule(days=30, keep_last=2), {}, [30, 20, 10]),
+        (RetentionRule(days=30, keep_best=1), {}, [40, 30, 20]),  # of two alike the earlier
+        (RetentionRule(days=30, keep_last=1, keep_best=2), {}, [30, 20]),
+        (RetentionRule(days=50), {}, []),
+        (RetentionRule(keep_last=1), {20: {"is_pinned": True}}, [40, 30, 10]),
+        (RetentionRule(days=30), {50: {"problem": "is gone"}, 40: {"is_after_divergence": True}}, [50, 40, 20, 10]),
+        (RetentionRule(days=30), {step: {"problem": "is gone"} for step in (50, 40, 30, 20, 10)}, [40, 30, 20, 10]),
+        (RetentionRule(days=30, keep_last=1), {50: {"is_visible": False}}, [50, 30, 20, 10]),
     ],
 )
-def test_which_checkpoints_go(rule: Rule, changes: dict[int, dict[str, Any]], gone: list[int]) -> None:
+def test_which_checkpoints_go(rule: RetentionRule, changes: dict[int, dict[str, Any]], gone: list[int]) -> None:
     there = [replace(c, **changes.get(c.step, {})) for c in ALL]
 
     assert [c.step for c in expendable(there, rule, now=LATER)] == gone
@@ -58,7 +58,7 @@ def test_which_checkpoints_go(rule: Rule, changes: dict[int, dict[str, Any]], go
 def test_a_loss_is_better_when_it_is_lower() -> None:
     there = [replace(c, score_name="eval/loss") for c in ALL]
 
-    assert [c.step for c in expendable(there, Rule(days=30, keep_best=1), now=LATER)] == [40, 30, 20, 10]
+    assert [c.step for c in expendable(there, RetentionRule(days=30, keep_best=1), now=LATER)] == [40, 30, 20, 10]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def trained(project: Any, state: str = "finished", **fields: Any) -> Run:
     """Return a run with three checkpoints, logs, a sample and a capture."""
     run = make_run(project, state="running", **fields)
     train(run, range(1, 61))
-    said = [events.log([f"line {i}"], attempt=1, role="driver") for i in range(3)]
+    said: list[events.Event] = [events.log([f"line {i}"], attempt=1, role="driver") for i in range(3)]
     about: dict[str, Any] = {"prompt": "1+1=", "completion": "2", "expected": "2", "reward": 1.0, "rewards": {}}
     said.append(events.sample(attempt=1, step=1, group=0, index=0, tokens=1, **about))
     store([delivery(run.pk, 2, said)], memory=AttemptCache(), now=NOW)

@@ -2,6 +2,7 @@
 obeyed."""
 
 import contextlib
+import json
 import sys
 from collections.abc import Iterator
 
@@ -37,8 +38,8 @@ class Jobs:
     def __init__(self, head: RayHead) -> None:
         self.api = head.client()
 
-    def submit(self, house: House, module: str) -> str:
-        env = {**house.environ(), "RAY_JOB_STOP_WAIT_TIME_S": "120"}
+    def submit(self, house: House, module: str, **more: str) -> str:
+        env = {**house.environ(), "RAY_JOB_STOP_WAIT_TIME_S": "120", **more}
         body = {"entrypoint": f"cd {house.folder} && {sys.executable} -m {module}", "runtime_env": {"env_vars": env}}
         answer = wait_until(lambda: self._accepted(body), 60, "Ray took no job")
         return str(answer.json()["submission_id"])
@@ -97,6 +98,25 @@ def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console:
     assert any("Survivor" in text for text in cleanup["ended"])
     assert is_gone(child_of(house))
     wait_until(lambda: house.marked() == [], 60)  # the supervisor leaves with its job
+
+
+def test_folders_of_a_deleted_run_are_removed_through_the_nodes_of_ray(
+    house: House, console: FakeConsole, head: Jobs
+) -> None:
+    del console
+    for name in ("r-1/a1/checkpoints/step-2", "r-2/a1"):
+        (house.run_root / name).mkdir(parents=True)
+    rows = head.api.get("/api/v0/nodes").json()["data"]["result"]["result"]
+    node = next(row["node_id"] for row in rows if row["state"] == "ALIVE")
+    named = {"PITWALL_FOLDERS": json.dumps(["r-1"])}
+
+    lost = head.submit(house, "jobs.runner.remove_folders", **named, PITWALL_NODES=json.dumps([node, "0" * 56]))
+    assert head.end_of(lost) == "FAILED"  # a node gave no answer: it is tried again
+    assert not (house.run_root / "r-1").exists()
+    again = head.submit(house, "jobs.runner.remove_folders", **named, PITWALL_NODES=json.dumps([node, node]))
+
+    assert head.end_of(again) == "SUCCEEDED"
+    assert [path.name for path in house.run_root.iterdir()] == ["r-2"]
 
 
 def test_a_stop_from_ray_lets_the_trainer_save_and_the_terminal_event_arrive(
