@@ -1,6 +1,9 @@
 """`manage.py web`: pages, API and websocket, served by uvicorn."""
 
+import contextlib
+import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -16,6 +19,16 @@ KEEP_ALIVE_SECONDS = 20
 WS_MAX_BYTES = 1024
 """Of a message from a client: our pages send none at all."""
 
+_STALE_SECONDS = 86_400
+
+
+def sweep_incoming() -> None:
+    """Remove what a web process that was killed in the middle of an upload has left."""
+    for file in Path(settings.FILE_UPLOAD_TEMP_DIR).iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - file.stat().st_mtime > _STALE_SECONDS:
+                file.unlink()
+
 
 class Command(BaseCommand):
     help = "Serve pages, API and websocket. Run as many as you like behind one address."
@@ -28,6 +41,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         # Static files are read in pieces by plain reads, which Django mentions once a process.
         warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
+        sweep_incoming()
         from console.api.api import api  # all of it, which other commands have no need of
 
         make_in_background(api)
