@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from console.middleware.body_limit import SMALL_BYTES
 from console.sign_in.api_token import make_token
@@ -111,7 +112,7 @@ def test_a_long_message_closes_the_websocket(live_console: LiveConsole) -> None:
     cookie = live_console.session_cookie()
     address = f"{live_console.url.replace('http', 'ws')}/ws/updates?project={live_console.project.slug}"
     headers = {"Cookie": f"{cookie['name']}={cookie['value']}"}
-    with connect(address, origin=live_console.url, additional_headers=headers) as feed:
+    with connect(address, origin=Origin(live_console.url), additional_headers=headers) as feed:
         assert "heartbeat" in feed.recv(60)
         feed.send("x" * 1025)
         with pytest.raises(ConnectionClosed) as closed:

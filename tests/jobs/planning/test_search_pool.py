@@ -1,4 +1,4 @@
-"""Long searches in processes of their own: the same answers, a limit in time, and no process that outlives its asker."""
+"""Long searches in processes of their own: the same answers, a limit in time, and no process outlives who asks it."""
 
 import time
 from collections.abc import Iterator
