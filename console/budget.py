@@ -35,7 +35,7 @@ class _Count:
     waiting: int = 0
 
 
-class Budget:
+class QuestionPlaces:
     """Places by person. Thread-safe."""
 
     def __init__(self, *, patience: float = PATIENCE_SECONDS) -> None:
@@ -76,10 +76,10 @@ class Budget:
             self._changed.notify_all()
 
 
-_budget = Budget()
+_budget = QuestionPlaces()
 
 
-def budget() -> Budget:
+def budget() -> QuestionPlaces:
     """Return the budget of this process."""
     return _budget
 
@@ -105,7 +105,7 @@ def expensive(view: Callable[Concatenate[HttpRequest, P], T]) -> Callable[Concat
             leave()
         return answer
 
-    return limited
+    return limited  # type: ignore[return-value]  # the same, but for the name of its first argument
 
 
 def _leave_when_sent(answer: StreamingHttpResponse, leave: Callable[[], None]) -> None:

@@ -159,6 +159,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "console.middleware.response_headers.ResponseHeadersMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -273,9 +274,17 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_TLS
 TRUSTED_PROXIES = env.list("PITWALL_TRUSTED_PROXIES", default=["127.0.0.1"] if IS_TLS else [])
 if IS_TLS:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+# Seconds for which a browser that came by TLS once comes by nothing else; and whether we, not the proxy, send who comes
+# without TLS there. Health checks and runners may come by the inner address, which has none.
+SECURE_HSTS_SECONDS = env.int("PITWALL_HSTS_SECONDS", default=3600 if IS_TLS else 0)
+SECURE_SSL_REDIRECT = env.bool("PITWALL_TLS_REDIRECT", default=False)
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^ingest/"]
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 << 20
 # Bodies of requests (console/middleware/body_limit.py): seconds that may pass between two pieces of one, and how many
 # may be under way from one address, and long ones from one person or run.
+MAX_CONNECTIONS = env.int("PITWALL_MAX_CONNECTIONS", default=2000)  # of this web process, websockets included
+SOCKETS_OF_PERSON = env.int("PITWALL_SOCKETS_OF_PERSON", default=50)  # live pages, in this web process
+SOCKETS_OF_RUN = env.int("PITWALL_SOCKETS_OF_RUN", default=500)  # that follow one run or trace
 BODY_STALL_SECONDS = env.float("PITWALL_BODY_STALL_SECONDS", default=30.0)
 BODIES_OF_ADDRESS = env.int("PITWALL_BODIES_OF_ADDRESS", default=64)
 BODIES_OF_PERSON = env.int("PITWALL_BODIES_OF_PERSON", default=16)

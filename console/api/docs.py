@@ -1,6 +1,7 @@
 """The API's schema and its page: rendered by us, so that it needs no script, no style and no asset of anybody else."""
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,6 +16,7 @@ from ninja import NinjaAPI
 from console.api.account.auth import TokenAuth
 from console.api.problem import RequestProblem
 
+MAKE_AFTER_SECONDS = 1.0
 _METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -26,10 +28,36 @@ def urlpatterns(api: NinjaAPI) -> list[URLPattern]:
     ]
 
 
-@cache
+_making = threading.Lock()
+
+
 def document(api: NinjaAPI) -> Any:
-    """Return the OpenAPI document; made once a process, because it takes a good part of a second."""
+    """Return the OpenAPI document; made once a process, because it takes a second or several."""
+    with _making:  # who asks while it is made waits for it, and makes no second one
+        return _made(api)
+
+
+@cache
+def _made(api: NinjaAPI) -> Any:
     return api.get_openapi_schema()
+
+
+@cache
+def _as_json(api: NinjaAPI) -> bytes:
+    return json.dumps(document(api)).encode()
+
+
+@cache
+def _as_groups(api: NinjaAPI) -> dict[str, list["Operation"]]:
+    return groups(document(api))
+
+
+def make_in_background(api: NinjaAPI) -> threading.Timer:
+    """Make the document a moment after the start, so that nobody waits for it, and the start does not either."""
+    timer = threading.Timer(MAKE_AFTER_SECONDS, lambda: (_as_json(api), _as_groups(api)))
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 @require_GET
@@ -42,14 +70,13 @@ def _schema(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     if not is_known:
         message = "Sign in, or send a valid API token as Authorization: Bearer <token>."
         return JsonResponse({"problems": [{"field": "", "message": message}]}, status=401)
-    return JsonResponse(document(api))
+    return HttpResponse(_as_json(api), content_type="application/json")
 
 
 @require_GET
 def _page(request: HttpRequest, *, api: NinjaAPI) -> HttpResponse:
     """Show every operation with its parameters, body and answers, by resource."""
-    schema = document(api)
-    return render(request, "api/docs.html", {"info": schema["info"], "groups": groups(schema)})
+    return render(request, "api/docs.html", {"info": document(api)["info"], "groups": _as_groups(api)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from console.api.traces.schema import trace_out
 from console.api.traces.traces import whole
 from console.live.hub import Mailbox, end, hub
 from console.live.run_headers import headers
+from console.live.sockets import open_sockets
 from jobs.accounts.access import role
 from jobs.alerts.incidents import CHANGED as ALERTS_CHANGED
 from jobs.models import Project, Trace
@@ -32,7 +33,10 @@ TRACE_SECONDS = 0.2
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SIGN_IN, NOT_YOURS, NOT_THERE = 4401, 4403, 4404
+SIGN_IN, NOT_YOURS, NOT_THERE, TOO_MANY = 4401, 4403, 4404, 4429
+TOO_TALKATIVE = 1008  # of RFC 6455: it breaks our rules
+MOST_SAID = 10
+"""Messages of a client until it is closed: our pages send none."""
 
 
 class _Follower(AsyncWebsocketConsumer):
@@ -45,8 +49,10 @@ class _Follower(AsyncWebsocketConsumer):
         """Let the person in, or say by the close code why not."""
         self.mailbox = Mailbox()
         self.sender: asyncio.Task[None] | None = None
+        self.counted_as: dict[str, int] = {}
+        self.num_said = 0
         await self.accept()
-        code = await self._admit()
+        code = await self._admit() or self._count()
         if code:
             await self.close(code)
             return
@@ -54,17 +60,37 @@ class _Follower(AsyncWebsocketConsumer):
 
     async def disconnect(self, _code: int) -> None:
         """Stop sending; the connection is gone."""
+        open_sockets.leave(self.counted_as)
+        self.counted_as = {}
         if self.sender is not None:
             await end(self.sender)
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Ignore what browsers send: they only listen."""
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:  # noqa: ARG002
+        """Ignore what browsers send, as they only listen, and close who goes on."""
+        self.num_said += 1
+        if self.num_said == MOST_SAID:
+            await self.close(TOO_TALKATIVE)
 
     async def _admit(self) -> int:
         raise NotImplementedError
 
     async def _follow(self) -> None:
         raise NotImplementedError
+
+    @property
+    def _followed(self) -> str:
+        """What it follows, if that is one thing."""
+        return ""
+
+    def _count(self) -> int:
+        """Count it among the person's sockets and those of what it follows; return why it may not stay, else 0."""
+        most = {f"person {self._user.pk}": settings.SOCKETS_OF_PERSON}
+        if self._followed:
+            most[self._followed] = settings.SOCKETS_OF_RUN
+        if not open_sockets.enter(most):
+            return TOO_MANY
+        self.counted_as = most
+        return 0
 
     async def _serve(self) -> None:
         try:
@@ -94,6 +120,10 @@ class _Follower(AsyncWebsocketConsumer):
 
 class RunConsumer(_Follower):
     """`/ws/runs/<run>?after=<seq>`: every frame above `after`, once and in order, and the header."""
+
+    @property
+    def _followed(self) -> str:
+        return f"run {self.run_id}"
 
     async def _admit(self) -> int:
         self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
@@ -205,6 +235,10 @@ class UpdatesConsumer(_Follower):
 
 class TraceConsumer(_Follower):
     """`/ws/traces/<trace>`: the trace with the state of each layer, at first and whenever it changes."""
+
+    @property
+    def _followed(self) -> str:
+        return f"trace {self.trace_id}"
 
     async def _admit(self) -> int:
         self.trace_id = self.scope["url_route"]["kwargs"]["trace_id"]

@@ -27,8 +27,8 @@ async def caller_of(scope: Any) -> str | None:
     token = token.strip() if scheme.lower() == "bearer" else ""
     if scope["path"].startswith("/ingest/"):
         return _runner_of(scope["path"], token)
-    found = await database_sync_to_async(_person_of, thread_sensitive=False)(token, _session_key(headers))
-    return None if found is None else f"person {found}"
+    person = await database_sync_to_async(_person_of, thread_sensitive=False)(token, _session_key(headers))
+    return None if person is None else f"person {person}"
 
 
 def _runner_of(path: str, token: str) -> str | None:
@@ -46,8 +46,8 @@ def _session_key(headers: dict[bytes, bytes]) -> str:
 def _person_of(token: str, session_key: str) -> int | None:
     if token:
         lives = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
-        known = ApiToken.objects.filter(lives, sha256=token_hash(token), revoked_at=None, user__is_active=True)
-        person = known.values_list("user_id", flat=True).first()
+        tokens = ApiToken.objects.filter(lives, sha256=token_hash(token), revoked_at=None, user__is_active=True)
+        person = tokens.values_list("user_id", flat=True).first()
         if person is not None:
             return int(person)
     if not session_key:

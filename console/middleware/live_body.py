@@ -6,11 +6,12 @@ there, again as Django's uploaded file, and a third time to its place.
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import IO, Any, cast
 
-from django.core.handlers.asgi import ASGIHandler
-from django.http import HttpRequest, HttpResponse
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 Message = MutableMapping[str, Any]
 KEY = "pitwall.body"
@@ -78,8 +79,8 @@ class LiveBodyHandler(ASGIHandler):
     """Django's handler, which takes the body of a request from its scope where that carries one."""
 
     def create_request(
-        self, scope: dict[str, Any], body_file: IO[bytes]
-    ) -> tuple[HttpRequest, None] | tuple[None, HttpResponse]:
+        self, scope: Mapping[str, Any], body_file: IO[bytes]
+    ) -> tuple[ASGIRequest, None] | tuple[None, HttpResponseBase]:
         """Return the request, or the answer to one that is none."""
         live: LiveBody | None = scope.get(KEY)
         if live is None:

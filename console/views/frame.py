@@ -133,7 +133,7 @@ def search(request: HttpRequest) -> JsonResponse:
 
 
 @login_not_required
-@cache_control(max_age=300, private=True)
+@cache_control(max_age=300, public=True)
 def js_catalog(request: HttpRequest) -> HttpResponseBase:
     """Give the modules' translated strings; the address carries the language, so that caches keep them apart."""
     return JavaScriptCatalog.as_view(packages=["console"])(request)

@@ -1,6 +1,6 @@
 """The planner's long searches, in a few processes of their own: pure Python would hold the interpreter that serves all.
 
-    found = answer_apart(search, spec, models, fleet, goal="time")
+    layouts = answer_apart(search, spec, models, fleet, goal="time")
 
 What is asked is pure arithmetic on values, so an answer is kept for whoever asks the same in the next minutes.
 """
@@ -80,16 +80,16 @@ class SearchPool:
         question = pickle.dumps((self._seconds + 1, (function, args, kwargs)))
         key = sha256(question).digest()
         with self._lock:
-            said_at, kept = self._kept.get(key, (0.0, None))
+            said_at, earlier = self._kept.get(key, (0.0, None))
         if said_at and time.monotonic() - said_at < KEPT_SECONDS:
-            return kept  # type: ignore[return-value]  # it is what this function has answered
-        found: T = self._asked(question) if self._num_processes else function(*args, **kwargs)  # type: ignore[assignment]
+            return earlier  # type: ignore[return-value]  # it is what this function has answered
+        answer: T = self._asked(question) if self._num_processes else function(*args, **kwargs)  # type: ignore[assignment]
         with self._lock:
-            self._kept[key] = time.monotonic(), found
+            self._kept[key] = time.monotonic(), answer
             self._kept.move_to_end(key)
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
-        return found
+        return answer
 
     def close(self) -> None:
         """End the processes that nobody asks just now; the others end with this process."""

@@ -1,5 +1,9 @@
 // One websocket that survives anything: reconnects with back-off, catches up with after=<seq>, drops what came twice.
 
+import { gettext } from "./format.js";
+import { toast } from "./toast.js";
+
+const CROWDED_TRIES = 5; // as after so many lost ones: the longest wait
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
 const SILENCE_MS = 16_000; // three heartbeats
@@ -34,6 +38,7 @@ export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
   let isBehind = false;
   let isHeard = false; // the server says something once it follows, which is later than it lets somebody in
   let isClosed = false;
+  let isCrowded = false;
 
   function url() {
     const target = new URL(path, location.href);
@@ -71,6 +76,7 @@ export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
     watch(message.type === "heartbeat");
     if (!isHeard) {
       isHeard = true;
+      isCrowded = false;
       onOpen?.();
     }
     if (message.type === "heartbeat") {
@@ -126,7 +132,17 @@ export function openFeed({ path, after = null, onMessage, onReset, onOpen }) {
     setConnected(false);
     if (code === 4401)
       location.reload(); // the session ended: the page's own sign-in redirect says so
+    else if (code === 4429) crowded();
     else if (code !== 4403 && code !== 4404) later();
+  }
+
+  /** Too many live pages are open: say so once, and look now and then whether some were closed. */
+  function crowded() {
+    if (!isCrowded)
+      toast(gettext("Too many live pages are open, so this one does not move. Close some of them."), { isError: true });
+    isCrowded = true;
+    tries = Math.max(tries, CROWDED_TRIES);
+    later();
   }
 
   function later() {

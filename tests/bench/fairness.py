@@ -102,14 +102,14 @@ def _wait_until_it_answers(client: httpx.Client, web: "subprocess.Popen[bytes]")
 
 def _ask(client: httpx.Client, *, seconds: float) -> list[float]:
     """Return the ms of each request for the account until so many seconds are over, and at least LEAST_REQUESTS."""
-    found = []
+    times: list[float] = []
     end = time.monotonic() + seconds
-    while time.monotonic() < end or len(found) < LEAST_REQUESTS:
+    while time.monotonic() < end or len(times) < LEAST_REQUESTS:
         began = time.perf_counter()
         client.get("/api/account").raise_for_status()
-        found.append((time.perf_counter() - began) * 1000)
+        times.append((time.perf_counter() - began) * 1000)
         time.sleep(0.02)
-    return found
+    return times
 
 
 def _flood(url: str, people: dict[str, str], number: int, over: threading.Event, answers: Counter[int]) -> None:

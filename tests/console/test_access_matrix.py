@@ -314,6 +314,7 @@ def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene
             after = snapshot()
             wanted = expected(rule, caller, role, is_api=is_api, names_it=names_it)
             assert answer.status_code < 500 or entry == "GET /readyz", where
+            assert is_kept_by_nobody(answer) or entry == "GET /frame/texts.js", f"{where} {answer['Cache-Control']}"
             if wanted is not None:
                 assert answer.status_code in wanted, where
                 assert after == before, where
@@ -331,6 +332,12 @@ def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene
                     after["AuditEvent"] = before["AuditEvent"]
                 assert after == before, f"{where} GET changed something"
             transaction.set_rollback(True)
+
+
+def is_kept_by_nobody(answer: HttpResponseBase) -> bool:
+    """Return True unless a browser shows it after a sign-out, or a proxy to somebody else."""
+    keeping = answer["Cache-Control"]
+    return "no-store" in keeping or ("private" in keeping and "immutable" in keeping)
 
 
 def theirs_of(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from django.urls import get_resolver
 
 from console import budget as budgets
 from console.api.api import api
-from console.budget import Budget, TooManyQuestions, budget, expensive
+from console.budget import QuestionPlaces, TooManyQuestions, budget, expensive
 from console.sign_in.api_token import make_token
 from jobs.models import Project
 from tests.rows import make_project, make_user, signed_in
@@ -63,11 +63,15 @@ PAGES = {
 
 
 def test_two_at_once_and_the_next_gets_the_first_place_that_is_free() -> None:
-    places = Budget(patience=60)
+    places = QuestionPlaces(patience=60)
     first, _second = places.enter("ann"), places.enter("ann")
     entered = threading.Event()
-    third = threading.Thread(target=lambda: (places.enter("ann"), entered.set()), daemon=True)
 
+    def enter() -> None:
+        places.enter("ann")
+        entered.set()
+
+    third = threading.Thread(target=enter, daemon=True)
     third.start()
 
     assert not entered.wait(0.05)
@@ -78,11 +82,11 @@ def test_two_at_once_and_the_next_gets_the_first_place_that_is_free() -> None:
 
 
 def test_who_waits_too_long_is_refused_and_a_flood_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = Budget(patience=0.01)
+    places = QuestionPlaces(patience=0.01)
     leave = [places.enter("ann"), places.enter("ann")]
     with pytest.raises(TooManyQuestions, match="2 expensive questions"):
         places.enter("ann")
-    patient = Budget(patience=60)
+    patient = QuestionPlaces(patience=60)
     leave += [patient.enter("ann"), patient.enter("ann")]
     monkeypatch.setattr(budgets, "MOST_WAITING", 0)
     with pytest.raises(TooManyQuestions):
@@ -204,4 +208,7 @@ def _is_counted(view: Any) -> bool:
     return False
 
 
-_LIMITED: Any = expensive(lambda _request: None)
+def _answer(_request: HttpRequest) -> None: ...
+
+
+_LIMITED: Any = expensive(_answer)

@@ -1,13 +1,34 @@
 """`manage.py web`: pages, API and websocket, served by uvicorn."""
 
+import contextlib
+import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
+from console.api.docs import make_in_background
+from console.http_protocol import PatientForAWhile
+from jobs.planning.search_pool import pool
 from jobs.telemetry.heartbeats import Heartbeat
+
+KEEP_ALIVE_SECONDS = 20
+"""Between two requests. A proxy must let go earlier (docker-compose.yml), or it sends into a line that we close."""
+WS_MAX_BYTES = 1024
+"""Of a message from a client: our pages send none at all."""
+
+_STALE_SECONDS = 86_400
+
+
+def sweep_incoming() -> None:
+    """Remove what a web process that was killed in the middle of an upload has left."""
+    for file in Path(settings.FILE_UPLOAD_TEMP_DIR).iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - file.stat().st_mtime > _STALE_SECONDS:
+                file.unlink()
 
 
 class Command(BaseCommand):
@@ -22,12 +43,20 @@ class Command(BaseCommand):
         # Static files are read in pieces by plain reads, which Django mentions once a process.
         warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
         Heartbeat("web").keep_beating()
+        sweep_incoming()
+        from console.api.api import api  # all of it, which other commands have no need of
+
+        make_in_background(api)
         uvicorn.run(
             settings.ASGI_APPLICATION.replace(".application", ":application"),
             host=options["host"],
             port=options["port"],
+            http=PatientForAWhile,
             ws="websockets-sansio",
+            ws_max_size=WS_MAX_BYTES,
             ws_per_message_deflate=False,  # live frames are small, and deflate doubled the latency
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            limit_concurrency=settings.MAX_CONNECTIONS,  # beyond it 503: better than a process without descriptors
             timeout_graceful_shutdown=3,  # browsers' sockets never end by themselves
             access_log=settings.DEBUG,
             log_config=None,  # as settings.LOGGING says
@@ -36,3 +65,4 @@ class Command(BaseCommand):
             proxy_headers=bool(settings.TRUSTED_PROXIES),
             forwarded_allow_ips=settings.TRUSTED_PROXIES,
         )
+        pool().close()

@@ -333,7 +333,7 @@ def test_perfetto_is_served_from_the_package_with_its_own_policy(client: Client)
     assert index["Content-Security-Policy"] == perfetto.POLICY
     assert "default-src 'self'" in perfetto.POLICY
     assert "http" not in perfetto.POLICY
-    assert (index["X-Frame-Options"], index["Cache-Control"]) == ("SAMEORIGIN", "private, no-cache")
+    assert (index["X-Frame-Options"], index["Cache-Control"]) == ("SAMEORIGIN", "no-store")
     assert (wasm["Content-Type"], "immutable" in wasm["Cache-Control"]) == ("application/wasm", True)
     for name in ("../__init__.py", "%2e%2e/__init__.py", "..%2f__init__.py", "service_worker.js", "nothing.js"):
         assert client.get(f"/perfetto/{name}").status_code == 404, name

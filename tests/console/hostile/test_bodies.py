@@ -1,4 +1,4 @@
-"""Half-sent bodies against a real web process, over raw sockets."""
+"""Half-sent bodies and long messages against a real web process, over raw sockets."""
 
 import hashlib
 import socket
@@ -7,6 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 from django.conf import settings
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from console.middleware.body_limit import SMALL_BYTES
 from console.sign_in.api_token import make_token
@@ -103,3 +106,16 @@ def test_an_upload_that_breaks_off_leaves_nothing(live_console: LiveConsole) -> 
 
     wait_until(lambda: not _open_files(port), 20, what=lambda: f"these are left: {_open_files(port)}")
     assert httpx.get(f"{live_console.url}/healthz", timeout=60).status_code == 200
+
+
+def test_a_long_message_closes_the_websocket(live_console: LiveConsole) -> None:
+    cookie = live_console.session_cookie()
+    address = f"{live_console.url.replace('http', 'ws')}/ws/updates?project={live_console.project.slug}"
+    headers = {"Cookie": f"{cookie['name']}={cookie['value']}"}
+    with connect(address, origin=Origin(live_console.url), additional_headers=headers) as feed:
+        assert "heartbeat" in feed.recv(60)
+        feed.send("x" * 1025)
+        with pytest.raises(ConnectionClosed) as closed:
+            list(iter(lambda: feed.recv(60), None))
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1009

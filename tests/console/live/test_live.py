@@ -447,3 +447,29 @@ async def test_a_full_mailbox_drops_all_and_says_so() -> None:
     box.put_frame(LiveFrame(seq=999, text="x"))
 
     assert (box.take_frames(), box.take_lost(), box.take_lost()) == ([], True, False)
+
+
+@pytest.mark.parametrize("limit", ["SOCKETS_OF_PERSON", "SOCKETS_OF_RUN"])
+async def test_one_socket_too_many_is_closed_with_a_code_of_its_own(stage: Stage, settings: Any, limit: str) -> None:
+    setattr(settings, limit, 2)
+    first, _second = await stage.page(after=0), await stage.page(after=0)
+    await first.until("heartbeat")
+    path = f"/ws/runs/{stage.run.pk}?after=0"
+
+    third = await Page(path, stage.cookie).open()
+    assert await third.close_code() == 4429
+
+    await third.leave()
+    await first.leave()
+    fourth = await stage.page(after=0)
+    await fourth.until("heartbeat")
+
+
+async def test_a_client_that_goes_on_talking_is_closed(stage: Stage) -> None:
+    page = await stage.page(after=0)
+    await page.until("heartbeat")
+
+    for _ in range(consumers.MOST_SAID):
+        await page.socket.send_input({"type": "websocket.receive", "text": "x"})
+
+    assert await page.close_code() == 1008

@@ -78,7 +78,7 @@ def test_a_file_that_is_imported_again_is_shown_anew_and_nothing_old_is_served(c
     new = client.get(f"{tile}?made={after['made']}", headers={"If-None-Match": old["ETag"]})
     assert new.status_code == 200
     assert new.content != old.content
-    assert client.get(tile)["Cache-Control"] == "private, no-cache"  # who does not say which import it means
+    assert client.get(tile)["Cache-Control"] == "no-store"  # who does not say which import it means
 
 
 def test_an_import_again_that_fails_keeps_what_there_was(client: Client, layer: Layer) -> None:
