@@ -30,6 +30,7 @@ from profiling.phases import BY_KEY
 _WIDTH, _HEIGHT = 240, 44
 _RECENT = 8
 _ALERTS = 20
+_SAID = ("run_state", "lost_contact")  # alerts that say of a run what stands above them already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ def home(request: HttpRequest) -> HttpResponse:
     alerts = [
         row
         for row in rows_of(request, list(opened), now=now)
-        if row.incident.severity != "info" and row.incident.run_id not in told
+        if row.incident.severity != "info" and not (row.incident.kind in _SAID and row.incident.run_id in told)
     ]
     context = {
         "home": overview,
