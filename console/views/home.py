@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.labels.catalog import phase_label
-from console.views.alerts.page import rows_of
+from console.views.alerts.page import SAID_BY_THE_RUN, rows_of
 from console.views.frame import current_project, person
 from console.views.run.labels import cause_text, hint
 from jobs.accounts.access import require, role
@@ -30,7 +30,6 @@ from profiling.phases import BY_KEY
 _WIDTH, _HEIGHT = 240, 44
 _RECENT = 8
 _ALERTS = 20
-_SAID = ("run_state", "lost_contact")  # alerts that say of a run what stands above them already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ def home(request: HttpRequest) -> HttpResponse:
     alerts = [
         row
         for row in rows_of(request, list(opened), now=now)
-        if row.incident.severity != "info" and not (row.incident.kind in _SAID and row.incident.run_id in told)
+        if row.incident.severity != "info" and not (row.incident.kind in SAID_BY_THE_RUN and row.incident.run_id in told)
     ]
     context = {
         "home": overview,

@@ -69,7 +69,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], hand_over: Handed) -
             was_handed = True
 
     seconds = {"connect": CONNECT_SECONDS, "pool": CONNECT_SECONDS, "read": ANSWER_SECONDS, "write": ANSWER_SECONDS}
-    sent = {"User-Agent": "Pitwall", "Content-Type": "application/json", "Connection": "close", **headers}
+    sent = [("User-Agent", "Pitwall"), ("Content-Type", "application/json"), ("Connection", "close"), *headers.items()]
     try:
         with (
             httpcore.ConnectionPool(ssl_context=ssl.create_default_context(), network_backend=_Guarded()) as pool,

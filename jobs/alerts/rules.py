@@ -25,8 +25,8 @@ def add_presets(now: datetime) -> None:
         None: set(),
         **{pk: set() for pk in Project.objects.values_list("pk", flat=True)},
     }
-    for project_id, preset in AlertRule.objects.exclude(preset=None).values_list("project_id", "preset"):
-        held.setdefault(project_id, set()).add(str(preset))
+    for of, preset in AlertRule.objects.exclude(preset=None).values_list("project", "preset"):
+        held.setdefault(of, set()).add(str(preset))
     for project_id, presets in held.items():
         ours = of_console if project_id is None else set(PRESETS) - of_console
         _add(project_id, ours - presets, now)

@@ -190,7 +190,7 @@ def test_channels_of_others_can_be_neither_tested_nor_deleted(admin: Client, pro
 def test_a_run_is_watched_and_no_longer(admin: Client, run: Run) -> None:
     admin.post(reverse("run-watch", args=[run.pk]), {"is_on": "1"})
     assert RunWatch.objects.exists()
-    assert "You watch this run" in text(admin, reverse("run-alerts", args=[run.pk]))
+    assert "You watch this run" in text(admin, reverse("run", args=[run.pk]))
 
     admin.post(reverse("run-watch", args=[run.pk]), {"is_on": "0"})
     assert not RunWatch.objects.exists()

@@ -22,7 +22,7 @@ from jobs.alerts.kinds import AlertRefused
 from jobs.alerts.outbox import messages_of
 from jobs.alerts.queries import find_incidents, open_count
 from jobs.alerts.subscriptions import watch
-from jobs.models import AlertIncident, AlertMute, AlertRule, RunWatch
+from jobs.models import AlertIncident, AlertMute, AlertRule
 
 STATES: dict[str, Promise] = {
     "open": gettext_lazy("Open"),
@@ -31,6 +31,7 @@ STATES: dict[str, Promise] = {
     "resolved": gettext_lazy("Resolved"),
 }
 MUTE_MINUTES = (60, 8 * 60, 24 * 60, 7 * 24 * 60)
+SAID_BY_THE_RUN = ("run_state", "lost_contact")  # kinds that say what Home and the run's page say anyway
 _PAGE = 50
 _OF_RUN = 5
 
@@ -133,16 +134,15 @@ def unmute(request: HttpRequest, mute_id: int) -> HttpResponse:
 
 @require_GET
 def run_alerts(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Give the part of a run's page that says what is wrong with it, and whether one watches it."""
+    """Give the part of a run's page that says what else is wrong than its state and cause, which stand above."""
     run, _role = visible_run(request, run_id)
     now = timezone.now()
     found = find_incidents(request.user, run.project, state="all", now=now, run=run.pk)
-    opened = found.exclude(state="resolved")
+    opened = found.exclude(state="resolved").exclude(kind__in=SAID_BY_THE_RUN)
     context = {
         "run": run,
         "rows": rows_of(request, list(opened[:_OF_RUN]), now=now),
         "count": opened.count(),
-        "is_watched": RunWatch.objects.filter(run=run, user=person(request)).exists(),
     }
     return render(request, "alerts/of_run.html", context)
 

@@ -27,7 +27,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import is_local
-from jobs.models import Run
+from jobs.models import Run, RunWatch
 from jobs.runs.live_changes import live_settings
 from jobs.runs.queries import run_header
 from jobs.telemetry.attempt_spec import latest_spec_json
@@ -80,6 +80,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "rows": config_rows(spec, live_settings(row).changes),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
+        "is_watched": RunWatch.objects.filter(run=row, user_id=request.user.pk).exists(),
         "resume_note": resume_note(spec),
         "resume_refusal": resume_refusal(spec, row.project, request.user) if can_edit else "",
         "page": page_data(row, spec, tab, can_edit),

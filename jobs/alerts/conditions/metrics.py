@@ -161,7 +161,7 @@ class MetricWatch:
         limit = timedelta(minutes=scope.rule.params["minutes"])
         for attempt in scope.attempts:
             tracked = self._runs.get(attempt.run_id)
-            data = {"what": "absence", "name": attempt.run.name, "metric": name}
+            data: dict[str, object] = {"what": "absence", "name": attempt.run.name, "metric": name}
             is_on: bool | None = None  # whoever lost contact reports nothing at all, which has a rule of its own
             is_here = attempt.last_contact_at is not None and now - attempt.last_contact_at <= LOST_AFTER
             if tracked is not None and is_here and attempt.state == "running":

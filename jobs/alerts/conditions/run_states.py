@@ -56,12 +56,10 @@ class RunStates:
             wanted = timedelta(minutes=scope.rule.params["minutes"])
             for attempt in scope.attempts:
                 _number, _step, since, was_seen = self.steps[attempt.run_id]
-                is_on: bool | None = scene.now - since >= wanted
-                if not is_on and not was_seen:
-                    is_on = None  # this process did not see its last step
-                if attempt.state != "running":
-                    is_on = False
-                yield _about(scope.rule, attempt, "no_progress", is_on=is_on, silent=scene.now - since)
+                stands = scene.now - since >= wanted
+                known = stands if stands or was_seen else None  # None: this process did not see its last step
+                is_still = known if attempt.state == "running" else False
+                yield _about(scope.rule, attempt, "no_progress", is_on=is_still, silent=scene.now - since)
 
 
 def _of_attempt(rules: Sequence[AlertRule], attempt: Attempt, state: str, at: datetime) -> Iterator[Sighting]:
