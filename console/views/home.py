@@ -58,7 +58,8 @@ def home(request: HttpRequest) -> HttpResponse:
     alerts = [
         row
         for row in rows_of(request, list(opened), now=now)
-        if row.incident.severity != "info" and not (row.incident.kind in SAID_BY_THE_RUN and row.incident.run_id in told)
+        if row.incident.severity != "info"
+        and not (row.incident.kind in SAID_BY_THE_RUN and row.incident.run_id in told)
     ]
     context = {
         "home": overview,
