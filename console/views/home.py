@@ -53,13 +53,13 @@ def home(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     overview = read_home(project, now=now)
     drawn = sparklines(overview.live, width=_WIDTH, height=_HEIGHT)
-    told = {header.id for header in overview.attention}
+    shown_runs = {header.id for header in overview.attention}
     opened = find_incidents(request.user, project, state="open", now=now)[:_ALERTS]
     alerts = [
         row
         for row in rows_of(request, list(opened), now=now)
         if row.incident.severity != "info"
-        and not (row.incident.kind in SAID_BY_THE_RUN and row.incident.run_id in told)
+        and not (row.incident.kind in SAID_BY_THE_RUN and row.incident.run_id in shown_runs)
     ]
     context = {
         "home": overview,

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET
 from console.forms.new_run.commands import commands
 from console.labels.catalog import metric_words, phase_label
 from console.trainer_command import TrainerCommand, command_of
+from console.views.frame import person
 from console.views.run.charts import overview_charts, overview_chips
 from console.views.run.config import config_rows, num_changed
 from console.views.run.files import run_file, run_log, visible_run
@@ -80,7 +81,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "rows": config_rows(spec, live_settings(row).changes),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
-        "is_watched": RunWatch.objects.filter(run=row, user_id=request.user.pk).exists(),
+        "is_watched": RunWatch.objects.filter(run=row, user=person(request)).exists(),
         "resume_note": resume_note(spec),
         "resume_refusal": resume_refusal(spec, row.project, request.user) if can_edit else "",
         "page": page_data(row, spec, tab, can_edit),

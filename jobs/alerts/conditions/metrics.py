@@ -56,11 +56,11 @@ class TrackedRun:
 
     def add(self, name: str, x: int, t: int, y: float) -> None:
         """Take in one value."""
-        kept = self.series.setdefault(name, deque(maxlen=KEPT))
-        point = next((p for p in list(kept)[-4:] if p.x == x), None)  # ranks report a step one after the other
+        stored = self.series.setdefault(name, deque(maxlen=KEPT))
+        point = next((p for p in list(stored)[-4:] if p.x == x), None)  # ranks report a step one after the other
         if point is None:
             point = SeriesPoint(x, t, math.inf, -math.inf)
-            kept.append(point)
+            stored.append(point)
         if math.isfinite(y):
             point.low, point.high, point.t = min(point.low, y), max(point.high, y), max(point.t, t)
         else:
