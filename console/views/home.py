@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.labels.catalog import phase_label
-from console.views.alerts.page import rows_of
+from console.views.alerts.page import SAID_BY_THE_RUN, rows_of
 from console.views.frame import current_project, person
 from console.views.run.labels import cause_text, hint
 from jobs.accounts.access import require, role
@@ -53,12 +53,13 @@ def home(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     overview = read_home(project, now=now)
     drawn = sparklines(overview.live, width=_WIDTH, height=_HEIGHT)
-    told = {header.id for header in overview.attention}
+    shown_runs = {header.id for header in overview.attention}
     opened = find_incidents(request.user, project, state="open", now=now)[:_ALERTS]
     alerts = [
         row
         for row in rows_of(request, list(opened), now=now)
-        if row.incident.severity != "info" and row.incident.run_id not in told
+        if row.incident.severity != "info"
+        and not (row.incident.kind in SAID_BY_THE_RUN and row.incident.run_id in shown_runs)
     ]
     context = {
         "home": overview,

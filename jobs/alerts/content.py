@@ -37,12 +37,12 @@ class AlertContent:
     @property
     def lines(self) -> list[str]:
         """What there is to say below the headline, a sentence a line."""
-        told = [self.text]
+        sentences = [self.text]
         if self.is_flapping:
-            told.append("It comes and goes; you hear of it again when it was quiet for 15 minutes.")
+            sentences.append("It comes and goes; the next message comes when it was quiet for 15 minutes.")
         if self.is_repeat:
-            told.append("Possibly a repeat: the console was interrupted while it handed this over before.")
-        return [line for line in told if line]
+            sentences.append("Possibly a repeat: the console was interrupted while it handed this over before.")
+        return [line for line in sentences if line]
 
     def as_json(self) -> dict[str, Any]:
         """Return the facts as the generic webhook sends them."""

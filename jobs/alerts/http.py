@@ -69,7 +69,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], hand_over: Handed) -
             was_handed = True
 
     seconds = {"connect": CONNECT_SECONDS, "pool": CONNECT_SECONDS, "read": ANSWER_SECONDS, "write": ANSWER_SECONDS}
-    sent = {"User-Agent": "Pitwall", "Content-Type": "application/json", "Connection": "close", **headers}
+    sent = [("User-Agent", "Pitwall"), ("Content-Type", "application/json"), ("Connection", "close"), *headers.items()]
     try:
         with (
             httpcore.ConnectionPool(ssl_context=ssl.create_default_context(), network_backend=_Guarded()) as pool,
@@ -97,12 +97,12 @@ def post(url: str, body: bytes, headers: Mapping[str, str], hand_over: Handed) -
 
 def _first_bytes(chunks: Iterable[bytes]) -> str:
     """Return the beginning of an answer as one line; however long it is, no more is read."""
-    kept = b""
+    beginning = b""
     for chunk in chunks:
-        kept += chunk
-        if len(kept) >= MAX_ANSWER_BYTES:
+        beginning += chunk
+        if len(beginning) >= MAX_ANSWER_BYTES:
             break
-    text = kept[:MAX_ANSWER_BYTES].decode("utf-8", "replace").replace("\0", " ")
+    text = beginning[:MAX_ANSWER_BYTES].decode("utf-8", "replace").replace("\0", " ")
     return " ".join(text.split())[:300]
 
 
@@ -111,10 +111,10 @@ class _Guarded(httpcore.SyncBackend):
 
     def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> httpcore.NetworkStream:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (socket.gaierror, UnicodeError) as error:
             raise httpcore.ConnectError(f"{host}: {getattr(error, 'strerror', None) or 'no such host'}") from error
-        addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
+        addresses = [str(entry[4][0]).partition("%")[0] for entry in entries]
         if not all(_may_go_to(host, ipaddress.ip_address(address)) for address in addresses):
             raise AddressRefused(_refusal(host))
         return super().connect_tcp(addresses[0], port, *args, **options)

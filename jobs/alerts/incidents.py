@@ -218,8 +218,9 @@ def mute(
         AlertMute.objects.filter(until__gt=now, **same).delete()
         until = now + timedelta(minutes=minutes)
         made = AlertMute.objects.create(**scope, until=until, created_by_id=user.pk) if minutes else None
-        after = {"minutes": minutes, "project": project.slug if project else None}
-        record(actor=user, verb="alert.mute", object_type=what, object_id=name or after["project"] or "", after=after)
+        slug = project.slug if project else ""
+        after = {"minutes": minutes, "project": slug}
+        record(actor=user, verb="alert.mute", object_type=what, object_id=name or slug, after=after)
         if incident is not None:
             AlertNote.objects.create(
                 incident=incident, at=now, verb="muted" if minutes else "unmuted", actor_id=user.pk, text=f"{minutes:g}"

@@ -65,14 +65,14 @@ class RuleKind:
     is_console: bool = False
     clear_seconds: float = 60.0
 
-    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all parameters, those not given at their defaults. Raises: AlertRefused."""
-        unknown = sorted(set(given) - {param.name for param in self.params})
+    def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all parameters, those that are missing at their defaults. Raises: AlertRefused."""
+        unknown = sorted(set(values) - {param.name for param in self.params})
         if unknown:
             names = ", ".join(param.name for param in self.params) or _("none")
             text = _("A rule of the kind %(kind)s has no parameter %(name)s. It has: %(names)s.")
             raise AlertRefused(f"params.{unknown[0]}", text % {"kind": self.id, "name": unknown[0], "names": names})
-        return {param.name: param.check(given.get(param.name, param.default)) for param in self.params}
+        return {param.name: param.check(values.get(param.name, param.default)) for param in self.params}
 
 
 def _refuse(param: RuleParam, value: object, allowed: str) -> AlertRefused:
@@ -112,11 +112,11 @@ def _metric(param: RuleParam, value: Any) -> str:
 
 
 def _names(param: RuleParam, value: Any) -> list[str]:
-    known = symptoms() if param.name == "symptoms" else plugins.names(DIAGNOSIS)
+    valid_ids = symptoms() if param.name == "symptoms" else plugins.names(DIAGNOSIS)
     if not isinstance(value, list) or len(value) > 100 or not all(isinstance(one, str) for one in value):
         raise _refuse(param, value, _("a list of ids; an empty one stands for all"))
     for one in value:
-        if one not in known:
+        if one not in valid_ids:
             raise _refuse(param, one, _("ids that the Guide lists; none stands for all"))
     return value
 

@@ -154,10 +154,10 @@ def _send(message: AlertMessage, hand_over: Handed) -> _Outcome:
         return _Outcome(state="failed", answer=f"the console could not send it: {type(error).__name__}")
 
 
-def _wait(tries: int, asked: float | None) -> timedelta:
+def _wait(tries: int, requested: float | None) -> timedelta:
     """Return how long to wait after so many tries: 10 s, 30 s, 90 s ... an hour, or as the receiver asked."""
     backed_off: timedelta = FIRST_WAIT * 3 ** min(tries - 1, 10)
-    return min(LONGEST_WAIT, max(backed_off, timedelta(seconds=asked or 0)))
+    return min(LONGEST_WAIT, max(backed_off, timedelta(seconds=requested or 0)))
 
 
 class Sweeper:

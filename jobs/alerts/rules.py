@@ -25,8 +25,8 @@ def add_presets(now: datetime) -> None:
         None: set(),
         **{pk: set() for pk in Project.objects.values_list("pk", flat=True)},
     }
-    for project_id, preset in AlertRule.objects.exclude(preset=None).values_list("project_id", "preset"):
-        held.setdefault(project_id, set()).add(str(preset))
+    for of, preset in AlertRule.objects.exclude(preset=None).values_list("project", "preset"):
+        held.setdefault(of, set()).add(str(preset))
     for project_id, presets in held.items():
         ours = of_console if project_id is None else set(PRESETS) - of_console
         _add(project_id, ours - presets, now)
@@ -60,9 +60,9 @@ def make_rule(
 ) -> AlertRule:
     """Return a new rule; `fields` are those of `change_rule`. Raises: AlertRefused. The caller has checked the role."""
     if kind not in KINDS or KINDS[kind].is_console != (project is None):
-        known = ", ".join(one.id for one in KINDS.values() if one.is_console == (project is None))
+        kinds = ", ".join(one.id for one in KINDS.values() if one.is_console == (project is None))
         raise AlertRefused(
-            "kind", _("%(kind)r is no kind of rule here. Use one of %(known)s.") % {"kind": kind[:60], "known": known}
+            "kind", _("%(kind)r is no kind of rule here. Use one of %(known)s.") % {"kind": kind[:60], "known": kinds}
         )
     if AlertRule.objects.filter(project=project).count() >= MAX_RULES:
         raise AlertRefused(
@@ -72,7 +72,11 @@ def make_rule(
     with transaction.atomic():
         _fill(rule, {"name": str(KINDS[kind].label), "params": {}, **fields})
         record(
-            actor=actor, verb="alert_rule.create", object_type="alert_rule", object_id=str(rule.pk), after=_told(rule)
+            actor=actor,
+            verb="alert_rule.create",
+            object_type="alert_rule",
+            object_id=str(rule.pk),
+            after=_audited(rule),
         )
     return rule
 
@@ -82,7 +86,7 @@ def change_rule(rule: AlertRule, *, fields: Mapping[str, Any], actor: AbstractBa
 
     Raises: AlertRefused. A rule that is switched on says nothing of what ended before.
     """
-    before = _told(rule)
+    before = _audited(rule)
     with transaction.atomic():
         if fields.get("is_enabled") and not rule.is_enabled:
             rule.since = timezone.now()
@@ -93,7 +97,7 @@ def change_rule(rule: AlertRule, *, fields: Mapping[str, Any], actor: AbstractBa
             object_type="alert_rule",
             object_id=str(rule.pk),
             before=before,
-            after=_told(rule),
+            after=_audited(rule),
         )
     return rule
 
@@ -104,7 +108,11 @@ def delete_rule(rule: AlertRule, *, actor: AbstractBaseUser) -> None:
         raise AlertRefused("", _("This rule comes with the console. Switch it off instead."))
     with transaction.atomic():
         record(
-            actor=actor, verb="alert_rule.delete", object_type="alert_rule", object_id=str(rule.pk), before=_told(rule)
+            actor=actor,
+            verb="alert_rule.delete",
+            object_type="alert_rule",
+            object_id=str(rule.pk),
+            before=_audited(rule),
         )
         rule.delete()
 
@@ -144,10 +152,10 @@ def _fill(rule: AlertRule, fields: Mapping[str, Any]) -> None:
         rule.channels.set(channels)
 
 
-def _told(rule: AlertRule) -> dict[str, Any]:
+def _audited(rule: AlertRule) -> dict[str, Any]:
     """Return the rule as the audit keeps it; names of channels, never their addresses."""
-    told = {
+    values = {
         name: getattr(rule, name) for name in ("kind", "name", "params", "severity", "tags", "algorithms", "is_enabled")
     }
-    told["channels"] = sorted(rule.channels.values_list("name", flat=True)) if rule.pk else []
-    return told | {"project": rule.project.slug if rule.project else None}
+    values["channels"] = sorted(rule.channels.values_list("name", flat=True)) if rule.pk else []
+    return values | {"project": rule.project.slug if rule.project else None}

@@ -1,5 +1,5 @@
 """Secrets of channels at rest: encrypted with a key made of the console's secret key, so that a copy of the database
-alone opens no door."""
+alone is of no use."""
 
 import base64
 import hashlib

@@ -21,8 +21,8 @@ RUNS: dict[str, Promise] = {
 
 def subscription_of(user: AbstractBaseUser, project: Project) -> AlertSubscription:
     """Return what the person is sent of the project: as it is kept, or the defaults, without a channel."""
-    kept = AlertSubscription.objects.filter(user=user.pk, project=project).first()
-    return kept or AlertSubscription(user_id=user.pk, project=project)
+    stored = AlertSubscription.objects.filter(user=user.pk, project=project).first()
+    return stored or AlertSubscription(user_id=user.pk, project=project)
 
 
 def subscribe(
@@ -45,13 +45,13 @@ def subscribe(
     if own.count() != len(set(channels)):
         raise AlertRefused("channels", _("Use channels of your own. Admins send to those of the project by a rule."))
     with transaction.atomic():
-        kept, _is_new = AlertSubscription.objects.update_or_create(
+        stored, _is_new = AlertSubscription.objects.update_or_create(
             user_id=user.pk, project=project, defaults={"runs": runs, "severity": severity, "is_console": is_console}
         )
-        kept.channels.set(own)
+        stored.channels.set(own)
         after = {"runs": runs, "severity": severity, "is_console": is_console, "channels": [one.name for one in own]}
         record(actor=user, verb="alert.subscribe", object_type="project", object_id=project.slug, after=after)
-    return kept
+    return stored
 
 
 def watch(run: Run, *, user: AbstractBaseUser, is_on: bool) -> None:

@@ -220,7 +220,7 @@ def _make(body: AlertChannelIn, *, actor: AbstractBaseUser, **whose: Any) -> Sta
 
 def _test(channel: AlertChannel, actor: AbstractBaseUser) -> AlertTestOut:
     try:
-        told = send_test(channel, actor=actor, now=timezone.now())
+        answer = send_test(channel, actor=actor, now=timezone.now())
     except AlertRefused as error:
         raise RequestProblem(409, str(error)) from error
-    return AlertTestOut(is_delivered=told.is_delivered, answer=told.answer)
+    return AlertTestOut(is_delivered=answer.is_delivered, answer=answer.answer)

@@ -10,6 +10,7 @@ from console.api.alerts.schema import (
     AlertDetailOut,
     AlertMuteIn,
     AlertNoteIn,
+    AlertOut,
     AlertsOut,
     RunWatchOut,
     alert_out,
@@ -46,7 +47,7 @@ def list_alerts(
     mutes = incidents.current_mutes(now)
     rows, total = page_of(find_incidents(request.user, home, state=state, run=run, now=now), page=page, size=size)
     return AlertsOut(
-        alerts=[alert_out(incident, mutes) for incident in rows],
+        alerts=[AlertOut(**alert_out(incident, mutes)) for incident in rows],
         total=total,
         open=open_count(request.user, home, now=now),
     )

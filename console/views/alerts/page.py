@@ -22,7 +22,7 @@ from jobs.alerts.kinds import AlertRefused
 from jobs.alerts.outbox import messages_of
 from jobs.alerts.queries import find_incidents, open_count
 from jobs.alerts.subscriptions import watch
-from jobs.models import AlertIncident, AlertMute, AlertRule, RunWatch
+from jobs.models import AlertIncident, AlertMute, AlertRule
 
 STATES: dict[str, Promise] = {
     "open": gettext_lazy("Open"),
@@ -31,6 +31,7 @@ STATES: dict[str, Promise] = {
     "resolved": gettext_lazy("Resolved"),
 }
 MUTE_MINUTES = (60, 8 * 60, 24 * 60, 7 * 24 * 60)
+SAID_BY_THE_RUN = ("run_state", "lost_contact")  # kinds that say what Home and the run's page say anyway
 _PAGE = 50
 _OF_RUN = 5
 
@@ -63,10 +64,10 @@ def alerts(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     state = request.GET.get("state", "open")
     state = state if state in STATES else "open"
-    found = {name: find_incidents(request.user, project, state=name, now=now) for name in STATES}
-    page = Paginator(found[state], _PAGE).get_page(request.GET.get("page"))
+    matching = {name: find_incidents(request.user, project, state=name, now=now) for name in STATES}
+    page = Paginator(matching[state], _PAGE).get_page(request.GET.get("page"))
     tabs = [
-        {"name": name, "label": label, "count": found[name].count() if name != "resolved" else None}
+        {"name": name, "label": label, "count": matching[name].count() if name != "resolved" else None}
         for name, label in STATES.items()
     ]
     return render(
@@ -133,16 +134,15 @@ def unmute(request: HttpRequest, mute_id: int) -> HttpResponse:
 
 @require_GET
 def run_alerts(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Give the part of a run's page that says what is wrong with it, and whether one watches it."""
+    """Give the part of a run's page that says what else is wrong than its state and cause, which stand above."""
     run, _role = visible_run(request, run_id)
     now = timezone.now()
-    found = find_incidents(request.user, run.project, state="all", now=now, run=run.pk)
-    opened = found.exclude(state="resolved")
+    matching = find_incidents(request.user, run.project, state="all", now=now, run=run.pk)
+    opened = matching.exclude(state="resolved").exclude(kind__in=SAID_BY_THE_RUN)
     context = {
         "run": run,
         "rows": rows_of(request, list(opened[:_OF_RUN]), now=now),
         "count": opened.count(),
-        "is_watched": RunWatch.objects.filter(run=run, user=person(request)).exists(),
     }
     return render(request, "alerts/of_run.html", context)
 
@@ -155,12 +155,12 @@ def watch_run(request: HttpRequest, run_id: str) -> HttpResponse:
     return redirect("run", run_id)
 
 
-def rows_of(request: HttpRequest, found: list[AlertIncident], *, now: datetime) -> list[AlertRow]:
+def rows_of(request: HttpRequest, matching: list[AlertIncident], *, now: datetime) -> list[AlertRow]:
     """Return incidents as lines."""
     mutes = incidents.current_mutes(now)
     may_act = {
-        project_id: incidents.may_act(request.user, next(i.project for i in found if i.project_id == project_id))
-        for project_id in {incident.project_id for incident in found}
+        project_id: incidents.may_act(request.user, next(i.project for i in matching if i.project_id == project_id))
+        for project_id in {incident.project_id for incident in matching}
     }
     return [
         AlertRow(
@@ -170,7 +170,7 @@ def rows_of(request: HttpRequest, found: list[AlertIncident], *, now: datetime) 
             muted_until=incidents.muted_until(incident, mutes),
             may_act=may_act[incident.project_id],
         )
-        for incident in found
+        for incident in matching
     ]
 
 

@@ -113,15 +113,15 @@ def edit_channel(request: HttpRequest, project: str, channel_id: int) -> HttpRes
         messages.success(request, _("The channel is deleted."))
         return _back(home)
     try:
-        told = send_test(channel, actor=person(request), now=timezone.now())
+        answer = send_test(channel, actor=person(request), now=timezone.now())
     except AlertRefused as error:
         messages.error(request, str(error))
         return _back(home)
-    if told.is_delivered:
-        messages.success(request, _("%(name)s answered: %(answer)s") % {"name": channel.name, "answer": told.answer})
+    if answer.is_delivered:
+        messages.success(request, _("%(name)s answered: %(answer)s") % {"name": channel.name, "answer": answer.answer})
     else:
         text = _("%(name)s did not take the test: %(answer)s")
-        messages.error(request, text % {"name": channel.name, "answer": told.answer})
+        messages.error(request, text % {"name": channel.name, "answer": answer.answer})
     return _back(home)
 
 

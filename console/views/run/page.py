@@ -18,6 +18,7 @@ from console.downloads.kept import keep_download
 from console.forms.new_run.commands import commands
 from console.labels.catalog import metric_words, phase_label
 from console.trainer_command import TrainerCommand, command_of
+from console.views.frame import person
 from console.views.run.charts import overview_charts, overview_chips
 from console.views.run.config import config_rows, num_changed
 from console.views.run.files import run_file, run_log, visible_run
@@ -28,7 +29,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import is_local
-from jobs.models import Run
+from jobs.models import Run, RunWatch
 from jobs.runs.live_changes import live_settings
 from jobs.runs.queries import run_header
 from jobs.telemetry.attempt_spec import latest_spec_json
@@ -83,6 +84,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
         "reads_audit": allows(role, "admin"),
+        "is_watched": RunWatch.objects.filter(run=row, user=person(request)).exists(),
         "resume_note": resume_note(spec),
         "resume_refusal": resume_refusal(spec, row.project, request.user) if can_edit else "",
         "page": page_data(row, spec, tab, can_edit),

@@ -89,7 +89,7 @@ def _mail(content: AlertContent, address: str) -> bytes:
             **({"References": f"<incident-{content.incident}@{domain}>"} if content.incident else {}),
         },
     )
-    return mail.message().as_bytes(linesep="\r\n")
+    return mail.message().as_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
 def _facts(content: AlertContent) -> dict[str, str]:

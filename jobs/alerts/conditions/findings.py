@@ -30,7 +30,7 @@ class FoundInRun:
     seq: int
     state: str
     attempt: int
-    found: Mapping[str, tuple[str, str]]
+    matches: Mapping[str, tuple[str, str]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,15 +59,17 @@ class FindingWatch:
         if not due:
             return
         run = min(due, key=lambda run: self.seen[run.pk].at.timestamp() if run.pk in self.seen else 0.0)
-        found: Mapping[str, tuple[str, str]] = {}
+        matches: Mapping[str, tuple[str, str]] = {}
         try:
-            found = _LOOKS[self.kind](run, now)
+            matches = _LOOKS[self.kind](run, now)
         except SpecInvalid:
             log.debug("run %s was launched by an older console", run.pk)
         except Exception:
             log.exception("alerts: %s of run %s could not be looked for", self.kind, run.pk)
-            found = self.seen[run.pk].found if run.pk in self.seen else {}
-        self.seen[run.pk] = FoundInRun(at=now, seq=run.seq, state=run.state, attempt=run.latest_attempt, found=found)
+            matches = self.seen[run.pk].matches if run.pk in self.seen else {}
+        self.seen[run.pk] = FoundInRun(
+            at=now, seq=run.seq, state=run.state, attempt=run.latest_attempt, matches=matches
+        )
 
     def _is_due(self, run: Run, now: datetime) -> bool:
         seen = self.seen.get(run.pk)
@@ -77,20 +79,20 @@ class FindingWatch:
 
     def _of_rule(self, rule: AlertRule, runs: Mapping[str, Run]) -> Iterator[Sighting]:
         wanted = set(rule.params.get("symptoms") or rule.params.get("rules") or ())
-        told: set[str] = set()
+        reported: set[str] = set()
         for pk, seen in self.seen.items():
             if not in_scope(rule, runs[pk]):
                 continue
-            for what, (title, said) in seen.found.items():
+            for what, (title, said) in seen.matches.items():
                 if wanted and what not in wanted:
                     continue
-                told.add(f"{pk}/{what}")
+                reported.add(f"{pk}/{what}")
                 data = {"what": self.kind, "name": runs[pk].name, "found": title, "said": said, "id": what}
                 yield Sighting(rule=rule, object_id=f"{pk}/{what}", run=runs[pk], is_on=True, data=data)
         # An incident of a run that was not looked at yet, or that stands where it failed, stays as it is.
         for incident in AlertIncident.objects.filter(rule=rule, resolved_at=None).select_related("run"):
             run = incident.run
-            if run is None or incident.object_id in told or run.pk in self.seen:
+            if run is None or incident.object_id in reported or run.pk in self.seen:
                 continue
             if run.pk in runs or (run.state == "failed" and run.archived_at is None):
                 yield Sighting(rule=rule, object_id=incident.object_id, run=run, is_on=None)

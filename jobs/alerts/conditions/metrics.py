@@ -56,11 +56,11 @@ class TrackedRun:
 
     def add(self, name: str, x: int, t: int, y: float) -> None:
         """Take in one value."""
-        kept = self.series.setdefault(name, deque(maxlen=KEPT))
-        point = next((p for p in list(kept)[-4:] if p.x == x), None)  # ranks report a step one after the other
+        stored = self.series.setdefault(name, deque(maxlen=KEPT))
+        point = next((p for p in list(stored)[-4:] if p.x == x), None)  # ranks report a step one after the other
         if point is None:
             point = SeriesPoint(x, t, math.inf, -math.inf)
-            kept.append(point)
+            stored.append(point)
         if math.isfinite(y):
             point.low, point.high, point.t = min(point.low, y), max(point.high, y), max(point.t, t)
         else:
@@ -161,7 +161,7 @@ class MetricWatch:
         limit = timedelta(minutes=scope.rule.params["minutes"])
         for attempt in scope.attempts:
             tracked = self._runs.get(attempt.run_id)
-            data = {"what": "absence", "name": attempt.run.name, "metric": name}
+            data: dict[str, object] = {"what": "absence", "name": attempt.run.name, "metric": name}
             is_on: bool | None = None  # whoever lost contact reports nothing at all, which has a rule of its own
             is_here = attempt.last_contact_at is not None and now - attempt.last_contact_at <= LOST_AFTER
             if tracked is not None and is_here and attempt.state == "running":

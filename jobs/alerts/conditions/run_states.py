@@ -42,11 +42,11 @@ class RunStates:
 
     def _live(self, scene: Scene) -> Iterator[Sighting]:
         live = {attempt.run_id: attempt for attempt in scene.live}
-        self.steps = {run_id: kept for run_id, kept in self.steps.items() if run_id in live}
+        self.steps = {run_id: stored for run_id, stored in self.steps.items() if run_id in live}
         for run_id, attempt in live.items():
-            kept = self.steps.get(run_id)
-            if kept is None or kept[:2] != (attempt.number, attempt.run.step):
-                self.steps[run_id] = (attempt.number, attempt.run.step, scene.now, kept is not None)
+            stored = self.steps.get(run_id)
+            if stored is None or stored[:2] != (attempt.number, attempt.run.step):
+                self.steps[run_id] = (attempt.number, attempt.run.step, scene.now, stored is not None)
         for scope in scene.scopes("lost_contact"):
             for attempt in scope.attempts:
                 silent = scene.now - (attempt.last_contact_at or scene.now)
@@ -56,12 +56,10 @@ class RunStates:
             wanted = timedelta(minutes=scope.rule.params["minutes"])
             for attempt in scope.attempts:
                 _number, _step, since, was_seen = self.steps[attempt.run_id]
-                is_on: bool | None = scene.now - since >= wanted
-                if not is_on and not was_seen:
-                    is_on = None  # this process did not see its last step
-                if attempt.state != "running":
-                    is_on = False
-                yield _about(scope.rule, attempt, "no_progress", is_on=is_on, silent=scene.now - since)
+                stands = scene.now - since >= wanted
+                witnessed = stands if stands or was_seen else None  # None: this process did not see its last step
+                is_still = witnessed if attempt.state == "running" else False
+                yield _about(scope.rule, attempt, "no_progress", is_on=is_still, silent=scene.now - since)
 
 
 def _of_attempt(rules: Sequence[AlertRule], attempt: Attempt, state: str, at: datetime) -> Iterator[Sighting]:
