@@ -90,6 +90,7 @@ def fill(address: str, scene: Mapping[str, Any]) -> str:
 def _ask(
     client: httpx.Client, site: Site, scene: Mapping[str, Any], entry: str, rule: Rule, caller: str
 ) -> httpx.Response:
+    client.cookies.clear()  # what an earlier answer has set is another caller's
     method, address = entry.split(" ")
     query = {name: fill(value, scene) for name, value in rule.query.items()}
     if not re.search(r"{(run_id|project|study_id|token|trace_id)", address):
