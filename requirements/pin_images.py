@@ -16,11 +16,11 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 def pinned(text: str) -> str:
     """Return the file's text with the digest that each image of others has now. Raises: SystemExit with a sentence."""
-    return _IMAGE.sub(lambda found: f"{found['head']}{found['name']}:{found['tag']}@{_digest(found)}", text)
+    return _IMAGE.sub(lambda image: f"{image['head']}{image['name']}:{image['tag']}@{_digest(image)}", text)
 
 
-def _digest(found: re.Match[str]) -> str:
-    name = f"{found['name']}:{found['tag']}"
+def _digest(image: re.Match[str]) -> str:
+    name = f"{image['name']}:{image['tag']}"
     command = ["docker", "buildx", "imagetools", "inspect", name, "--format", "{{.Manifest.Digest}}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

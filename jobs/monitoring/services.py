@@ -40,7 +40,7 @@ class RedisFacts:
 
 def redis_facts(redis_client: redis.Redis, *, now: float) -> RedisFacts:
     """Return what Redis holds at `now` (Unix seconds). Raises: redis.RedisError."""
-    pipe = redis_client.pipeline(transaction=False)
+    pipe: Any = redis_client.pipeline(transaction=False)
     pipe.info("memory").xrange(INGEST, count=1).hgetall(INGEST_TOTALS)
     pipe.llen(TASKS).lindex(TASKS, -1).hlen(_TASKS_UNDER_WAY)
     memory, oldest_batch, totals, tasks_waiting, oldest_task, under_way = pipe.execute()

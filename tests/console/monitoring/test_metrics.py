@@ -185,7 +185,7 @@ def test_openmetrics_is_spoken_where_it_is_asked_for(valkey: Valkey) -> None:
 
     assert answer["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
     assert "no-store" in answer["Cache-Control"]
-    families = {family.name: family for family in openmetrics(answer.content.decode())}
+    families = {family.name: family for family in openmetrics(answer.content.decode())}  # type: ignore[no-untyped-call]
     assert families["pitwall_ingest_batches"].type == "counter"
     assert families["pitwall_run"].type == "info"
     assert all(family.documentation for family in families.values())

@@ -1,1 +1,0 @@
-"""`make proof-security`: attacks on real consoles, and what stopped each. `ONLY` names parts or topologies."""

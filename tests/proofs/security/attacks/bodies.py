@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from tests.proofs.security.attack import Outcome, attack, outcome
 from tests.proofs.security.site import Site
@@ -77,7 +78,7 @@ def _socket(site: Site, cookie: str) -> Any:
     line = socket.create_connection((at.hostname or "", at.port or 80), 10)
     headers = {"Cookie": f"pitwall_session={cookie}"}
     url = f"ws://{host}/ws/updates?project=theirs"
-    return connect(url, sock=line, origin=f"http://{host}", additional_headers=headers, close_timeout=1)
+    return connect(url, sock=line, origin=Origin(f"http://{host}"), additional_headers=headers, close_timeout=1)
 
 
 @attack("L8")

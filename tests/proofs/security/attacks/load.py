@@ -20,11 +20,12 @@ def a_viewer_searches_layouts_twelve_at_once(site: Site, scene: Mapping[str, Any
     statuses: list[int] = []
 
     def flood(number: int) -> None:
-        body = {"spec": {}, "what_if": {"accelerator": "h200", "nodes": 4096 - number, "devices_per_node": 8}}
+        question: dict[str, Any] = {"accelerator": "h200", "nodes": 4096 - number, "devices_per_node": 8}
         with site.client(headers={"Authorization": scene["tokens"]["viewer"]}) as client:
             while not is_over.is_set():
+                body = {"spec": {}, "what_if": question}
                 statuses.append(client.post("/api/projects/theirs/plan/layouts", json=body).status_code)
-                body["what_if"]["nodes"] -= PARALLEL  # type: ignore[index]
+                question["nodes"] -= PARALLEL
 
     threads = [threading.Thread(target=flood, args=(number,), daemon=True) for number in range(PARALLEL)]
     for thread in threads:

@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.proofs.security.attack import Outcome, attack, outcome
 from tests.proofs.security.site import Site
 
-# What each part reaches for; it says what it got, "" for nothing. PORT and DATA are filled in.
+# What each part reaches for; it says what it got, "" for nothing. HOST, PORT and DATA are filled in.
 _REACHES: Mapping[str, str] = {
     "the environment of the console's processes": """
 got = ""
@@ -29,7 +30,7 @@ got = "projects " + repr(rows.fetchall())
     "the uploads of another project": 'got = "files " + repr(os.listdir(DATA + "/files")[:3])',
     "the console's own address": """
 import socket
-socket.create_connection(("127.0.0.1", PORT), 3)
+socket.create_connection((HOST, PORT), 3)
 got = "a connection"
 """,
     "Redis": """
@@ -49,10 +50,10 @@ got = path
 }
 
 
-def _source(reach: str, *, port: int, data: str) -> str:
+def _source(reach: str, *, host: str, port: int, data: str) -> str:
     body = "\n".join(f"    {line}" for line in reach.strip().splitlines())
     return (
-        f"import os\nPORT, DATA = {port}, {data!r}\n\n\ndef reward(prompt, completion, answer):\n"
+        f"import os\nHOST, PORT, DATA = {host!r}, {port}, {data!r}\n\n\ndef reward(prompt, completion, answer):\n"
         f'    got = ""\n    try:\n{_indented(body)}\n    except Exception as error:\n'
         '        raise ValueError("NOTHING " + type(error).__name__)\n'
         '    raise ValueError(("GOT " + got) if got else "NOTHING it was empty")\n'
@@ -72,7 +73,8 @@ def _try(site: Site, scene: Mapping[str, Any], source: str) -> tuple[int, str]:
 
 def _reach(site: Site, scene: Mapping[str, Any], what: str) -> Outcome:
     data = scene["data_dir"]
-    source = _source(_REACHES[what], port=int(site.url.rpartition(":")[2]), data=data)
+    at = urlsplit(site.url)
+    source = _source(_REACHES[what], host=at.hostname or "", port=at.port or 80, data=data)
     status, text = _try(site, scene, source)
     got = re.search(r"GOT ([^\"\\]*)", text)
     nothing = re.search(r"NOTHING ([\w ]*)", text)
