@@ -25,11 +25,12 @@ _DEPTH = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """What a deed did to one field; "" where there was, or is, nothing."""
+    """What a deed did to one field; "" where there was, or is, nothing. `is_same`: it says what else was meant."""
 
     field: str
     before: str
     after: str
+    is_same: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +108,14 @@ def way_words() -> dict[str, str]:
 
 
 def changes(before: object, after: object) -> list[FieldChange]:
-    """Return what differs, field by field; fields of fields are named with dots."""
+    """Return what was and what is, field by field; fields of fields are named with dots."""
     was, now = _flat(before), _flat(after)
     names = [*was, *(name for name in now if name not in was)]
     pairs = ((name, was.get(name, ""), now.get(name, "")) for name in names)
-    return [FieldChange(field=name, before=old, after=new) for name, old, new in pairs if old != new]
+    return [
+        FieldChange(field=name, before="" if old == new else old, after=new, is_same=old == new)
+        for name, old, new in pairs
+    ]
 
 
 def _flat(value: object, name: str = "", depth: int = _DEPTH) -> dict[str, str]:

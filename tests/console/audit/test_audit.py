@@ -192,7 +192,9 @@ def test_what_changed_is_told_field_by_field() -> None:
 
     assert told == [
         FieldChange(field="name", before="a", after="b"),
+        FieldChange(field="knobs.x", before="", after="1", is_same=True),
         FieldChange(field="knobs.y", before="2", after="[3]"),
+        FieldChange(field="same", before="", after="true", is_same=True),
         FieldChange(field="new", before="", after="n"),
     ]
     assert changes(None, {"a": "x" * 999})[0].after.endswith("…")
