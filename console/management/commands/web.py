@@ -1,11 +1,23 @@
 """`manage.py web`: pages, API and websocket, served by uvicorn."""
 
+import logging
+import threading
 import warnings
 from typing import Any
 
 import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
+
+from console.hardening import harden
+from jobs.preflight.trial_switch import start_line
+
+log = logging.getLogger(__name__)
+
+
+def _say_how_trials_are_confined() -> None:
+    if line := start_line():
+        log.warning(line)
 
 
 class Command(BaseCommand):
@@ -17,6 +29,8 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=settings.PORT, help="port to listen on (default: %(default)s)")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        harden()
+        threading.Thread(target=_say_how_trials_are_confined, name="trials", daemon=True).start()
         # Static files are read in pieces by plain reads, which Django mentions once a process.
         warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
         uvicorn.run(

@@ -1,7 +1,6 @@
 """What a reward tries that means harm, in a trial: it gets nothing of the console, and leaves nothing."""
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
