@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
 from jobs.models import Project, Upload
-from jobs.preflight.preview import uploads_dir
+from jobs.preflight.inputs import uploads_dir
 
 ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 _PARQUET_MARK = b"PAR1"

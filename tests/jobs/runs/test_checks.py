@@ -22,7 +22,8 @@ from jobs.models import Project
 from jobs.preflight import preview as previews
 from jobs.preflight.client import TrialFailed, TrialUnavailable
 from jobs.preflight.data_files import store_upload
-from jobs.preflight.preview import ModelFacts, preview_data, try_reward, uploads_dir
+from jobs.preflight.inputs import uploads_dir
+from jobs.preflight.preview import ModelFacts, preview_data, try_reward
 from jobs.runs import checks as module
 from jobs.runs.checks import (
     Check,
