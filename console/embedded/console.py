@@ -19,7 +19,9 @@ from console.embedded.ports import require_free
 from console.embedded.services import EmbeddedServices, current_environment, embedded
 from console.embedded.statics import collect_if_changed
 from console.embedded.supervisor import Supervisor
+from console.hardening import harden
 from jobs.cluster.loopback import is_loopback
+from jobs.preflight.trial_switch import start_line
 
 RUNS_STOP_SECONDS = 25.0  # Ray gives a job 20 s between SIGTERM and SIGKILL
 
@@ -29,6 +31,7 @@ def run_console(*, host: str, port: int, demo: tuple[str, ...] | None) -> int:
 
     Raises: AlreadyRunning, PortTaken, NoRedisServer, TooLittleDisk, each with what to do, before anything was started.
     """
+    harden(forgets=False)
     data_dir = Path(settings.DATA_DIR)
     make_private(data_dir)
     with _locked(data_dir) as lock:
@@ -83,6 +86,8 @@ def announce(url: str) -> None:
     """Print where the console is and a link that signs the first admin in; and if its cluster cannot reach it."""
     link = signin_url(url, now=datetime.now(UTC))
     write_to_terminal(f"\n  Pitwall is at {url}\n  Sign in once with {link}\n  Stop with Ctrl-C.\n\n")
+    if line := start_line():
+        write_to_terminal(f"pitwall: {line}\n")
     if is_loopback(settings.RUNNER_URL) and not is_loopback(settings.RAY_ADDRESS):
         write_to_terminal(
             f"pitwall: Runs on {settings.RAY_ADDRESS} report to {settings.RUNNER_URL}, where only this machine is. "

@@ -116,7 +116,9 @@ def _become(plan: ClosedPlan, *, scratch: str) -> None:
     own, everywhere = (["/proc"], ["/"]) if is_alone else ([], [])
     writable = [scratch, "/dev/null", *plan["write"]]
     try:
-        open_only(read=[*_places(plan), *DEVICES, *own], write=writable, list_in=everywhere)
+        open_only(
+            read=[*_places(plan), *DEVICES, *own], write=writable, list_in=everywhere, has_network=plan["has_network"]
+        )
     except NotConfined:
         if not is_alone:
             raise

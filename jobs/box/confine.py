@@ -42,7 +42,9 @@ def limit(kind: int, value: int) -> None:
             raise
 
 
-def open_only(*, read: Iterable[str], write: Iterable[str] = (), list_in: Iterable[str] = ()) -> None:
+def open_only(
+    *, read: Iterable[str], write: Iterable[str] = (), list_in: Iterable[str] = (), has_network: bool = False
+) -> None:
     """Let this process, and all that come of it, open nothing but what is in these places, for good.
 
     In `write` files are also made, changed and removed, in `list_in` names are seen. Other processes of the same user
@@ -54,7 +56,7 @@ def open_only(*, read: Iterable[str], write: Iterable[str] = (), list_in: Iterab
     if sys.platform != "linux" or version < 1:
         raise NotConfined("the kernel has no Landlock, or it is switched off")
     files = _HANDLED | (_TRUNCATE if version >= 3 else 0)
-    net = _TCP if version >= 4 else 0
+    net = _TCP if version >= 4 and not has_network else 0
     scope = _OUTSIDERS if version >= 6 else 0
     rules = struct.pack("QQQ", files, net, scope)[: 8 if version < 4 else 16 if version < 6 else 24]
     ruleset = _libc.syscall(_CREATE_RULESET, rules, len(rules), 0)

@@ -39,25 +39,25 @@ def enter(*, has_network: bool) -> None:
     if tuple(int(part) for part in release.split("-")[0].split(".")[:2]) < _OLDEST:
         raise NotConfined(f"Linux {release} is older than 5.14")
     uid, gid = os.geteuid(), os.getegid()
-    go, told = os.pipe()
+    go, ready = os.pipe()
     parent, helper = os.getpid(), 0
     if uid == 0:
         helper = os.fork()
         if helper == 0:
-            os.close(told)
+            os.close(ready)
             _map_root(parent) if os.read(go, 1) else None
             os._exit(0)
     kinds = _NEW_USER | _NEW_FILES | _NEW_PROCESSES | _NEW_IPC | _NEW_NAME | (0 if has_network else _NEW_NETWORK)
     _check("unshare", _libc.unshare(kinds))
     os.close(go)
     if helper:
-        os.write(told, b"1")
+        os.write(ready, b"1")
         os.waitpid(helper, 0)
     else:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{uid} {uid} 1")
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
-    os.close(told)
+    os.close(ready)
     if os.geteuid() != uid:
         raise NotConfined("the user namespace maps nobody")
 

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
 from jobs.models import ENDED, Project, Run, Upload
-from jobs.preflight.preview import uploads_dir
+from jobs.preflight.inputs import uploads_dir
 from jobs.storage import floor, quotas
 
 ENDINGS = (".jsonl", ".json", ".csv", ".parquet")

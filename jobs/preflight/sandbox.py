@@ -57,7 +57,7 @@ class Allowance:
 @cache
 def confinement() -> Confinement:
     """Return what this machine can do, found out once in each process; takes a fifth of a second then."""
-    reasons = []
+    reasons: list[str] = []
     for level in LEVELS:
         reason = why_not(level)
         if not reason:

@@ -59,15 +59,13 @@ def holds_code(spec: RunSpec) -> bool:
 
 def start_line() -> str:
     """Return the line that the console says when it starts, for its operator; "" where trials are as they should be."""
-    found = confinement()
-    if settings.TRIAL == "off" or found.level == "namespaces":
+    here = confinement()
+    if settings.TRIAL == "off" or here.level == "namespaces":
         return ""
-    if found.level == "landlock":
-        return (
-            f"Trials of code are closed in by Landlock and a filter of system calls, not by namespaces: {found.lacks}"
-        )
+    if here.level == "landlock":
+        return f"Trials of code are closed in by Landlock and a filter of system calls, not by namespaces: {here.lacks}"
     said = {"admins": "only admins of a project may try code (PITWALL_TRIAL=admins)", "off": "nobody may try code"}
-    return f"Trials of code cannot be closed in on this machine, so {said[who_may_try()]}: {found.lacks}"
+    return f"Trials of code cannot be closed in on this machine, so {said[who_may_try()]}: {here.lacks}"
 
 
 def _refusal(project: Project, user: User | None) -> str:

@@ -16,7 +16,7 @@ from django.db.models import Q
 from jobs.accounts import audit
 from jobs.models import ApiToken, SigninLink
 from jobs.preflight.data_files import sweep_parts
-from jobs.preflight.preview import uploads_dir
+from jobs.preflight.inputs import uploads_dir
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,21 @@
-"""Greedy generation with plain transformers, to show what an exported model says. Imported by its own job only."""
+"""Greedy generation with plain transformers, to show what an exported model says: `python -m jobs.runner.generation`.
 
+A process of its own, which has no token of the run and, on CPUs, no network: what it loads came from somebody. One JSON
+object on stdin, the arguments of `generate`; one on stdout, {"text", "token_ids"}.
+"""
+
+import contextlib
+import json
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from jobs.box import seccomp
 
 
 def generate(
@@ -55,3 +65,19 @@ def prompt_text(tokenizer: Any, prompt: str, *, system_prompt: str, template_var
         return "\n\n".join(message["content"] for message in messages)
     text = tokenizer.apply_chat_template(messages, **template_variables, tokenize=False, add_generation_prompt=True)
     return str(text)
+
+
+def main() -> None:
+    """Answer one question. What libraries print goes to stderr; stdout holds the answer alone."""
+    question = json.load(sys.stdin)
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
+        os.dup2(2, 1)
+        if question["device"] != "cuda":  # whose driver may want sockets of its own
+            with contextlib.suppress(seccomp.NotConfined):
+                seccomp.give_up(seccomp.CONNECTIONS, seccomp.INSPECTION, seccomp.SYSTEM)
+        text, token_ids = generate(**{**question, "folder": Path(question["folder"])})
+        json.dump({"text": text, "token_ids": token_ids}, answer)
+
+
+if __name__ == "__main__":
+    main()

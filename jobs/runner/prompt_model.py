@@ -6,6 +6,7 @@ Whatever goes wrong becomes a sentence for the person who asked.
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.uploads import SPEC_NAME
 
 MAX_NEW_TOKENS = 256
+_TOKENS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 GIVE_UP_SECONDS = 240.0  # the console gives up after 300
 
 
@@ -59,31 +61,47 @@ def _try(job: RunnerJob, console: Console, artifact: str, prompt: str) -> ModelA
         return {"problem": str(error)}
     except ConsoleError as error:
         return {"problem": f"The model could not be fetched from the console. {error}"}
-    except ImportError as error:
-        return {
-            "problem": f"The cluster's Python cannot load models: {error}. Install the engine's requirements there."
-        }
     except Exception as error:  # whatever a model's files can make transformers raise
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return {"problem": f"The model in {artifact} could not answer: {type(error).__name__}: {first}"[:500]}
+        return {"problem": f"The model in {artifact} could not answer: {first}"[:500]}
 
 
 def _answer(job: RunnerJob, console: Console, artifact: str, prompt: str, folder: Path) -> ModelAnswer:
     model = local_folder(job, artifact) or _fetch(console, artifact, folder)
     if not (model / "config.json").is_file():
         raise NotAnswered(f"{artifact} holds no config.json, so it is no model that transformers can load.")
-    from jobs.runner.generation import generate  # torch and transformers: only here, so that their lack is a sentence
-
     data = data_of(model / SPEC_NAME, job.run_dir / "spec.json")
-    text, token_ids = generate(
-        folder=model,
-        prompt=prompt,
-        system_prompt=str(data.get("system_prompt") or ""),
-        template_variables=data.get("chat_template_kwargs") or {},
-        device=job.device,
-        max_new_tokens=MAX_NEW_TOKENS,
+    return _generated(
+        {
+            "folder": str(model),
+            "prompt": prompt,
+            "system_prompt": str(data.get("system_prompt") or ""),
+            "template_variables": data.get("chat_template_kwargs") or {},
+            "device": job.device,
+            "max_new_tokens": MAX_NEW_TOKENS,
+        }
     )
-    return {"text": text, "token_ids": token_ids}
+
+
+def _generated(question: Mapping[str, object]) -> ModelAnswer:
+    """Return what the model says, loaded in a process that has none of this one's tokens. Raises: NotAnswered."""
+    tokens = [os.environ[name] for name in _TOKENS if os.environ.get(name)]  # Ray's own variables repeat them
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.runner.generation"],
+        input=json.dumps(question),
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if not any(token in value for token in tokens)},
+        check=False,
+    )
+    if done.returncode == 0:
+        answer: ModelAnswer = json.loads(done.stdout)
+        return answer
+    said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    if said.startswith(("ModuleNotFoundError", "ImportError")):
+        text = f"The cluster's Python cannot load models: {said.partition(': ')[2]}."
+        raise NotAnswered(f"{text} Install the engine's requirements there.")
+    raise RuntimeError(said)
 
 
 def data_of(*specs: Path) -> Mapping[str, Any]:

@@ -348,9 +348,10 @@ def _refusal(failed: TrialFailed, *, is_remote: bool) -> Check:
     if isinstance(failed, TrialHindered):
         text = _("Not decided here, where code is tried without a network, files and more: %(why)s")
         return Check(state="unknown", text=text % {"why": failed.message}, field=failed.field)
-    if isinstance(failed, (TrialUnavailable, PathNotAllowed)):
+    if isinstance(failed, TrialUnavailable):
         return Check(state="unknown", text=failed.message, field=failed.field)
     if is_remote and not is_local():
         text = _("Not checked here, the cluster is on other machines: %(why)s") % {"why": failed.message}
         return Check(state="unknown", text=text, field=failed.field)
-    return Check(state="failed", text=failed.message, field=failed.field)
+    state: CheckState = "unknown" if isinstance(failed, PathNotAllowed) else "failed"
+    return Check(state=state, text=failed.message, field=failed.field)

@@ -25,7 +25,7 @@ from jobs.captures import captures
 from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, BatchInvalid, EventBatch, name_problem, parse_batch
 from jobs.ingest.inbox import accept
 from jobs.models import Attempt, Command, Upload
-from jobs.preflight.preview import uploads_dir
+from jobs.preflight.inputs import uploads_dir
 from jobs.runs.prompt_model import settle
 from jobs.telemetry.attempt_spec import spec_json
 from jobs.telemetry.streams import async_client

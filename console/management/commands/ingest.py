@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from console.hardening import harden
 from jobs.ingest.process import Ingest
 
 
@@ -16,6 +17,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Loop; what is stored is durable, so a kill at any moment loses nothing."""
+        harden()
         ingest = Ingest()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ingest.stop())

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
+from console.hardening import harden
 from jobs.alerts.evaluation import run_until
 from jobs.processes.reconcile import ReconcilerState, reconcile
 from jobs.telemetry.heartbeats import Heartbeat
@@ -29,6 +30,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Loop; a step that fails is logged and the next one tries again."""
+        harden()
         ending = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ending.set())

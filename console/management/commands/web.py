@@ -1,6 +1,8 @@
 """`manage.py web`: pages, API and websocket, served by uvicorn."""
 
 import contextlib
+import logging
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -11,10 +13,13 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from console.api.docs import make_in_background
+from console.hardening import harden
 from console.http_protocol import PatientForAWhile
 from jobs.planning.search_pool import pool
+from jobs.preflight.trial_switch import start_line
 from jobs.telemetry.heartbeats import Heartbeat
 
+log = logging.getLogger(__name__)
 KEEP_ALIVE_SECONDS = 20
 """Between two requests. A proxy must let go earlier (docker-compose.yml), or it sends into a line that we close."""
 WS_MAX_BYTES = 1024
@@ -31,6 +36,11 @@ def sweep_incoming() -> None:
                 file.unlink()
 
 
+def _say_how_trials_are_confined() -> None:
+    if line := start_line():
+        log.warning(line)
+
+
 class Command(BaseCommand):
     help = "Serve pages, API and websocket. Run as many as you like behind one address."
     requires_system_checks = []
@@ -40,6 +50,8 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=settings.PORT, help="port to listen on (default: %(default)s)")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        harden()
+        threading.Thread(target=_say_how_trials_are_confined, name="trials", daemon=True).start()
         # Static files are read in pieces by plain reads, which Django mentions once a process.
         warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
         Heartbeat("web").keep_beating()

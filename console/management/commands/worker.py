@@ -7,6 +7,7 @@ from celery.exceptions import SecurityWarning
 from django.core.management.base import BaseCommand
 
 from console.celery import app
+from console.hardening import harden
 from jobs.telemetry.heartbeats import Heartbeat
 
 
@@ -18,6 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Become the worker."""
+        harden()
         # Celery warns root of pickled messages; these are JSON only.
         warnings.filterwarnings("ignore", message="You're running the worker with superuser", category=SecurityWarning)
         Heartbeat("worker").keep_beating()

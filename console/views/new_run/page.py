@@ -62,6 +62,7 @@ from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project, Run
 from jobs.planner.search.layouts import GOALS
+from jobs.preflight.trial_switch import note
 from jobs.processes.tasks import enqueue, submit
 from jobs.runs.checks import check_launchable, default_device
 from jobs.runs.launch import KeyReused, create_run, default_name, launched_before
@@ -313,6 +314,7 @@ def _page(
         "key": request.POST.get("idempotency_key") or secrets.token_urlsafe(24),
         "max_upload_bytes": settings.MAX_UPLOAD_BYTES,
         "accelerators": accelerator_choices(),
+        "trial_note": note(project, request.user),
         "goals": [(goal, _(label)) for goal, label in GOALS.items()],
         "script": {
             **facts_for_script(shown, base, chosen),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from jobs.preflight import client, sandbox
 from jobs.preflight.client import TrialFailed, TrialHindered, run_trial
@@ -101,7 +102,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 @pytest.fixture
 def console(tmp_path: Path) -> Iterator[dict[str, Any]]:
     """A process, files and sockets as the console has them."""
-    data = sandbox.settings.DATA_DIR
+    data = settings.DATA_DIR
     uploads_dir().mkdir(parents=True, exist_ok=True)
     places = {"secret_key": data / "secret_key", "database": data / "attacked.sqlite3", "upload": uploads_dir() / MARK}
     for place in places.values():

@@ -22,7 +22,8 @@ from jobs.models import Project
 from jobs.preflight import preview as previews
 from jobs.preflight.client import TrialFailed, TrialUnavailable
 from jobs.preflight.data_files import store_upload
-from jobs.preflight.preview import ModelFacts, preview_data, try_reward, uploads_dir
+from jobs.preflight.inputs import uploads_dir
+from jobs.preflight.preview import ModelFacts, preview_data, try_reward
 from jobs.runs import checks as module
 from jobs.runs.checks import (
     Check,
@@ -159,23 +160,26 @@ def test_a_model_that_is_not_there_is_told_once(project: Project) -> None:
 
 
 @pytest.mark.usefixtures("trials_here")
-def test_a_broken_model_folder_is_refused(tmp_path: Path) -> None:
+def test_a_broken_model_folder_is_refused(project: Project, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
 
-    _, checks = check_model(parse_spec({"model": {"kind": "path", "id": str(tmp_path)}}))
+    _, checks = check_model(parse_spec({"model": {"kind": "path", "id": str(tmp_path)}}), project=project)
 
     assert "is not a causal language model" in checks[0].text
 
 
 @pytest.mark.usefixtures("trials_here")
-def test_a_reward_model_that_is_none_is_refused_and_another_one_is_looked_at_anew(tmp_path: Path) -> None:
+def test_a_reward_model_that_is_none_is_refused_and_another_one_is_looked_at_anew(
+    project: Project, tmp_path: Path
+) -> None:
     said = json.loads((BUNDLED / "tiny-word-problems" / "config.json").read_text())
     for name, changes in (("rm", {"architectures": ["Qwen2ForSequenceClassification"], "num_labels": 1}), ("lm", {})):
         shutil.copytree(BUNDLED / "tiny-word-problems", tmp_path / name)
         (tmp_path / name / "config.json").write_text(json.dumps(said | changes))
 
     def check_of(name: str) -> Check:
-        (found,) = check_model(parse_spec({"reward": {"kind": "model", "location": str(tmp_path / name)}}))[1]
+        spec = parse_spec({"reward": {"kind": "model", "location": str(tmp_path / name)}})
+        (found,) = check_model(spec, project=project)[1]
         return found
 
     refused = check_of("lm")
@@ -185,10 +189,10 @@ def test_a_reward_model_that_is_none_is_refused_and_another_one_is_looked_at_ane
 
 
 @pytest.mark.usefixtures("trials_here")
-def test_a_reward_model_of_a_cluster_elsewhere_is_not_judged_from_here(settings: Any) -> None:
+def test_a_reward_model_of_a_cluster_elsewhere_is_not_judged_from_here(project: Project, settings: Any) -> None:
     settings.RAY_ADDRESS = "https://ray.example:8265"
 
-    (found,) = check_model(parse_spec({"reward": {"kind": "model", "location": "/cluster/rm"}}))[1]
+    (found,) = check_model(parse_spec({"reward": {"kind": "model", "location": "/cluster/rm"}}), project=project)[1]
 
     assert (found.state, found.field) == ("unknown", "reward.location")
 
@@ -282,16 +286,16 @@ def test_a_hanging_reward_is_refused_in_time_and_names_its_line(
 
 
 @pytest.mark.usefixtures("trials_here")
-def test_an_algorithm_of_one_s_own_is_tried_before_launch() -> None:
+def test_an_algorithm_of_one_s_own_is_tried_before_launch(project: Project) -> None:
     good = "from jobs.engine.algorithms.grpo import PLUGIN\nBASE = 'grouped'"
 
-    (passed,) = check_algorithm(parse_spec({"knobs": {"algorithm.source": good}}))
-    (failed,) = check_algorithm(parse_spec({"knobs": {"algorithm.source": f"{good}\nPLUGIN = None"}}))
+    (passed,) = check_algorithm(parse_spec({"knobs": {"algorithm.source": good}}), project=project)
+    (failed,) = check_algorithm(parse_spec({"knobs": {"algorithm.source": f"{good}\nPLUGIN = None"}}), project=project)
 
     assert (passed.state, "loss/policy" in passed.text) == ("passed", True)
     assert (failed.state, failed.field) == ("failed", "knobs.algorithm.source")
     assert "has no PLUGIN" in failed.text
-    assert check_algorithm(parse_spec({})) == []
+    assert check_algorithm(parse_spec({}), project=project) == []
 
 
 def test_what_was_just_previewed_is_not_read_again_at_launch(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +329,7 @@ def test_paths_of_a_cluster_elsewhere_are_not_judged_from_here(project: Project,
     spec = parse_spec({"data": {"kind": "path", "id": "/cluster/x.jsonl"}, "model": {"kind": "path", "id": "/m"}})
 
     _, (data,) = check_data(spec, project=project)
-    _, (model,) = check_model(spec)
+    _, (model,) = check_model(spec, project=project)
 
     assert (data.state, model.state) == ("unknown", "unknown")
     assert data.text.startswith("Not checked here, the cluster is on other machines")
