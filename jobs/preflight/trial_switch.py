@@ -1,6 +1,6 @@
 """Who may try code before a launch: what the operator set, and what this machine can keep such code from."""
 
-from typing import Literal
+from typing import Literal, cast
 
 from django.conf import settings
 from django.utils.translation import gettext as _
@@ -26,7 +26,7 @@ def who_may_try() -> Who:
     Then only admins may where runs are this machine's anyway, and nobody where they are on other machines: a trial
     would be the one way to the console's own files.
     """
-    chosen: Who = settings.TRIAL
+    chosen = cast(Who, settings.TRIAL)
     if chosen == "off" or confinement().is_confined:
         return chosen
     return "admins" if is_local() else "off"

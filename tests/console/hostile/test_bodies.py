@@ -14,7 +14,7 @@ from websockets.typing import Origin
 from console.middleware.body_limit import SMALL_BYTES
 from console.sign_in.api_token import make_token
 from jobs.models import Upload
-from jobs.preflight.preview import uploads_dir
+from jobs.preflight.inputs import uploads_dir
 from tests.console.live_console import LiveConsole
 from tests.waiting import wait_until
 

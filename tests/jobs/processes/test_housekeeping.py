@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from jobs.accounts.audit import record
 from jobs.models import ApiToken, AuditEvent, SigninLink
-from jobs.preflight.preview import uploads_dir
+from jobs.preflight.inputs import uploads_dir
 from jobs.processes import housekeeping
 from jobs.processes.reconcile import ReconcilerState, reconcile
 from tests.rows import make_user
