@@ -1,12 +1,16 @@
 """The API's schema and its page: rendered by us, so that it needs no script, no style and no asset of anybody else."""
 
 import json
+import logging
+import subprocess
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import URLPattern, path
@@ -16,7 +20,8 @@ from ninja import NinjaAPI
 from console.api.account.auth import TokenAuth
 from console.api.problem import RequestProblem
 
-MAKE_AFTER_SECONDS = 1.0
+log = logging.getLogger(__name__)
+
 _METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -29,17 +34,15 @@ def urlpatterns(api: NinjaAPI) -> list[URLPattern]:
 
 
 _making = threading.Lock()
+_documents: dict[NinjaAPI, Any] = {}
 
 
 def document(api: NinjaAPI) -> Any:
     """Return the OpenAPI document; made once a process, because it takes a second or several."""
     with _making:  # who asks while it is made waits for it, and makes no second one
-        return _made(api)
-
-
-@cache
-def _made(api: NinjaAPI) -> Any:
-    return api.get_openapi_schema()
+        if api not in _documents:
+            _documents[api] = api.get_openapi_schema()
+        return _documents[api]
 
 
 @cache
@@ -52,12 +55,25 @@ def _as_groups(api: NinjaAPI) -> dict[str, list["Operation"]]:
     return groups(document(api))
 
 
-def make_in_background(api: NinjaAPI) -> threading.Timer:
-    """Make the document a moment after the start, so that nobody waits for it, and the start does not either."""
-    timer = threading.Timer(MAKE_AFTER_SECONDS, lambda: (_as_json(api), _as_groups(api)))
-    timer.daemon = True
-    timer.start()
-    return timer
+def make_in_background(api: NinjaAPI, made_apart: Callable[[], Any] | None = None) -> threading.Thread:
+    """Have the document made by another process, so that neither the start nor the first who asks waits for it."""
+
+    def make() -> None:
+        with _making:
+            try:
+                _documents[api] = (made_apart or _made_apart)()
+            except (OSError, ValueError, subprocess.CalledProcessError) as error:
+                log.warning("The API's schema was not made ahead of time (%s); who asks for it waits a little.", error)
+        _as_json(api)
+
+    thread = threading.Thread(target=make, name="openapi", daemon=True)
+    thread.start()
+    return thread
+
+
+def _made_apart() -> Any:
+    command = [sys.executable, "manage.py", "openapi"]
+    return json.loads(subprocess.run(command, cwd=settings.BASE_DIR, stdout=subprocess.PIPE, check=True).stdout)
 
 
 @require_GET
