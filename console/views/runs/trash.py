@@ -77,8 +77,8 @@ def deletion(request: HttpRequest) -> JsonResponse:
         )
         % {"n": len(going), "here": size(here), "cluster": size(cluster)},
         ngettext(
-            "It can be taken back for %(days)s day, then it is deleted for good, on the cluster too.",
-            "It can be taken back for %(days)s days, then it is deleted for good, on the cluster too.",
+            "That can be undone for %(days)s day; then it is deleted for good, on the cluster too.",
+            "That can be undone for %(days)s days; then it is deleted for good, on the cluster too.",
             days,
         )
         % {"days": days},
