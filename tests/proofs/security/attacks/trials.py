@@ -101,3 +101,13 @@ def a_preview_reads_a_file_below_the_data_directory(site: Site, scene: Mapping[s
         answer = client.post("/api/specs/preview", params={"project": "theirs"}, json=spec)
     got = "their rows" if "their secret row" in answer.text else ""
     return outcome(f"a preview of {place}", stopped_by=f"{answer.status_code}: {answer.text[:160]}", got=got)
+
+
+@attack("H1")
+def nothing_is_stopped_because_nothing_works(site: Site, scene: Mapping[str, Any]) -> Outcome:
+    """A harmless reward is tried, or the refusal says that trials are off: else the attacks above prove nothing."""
+    status, text = _try(site, scene, "def reward(prompt, completion, answer):\n    return 0.5\n")
+    is_fair = (status == 200 and "0.5" in text) or status in (403, 409)
+    return outcome(
+        "a harmless reward", stopped_by=f"{status}: {text[:120]}", got="" if is_fair else f"{status}: {text[:160]}"
+    )
