@@ -125,5 +125,5 @@ def _once(act: Callable[[], None]) -> Callable[[], None]:
 
 
 def _refusal(most: int) -> TooManyQuestions:
-    text = _("You have %(n)s expensive questions under way, the most at once. Ask again in %(s)s seconds.")
+    text = _("You have %(n)s expensive questions under way, the most at once. Try again in %(s)s seconds.")
     return TooManyQuestions(text % {"n": most, "s": RETRY_SECONDS})

@@ -103,7 +103,7 @@ def _new_identity(visitor: Visitor, mapping: GroupMapping, *, may_create: bool) 
         text = _("There is no account here for %(name)s, and none is made at sign-in. Ask a superuser for one.")
         raise PersonRefused(text % {"name": name[:200]})
     if mapping and not mapping.knows(visitor.groups):
-        text = _("None of the groups of %(name)s has a role in this console. Ask whoever runs it which group has.")
+        text = _("None of the groups of %(name)s has a role in this console. Ask its operator which group has one.")
         raise PersonRefused(text % {"name": name[:200]})
     try:
         UnicodeUsernameValidator()(name)

@@ -48,7 +48,7 @@ def check_url(url: str) -> str:
         raise AlertRefused("address", _("Leave name and password out of the address; they would not be sent."))
     if parts.scheme == "http" and not _is_named(host):
         text = _(
-            "Use https://. Plain http:// goes only to hosts that whoever runs this console lists in "
+            "Use https://. Plain http:// goes only to hosts that the operator of this console lists in "
             "PITWALL_WEBHOOK_HOSTS; %(host)s is not among them."
         )
         raise AlertRefused("address", text % {"host": host})
@@ -161,7 +161,7 @@ def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 def _refusal(host: str) -> str:
     text = _(
-        "%(host)s is in a private network. Whoever runs this console can list it in PITWALL_WEBHOOK_HOSTS; "
+        "%(host)s is in a private network. The operator of this console can list it in PITWALL_WEBHOOK_HOSTS; "
         "until then nothing is sent there."
     )
     return text % {"host": host}

@@ -124,7 +124,7 @@ def audit_scope(request: HttpRequest, slug: str | None) -> tuple[AuditScope, Pro
     seen = Project.objects.all() if sees_all(request.user) else projects_of(request.user)
     project = seen.filter(slug=slug).first() if is_storable(slug) else None
     if project is None:
-        raise NotAllowed("There is no such project, or it is not yours to see.", is_member=False)
+        raise NotAllowed("There is no such project, or you have no access to it.", is_member=False)
     return scope_of(caller(request), project), project
 
 

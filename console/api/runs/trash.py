@@ -77,7 +77,7 @@ def remove_runs(request: HttpRequest, body: DeletionsIn) -> DeletionsOut:
         runs=runs, user=caller(request), stop=body.stop, now=timezone.now(), is_dry_run=body.is_dry_run
     )
     done = {each.id: deletion_out(each) for each in results}
-    text = _("There is no such run, or it is not yours to see.")
+    text = _("There is no such run, or you have no access to it.")
     unknown: dict[str, Any] = {"name": "", "bytes_here": 0, "bytes_cluster": 0, "outcome": "refused", "message": text}
     return DeletionsOut(runs=[done.get(i) or DeletionOut(id=i, purge_at=None, **unknown) for i in ids])
 
