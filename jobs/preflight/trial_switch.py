@@ -63,9 +63,7 @@ def start_line() -> str:
     if settings.TRIAL == "off" or here.level == "namespaces":
         return ""
     if here.level == "landlock":
-        return (
-            f"Trials of code are closed in by Landlock and a filter of system calls, not by namespaces: {here.lacks}"
-        )
+        return f"Trials of code are closed in by Landlock and a filter of system calls, not by namespaces: {here.lacks}"
     said = {"admins": "only admins of a project may try code (PITWALL_TRIAL=admins)", "off": "nobody may try code"}
     return f"Trials of code cannot be closed in on this machine, so {said[who_may_try()]}: {here.lacks}"
 
