@@ -23,6 +23,7 @@ from jobs.runner.uploads import SPEC_NAME
 
 MAX_NEW_TOKENS = 256
 _TOKENS = ("PITWALL_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_SHORTEST_TOKEN = 16
 GIVE_UP_SECONDS = 240.0  # the console gives up after 300
 
 
@@ -85,13 +86,18 @@ def _answer(job: RunnerJob, console: Console, artifact: str, prompt: str, folder
 
 def _generated(question: Mapping[str, object]) -> ModelAnswer:
     """Return what the model says, loaded in a process that has none of this one's tokens. Raises: NotAnswered."""
-    tokens = [os.environ[name] for name in _TOKENS if os.environ.get(name)]  # Ray's own variables repeat them
+    # Ray's own variables repeat what the job was given; what is as short as a word is no token.
+    tokens = [os.environ[name] for name in _TOKENS if len(os.environ.get(name, "")) >= _SHORTEST_TOKEN]
     done = subprocess.run(
         [sys.executable, "-m", "jobs.runner.generation"],
         input=json.dumps(question),
         capture_output=True,
         text=True,
-        env={name: value for name, value in os.environ.items() if not any(token in value for token in tokens)},
+        env={
+            name: value
+            for name, value in os.environ.items()
+            if name not in _TOKENS and not any(token in value for token in tokens)
+        },
         check=False,
     )
     if done.returncode == 0:

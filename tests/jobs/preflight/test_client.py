@@ -70,7 +70,7 @@ def hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             wait_until(lambda: path.exists() and bool(path.read_text()), timeout, "the child does not hang")
             raise subprocess.TimeoutExpired(self.args, timeout)
 
-    monkeypatch.setattr(client.subprocess, "Popen", Hurry)
+    monkeypatch.setattr(subprocess, "Popen", Hurry)
     return path
 
 

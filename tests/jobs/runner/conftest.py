@@ -45,7 +45,7 @@ class House:
         (folder / "jobs" / "engine").mkdir(parents=True)
         (folder / "jobs" / "__init__.py").touch()
         (folder / "jobs" / "engine" / "__init__.py").touch()
-        for name in ("runner", "adapters", "catalog", "engine/algorithms"):  # whose names the catalog lists
+        for name in ("runner", "adapters", "catalog", "box", "engine/algorithms"):  # whose names the catalog lists
             (folder / "jobs" / name).symlink_to(REPOSITORY / "jobs" / name)
         (folder / "profiling").symlink_to(REPOSITORY / "profiling")
         self.processes: list[subprocess.Popen[str]] = []

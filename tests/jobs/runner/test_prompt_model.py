@@ -46,6 +46,7 @@ def test_the_model_answers_the_same_from_the_console_and_from_the_run_directory(
     from_run_directory = ask(house)
 
     assert from_console == from_run_directory
+    assert "problem" not in from_console, from_console["problem"]
     token_ids = from_console["token_ids"]
     assert isinstance(token_ids, list)
     assert 0 < len(token_ids) <= 256
