@@ -46,6 +46,8 @@ SAME = (
     "jobs/telemetry/test_spans",
     "jobs/telemetry/test_logs",
     "jobs/telemetry/test_samples",
+    "jobs/retention/test_deletion",
+    "jobs/retention/test_retention::test_what_is_said_is_what_goes_and_comes_back_or_not",
     # Text and numbers that only one of the two takes.
     "console/hostile/test_input::test_a_nul_in_an_address_is_refused",
     "console/hostile/test_input::test_text_that_no_database_takes_is_refused",
