@@ -19,6 +19,7 @@ from console.live import consumers
 from console.live import hub as live
 from console.live.hub import LiveFrame, Mailbox, hub
 from jobs.accounts.people import deactivate
+from jobs.alerts.incidents import CHANGED as ALERTS_CHANGED
 from jobs.ingest.compaction import compact, forget_frames
 from jobs.ingest.process import Ingest
 from jobs.ingest.store import AttemptCache, store
@@ -355,6 +356,16 @@ async def test_updates_tell_of_every_run_of_the_project_only(stage: Stage) -> No
     await sync_to_async(run_changed)(stage.run.pk)
     assert (await page.until("run"))["run"]["id"] == stage.run.pk
     assert all(m["type"] != "run" or m["run"]["id"] != foreign.pk for m in page.messages)
+
+
+async def test_updates_tell_that_alerts_changed_and_nothing_of_them(stage: Stage) -> None:
+    page = await Page(f"/ws/updates?project={stage.project.slug}", stage.cookie).open()
+    stage.pages.append(page)
+    assert await page.read() == {"type": "heartbeat"}
+
+    await sync_to_async(run_changed)(ALERTS_CHANGED)
+
+    assert await page.until("alerts") == {"type": "alerts"}
 
 
 async def test_nobody_comes_in_without_a_session_or_membership(stage: Stage) -> None:
