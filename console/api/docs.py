@@ -2,9 +2,11 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,6 +23,7 @@ from console.api.account.auth import TokenAuth
 from console.api.problem import RequestProblem
 
 log = logging.getLogger(__name__)
+MAKE_AFTER_SECONDS = 10.0  # when what comes up with the console is up
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -59,7 +62,10 @@ def make_in_background(api: NinjaAPI, made_apart: Callable[[], Any] | None = Non
     """Have the document made by another process, so that neither the start nor the first who asks waits for it."""
 
     def make() -> None:
+        time.sleep(MAKE_AFTER_SECONDS)
         with _making:
+            if api in _documents:
+                return
             try:
                 _documents[api] = (made_apart or _made_apart)()
             except (OSError, ValueError, subprocess.CalledProcessError) as error:
@@ -72,7 +78,7 @@ def make_in_background(api: NinjaAPI, made_apart: Callable[[], Any] | None = Non
 
 
 def _made_apart() -> Any:
-    command = [sys.executable, "manage.py", "openapi"]
+    command = [sys.executable, "manage.py", "openapi", "--parent", str(os.getpid())]
     return json.loads(subprocess.run(command, cwd=settings.BASE_DIR, stdout=subprocess.PIPE, check=True).stdout)
 
 

@@ -3,9 +3,16 @@
 import threading
 from typing import Any
 
+import pytest
+
 from console.api import docs
 
 SCHEMA: dict[str, Any] = {"info": {}, "paths": {}}
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docs, "MAKE_AFTER_SECONDS", 0.0)
 
 
 class _Api:
