@@ -37,7 +37,17 @@ def test_every_entry_of_the_navigation_leads_to_a_page(client: Client) -> None:
 
 @pytest.mark.django_db
 def test_every_page_turns_away_who_is_not_signed_in(client: Client) -> None:
-    open_to_all = {"signin", "signin-link", "oidc", "oidc-callback", "js-catalog", "healthz", "readyz", "metrics", "signout"}
+    open_to_all = {
+        "signin",
+        "signin-link",
+        "oidc",
+        "oidc-callback",
+        "js-catalog",
+        "healthz",
+        "readyz",
+        "metrics",
+        "signout",
+    }
 
     def patterns(found: list[URLPattern | URLResolver], prefix: str = "") -> list[tuple[str, str]]:
         rows = []
