@@ -11,8 +11,13 @@ import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import threading
+
 FOLDER = "PITWALL_ATTACH_DIR"
 PACKAGE = "profiling"
+RECORDER = "profiling.attach.recorder"
 LOOK_SECONDS = 0.5
 
 
@@ -22,21 +27,32 @@ class _Noticing:
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
         """Return nothing."""
         if name == "torch" and self in sys.meta_path:
+            import atexit
             import threading
 
             # a new list: who goes through the old one just now would pass over whoever stands behind this one
             sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
-            threading.Thread(target=_attach, name="pitwall", daemon=True).start()
+            leaving = threading.Event()
+            thread = threading.Thread(target=_attach, args=(leaving,), name="pitwall", daemon=True)
+            thread.start()
+            atexit.register(_leave, leaving, thread)
         return None
 
 
-def _attach() -> None:
-    import time
+def _leave(leaving: "threading.Event", thread: "threading.Thread") -> None:
+    """Let the thread end that waits for torch: one that is just importing while Python leaves crashes the process."""
+    leaving.set()
+    if RECORDER not in sys.modules:
+        thread.join(LOOK_SECONDS)
+
+
+def _attach(leaving: "threading.Event") -> None:
     from pathlib import Path
 
     try:
         while getattr(sys.modules.get("torch"), "profiler", None) is None:  # it is being imported, or never will be
-            time.sleep(LOOK_SECONDS)
+            if leaving.wait(LOOK_SECONDS):
+                return
         _load_package()
         from profiling.attach import recorder
 

@@ -9,8 +9,9 @@ from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 
 _GZIP = b"\x1f\x8b"
 _HEAD = 1 << 20
-_HEAD_MEMBERS = 64
-"""Members of a packed file whose beginning is looked at: writers make few and long ones."""
+_HEAD_MEMBERS = 8192
+_HEAD_PIECE = 1 << 12
+"""Members of a packed file whose beginning is looked at, and what is taken of it at a time: tens of ms of a core."""
 _PIECE = 1 << 18
 _PACKED_PIECE = 1 << 15
 """What is left of a piece is copied for each member of a file, and a hostile one has very many."""
@@ -31,7 +32,7 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     place, packed = 0, zlib.decompressobj(31)
     members = 1
     while place < len(raw) and len(unpacked) < size:
-        piece = raw[place : place + _PACKED_PIECE]
+        piece = raw[place : place + _HEAD_PIECE]
         try:
             unpacked += packed.decompress(piece, size - len(unpacked))
         except zlib.error:

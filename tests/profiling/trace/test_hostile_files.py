@@ -159,8 +159,8 @@ def test_the_beginning_of_a_file_of_empty_members_is_a_few_of_them(
 
     assert unpack.head(path) == b""
 
-    assert counted.members <= 64
-    assert counted.given <= 64 << 15
+    assert counted.members <= 8192
+    assert counted.given <= 8192 << 12
 
 
 def test_the_beginning_goes_on_over_the_members_of_an_honest_file(tmp_path: Path) -> None:
