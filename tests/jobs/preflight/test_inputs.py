@@ -49,6 +49,19 @@ def test_a_file_below_a_root_is_read_and_a_second_split_beside_it(project: Proje
     assert reads(project, data=data(root / "a.jsonl", eval_split="b.jsonl")) == (root / "a.jsonl", root / "b.jsonl")
 
 
+@pytest.mark.parametrize("split", [".", "..", "folder.jsonl", "folder.jsonl/."])
+def test_data_are_files_so_that_no_folder_is_opened_for_what_else_it_holds(
+    project: Project, root: Path, split: str
+) -> None:
+    (root / "folder.jsonl" / ".ssh").mkdir(parents=True)
+    (root / "folder.jsonl" / "a.jsonl").touch()
+    (root / "a.jsonl").touch()
+    file = root / ("folder.jsonl/a.jsonl" if split == ".." else "a.jsonl")
+
+    assert reads(project, "reward", data=data(file, eval_split=split)) == (file,)
+    assert reads(project, "reward", data=data(root / "folder.jsonl")) == ()
+
+
 @pytest.mark.parametrize("place", ["data/secret.json", "data/files/uploads/x.jsonl", "outside/a.jsonl"])
 def test_what_is_outside_of_the_roots_or_the_console_s_own_is_not_read(
     project: Project, root: Path, settings: Any, place: str
