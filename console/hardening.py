@@ -8,8 +8,17 @@ import os
 
 from jobs.box.confine import unreadable
 
-SECRETS = ("PITWALL_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "RAY_AUTH_TOKEN", "HF_TOKEN")
-"""Variables that only settings are made of."""
+SECRETS = (
+    "PITWALL_SECRET_KEY",
+    "DATABASE_URL",
+    "REDIS_URL",
+    "RAY_AUTH_TOKEN",
+    "HF_TOKEN",
+    "PITWALL_METRICS_TOKEN",
+    "PITWALL_OIDC_CLIENT_SECRET",
+    "PITWALL_SMTP_PASSWORD",
+)
+"""Variables that only settings are made of; runs do not get them either."""
 
 
 def harden(*, forgets: bool = True) -> None:

@@ -16,6 +16,7 @@ from console.embedded.data_dir import RAY_SOCKET_SUFFIX, empty, short_dir
 from console.embedded.ports import free_block
 from console.embedded.ray_parts import HOOK, PATH
 from console.embedded.service import Service
+from console.hardening import SECRETS
 
 MIN_LOGICAL_CPUS = (
     8  # the demo's four workers and a second small run fit side by side; on CPU they mostly wait for each other
@@ -35,7 +36,7 @@ PORT_OPTIONS = (
 )
 # What belongs to the console alone; whatever a run executes must not find it in its environment.
 # HF_TOKEN goes with the runs that need it (jobs.runs.hub_token).
-CONSOLE_SECRETS = ("PITWALL_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "HF_TOKEN")
+CONSOLE_SECRETS = (*(name for name in SECRETS if name != "RAY_AUTH_TOKEN"), "DJANGO_SETTINGS_MODULE")
 
 
 def new_token() -> str:

@@ -45,7 +45,7 @@ class BodyLimit:
         try:
             if not await body.begin():
                 return
-            if scope["path"].rstrip("/") == UPLOADS and scope["method"] == "POST":
+            if _is_upload(scope):
                 await self._follow(scope, LiveBody(body.receive), body.send)
             else:
                 await self.application(scope, body.receive, body.send)
@@ -70,7 +70,7 @@ class _Body:
 
     def __init__(self, limit: BodyLimit, scope: Any, receive: Any, send: Any) -> None:
         self._limit, self._scope, self._receive, self._send = limit, scope, receive, send
-        self._most = longest(scope["path"])
+        self._most = longest(scope)
         self._received = 0
         self._waited = 0.0  # seconds, for the client alone: how fast we read is not its fault
         self._is_whole = False
@@ -188,9 +188,13 @@ class _Body:
             pass
 
 
-def longest(path: str) -> int:
-    """Return how many bytes a request to this address may have."""
-    if path.rstrip("/") == UPLOADS:
+def _is_upload(scope: Any) -> bool:
+    return scope["path"].rstrip("/") == UPLOADS and scope["method"] == "POST"
+
+
+def longest(scope: Any) -> int:
+    """Return how many bytes this request may have. Only an upload's body is read as it comes; others are spooled."""
+    if _is_upload(scope):
         return int(settings.MAX_UPLOAD_BYTES) + ENVELOPE_BYTES
     return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 

@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from console.api.account.audit import audit_export, audit_scope
+from console.budget import expensive
 from jobs.accounts.access import projects_of, role
 from jobs.accounts.audit_log import AuditFilter, AuditFilterInvalid, AuditPage, audit_page, sees_all
 from jobs.models import AuditEvent, Capture, Project
@@ -45,6 +46,7 @@ class AuditLine:
 
 @require_GET
 @never_cache
+@expensive
 def audit(request: HttpRequest) -> HttpResponse:
     """Show the newest rows that the filters leave, or those after the cursor."""
     query = {name: request.GET.get(name, "").strip() for name in _NAMES}
@@ -71,6 +73,7 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
+@expensive
 def audit_jsonl(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """Give all rows that the filters leave as JSON lines."""
     query = {name: request.GET.get(name, "").strip() for name in _NAMES}

@@ -15,6 +15,10 @@ _SQLITE = (
     "CREATE TRIGGER audit_no_delete BEFORE DELETE ON jobs_auditevent "
     "WHEN NOT EXISTS (SELECT 1 FROM jobs_auditsweep WHERE OLD.at < before) "
     "BEGIN SELECT RAISE(ABORT, 'rows of the audit are deleted by its sweep alone'); END",
+    # INSERT OR REPLACE deletes the row that stands there without a word to the trigger above.
+    "CREATE TRIGGER audit_no_replace BEFORE INSERT ON jobs_auditevent "
+    "WHEN EXISTS (SELECT 1 FROM jobs_auditevent WHERE id = NEW.id) "
+    "BEGIN SELECT RAISE(ABORT, 'rows of the audit are never changed'); END",
 )
 _POSTGRESQL = (
     """CREATE OR REPLACE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -40,7 +44,7 @@ def guard_sql(vendor: str) -> tuple[str, ...]:
 def unguard_sql(vendor: str) -> tuple[str, ...]:
     """Return the statements that take the triggers off again: for a migration that alters the table."""
     on = " ON jobs_auditevent" if vendor == "postgresql" else ""
-    names = ("update", "delete", "truncate") if vendor == "postgresql" else ("update", "delete")
+    names = ("update", "delete", "truncate") if vendor == "postgresql" else ("update", "delete", "replace")
     return tuple(f"DROP TRIGGER IF EXISTS audit_no_{name}{on}" for name in names)
 
 

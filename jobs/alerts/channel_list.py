@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Q
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
@@ -15,10 +16,11 @@ from jobs.alerts.content import content_of_test
 from jobs.alerts.handing import NotDelivered
 from jobs.alerts.kinds import AlertRefused, checked_name
 from jobs.alerts.sealing import SealBroken, seal, unseal
-from jobs.models import AlertChannel, Project
+from jobs.models import AlertChannel, AuditEvent, Project
 
 MAX_CHANNELS = 20  # of a project or a person
-TEST_EVERY = timedelta(seconds=10)  # nobody writes to strangers by the hundred
+TEST_EVERY = timedelta(seconds=10)  # of a channel
+MAX_TESTS, TESTS_WITHIN = 10, timedelta(minutes=5)  # of a person: nobody writes to strangers by the hundred
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,14 @@ def delete_channel(channel: AlertChannel, *, actor: AbstractBaseUser) -> None:
 
 
 def send_test(channel: AlertChannel, *, actor: AbstractBaseUser, now: datetime) -> TestAnswer:
-    """Send a test now, and return what the receiver answered. Raises: AlertRefused within ten seconds of the last."""
+    """Send a test now, and return what the receiver answered.
+
+    Raises: AlertRefused within ten seconds of the last, and after ten of the person within five minutes, whatever
+    channels they made and deleted meanwhile.
+    """
+    sent = AuditEvent.objects.filter(actor_name=actor.get_username(), verb="alert_channel.test")
+    if sent.filter(at__gt=timezone.now() - TESTS_WITHIN).count() >= MAX_TESTS:
+        raise AlertRefused("", _("You sent %(most)s tests within five minutes. Wait a little.") % {"most": MAX_TESTS})
     rested = AlertChannel.objects.filter(pk=channel.pk).filter(_rested(now))
     if not rested.update(tested_at=now):
         raise AlertRefused("", _("This channel was tested a moment ago. Wait ten seconds."))

@@ -149,14 +149,28 @@ def _may_go_to(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address
         return True
     if inner is not None and not _is_public(inner):
         return False
-    return _is_public(address) and address not in _NAT64
+    return _is_public(address)
 
 
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # reaches any IPv4 address, private ones too
+_NOT_PUBLIC = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "64:ff9b::/96",  # through a gateway any IPv4 address, private ones too
+            "64:ff9b:1::/48",
+            "::ffff:0:0:0/96",
+            "::/96",  # IPv4 in IPv6, as it once was
+            "fec0::/10",  # private networks, as they once were
+            "192.0.0.0/24",  # metadata of some clouds
+        ),
+    )
+)
+"""What Python's `is_global` lets through, in some of its versions."""
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    return address.is_global and not address.is_multicast
+    is_inside = any(address.version == network.version and address in network for network in _NOT_PUBLIC)
+    return address.is_global and not address.is_multicast and not is_inside
 
 
 def _refusal(host: str) -> str:

@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from jobs.accounts.access import User, allows, projects_of, role
+from jobs.accounts.access import NotAllowed, User, allows, projects_of, require_superuser, role
 from jobs.accounts.audit import record
 from jobs.alerts.kinds import KINDS, MAX_MINUTES, AlertRefused
 from jobs.alerts.outbox import tell
@@ -156,10 +156,31 @@ def visible_incidents(user: User) -> QuerySet[AlertIncident]:
     return AlertIncident.objects.filter(about).select_related("rule", "run", "project", "acknowledged_by")
 
 
+def may_silence(user: User, project: Project | None) -> bool:
+    """Return whether a person may mute and resolve: as `may_act`, but of the console superusers alone.
+
+    Whoever runs it counts on being told that its disk fills, whatever an editor of some project thinks of that.
+    """
+    if project is None:
+        try:
+            require_superuser(user)
+        except NotAllowed:
+            return False
+    return may_act(user, project)
+
+
 def may_act(user: User, project: Project | None) -> bool:
-    """Return whether a person may acknowledge, mute and resolve: as an editor of it, or of any for the console."""
+    """Return whether a person may acknowledge and write notes: as an editor of it, or of any for the console."""
     among = [project] if project is not None else list(projects_of(user))
     return any(allows(role(user, one), "editor") for one in among)
+
+
+def require_act(user: User, project: Project | None, *, silences: bool) -> None:
+    """Let through who may act on incidents of the project, with `silences` mute and resolve. Raises: NotAllowed."""
+    if not may_act(user, project):
+        raise NotAllowed("This needs the role editor. Ask an admin of the project.", is_member=True)
+    if silences and not may_silence(user, project):
+        raise NotAllowed("Alerts of the console itself are muted and resolved by superusers.", is_member=True)
 
 
 def acknowledge(incident: AlertIncident, *, user: AbstractBaseUser, now: datetime) -> bool:

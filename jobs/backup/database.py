@@ -45,7 +45,12 @@ class Moment:
 
 def name_here() -> str:
     """Return the name of the database's file in a backup of this console."""
-    return SQLITE_NAME if connection.vendor == "sqlite" else POSTGRES_NAME
+    return name_of(connection.vendor)
+
+
+def name_of(vendor: str) -> str:
+    """Return the name that the file of a database of this kind has in a backup."""
+    return SQLITE_NAME if vendor == "sqlite" else POSTGRES_NAME
 
 
 def dump(target: Path) -> Moment:

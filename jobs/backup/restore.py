@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import redis
@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
 from jobs.backup import database
-from jobs.backup.backup import FILES, SECRET, read_manifest, sha256_of
+from jobs.backup.backup import FILES, MANIFEST, SECRET, read_manifest, sha256_of
 from jobs.backup.problem import BackupRefused
 from jobs.telemetry.streams import client
 
@@ -42,9 +42,14 @@ def check_backup(folder: Path) -> Any:
     Raises: BackupRefused naming what is wrong.
     """
     manifest = read_manifest(folder)
+    for name in (database.name_of(manifest["database"]), SECRET):
+        if name not in manifest["files"]:
+            raise BackupRefused(f"{MANIFEST} in {folder} does not name {name}, so it is no backup of ours.")
     for name, described in manifest["files"].items():
         path = folder / name
-        if ".." in Path(name).parts or Path(name).is_absolute() or path.is_symlink() or not path.is_file():
+        if not _is_inside(name, path, folder):
+            raise BackupRefused(f"{name!r} in {MANIFEST} leads out of {folder}. This is no backup of ours.")
+        if not path.is_file():
             raise BackupRefused(f"{name} is missing in {folder}.")
         if path.stat().st_size != described["size"] or sha256_of(path) != described["sha256"]:
             raise BackupRefused(f"{name} in {folder} is not what was backed up: its checksum differs.")
@@ -56,6 +61,12 @@ def check_backup(folder: Path) -> Any:
     if newer:
         raise BackupRefused(f"The backup is of a newer release ({newer[0]}). Install that one, then restore.")
     return manifest
+
+
+def _is_inside(name: str, path: Path, folder: Path) -> bool:
+    """Return whether a name of a manifest is a plain path below the backup, and no link on the way leads elsewhere."""
+    is_plain = name == PurePosixPath(name).as_posix() and not name.startswith("/") and ".." not in Path(name).parts
+    return is_plain and path.resolve() == folder.resolve() / name
 
 
 def restore_backup(folder: Path, *, now: datetime, replace: bool = False) -> RestoreDone:

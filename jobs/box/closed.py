@@ -38,7 +38,8 @@ _PAGE = resource.getpagesize()
 
 
 class ClosedPlan(TypedDict):
-    """What a command may do. `read` and `write` are places beside Python's and the system's libraries.
+    """What a command may do. `read` and `write` are places beside Python's and the system's libraries; one of `real` is
+    left out where it is not there but somewhere else.
 
     `folder` is an empty one: in namespaces a stage, else its folder for temporary files. `scratch_bytes` bounds these
     in namespaces, and `held_bytes` what all processes hold there together; `memory_bytes` is of address space, of each.
@@ -48,6 +49,7 @@ class ClosedPlan(TypedDict):
     command: list[str]
     folder: str
     read: list[str]
+    real: dict[str, str]
     write: list[str]
     has_network: bool
     cpu_seconds: int
@@ -84,6 +86,7 @@ def _in_namespaces(plan: ClosedPlan) -> None:
     namespaces.see_only(
         read=[place for place in _places(plan) if not place.startswith("/proc/")],
         write=plan["write"],
+        real=plan["real"],
         devices=DEVICES,
         stage=plan["folder"],
         scratch_bytes=plan["scratch_bytes"],
@@ -117,7 +120,11 @@ def _become(plan: ClosedPlan, *, scratch: str) -> None:
     writable = [scratch, "/dev/null", *plan["write"]]
     try:
         open_only(
-            read=[*_places(plan), *DEVICES, *own], write=writable, list_in=everywhere, has_network=plan["has_network"]
+            read=[*_places(plan), *DEVICES, *own],
+            write=writable,
+            list_in=everywhere,
+            real={} if is_alone else plan["real"],  # there the stage has them already
+            has_network=plan["has_network"],
         )
     except NotConfined:
         if not is_alone:

@@ -4,13 +4,14 @@ Nothing here needs a privilege, so it works in containers, too. What a process g
 module of other packages: the servers that run it are bare interpreters.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
 import signal
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jobs.box import seccomp
@@ -43,11 +44,17 @@ def limit(kind: int, value: int) -> None:
 
 
 def open_only(
-    *, read: Iterable[str], write: Iterable[str] = (), list_in: Iterable[str] = (), has_network: bool = False
+    *,
+    read: Iterable[str],
+    write: Iterable[str] = (),
+    list_in: Iterable[str] = (),
+    real: Mapping[str, str] | None = None,
+    has_network: bool = False,
 ) -> None:
     """Let this process, and all that come of it, open nothing but what is in these places, for good.
 
-    In `write` files are also made, changed and removed, in `list_in` names are seen. Other processes of the same user
+    In `write` files are also made, changed and removed, in `list_in` names are seen; a place that is not where `real`
+    says is left out. Other processes of the same user
     are out of sight, too: their memory and their environment in /proc; where the kernel can (6.12), signals reach none
     of them.
     Raises: NotConfined where the kernel has no Landlock (5.13) or it is switched off.
@@ -63,7 +70,7 @@ def open_only(
     if ruleset < 0:
         raise NotConfined(f"Landlock: {os.strerror(ctypes.get_errno())}")
     for place in read:
-        _allow(ruleset, place, _READS)
+        _allow(ruleset, place, _READS, real=(real or {}).get(place))
     for place in list_in:
         _allow(ruleset, place, _LISTS)
     for place in write:
@@ -82,10 +89,22 @@ def read_only_own_library(*more: str, write: Iterable[str] = ()) -> None:
     open_only(read=(str(Path(os.__file__).parent), *LIBRARIES, *DEVICES, *more), write=write)
 
 
-def _allow(ruleset: int, place: str, rights: int) -> None:
+def open_place(place: str, real: str | None) -> int | None:
+    """Return a descriptor of a place, None where it is not there, or not at `real` but somewhere else by now."""
     try:
         at = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        if real is None or os.readlink(f"/proc/self/fd/{at}") == real:  # noqa: PTH115  bare names, no Path for each
+            return at
+    os.close(at)
+    return None
+
+
+def _allow(ruleset: int, place: str, rights: int, *, real: str | None = None) -> None:
+    at = open_place(place, real)
+    if at is None:
         return
     if not os.path.isdir(place):  # noqa: PTH112  bare names, no Path for each
         rights &= _OF_A_FILE

@@ -8,9 +8,10 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jobs.box.confine import open_place
 from jobs.box.seccomp import NotConfined
 
 NOBODY = 65534
@@ -75,12 +76,19 @@ def _write(path: str, text: str) -> None:
 
 
 def see_only(
-    *, read: Sequence[str], write: Sequence[str], devices: Sequence[str], stage: str, scratch_bytes: int
+    *,
+    read: Sequence[str],
+    write: Sequence[str],
+    real: Mapping[str, str],
+    devices: Sequence[str],
+    stage: str,
+    scratch_bytes: int,
 ) -> None:
     """Make the places of `read` and `write` all there is of the file system, beside devices, /proc and an empty /tmp.
 
     `stage` is an empty folder; `scratch_bytes` bounds what /tmp holds, in memory. For the first process of a process
-    namespace. A place that does not exist is left out; where /proc cannot be had there is none. Raises: NotConfined.
+    namespace. A place that does not exist, or is not where `real` says, is left out; where /proc cannot be had there is
+    none. Raises: NotConfined.
     """
     _mount("none", "/", None, _RECURSIVE | _PRIVATE)
     _mount("tmpfs", stage, "tmpfs", _NO_SUID | _NO_DEVICES, "size=1m,mode=755")
@@ -89,7 +97,7 @@ def see_only(
     options = f"size={scratch_bytes},nr_inodes=8192,mode=1777"
     _mount("tmpfs", str(scratch), "tmpfs", _NO_SUID | _NO_DEVICES, options)  # first: places may be below it
     for place in read:
-        _show(place, stage, is_writable=False)
+        _show(place, stage, is_writable=False, expected=real.get(place))
     for place in write:
         _show(place, stage, is_writable=True)
     for device in devices:
@@ -106,19 +114,22 @@ def see_only(
     os.chdir("/")
 
 
-def _show(place: str, stage: str, *, is_writable: bool, has_devices: bool = False) -> None:
+def _show(place: str, stage: str, *, is_writable: bool, has_devices: bool = False, expected: str | None = None) -> None:
     """Bind a place where it really is, and put a link to it where it is called something else."""
-    real = os.path.realpath(place)
-    if not os.path.exists(real):  # noqa: PTH110  the interpreter is bare: few imports
+    held = open_place(place, expected)
+    if held is None:
         return
+    source = f"/proc/self/fd/{held}"  # and no path, which could lead elsewhere by now
+    real = os.readlink(source)  # noqa: PTH115  the interpreter is bare: few imports
     at = Path(f"{stage}{real}")
     if not at.exists():  # else a place above it shows it
         at.parent.mkdir(parents=True, exist_ok=True)
-        if Path(real).is_dir():
+        if Path(source).is_dir():
             at.mkdir()
         else:
             at.touch()
-    _mount(real, str(at), None, _BIND | _RECURSIVE)
+    _mount(source, str(at), None, _BIND | _RECURSIVE)
+    os.close(held)
     flags = _NO_SUID | (0 if is_writable else _READ_ONLY) | (0 if has_devices else _NO_DEVICES)
     attributes = struct.pack("QQQQ", flags, 0, 0, 0)
     path = os.fsencode(at)

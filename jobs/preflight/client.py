@@ -36,6 +36,8 @@ from jobs.preflight.sandbox import (
 COMMAND = (sys.executable, "-X", "faulthandler", "-m", "jobs.engine.preflight.process")
 MAX_PARALLEL = 2
 GRACE_SECONDS = 5.0
+MAX_ANSWER_CHARS = 8 << 20  # the web process holds all of it
+MAX_SENTENCE_CHARS = 4000
 _ROUNDS = 20
 
 _FIELDS = {
@@ -246,14 +248,17 @@ def _where(traceback: str) -> str:
 
 def _answer(out: str, err: str, code: int, field: str) -> dict[str, Any]:
     lines = out.strip().splitlines()
+    if len(out) > MAX_ANSWER_CHARS:
+        raise TrialFailed(field, f"The process that tries it answered more than {MAX_ANSWER_CHARS >> 20} MiB.")
     try:
         answer = json.loads(lines[-1]) if lines else None
-    except ValueError:
+    except (ValueError, RecursionError):  # code that is tried can write the answer itself
         answer = None
     if isinstance(answer, dict) and isinstance(answer.get("problem"), dict):
         problem = answer["problem"]
         kind = TrialHindered if problem.get("is_hindered") else TrialFailed
-        raise kind(str(problem.get("field") or field), str(problem.get("message") or "The check failed."))
+        said = str(problem.get("message") or "The check failed.")[:MAX_SENTENCE_CHARS]
+        raise kind(str(problem.get("field") or field)[:MAX_SENTENCE_CHARS], said)
     if isinstance(answer, dict) and code == 0:
         return answer
     if code == NOT_CONFINED:

@@ -33,20 +33,22 @@ def allowance_for(op: str, spec: RunSpec, *, project: Project | None) -> Allowan
     """
     holds_code = op in ("reward", "algorithm")
     places: list[Path] = []
+    real: dict[Path, Path] = {}
     repositories: list[str] = []
     for field, kind, place in _named(op, spec):
         if kind == "upload":
             places.append(uploads_dir() / place.removeprefix("upload:"))
         elif kind == "path":
-            places += _below_roots(place, field, project)
+            real |= _below_roots(place, field, project, is_file=field.startswith("data."))
         elif kind in ("models", "datasets"):
             repositories.append(f"{kind}--{place.replace('/', '--')}")
     cache = hub_cache()
     if repositories and not holds_code:
         cache.mkdir(parents=True, exist_ok=True)
         token = cache.parent / "token"  # of whoever signed in to the hub by its own command
-        return Allowance(read=(*places, token), write=(cache,), has_network=True, holds_code=False)
-    return Allowance(read=(*places, *(cache / name for name in repositories)), holds_code=holds_code)
+        return Allowance(read=(*places, *real, token), real=real, write=(cache,), has_network=True, holds_code=False)
+    kept = (cache / name for name in repositories)
+    return Allowance(read=(*places, *real, *kept), real=real, holds_code=holds_code)
 
 
 def is_streamed_from_hub(spec: RunSpec) -> bool:
@@ -87,8 +89,12 @@ def _kind_of(place: str) -> str:
     return "bundled" if "/" not in place and (_BUNDLED / place / "config.json").is_file() else "models"
 
 
-def _below_roots(place: str, field: str, project: Project | None) -> list[Path]:
-    """Return the path and what links in its folder lead to, as far as they may be read. Raises: PathNotAllowed."""
+def _below_roots(place: str, field: str, project: Project | None, *, is_file: bool) -> dict[Path, Path]:
+    """Return the path and what links in its folder lead to, as far as they may be read, each with where it really is.
+
+    Of what is a file (`is_file`: data, which code of a person reads, too) a folder is nothing: it may hold what must
+    not be read. Raises: PathNotAllowed.
+    """
     try:
         path = HOUSE / Path(place).expanduser()
         real = path.resolve()
@@ -97,10 +103,12 @@ def _below_roots(place: str, field: str, project: Project | None) -> list[Path]:
         raise PathNotAllowed(field, _("%(place)r is no path.") % {"place": place}) from None
     if not _may_read(real, project):
         if not is_there and is_local():
-            return []  # the trial says that it is not there
+            return {}  # the trial says that it is not there
         raise PathNotAllowed(field, _why_not(place, field))
+    if is_file and real.is_dir():
+        return {}
     linked = [entry.resolve() for entry in _entries(real) if entry.is_symlink()]
-    return [path, *(target for target in linked if _may_read(target, project))]
+    return {path: real, **{target: target for target in linked if _may_read(target, project)}}
 
 
 def _entries(folder: Path) -> list[Path]:

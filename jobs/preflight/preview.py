@@ -6,6 +6,7 @@ Answers are kept in the cache under everything they depend on, so that launching
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from pathlib import Path
@@ -31,8 +32,11 @@ CONFIG_SECONDS = 15.0
 ALGORITHM_SECONDS = 60.0  # most of it imports torch
 REWARD_SECONDS = 30.0  # the trial itself gives up on one completion after 8 s and then knows the line
 KEPT_SECONDS = 600
+MAX_KEPT_CHARS = 1 << 20  # of an answer: the cache counts entries, not what they take
 REFUSAL_KEPT_SECONDS = 30  # so that a form that asks at every key does not wait for the same answer again
 
+_NO_ANSWER = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
+"""What comes of an answer that code which is tried has written itself."""
 _PREVIEW_GROUPS = ("rollout", "train", "eval", "data")  # of knobs that change which rows are read or cut
 
 
@@ -230,7 +234,7 @@ def try_reward(spec: RunSpec, *, project: Project, user: User | None = None) -> 
             )
             for r in answer["results"]
         )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:  # code that is tried can write the answer itself
+    except _NO_ANSWER as error:
         raise TrialFailed("reward.source", _("The reward's process gave an answer that is none.")) from error
 
 
@@ -244,7 +248,11 @@ def try_algorithm(spec: RunSpec, *, project: Project, user: User | None = None) 
     depends_on = [raw["algorithm"], raw["hardware"], raw["knobs"]]
     op = {"op": "algorithm", "spec": raw}
     answer = _cached_answer("algorithm", depends_on, op, ALGORITHM_SECONDS, Allowance())
-    return tuple(map(str, answer["metrics"]))
+    try:
+        return tuple(map(str, answer["metrics"]))
+    except _NO_ANSWER as error:
+        text = _("The process that tries your algorithm gave an answer that is none.")
+        raise TrialFailed("knobs.algorithm.source", text) from error
 
 
 def _require_upload(spec: RunSpec, project: Project) -> None:
@@ -276,7 +284,9 @@ def _cached_answer(
     answer = cache.get(key)
     if answer is None:
         answer = run_trial(op, timeout_seconds=timeout_seconds, allowance=allowance)
-        cache.set(key, answer, KEPT_SECONDS)
+        with suppress(RecursionError):  # nested by who writes the answer themselves
+            if len(json.dumps(answer)) <= MAX_KEPT_CHARS:
+                cache.set(key, answer, KEPT_SECONDS)
     return answer
 
 

@@ -8,8 +8,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from subprocess import TimeoutExpired, run
@@ -46,9 +46,14 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What a trial may have beside the packages and the code: places to read, places to write, the network."""
+    """What a trial may have beside the packages and the code: places to read, places to write, the network.
+
+    `real`: where a place was when it was looked at. One that is somewhere else by the time it is opened is not shown:
+    who may write beside it could have put a link there meanwhile.
+    """
 
     read: tuple[Path, ...] = ()
+    real: Mapping[Path, Path] = field(default_factory=dict)
     write: tuple[Path, ...] = ()
     has_network: bool = False
     holds_code: bool = True  # of a person: then it has less memory
@@ -73,6 +78,7 @@ def closed(level: Level, command: Sequence[str], *, allowance: Allowance, folder
         "command": list(command),
         "folder": str(folder),
         "read": [*_environment(), *map(str, allowance.read)],
+        "real": {str(place): str(real) for place, real in allowance.real.items()},
         "write": [str(place) for place in allowance.write],
         "has_network": allowance.has_network,
         "cpu_seconds": seconds,

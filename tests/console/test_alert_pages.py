@@ -224,3 +224,25 @@ def test_the_api_makes_and_changes_rules(admin: Client, project: Project) -> Non
     assert admin.delete(f"/api/projects/team/alert-rules/{number}").status_code == 204
     preset = AlertRule.objects.get(project=project, preset="run_failed")
     assert admin.delete(f"/api/projects/team/alert-rules/{preset.pk}").status_code == 409
+
+
+def test_an_editor_of_some_project_silences_nothing_of_the_console_s(project: Project) -> None:
+    rule = AlertRule.objects.get(project=None, preset="disk_low")
+    data = {"what": "disk", "free_gib": 1, "total_gib": 100}
+    apply([Sighting(rule=rule, object_id="disk", is_on=True, data=data)], rules=[rule], now=timezone.now())
+    alert = AlertIncident.objects.get()
+    editor = signed_in(make_user("edda", project=project, role="editor"))
+    operator = make_user("olga", project=project, role="editor")
+    operator.is_superuser = True
+    operator.save()
+    ways = [(f"/api/alerts/{alert.pk}/mute", {"minutes": 5, "of": "rule"}), (f"/api/alerts/{alert.pk}/resolve", {})]
+    page = text(editor, reverse("alert", args=[alert.pk]))
+
+    for address, body in ways:
+        assert editor.post(address, body, content_type="application/json").status_code == 403
+    assert editor.post(reverse("alert-mute", args=[alert.pk]), {"minutes": "60", "of": "alert"}).status_code == 403
+    assert editor.post(reverse("alert-resolve", args=[alert.pk])).status_code == 403
+    assert tuple(f"{alert.pk}/{verb}" in page for verb in ("acknowledge", "resolve", "mute")) == (True, False, False)
+    assert editor.post(f"/api/alerts/{alert.pk}/acknowledge").status_code == 200
+    for address, body in ways:
+        assert signed_in(operator).post(address, body, content_type="application/json").status_code == 200

@@ -20,6 +20,8 @@ from tests.rows import make_project, make_user, signed_in
 from tests.waiting import wait_until
 
 OPERATIONS = {
+    "/audit",
+    "/audit/export",
     "/compare",
     "/compare/series",
     "/projects/{slug:project}/calibration",
@@ -42,6 +44,8 @@ OPERATIONS = {
     "/traces/{trace_id}/summary",
 }
 PAGES = {
+    "audit",
+    "audit-jsonl",
     "calibration",
     "compare",
     "compare-series-csv",

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from django.http import HttpRequest, StreamingHttpResponse
 from ninja import Field, Query, Router, Schema
 
-from console.api.problem import REFUSALS, RequestProblem
+from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import ProjectSlug, caller
+from console.budget import expensive
 from console.downloads.csv_response import csv_answer
 from jobs.accounts.access import NotAllowed, projects_of
 from jobs.accounts.audit import record
@@ -70,7 +71,8 @@ class AuditQuery(Schema):
     q: str = Field("", max_length=200, description="words in names, ids and what changed")
 
 
-@router.get("", response={200: AuditOut, **REFUSALS}, summary="Who did what")
+@router.get("", response={200: AuditOut, **EXPENSIVE}, summary="Who did what")
+@expensive
 def list_audit(
     request: HttpRequest,
     filters: Query[AuditQuery],
@@ -89,7 +91,7 @@ def list_audit(
 
 @router.get(
     "/export",
-    response={200: None, **REFUSALS},
+    response={200: None, **EXPENSIVE},
     summary="The audit as JSON lines",
     openapi_extra={
         "responses": {
@@ -97,6 +99,7 @@ def list_audit(
         }
     },
 )
+@expensive
 def export_audit(
     request: HttpRequest, filters: Query[AuditQuery], project: ProjectSlug = None
 ) -> StreamingHttpResponse:

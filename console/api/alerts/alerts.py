@@ -19,7 +19,6 @@ from console.api.alerts.schema import (
 )
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import ProjectSlug, caller, page_of, project_for, run_for
-from jobs.accounts.access import NotAllowed
 from jobs.alerts import incidents
 from jobs.alerts.kinds import AlertRefused
 from jobs.alerts.outbox import messages_of
@@ -71,8 +70,8 @@ def acknowledge_alert(request: HttpRequest, alert_id: int) -> AlertDetailOut:
 
 @router.post("/{int:alert_id}/resolve", response={200: AlertDetailOut, **REFUSALS}, summary="Resolve")
 def resolve_alert(request: HttpRequest, alert_id: int) -> AlertDetailOut:
-    """Close an incident; while its condition lasts it opens no new one."""
-    incident = incident_for(request, alert_id, acts=True)
+    """Close an incident; while its condition lasts it opens no new one. Those of the console: superusers only."""
+    incident = incident_for(request, alert_id, acts=True, silences=True)
     if not incidents.resolve_by_hand(incident, user=caller(request), now=timezone.now()):
         raise RequestProblem(409, "This alert is resolved already.")
     return _detail(incident_for(request, alert_id))
@@ -80,8 +79,11 @@ def resolve_alert(request: HttpRequest, alert_id: int) -> AlertDetailOut:
 
 @router.post("/{int:alert_id}/mute", response={200: AlertDetailOut, **REFUSALS}, summary="Mute")
 def mute_alert(request: HttpRequest, alert_id: int, body: AlertMuteIn) -> AlertDetailOut:
-    """Tell nobody for a time: of this alert, or of all of its run, rule or project."""
-    incident = incident_for(request, alert_id, acts=True)
+    """Tell nobody for a time: of this alert, or of all of its run, rule or project.
+
+    Those of the console: superusers only.
+    """
+    incident = incident_for(request, alert_id, acts=True, silences=True)
     try:
         incidents.mute_of(incident, of=body.of, minutes=body.minutes, user=caller(request), now=timezone.now())
     except AlertRefused as error:
@@ -121,13 +123,15 @@ def read_watch(request: HttpRequest, run_id: str) -> RunWatchOut:
     return RunWatchOut(is_watched=RunWatch.objects.filter(run=run, user=caller(request).pk).exists())
 
 
-def incident_for(request: HttpRequest, alert_id: int, *, acts: bool = False) -> AlertIncident:
-    """Return the incident if the caller may see it, with `acts` do something about it. Raises: Http404, NotAllowed."""
+def incident_for(request: HttpRequest, alert_id: int, *, acts: bool = False, silences: bool = False) -> AlertIncident:
+    """Return the incident if the caller may see it, with `acts` do something about it, with `silences` also that nobody
+    is told any more. Raises: Http404, NotAllowed.
+    """
     incident = incidents.visible_incidents(request.user).filter(pk=alert_id).first() if alert_id < 1 << 63 else None
     if incident is None:
         raise Http404
-    if acts and not incidents.may_act(request.user, incident.project):
-        raise NotAllowed("This needs the role editor. Ask an admin of the project.", is_member=True)
+    if acts:
+        incidents.require_act(request.user, incident.project, silences=silences)
     return incident
 
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from console.views.frame import current_project, person
 from console.views.run.files import visible_run
-from jobs.accounts.access import NotAllowed, require
+from jobs.accounts.access import require
 from jobs.alerts import incidents, words
 from jobs.alerts.kinds import AlertRefused
 from jobs.alerts.outbox import messages_of
@@ -45,6 +45,7 @@ class AlertRow:
     text: str
     muted_until: datetime | None
     may_act: bool
+    may_silence: bool
 
     @property
     def look(self) -> str:
@@ -95,8 +96,7 @@ def alert(request: HttpRequest, alert_id: int) -> HttpResponse:
 def act(request: HttpRequest, alert_id: int, verb: str) -> HttpResponse:
     """Acknowledge, resolve, mute or note an incident."""
     incident = _find(request, alert_id)
-    if not incidents.may_act(request.user, incident.project):
-        raise NotAllowed("This needs the role editor. Ask an admin of the project.", is_member=True)
+    incidents.require_act(request.user, incident.project, silences=verb in ("mute", "resolve"))
     user, now = person(request), timezone.now()
     try:
         if verb == "acknowledge":
@@ -158,10 +158,9 @@ def watch_run(request: HttpRequest, run_id: str) -> HttpResponse:
 def rows_of(request: HttpRequest, matching: list[AlertIncident], *, now: datetime) -> list[AlertRow]:
     """Return incidents as lines."""
     mutes = incidents.current_mutes(now)
-    may_act = {
-        project_id: incidents.may_act(request.user, next(i.project for i in matching if i.project_id == project_id))
-        for project_id in {incident.project_id for incident in matching}
-    }
+    projects = {incident.project_id: incident.project for incident in matching}
+    may_act = {key: incidents.may_act(request.user, project) for key, project in projects.items()}
+    may_silence = {key: incidents.may_silence(request.user, project) for key, project in projects.items()}
     return [
         AlertRow(
             incident=incident,
@@ -169,6 +168,7 @@ def rows_of(request: HttpRequest, matching: list[AlertIncident], *, now: datetim
             text=words.sentence(incident),
             muted_until=incidents.muted_until(incident, mutes),
             may_act=may_act[incident.project_id],
+            may_silence=may_silence[incident.project_id],
         )
         for incident in matching
     ]

@@ -37,6 +37,14 @@ def _sql(text: str) -> Callable[[], object]:
         lambda: AuditEvent.objects.latest("pk").delete(),
         _sql("UPDATE jobs_auditevent SET ip = NULL"),
         _sql("DELETE FROM jobs_auditevent"),
+        pytest.param(
+            _sql(
+                "INSERT OR REPLACE INTO jobs_auditevent (id, at, verb, object_type, object_id, actor_name, way, token, "
+                "user_agent, object_label, project_slug) SELECT id, at, 'run.create', object_type, object_id, "
+                "actor_name, way, token, user_agent, object_label, project_slug FROM jobs_auditevent"
+            ),
+            marks=pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite's alone"),
+        ),
     ],
 )
 def test_the_database_refuses_to_change_or_delete_a_row(tamper: Callable[[], object]) -> None:

@@ -14,9 +14,10 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from django.utils import timezone
 
 from jobs.alerts import outbox
-from jobs.alerts.channel_list import make_channel, send_test
+from jobs.alerts.channel_list import MAX_TESTS, delete_channel, make_channel, send_test
 from jobs.alerts.channels.webhook import signature
-from jobs.alerts.http import check_url
+from jobs.alerts.handing import NotDelivered
+from jobs.alerts.http import check_url, post
 from jobs.alerts.incidents import apply, mute
 from jobs.alerts.kinds import AlertRefused
 from jobs.alerts.outbox import Sweeper, deliver
@@ -398,7 +399,18 @@ def test_a_test_shows_the_receivers_answer_and_is_not_repeated_at_once(rule: Ale
         ("https://127.0.0.1/", "private network"),
         ("https://[::1]/", "private network"),
         ("https://[::ffff:10.0.0.1]/", "private network"),
-        ("https://[64:ff9b::a00:1]/", "private network"),
+        *(
+            (f"https://[{address}]/", "private network")
+            for address in (
+                "64:ff9b::a00:1",
+                "64:ff9b:1::7f00:1",
+                "::7f00:1",
+                "::ffff:0:7f00:1",
+                "2002:7f00:1::",
+                "fec0::1",
+            )
+        ),
+        *((f"https://{address}/", "private network") for address in ("0.0.0.0", "[::]", "192.0.0.192", "100.64.0.1")),
         ("https://169.254.169.254/latest/meta-data", "private network"),
         ("https://10.1.2.3/", "private network"),
         ("https://exa mple.com/", "without spaces"),
@@ -408,6 +420,28 @@ def test_a_test_shows_the_receivers_answer_and_is_not_repeated_at_once(rule: Ale
 def test_an_address_that_leads_inside_is_refused(url: str, says: str, settings: Any) -> None:
     with pytest.raises(AlertRefused, match=says):
         check_url(url)
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0x7f.1", "127.1", "0177.0.0.1"])
+def test_an_address_in_another_spelling_is_looked_at_as_the_system_reads_it(host: str) -> None:
+    check_url(f"https://{host}/")  # a name, as far as it says
+
+    with pytest.raises(NotDelivered, match="private network"):
+        post(f"https://{host}:1/", b"{}", {}, lambda: None)
+
+
+def test_nobody_sends_tests_by_the_dozen_by_making_channels_anew(rule: AlertRule, receiver: Receiver) -> None:
+    person = make_user()
+
+    for _ in range(MAX_TESTS):
+        channel, _secret = channel_of(rule, "slack", receiver.url)
+        assert send_test(channel, actor=person, now=timezone.now()).is_delivered
+        delete_channel(channel, actor=person)
+
+    channel, _secret = channel_of(rule, "slack", receiver.url)
+    with pytest.raises(AlertRefused, match="10 tests within five minutes"):
+        send_test(channel, actor=person, now=timezone.now())
+    assert send_test(channel, actor=make_user(), now=timezone.now()).is_delivered
 
 
 @pytest.mark.parametrize("name", ["localhost", "sneaky.example"])

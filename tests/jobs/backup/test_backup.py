@@ -1,6 +1,7 @@
 """A backup that is taken while others write is one moment; a restore checks, refuses, and gives the same back."""
 
 import itertools
+import json
 import shutil
 import sqlite3
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from jobs.backup.backup import read_manifest, write_backup
+from jobs.backup.backup import read_manifest, sha256_of, write_backup
 from jobs.backup.problem import BackupRefused
 from jobs.backup.restore import check_backup, restore_backup
 from jobs.ingest.store import AttemptCache, store
@@ -145,3 +146,31 @@ def test_a_file_that_did_not_change_is_linked_and_a_backup_that_did_is_refused(o
         check_backup(second.path)
     with pytest.raises(BackupRefused, match="is no backup"):
         check_backup(own_files)
+
+
+@pytest.mark.parametrize("name", ["files//{outside}", "files/../../outside", "/{outside}", "files/link/outside"])
+def test_a_backup_that_was_tampered_with_puts_nothing_elsewhere(own_files: Path, name: str) -> None:
+    done = write_backup(own_files / "backup", now=NOW)
+    outside = own_files / "outside"
+    held = done.path / "files" / str(outside).lstrip("/")
+    held.parent.mkdir(parents=True)
+    for file in (held, outside):
+        file.write_text("keys of the attacker")
+    (done.path / "files" / "link").symlink_to(own_files)
+    manifest = read_manifest(done.path)
+    described = {"size": outside.stat().st_size, "sha256": sha256_of(outside)}
+    manifest["files"][name.format(outside=str(outside).lstrip("/"))] = described
+    (done.path / "manifest.json").write_text(json.dumps(manifest))
+
+    with pytest.raises(BackupRefused, match="leads out of"):
+        check_backup(done.path)
+
+
+def test_a_backup_whose_database_has_no_checksum_is_refused(own_files: Path) -> None:
+    done = write_backup(own_files / "backup", now=NOW)
+    manifest = read_manifest(done.path)
+    del manifest["files"]["database.sqlite3"]
+    (done.path / "manifest.json").write_text(json.dumps(manifest))
+
+    with pytest.raises(BackupRefused, match=r"does not name database.sqlite3"):
+        check_backup(done.path)

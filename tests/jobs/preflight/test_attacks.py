@@ -14,7 +14,7 @@ from django.conf import settings
 from jobs.preflight import client, sandbox
 from jobs.preflight.client import TrialFailed, TrialHindered, run_trial
 from jobs.preflight.inputs import uploads_dir
-from jobs.preflight.sandbox import LEVELS, Confinement, why_not
+from jobs.preflight.sandbox import LEVELS, Allowance, Confinement, why_not
 from tests.waiting import wait_until
 
 MARK = "pitwall-attacked"
@@ -167,6 +167,29 @@ def test_the_attacks_get_through_where_nothing_is_closed_in(
     said = failed("\n".join(lines) % console).message
 
     assert all(name in said for name in kept)
+
+
+@pytest.mark.usefixtures("level")
+def test_a_path_that_leads_elsewhere_once_it_was_looked_at_is_not_read(tmp_path: Path) -> None:
+    """Who may write below a data root could put a link there between the look and the trial."""
+    rows = "\n".join(f'{{"prompt": "q{n}", "answer": "{n}"}}' for n in range(4))
+    mine, secret = tmp_path / "mine.jsonl", tmp_path / "secret.jsonl"
+    for file in (mine, secret):
+        file.write_text(rows)
+    spec = {
+        "data": {"kind": "path", "id": str(mine)},
+        "reward": {"kind": "custom", "source": "def reward(p, c, a):\n    return 1.0", "file_name": "r.py"},
+    }
+    op = {"op": "reward", "spec": spec, "samples": 2}
+    allowance = Allowance(read=(mine,), real={mine: mine})
+    assert run_trial(op, timeout_seconds=60, allowance=allowance)["results"]
+
+    mine.unlink()
+    mine.symlink_to(secret)
+
+    with pytest.raises(TrialFailed) as caught:
+        run_trial(op, timeout_seconds=60, allowance=allowance)
+    assert caught.value.field == "data.id"
 
 
 @pytest.mark.usefixtures("level")

@@ -50,6 +50,22 @@ def test_what_a_reward_file_prints_does_not_spoil_the_answer() -> None:
     assert run_trial({"op": "reward"}, timeout_seconds=60, command=child(code)) == {"results": []}
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("print('[' * 200_000)", "without an answer"),
+        ("print('{\"a\": ' + '[' * 50_000 + ']' * 50_000 + '}')", "without an answer"),
+        ("print('{\"metrics\": [\"' + 'x' * (8 << 20) + '\"]}')", "answered more than 8 MiB"),
+        ("print('{\"problem\": {\"message\": \"' + 'x' * (7 << 20) + '\"}}')", "xxxx"),
+    ],
+)
+def test_an_answer_that_hurts_whoever_reads_it_is_none(code: str, said: str) -> None:
+    failed = failure(code)
+
+    assert said in failed.message
+    assert len(failed.message) <= 4000
+
+
 def test_a_problem_becomes_a_sentence_beside_its_field() -> None:
     failed = failure(
         """print('{"problem": {"field": "data.answer_column", "message": "There is no column x."}}')""", op="preview"

@@ -8,7 +8,8 @@ from django.conf import settings as django_settings
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.models import Project
-from jobs.preflight.client import PathNotAllowed
+from jobs.preflight import preview
+from jobs.preflight.client import PathNotAllowed, TrialFailed
 from jobs.preflight.inputs import allowance_for, hub_cache, uploads_dir
 from tests.rows import make_project, make_run
 
@@ -47,6 +48,19 @@ def test_a_file_below_a_root_is_read_and_a_second_split_beside_it(project: Proje
     (root / "b.jsonl").touch()
 
     assert reads(project, data=data(root / "a.jsonl", eval_split="b.jsonl")) == (root / "a.jsonl", root / "b.jsonl")
+
+
+@pytest.mark.parametrize("split", [".", "..", "folder.jsonl", "folder.jsonl/."])
+def test_data_are_files_so_that_no_folder_is_opened_for_what_else_it_holds(
+    project: Project, root: Path, split: str
+) -> None:
+    (root / "folder.jsonl" / ".ssh").mkdir(parents=True)
+    (root / "folder.jsonl" / "a.jsonl").touch()
+    (root / "a.jsonl").touch()
+    file = root / ("folder.jsonl/a.jsonl" if split == ".." else "a.jsonl")
+
+    assert reads(project, "reward", data=data(file, eval_split=split)) == (file,)
+    assert reads(project, "reward", data=data(root / "folder.jsonl")) == ()
 
 
 @pytest.mark.parametrize("place", ["data/secret.json", "data/files/uploads/x.jsonl", "outside/a.jsonl"])
@@ -137,3 +151,38 @@ def test_the_network_is_for_what_runs_nobody_s_code(
     assert (preview.has_network, preview.write) == (True, (hub_cache(),))
     assert (reward.has_network, reward.write) == (False, ())
     assert reward.read == (hub_cache() / "datasets--a--b",)
+
+
+def nested(levels: int) -> list[Any]:
+    answer: list[Any] = []
+    for _ in range(levels):
+        answer = [answer]
+    return answer
+
+
+@pytest.mark.parametrize("answer", [{}, {"metrics": 1}, {"metrics": [nested(100_000)]}])
+def test_an_answer_that_tried_code_wrote_itself_is_no_fault_of_the_console(
+    project: Project, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(preview, "run_trial", lambda *_args, **_more: answer)
+    monkeypatch.setattr(preview, "require_trial", lambda *_args, **_more: None)
+
+    with pytest.raises(TrialFailed, match="an answer that is none"):
+        preview.try_algorithm(parse_spec({"data": {"kind": "bundled"}}), project=project)
+
+
+def test_a_long_answer_is_not_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def run_trial(*_args: Any, **_more: Any) -> dict[str, Any]:
+        asked.append(1)
+        return {"metrics": ["x" * (1 if len(asked) == 3 else 2 << 20)]}
+
+    monkeypatch.setattr(preview, "run_trial", run_trial)
+    monkeypatch.setattr(preview, "require_trial", lambda *_args, **_more: None)
+    spec = parse_spec({"knobs": {"optimizer.learning_rate": 3.3e-6}})
+
+    for _ in range(5):
+        preview.try_algorithm(spec, project=project)
+
+    assert len(asked) == 3  # two were too long to keep, the third was kept
