@@ -7,13 +7,13 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.urls import path, reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_GET
 from django.views.i18n import JavaScriptCatalog
 
 from console.forms.account import DENSITIES, DENSITY_COOKIE, THEME_COOKIE, THEMES
 from console.labels.ingest import ingest_problem
+from console.views.navigation import further_pages, navigation
 from jobs.accounts.access import Role, projects_of, require, role
 from jobs.alerts.queries import open_count
 from jobs.models import Project, Run
@@ -84,23 +84,9 @@ def frame(request: HttpRequest) -> dict[str, object]:
         "projects": list(projects_of(user)),
         "project_role": held,
         "low_disk_notice": low_disk() if held == "admin" or user.is_superuser else "",
-        "nav": _navigation(),
+        "nav": navigation(request),
+        "further_pages": further_pages(user, project.slug if project else "", held),
     }
-
-
-def _navigation() -> list[dict[str, str]]:
-    """Return the entries of the navigation."""
-    entries = (
-        ("home", _("Home"), "g h"),
-        ("new-run", _("New run"), "g n"),
-        ("runs", _("Runs"), "g r"),
-        ("compare", _("Compare"), "g c"),
-        ("tune", _("Tune"), "g t"),
-        ("cluster", _("Cluster"), "g u"),
-        ("guide", _("Guide"), "g d"),
-        ("settings", _("Settings"), "g s"),
-    )
-    return [{"name": name, "label": label, "url": reverse(name), "keys": keys} for name, label, keys in entries]
 
 
 @require_GET

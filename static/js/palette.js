@@ -31,7 +31,7 @@ export function openPalette() {
 async function search(query) {
   const mine = ++asked;
   const wanted = query.trim().toLowerCase();
-  const pages = [...document.querySelectorAll(".topnav a")].map((a) => ({
+  const pages = [...document.querySelectorAll(".topnav a, [data-further-pages] a")].map((a) => ({
     text: a.textContent,
     url: a.href,
     keys: a.dataset.keys,

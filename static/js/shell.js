@@ -108,9 +108,6 @@ addCommand(
 onChord("g p", () => {
   location.href = "/traces/";
 });
-addCommand(gettext("Account and settings"), () => {
-  location.href = find("a[href$='/account']").href;
-});
 
 // How much of the cluster is in use; once every ten seconds, and not in a background tab.
 // Where pages or tabs do not fit side by side, the current one is in sight.

@@ -170,7 +170,8 @@ def test_narrow_windows_hold_every_page_and_all_of_the_navigation(page: Page, li
     cause = {"side": "trainer", "text": "Out of memory: policy 1, Update, step 143"}
     Run.objects.filter(pk=failed.pk).update(cause=cause, ended_at=timezone.now())
     both = f"/compare?runs={one.pk},{failed.pk}&tab=traces"
-    for path in ("/", "/runs", "/compare", both, "/tune", "/guide", "/settings", f"/runs/{one.pk}/files"):
+    frames = ("/", "/runs", "/tune", "/guide", "/settings", "/alerts/rules", "/trash")
+    for path in (*frames, "/compare", both, f"/runs/{one.pk}/files"):
         page.set_viewport_size({"width": 800, "height": 900})
         page.goto(live_console.url + path)
         page.wait_for_load_state("networkidle")

@@ -36,6 +36,40 @@ def test_every_entry_of_the_navigation_leads_to_a_page(client: Client) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(("role", "is_superuser"), [("viewer", False), ("admin", False), ("viewer", True)])
+def test_the_search_names_the_further_pages_that_one_may_open(client: Client, role: str, is_superuser: bool) -> None:
+    user = make_user(project=make_project("team"), role=role)
+    type(user).objects.filter(pk=user.pk).update(is_superuser=is_superuser)
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+
+    page = client.get(reverse("home")).content.decode()
+    listed = re.search(r"data-further-pages>.*?</div>", page, re.DOTALL)
+    assert listed
+    links = re.findall(r'href="([^"]+)"', listed[0])
+
+    assert {"/alerts", "/alerts/rules", "/trash", "/account"} <= set(links)
+    assert ("/audit" in links) == (role == "admin" or is_superuser)
+    assert ("/people" in links) == is_superuser
+    for link in links:
+        assert client.get(link).status_code == 200, link
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("address", "entry"),
+    [("/runs/new", "new-run"), ("/trash", "runs"), ("/audit", "settings"), ("/settings/team/retention", "settings")],
+)
+def test_a_page_below_an_entry_of_the_navigation_marks_it(client: Client, address: str, entry: str) -> None:
+    sign_in(client, make_project("team"), role="admin")
+
+    page = client.get(address).content.decode()
+    nav = re.search(r'<nav class="topnav".*?</nav>', page, re.DOTALL)
+
+    assert nav
+    assert re.findall(r'href="([^"]+)"[^>]*aria-current="page"', nav[0]) == [reverse(entry)]
+
+
+@pytest.mark.django_db
 def test_every_page_turns_away_who_is_not_signed_in(client: Client) -> None:
     open_to_all = {
         "signin",

@@ -22,7 +22,7 @@ from jobs.alerts.kinds import AlertRefused
 from jobs.alerts.outbox import messages_of
 from jobs.alerts.queries import find_incidents, open_count
 from jobs.alerts.subscriptions import watch
-from jobs.models import AlertIncident, AlertMute, AlertRule
+from jobs.models import AlertIncident, AlertMute, AlertRule, Project
 
 STATES: dict[str, Promise] = {
     "open": gettext_lazy("Open"),
@@ -65,12 +65,8 @@ def alerts(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     state = request.GET.get("state", "open")
     state = state if state in STATES else "open"
-    matching = {name: find_incidents(request.user, project, state=name, now=now) for name in STATES}
-    page = Paginator(matching[state], _PAGE).get_page(request.GET.get("page"))
-    tabs = [
-        {"name": name, "label": label, "count": matching[name].count() if name != "resolved" else None}
-        for name, label in STATES.items()
-    ]
+    matching = find_incidents(request.user, project, state=state, now=now)
+    page = Paginator(matching, _PAGE).get_page(request.GET.get("page"))
     return render(
         request,
         "alerts/alerts.html",
@@ -78,7 +74,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
             "rows": rows_of(request, list(page), now=now),
             "page": page,
             "state": state,
-            "tabs": tabs,
+            "tabs": tabs_of(request, project, now=now),
             "has_rules": AlertRule.objects.filter(project=project, is_enabled=True).exists(),
             "mute_minutes": MUTE_MINUTES,
             "project_mutes": _mutes_of_project(project.pk, now),
@@ -172,6 +168,18 @@ def rows_of(request: HttpRequest, matching: list[AlertIncident], *, now: datetim
         )
         for incident in matching
     ]
+
+
+def tabs_of(request: HttpRequest, project: Project, *, now: datetime) -> list[dict[str, object]]:
+    """Return the lists of alerts as tabs, with how many each holds; the resolved ones are not counted."""
+    return [
+        {"name": name, "label": label, "count": None if name == "resolved" else _count(request, project, name, now)}
+        for name, label in STATES.items()
+    ]
+
+
+def _count(request: HttpRequest, project: Project, state: str, now: datetime) -> int:
+    return find_incidents(request.user, project, state=state, now=now).count()
 
 
 def bell_count(request: HttpRequest) -> int:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from console.forms.alert_rule import rule_fields, rule_posted
 from console.session import keep_once, take_once
+from console.views.alerts.page import tabs_of
 from console.views.frame import current_project, named_project, person
 from jobs.accounts.access import require, require_superuser, require_whole_account, role
 from jobs.alerts.channel_list import delete_channel, make_channel, send_test
@@ -156,6 +157,8 @@ def _show(request: HttpRequest, project: Project, **more: Any) -> HttpResponse:
     refused_rule = more.get("refused_rule")
     context = {
         "project": project,
+        "tabs": tabs_of(request, project, now=timezone.now()),
+        "is_rules": True,
         "rows": [
             _row(request, rule, is_admin and (rule.project_id is not None or is_superuser), refused_rule == rule.pk)
             for rule in rules_for(project)

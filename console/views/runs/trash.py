@@ -21,6 +21,8 @@ from jobs.runs.annotate import ChangeRefused
 @require_GET
 def trash(request: HttpRequest) -> HttpResponse:
     """Show what is in the project's trash."""
+    if current_project(request) is None:
+        return render(request, "home/no_project.html")
     project = _project(request)
     page = request.GET.get("page", "1")
     number = int(page) if page.isdecimal() and len(page) < 8 else 1

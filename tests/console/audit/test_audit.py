@@ -154,7 +154,7 @@ def test_the_page_shows_who_what_and_what_changed_and_links_to_it(team: Project,
     assert "<ins>&lt;b&gt;seen&lt;/b&gt;</ins>" in page
     assert "run.change" in page
     assert 'href="/audit.jsonl?object=' in page
-    assert "No deed passes these filters." in none
+    assert "No entry matches these filters." in none
 
 
 def test_admins_find_the_audit_in_settings_and_on_a_run_s_page(team: Project, admin: AbstractUser) -> None:
