@@ -211,14 +211,22 @@ def _done_here(item: TrashItem) -> bool:
 
 def _drop_done() -> None:
     """Let the items go of which nothing is left, here or on the cluster."""
-    for item in TrashItem.objects.filter(state="purging", is_gone_here=True, folders=[]):
+    for item in TrashItem.objects.filter(state="purging", is_gone_here=True, folders=[]).select_related("project"):
         with transaction.atomic():
             if item.kind == TrashItem.Kind.CHECKPOINTS:
                 for row in Artifact.objects.select_for_update().filter(pk__in=item.artifact_ids):
                     row.meta, row.size = {**row.meta, "trashed": False, "removed": True}, 0
                     row.save(update_fields=["meta", "size"])
             about = {"kind": item.kind, "name": item.run_name, "bytes": item.bytes_here + item.bytes_cluster}
-            record(actor=None, verb="trash.purged", object_type="run", object_id=item.run_id, before=about)
+            record(
+                actor=None,
+                verb="trash.delete",
+                object_type="run",
+                object_id=item.run_id,
+                label=item.run_name,
+                project=item.project,  # the run is gone, and the audit cannot look it up
+                before=about,
+            )
             item.delete()
 
 
