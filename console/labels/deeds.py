@@ -24,6 +24,8 @@ DEED_WORDS: dict[str, Promise] = {
     "alert_rule.delete": gettext_lazy("Alert rule deleted"),
     "audit.export": gettext_lazy("Audit exported"),
     "audit.sweep": gettext_lazy("Old rows of the audit deleted"),
+    "backup.create": gettext_lazy("Backup written"),
+    "backup.restore": gettext_lazy("Backup restored"),
     "capture.delete": gettext_lazy("Capture deleted"),
     "capture.end": gettext_lazy("Capture ended early"),
     "capture.request": gettext_lazy("Capture asked for"),

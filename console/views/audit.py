@@ -36,7 +36,9 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLine:
-    """A row as the table shows it. `words`: the deed in words. `url`: the page of what it was done to, "" where there is none (any more)."""
+    """A row as the table shows it, its deed in `words`. `url`: the page of what it was done to, "" where there is none
+    (any more).
+    """
 
     row: AuditEvent
     way: str

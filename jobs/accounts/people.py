@@ -205,6 +205,4 @@ def _keep_admins(user: User) -> None:
 def _record(
     actor: AbstractBaseUser | None, verb: str, user: AbstractBaseUser, *, before: object = None, after: object = None
 ) -> None:
-    record(
-        actor=actor, verb=verb, object_type="account", object_id=user.get_username(), before=before, after=after
-    )
+    record(actor=actor, verb=verb, object_type="account", object_id=user.get_username(), before=before, after=after)
