@@ -18,6 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
@@ -25,6 +26,7 @@ from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterState, JobInfo
 from jobs.models import Artifact, Attempt, Capture, Chunk, Frame, LogChunk, Metric, Run, RunEvent, Sample, TrashItem
 from jobs.runs.checkpoints import newest_visible
+from jobs.storage.usage import count_again
 from jobs.traces.imports import trace_folder
 
 log = logging.getLogger(__name__)
@@ -138,13 +140,13 @@ def _run(item: TrashItem) -> bool:
 def _logs(item: TrashItem) -> bool:
     if _delete_rows(LogChunk.objects.filter(run=item.run_id, attempt__lte=item.through_attempt)):
         return False
-    return _done_here(item)
+    return _rows_gone(item)
 
 
 def _samples(item: TrashItem) -> bool:
     if _delete_rows(Sample.objects.filter(run=item.run_id, attempt__lte=item.through_attempt)):
         return False
-    return _done_here(item)
+    return _rows_gone(item)
 
 
 def _capture(item: TrashItem) -> bool:
@@ -207,6 +209,12 @@ def _unlink_some(folder: Path) -> bool:
 def _done_here(item: TrashItem) -> bool:
     TrashItem.objects.filter(pk=item.pk).update(is_gone_here=True)
     return True
+
+
+def _rows_gone(item: TrashItem) -> bool:
+    """Let the quotas know at once what an ended run takes now: nobody else counts it again."""
+    count_again([item.run_id], now=timezone.now())
+    return _done_here(item)
 
 
 def _drop_done() -> None:
