@@ -273,20 +273,23 @@ def _keep_mute(
     project: Project | None, of: AlertRule | Run | AlertIncident | None, *, minutes: float, user: AbstractBaseUser
 ) -> None:
     """Keep a mute of something in a project, or of all of it; 0 minutes: that it ended."""
-    about = {
-        "actor": user,
-        "verb": "alert.mute" if minutes else "alert.unmute",
-        "project": project,
-        "after": {"minutes": minutes} if minutes else None,
-    }
     if isinstance(of, AlertRule):
-        record(object_type="alert_rule", object_id=str(of.pk), label=of.name, **about)
+        kind, number, label = "alert_rule", str(of.pk), of.name
     elif isinstance(of, AlertIncident):
-        record(object_type="alert", object_id=str(of.pk), label=_called(of), **about)
+        kind, number, label = "alert", str(of.pk), _called(of)
     elif of is not None:
-        record(object_type="run", object_id=of.pk, label=of.name, **about)
+        kind, number, label = "run", of.pk, of.name
     else:
-        record(object_type="project", object_id=project.slug if project else "", label=str(project or ""), **about)
+        kind, number, label = "project", project.slug if project else "", project.name if project else ""
+    record(
+        actor=user,
+        verb="alert.mute" if minutes else "alert.unmute",
+        object_type=kind,
+        object_id=number,
+        label=label,
+        project=project,
+        after={"minutes": minutes} if minutes else None,
+    )
 
 
 def _called(incident: AlertIncident) -> str:
