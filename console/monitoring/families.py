@@ -58,7 +58,7 @@ class Scope:
     is_operator: bool
 
 
-class Page:
+class Exposition:
     """One answer; prometheus_client's encoders ask it for its families."""
 
     def __init__(self, scope: Scope, *, now: datetime) -> None:

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from console.sign_in.link import make_link
+from console.sign_in.trail import keep_link
 from jobs.accounts.audit import record
 from jobs.accounts.people import drop_links, find_person
 
@@ -42,8 +43,7 @@ def make_account(*, username: str, base_url: str, actor: AbstractBaseUser, now: 
                 actor=actor,
                 verb="account.create",
                 object_type="account",
-                object_id=name[:64],
-                label=name,
+                object_id=name,
                 after=after,
             )
             return make_link(user=user, base_url=base_url, now=now, lifetime=LINK_LIFETIME)
@@ -66,5 +66,5 @@ def renew_link(*, username: str, base_url: str, actor: AbstractBaseUser, now: da
             )
             raise AccountRefused(text % {"name": user.username})
         drop_links(user)
-        record(actor=actor, verb="link.create", object_type="account", object_id=user.username[:64])
+        keep_link(user, lifetime=LINK_LIFETIME, actor=actor)
         return make_link(user=user, base_url=base_url, now=now, lifetime=LINK_LIFETIME)

@@ -60,7 +60,7 @@ def keep_link(user: AbstractBaseUser, *, lifetime: timedelta, actor: AbstractBas
 def _keep(
     verb: str, name: str, *, actor: AbstractBaseUser | None = None, after: Any = None, way: Way | None = None
 ) -> None:
-    about = {"object_type": "account", "object_id": name[:64], "label": name, "after": after}
+    about = {"object_type": "account", "object_id": name, "after": after}
     record(actor=actor, verb=verb, way=way, **about)
 
 

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET
 
 from console.api.account.audit import audit_export, audit_scope
 from console.budget import expensive
+from console.labels.deeds import DEED_WORDS, deed_words
 from jobs.accounts.access import projects_of, role
 from jobs.accounts.audit_log import AuditFilter, AuditFilterInvalid, AuditPage, audit_page, sees_all
 from jobs.models import AuditEvent, Capture, Project
@@ -36,10 +37,13 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLine:
-    """A row as the table shows it. `url`: the page of what it was done to, "" where there is none (any more)."""
+    """A row as the table shows it, its deed in `words`. `url`: the page of what it was done to, "" where there is none
+    (any more).
+    """
 
     row: AuditEvent
     way: str
+    words: str
     url: str
     changes: list[FieldChange]
 
@@ -61,7 +65,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     address = {name: value for name, value in {"project": slug, **query}.items() if value}
     context |= {
         "lines": lines(page.rows),
-        "verbs": sorted({row.verb for row in page.rows}),
+        "verbs": DEED_WORDS.items(),
         "query": urlencode(address),
         "is_filtered": any(query.values()),
         "older": urlencode({**address, "cursor": page.next}) if page.next else "",
@@ -91,7 +95,13 @@ def lines(rows: Iterable[AuditEvent]) -> list[AuditLine]:
     runs = dict(Capture.objects.filter(pk__in=captures).values_list("pk", "run_id")) if captures else {}
     words = way_words()
     return [
-        AuditLine(row=row, way=words.get(row.way, row.way), url=_url(row, runs), changes=changes(row.before, row.after))
+        AuditLine(
+            row=row,
+            way=words.get(row.way, row.way),
+            words=deed_words(row.verb),
+            url=_url(row, runs),
+            changes=changes(row.before, row.after),
+        )
         for row in listed
     ]
 
@@ -142,6 +152,7 @@ def _url(row: AuditEvent, runs: Mapping[str, str]) -> str:
         "study": ("study", [row.object_id]),
         "trace": ("trace", [row.object_id]),
         "capture": ("run", [runs.get(row.object_id, ""), "profile"]),
+        "alert": ("alert", [row.object_id]),
     }
     if row.object_type not in pages:
         return ""

@@ -10,7 +10,7 @@ from prometheus_client.exposition import choose_encoder
 
 from console.api.problem import RequestProblem
 from console.monitoring.access import scope_of
-from console.monitoring.families import Page
+from console.monitoring.families import Exposition
 
 
 @login_not_required
@@ -26,7 +26,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         text = "Send a Bearer token: PITWALL_METRICS_TOKEN, or an API token.\n"
         return HttpResponse(text, status=401, content_type="text/plain", headers={"WWW-Authenticate": "Bearer"})
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    return HttpResponse(encode(Page(scope, now=timezone.now())), content_type=content_type)
+    return HttpResponse(encode(Exposition(scope, now=timezone.now())), content_type=content_type)
 
 
 urlpatterns = [path("metrics", metrics, name="metrics")]

@@ -10,6 +10,12 @@ from jobs.accounts.origin import MAX_USER_AGENT_CHARS, Way, origin
 from jobs.models import AuditEvent, AuditSweep, Capture, Project, Run, Study, Trace
 from profiling.redaction import hide_in
 
+OBJECT_TYPES = frozenset(
+    {"access", "account", "address", "alert", "alert_channel", "alert_rule", "audit", "backup", "capture"}
+    | {"project", "run", "study", "token", "trace", "upload"}
+)
+"""What deeds are done to; the filter tells these words from ids by them."""
+MAX_ID_CHARS = 64
 MAX_LABEL_CHARS = 200
 
 
@@ -29,6 +35,8 @@ def record(
 
     Where it came from is known (jobs.accounts.origin); `way` says it where that is more than the request shows.
     `project` and `label` (what people call the object) are looked up where they are left out and the object still is.
+    An account is named by its whole name; its id is cut to what the column holds. Each verb has its words for people
+    in console.labels.deeds.
     """
     came = origin.get()
     if way is None:
@@ -44,7 +52,7 @@ def record(
         token=came.token,
         verb=verb,
         object_type=object_type,
-        object_id=object_id,
+        object_id=object_id[:MAX_ID_CHARS],
         object_label=hide_in(label)[:MAX_LABEL_CHARS],
         project_id=project.pk if project else None,
         project_slug=project.slug if project else "",
@@ -72,6 +80,8 @@ def sweep(*, now: datetime, days: int) -> int:
 
 def _home(object_type: str, object_id: str) -> tuple[Project | None, str]:
     """Return the project of what a deed was done to and what people call it; None and "" for what has none."""
+    if object_type == "account":
+        return None, object_id
     if object_type == "project":
         project = Project.objects.filter(slug=object_id).first()
         return project, project.name if project else ""

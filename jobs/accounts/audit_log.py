@@ -17,6 +17,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from jobs.accounts.access import NotAllowed, User, limits_of, projects_of, require, role
+from jobs.accounts.audit import OBJECT_TYPES
 from jobs.catalog.value import is_storable
 from jobs.models import AuditEvent, Project
 
@@ -186,7 +187,7 @@ def _of_object(text: str) -> Q:
     kind, parted, number = text.partition(":")
     if parted:
         return Q(object_type=kind, object_id=number)
-    return Q(object_type=text) if re.fullmatch(r"[a-z]+", text) else Q(object_id=text)
+    return Q(object_type=text) if text in OBJECT_TYPES else Q(object_id=text)
 
 
 def _with_text(words: Sequence[str]) -> Q:

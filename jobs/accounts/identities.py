@@ -61,7 +61,7 @@ def account_of(visitor: Visitor, mapping: GroupMapping, *, may_create: bool, now
 def keep_refusal(visitor: Visitor, why: str) -> None:
     """Keep that somebody whom the provider knows was not let in here."""
     after = {"by": "oidc", "issuer": visitor.issuer, "subject": visitor.subject, "why": why}
-    record(actor=None, verb="signin.failed", object_type="account", object_id=visitor.name[:64], after=after)
+    record(actor=None, verb="signin.failed", object_type="account", object_id=visitor.name, after=after)
 
 
 def connect(*, user: AbstractBaseUser, issuer: str, subject: str, actor: AbstractBaseUser | None) -> None:
@@ -83,7 +83,7 @@ def connect(*, user: AbstractBaseUser, issuer: str, subject: str, actor: Abstrac
         if held is None:
             Identity.objects.create(user_id=user.pk, issuer=issuer, subject=subject)
             after = {"issuer": issuer, "subject": subject}
-            name = user.get_username()[:64]
+            name = user.get_username()
             record(actor=actor, verb="account.connect", object_type="account", object_id=name, after=after)
 
 
@@ -92,7 +92,7 @@ def disconnect(*, user: AbstractBaseUser, issuer: str, actor: AbstractBaseUser |
     with transaction.atomic():
         dropped, _by_model = Identity.objects.filter(user_id=user.pk, issuer=issuer).delete()
         if dropped:
-            name = user.get_username()[:64]
+            name = user.get_username()
             record(actor=actor, verb="account.disconnect", object_type="account", object_id=name)
     return bool(dropped)
 
@@ -128,7 +128,7 @@ def _new_identity(visitor: Visitor, mapping: GroupMapping, *, may_create: bool) 
     except IntegrityError as error:  # two at once
         raise PersonRefused(text % {"name": name}) from error
     after = {"issuer": visitor.issuer, "subject": visitor.subject}
-    record(actor=user, verb="account.create", object_type="account", object_id=name[:64], after=after)
+    record(actor=user, verb="account.create", object_type="account", object_id=name, after=after)
     return identity
 
 
@@ -183,6 +183,5 @@ def _set_superuser(identity: Identity, user: User, groups: Collection[str], mapp
     User.objects.filter(pk=user.pk).update(is_superuser=is_superuser)
     Identity.objects.filter(pk=identity.pk).update(made_superuser=is_superuser)
     user.is_superuser = is_superuser
-    name = user.username[:64]
     after = {"is_superuser": is_superuser, "by": "groups of the provider"}
-    record(actor=None, verb="account.superuser", object_type="account", object_id=name, after=after)
+    record(actor=None, verb="account.set_superuser", object_type="account", object_id=user.username, after=after)

@@ -102,7 +102,7 @@ def set_superuser(*, username: str, is_superuser: bool, actor: AbstractBaseUser 
             _keep_superuser(user)
         User.objects.filter(pk=user.pk).update(is_superuser=is_superuser)
         before, after = {"is_superuser": not is_superuser}, {"is_superuser": is_superuser}
-        _record(actor, "account.superuser", user, before=before, after=after)
+        _record(actor, "account.set_superuser", user, before=before, after=after)
 
 
 def leave_all(*, username: str, actor: AbstractBaseUser | None) -> list[str]:
@@ -150,8 +150,7 @@ def sign_out_everywhere(*, username: str, actor: AbstractBaseUser | None) -> int
 def end_other_ways(user: AbstractBaseUser, *, keep_session: str | None, tokens_too: bool, now: datetime) -> ShutOut:
     """After another password: end unused links, all sessions but the one with this key, and API tokens if asked to."""
     ended = _shut_out(user, now=now, keep_session=keep_session, tokens_too=tokens_too)
-    name = user.get_username()[:64]
-    record(actor=user, verb="password.change", object_type="account", object_id=name, after=ended.as_json())
+    _record(user, "password.change", user, after=ended.as_json())
     return ended
 
 
@@ -204,7 +203,6 @@ def _keep_admins(user: User) -> None:
 
 
 def _record(
-    actor: AbstractBaseUser | None, verb: str, user: User, *, before: object = None, after: object = None
+    actor: AbstractBaseUser | None, verb: str, user: AbstractBaseUser, *, before: object = None, after: object = None
 ) -> None:
-    name = user.username[:64]
-    record(actor=actor, verb=verb, object_type="account", object_id=name, before=before, after=after)
+    record(actor=actor, verb=verb, object_type="account", object_id=user.get_username(), before=before, after=after)

@@ -75,6 +75,8 @@ def make_channel(
             verb="alert_channel.create",
             object_type="alert_channel",
             object_id=str(channel.pk),
+            label=channel.name,
+            project=channel.project,
             after=after,
         )
     return channel, checked.secrets.get("signing_secret", "")
@@ -89,6 +91,8 @@ def delete_channel(channel: AlertChannel, *, actor: AbstractBaseUser) -> None:
             verb="alert_channel.delete",
             object_type="alert_channel",
             object_id=str(channel.pk),
+            label=channel.name,
+            project=channel.project,
             before=before,
         )
         channel.delete()
@@ -106,7 +110,14 @@ def send_test(channel: AlertChannel, *, actor: AbstractBaseUser, now: datetime) 
     rested = AlertChannel.objects.filter(pk=channel.pk).filter(_rested(now))
     if not rested.update(tested_at=now):
         raise AlertRefused("", _("This channel was tested a moment ago. Wait ten seconds."))
-    record(actor=actor, verb="alert_channel.test", object_type="alert_channel", object_id=str(channel.pk))
+    record(
+        actor=actor,
+        verb="alert_channel.test",
+        object_type="alert_channel",
+        object_id=str(channel.pk),
+        label=channel.name,
+        project=channel.project,
+    )
     slug = channel.project.slug if channel.project else ""
     content = content_of_test(random.token_hex(16), now.isoformat(), slug)
     try:

@@ -19,7 +19,7 @@ from jobs.alerts.kinds import KINDS, MAX_MINUTES, AlertRefused
 from jobs.alerts.outbox import tell
 from jobs.alerts.sighting import Sighting
 from jobs.catalog.value import is_storable
-from jobs.models import AlertIncident, AlertMute, AlertNote, AlertRule, Project
+from jobs.models import AlertIncident, AlertMute, AlertNote, AlertRule, Project, Run
 from jobs.telemetry.notify import run_changed
 
 FLAPS = 3  # openings of one rule and object within FLAP_WINDOW that make the next one flap
@@ -189,7 +189,7 @@ def acknowledge(incident: AlertIncident, *, user: AbstractBaseUser, now: datetim
         opened = AlertIncident.objects.filter(pk=incident.pk, state="open")
         if not opened.update(state="acknowledged", acknowledged_at=now, acknowledged_by=user, updated_at=now):
             return False
-        _by_person(incident, "acknowledged", user, now)
+        _by_person(incident, "acknowledge", "acknowledged", user, now)
     return True
 
 
@@ -198,7 +198,7 @@ def resolve_by_hand(incident: AlertIncident, *, user: AbstractBaseUser, now: dat
     with transaction.atomic():
         if not _resolve(incident, now, verb="", is_by_hand=True, clear_since=None):
             return False
-        _by_person(incident, "resolved", user, now)
+        _by_person(incident, "resolve", "resolved", user, now)
         tell(incident, "resolved", now=now, mutes=current_mutes(now))
     return True
 
@@ -209,7 +209,7 @@ def add_note(incident: AlertIncident, text: str, *, user: AbstractBaseUser, now:
     if not 1 <= len(text) <= MAX_NOTE_CHARS or not is_storable(text):
         raise AlertRefused("text", _("A note has 1 to %(most)s characters.") % {"most": MAX_NOTE_CHARS})
     with transaction.atomic():
-        return _by_person(incident, "note", user, now, text=text)
+        return _by_person(incident, "note", "note", user, now, text=text)
 
 
 def mute(
@@ -233,21 +233,26 @@ def mute(
     if is_run and run is None:
         raise AlertRefused("of", _("This alert is about no run. Mute the alert or its rule."))
     scope = {"project": project, "rule": rule, "run": run, "incident": None if is_run else incident}
-    what, name = next(((key, str(one.pk)) for key, one in scope.items() if key != "project" and one), ("project", ""))
     with transaction.atomic():
         same = {f"{key}__isnull" if one is None else key: one is None or one for key, one in scope.items()}
         AlertMute.objects.filter(until__gt=now, **same).delete()
         until = now + timedelta(minutes=minutes)
         made = AlertMute.objects.create(**scope, until=until, created_by_id=user.pk) if minutes else None
-        slug = project.slug if project else ""
-        after = {"minutes": minutes, "project": slug}
-        record(actor=user, verb="alert.mute", object_type=what, object_id=name or slug, after=after)
+        _keep_mute(project, rule or run or incident, minutes=minutes, user=user)
         if incident is not None:
             AlertNote.objects.create(
                 incident=incident, at=now, verb="muted" if minutes else "unmuted", actor_id=user.pk, text=f"{minutes:g}"
             )
         transaction.on_commit(partial(run_changed, CHANGED))
     return made
+
+
+def end_mute(row: AlertMute, *, user: AbstractBaseUser) -> None:
+    """End a mute before its time."""
+    with transaction.atomic():
+        if AlertMute.objects.filter(pk=row.pk).delete()[0]:
+            _keep_mute(row.project, row.rule or row.run or row.incident, minutes=0, user=user)
+            transaction.on_commit(partial(run_changed, CHANGED))
 
 
 def mute_of(
@@ -269,8 +274,45 @@ def mute_of(
 
 
 def _by_person(
-    incident: AlertIncident, verb: str, user: AbstractBaseUser, now: datetime, *, text: str = ""
+    incident: AlertIncident, deed: str, said: str, user: AbstractBaseUser, now: datetime, *, text: str = ""
 ) -> AlertNote:
-    record(actor=user, verb=f"alert.{verb}", object_type="alert", object_id=str(incident.pk))
+    """Keep what a person did: the audit as the `deed`, the history of the incident as what was `said`."""
+    record(
+        actor=user,
+        verb=f"alert.{deed}",
+        object_type="alert",
+        object_id=str(incident.pk),
+        label=_called(incident),
+        project=incident.project,
+        after={"text": text} if text else None,
+    )
     transaction.on_commit(partial(run_changed, CHANGED))
-    return AlertNote.objects.create(incident=incident, at=now, verb=verb, text=text, actor_id=user.pk)
+    return AlertNote.objects.create(incident=incident, at=now, verb=said, text=text, actor_id=user.pk)
+
+
+def _keep_mute(
+    project: Project | None, of: AlertRule | Run | AlertIncident | None, *, minutes: float, user: AbstractBaseUser
+) -> None:
+    """Keep a mute of something in a project, or of all of it; 0 minutes: that it ended."""
+    if isinstance(of, AlertRule):
+        kind, number, label = "alert_rule", str(of.pk), of.name
+    elif isinstance(of, AlertIncident):
+        kind, number, label = "alert", str(of.pk), _called(of)
+    elif of is not None:
+        kind, number, label = "run", of.pk, of.name
+    else:
+        kind, number, label = "project", project.slug if project else "", project.name if project else ""
+    record(
+        actor=user,
+        verb="alert.mute" if minutes else "alert.unmute",
+        object_type=kind,
+        object_id=number,
+        label=label,
+        project=project,
+        after={"minutes": minutes} if minutes else None,
+    )
+
+
+def _called(incident: AlertIncident) -> str:
+    """Return how the audit names an incident: by its rule and what it is about."""
+    return f"{incident.rule.name}: {incident.run.name if incident.run else incident.object_id}"

@@ -76,6 +76,8 @@ def make_rule(
             verb="alert_rule.create",
             object_type="alert_rule",
             object_id=str(rule.pk),
+            label=rule.name,
+            project=rule.project,
             after=_audited(rule),
         )
     return rule
@@ -96,6 +98,8 @@ def change_rule(rule: AlertRule, *, fields: Mapping[str, Any], actor: AbstractBa
             verb="alert_rule.change",
             object_type="alert_rule",
             object_id=str(rule.pk),
+            label=rule.name,
+            project=rule.project,
             before=before,
             after=_audited(rule),
         )
@@ -112,6 +116,8 @@ def delete_rule(rule: AlertRule, *, actor: AbstractBaseUser) -> None:
             verb="alert_rule.delete",
             object_type="alert_rule",
             object_id=str(rule.pk),
+            label=rule.name,
+            project=rule.project,
             before=_audited(rule),
         )
         rule.delete()

@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet, Sum
-from django.db.models.functions import Length
 
 from jobs.accounts.audit import record
 from jobs.models import ENDED, Artifact, Capture, LogChunk, Project, Retention, Run, RunEvent, Sample, TrashItem
 from jobs.retention.deletion import mark_checkpoints, trash_days
 from jobs.retention.dependents import dependents_of
 from jobs.retention.policy import RetentionRule, Rules, expendable, parse_rules
-from jobs.retention.sizes import layer_bytes
+from jobs.retention.sizes import capture_bytes
 from jobs.runs.checkpoints import list_checkpoints
+from jobs.storage.usage import LOG_BYTES, SAMPLE_BYTES
 from jobs.telemetry.notify import run_changed
 from jobs.telemetry.trashed import hidden_through
 from profiling.captures.capture import OPEN
@@ -71,10 +71,9 @@ def apply_step(*, now: datetime) -> None:
 def going_of(run: Run, rules: Rules, *, spared: dict[str, set[str]], now: datetime) -> Iterator[Going]:
     """Yield what of an ended run the rules let go. `spared`: kind -> the newest runs, whose logs or samples stay."""
     about: dict[str, Any] = {"run_id": run.pk, "run_name": run.name}
-    texts = Length("prompt") + Length("completion") + Length("expected")
     kinds: tuple[tuple[Literal["logs", "samples"], QuerySet[Any], Any, Any], ...] = (
-        ("logs", LogChunk.objects.filter(run=run), Sum("num_lines"), Length("text")),
-        ("samples", Sample.objects.filter(run=run), Count("pk"), texts),
+        ("logs", LogChunk.objects.filter(run=run), Sum("num_lines"), LOG_BYTES),
+        ("samples", Sample.objects.filter(run=run), Count("pk"), SAMPLE_BYTES),
     )
     for kind, rows, count, length in kinds:
         rule = rules.get(kind)
@@ -94,14 +93,12 @@ def _captures(run: Run, rule: RetentionRule, now: datetime) -> Iterator[Going]:
     rows = run.captures.exclude(state__in=OPEN).order_by("-created_at", "-pk")
     for capture in rows[rule.keep_last :]:
         if _is_old(capture.ended_at or capture.created_at, rule, now):
-            files = capture.files.aggregate(n=Sum("received"))["n"] or 0
-            stores = layer_bytes([run.pk], capture_id=capture.pk).get(run.pk, 0)
             yield Going(
                 kind="capture",
                 run_id=run.pk,
                 run_name=run.name,
                 num_things=capture.files.count(),
-                bytes_here=files + stores,
+                bytes_here=capture_bytes(capture),
                 capture_id=capture.pk,
             )
 

@@ -227,4 +227,12 @@ def _locked(item_id: int, user: AbstractBaseUser) -> TrashItem:
 
 def _record(item: TrashItem, user: AbstractBaseUser, verb: str) -> None:
     about = {"kind": item.kind, "name": item.run_name, "bytes": item.bytes_here + item.bytes_cluster}
-    record(actor=user, verb=verb, object_type="run", object_id=item.run_id, before=about)
+    record(
+        actor=user,
+        verb=verb,
+        object_type="run",
+        object_id=item.run_id,
+        label=item.run_name,
+        project=item.project,
+        before=about,
+    )

@@ -105,7 +105,7 @@ def set_retention(
         after = {"rules": rules, "trash_days": trash_days}
         record(
             actor=user,
-            verb="project.retention",
+            verb="retention.set",
             object_type="project",
             object_id=project.slug,
             before=before,

@@ -18,6 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
@@ -25,6 +26,7 @@ from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterState, JobInfo
 from jobs.models import Artifact, Attempt, Capture, Chunk, Frame, LogChunk, Metric, Run, RunEvent, Sample, TrashItem
 from jobs.runs.checkpoints import newest_visible
+from jobs.storage.usage import count_again
 from jobs.traces.imports import trace_folder
 
 log = logging.getLogger(__name__)
@@ -138,13 +140,13 @@ def _run(item: TrashItem) -> bool:
 def _logs(item: TrashItem) -> bool:
     if _delete_rows(LogChunk.objects.filter(run=item.run_id, attempt__lte=item.through_attempt)):
         return False
-    return _done_here(item)
+    return _rows_gone(item)
 
 
 def _samples(item: TrashItem) -> bool:
     if _delete_rows(Sample.objects.filter(run=item.run_id, attempt__lte=item.through_attempt)):
         return False
-    return _done_here(item)
+    return _rows_gone(item)
 
 
 def _capture(item: TrashItem) -> bool:
@@ -209,16 +211,30 @@ def _done_here(item: TrashItem) -> bool:
     return True
 
 
+def _rows_gone(item: TrashItem) -> bool:
+    """Let the quotas know at once what an ended run takes now: nobody else counts it again."""
+    count_again([item.run_id], now=timezone.now())
+    return _done_here(item)
+
+
 def _drop_done() -> None:
     """Let the items go of which nothing is left, here or on the cluster."""
-    for item in TrashItem.objects.filter(state="purging", is_gone_here=True, folders=[]):
+    for item in TrashItem.objects.filter(state="purging", is_gone_here=True, folders=[]).select_related("project"):
         with transaction.atomic():
             if item.kind == TrashItem.Kind.CHECKPOINTS:
                 for row in Artifact.objects.select_for_update().filter(pk__in=item.artifact_ids):
                     row.meta, row.size = {**row.meta, "trashed": False, "removed": True}, 0
                     row.save(update_fields=["meta", "size"])
             about = {"kind": item.kind, "name": item.run_name, "bytes": item.bytes_here + item.bytes_cluster}
-            record(actor=None, verb="trash.purged", object_type="run", object_id=item.run_id, before=about)
+            record(
+                actor=None,
+                verb="trash.delete",
+                object_type="run",
+                object_id=item.run_id,
+                label=item.run_name,
+                project=item.project,  # the run is gone, and the audit cannot look it up
+                before=about,
+            )
             item.delete()
 
 

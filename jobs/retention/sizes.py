@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from django.db.models import F, Sum
-from django.db.models.functions import Length
+from django.db.models import Sum
 
-from jobs.models import Artifact, Chunk, Frame, Layer, LogChunk, Sample
+from jobs.models import Artifact, Capture, Layer
+from jobs.storage.usage import use_of_runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,37 +19,19 @@ class RunSize:
 
 
 def sizes_of(run_ids: Collection[str]) -> Mapping[str, RunSize]:
-    """Return run id -> size. Rows count by their contents, without what a database adds."""
-    here: dict[str, int] = defaultdict(int)
-    texts = Length("prompt") + Length("completion") + Length("expected")
-    for rows, key, length in (
-        (Frame.objects.filter(run__in=run_ids), "run_id", Length("payload")),
-        (Chunk.objects.filter(metric__run__in=run_ids), "metric__run_id", Length("blob")),
-        (LogChunk.objects.filter(run__in=run_ids), "run_id", Length("text")),
-        (Sample.objects.filter(run__in=run_ids), "run_id", texts),
-        (Artifact.objects.filter(run__in=run_ids), "run_id", F("received")),
-    ):
-        for run_id, taken in rows.order_by().values_list(key).annotate(taken=Sum(length)):
-            here[run_id] += taken or 0
-    for run_id, taken in layer_bytes(run_ids).items():
-        here[run_id] += taken
-    cluster = checkpoint_bytes(run_ids)
-    return {run_id: RunSize(here=here[run_id], cluster=cluster.get(run_id, 0)) for run_id in run_ids}
+    """Return run id -> size; `here` as quotas count it."""
+    cluster = _checkpoint_bytes(run_ids)
+    return {pk: RunSize(here=use.total, cluster=cluster.get(pk, 0)) for pk, use in use_of_runs(run_ids).items()}
 
 
-def layer_bytes(run_ids: Collection[str], *, capture_id: str = "") -> Mapping[str, int]:
-    """Return run id -> bytes of the stores of its traces, and of the files that were uploaded to them."""
-    taken: dict[str, int] = defaultdict(int)
-    layers = Layer.objects.filter(trace__run__in=run_ids)
-    if capture_id:
-        layers = layers.filter(trace__capture=capture_id)
-    for run_id, artifact, received, facts in layers.values_list("trace__run_id", "artifact", "received", "facts"):
-        made = facts.get("bytes", 0) if isinstance(facts, dict) else 0
-        taken[run_id] += (0 if artifact else received) + (made if isinstance(made, int) else 0)
-    return taken
+def capture_bytes(capture: Capture) -> int:
+    """Return the bytes of a capture's files, and of what was made of them."""
+    files = capture.files.aggregate(n=Sum("received"))["n"] or 0
+    facts = Layer.objects.filter(trace__capture=capture).values_list("facts", flat=True)
+    return files + sum(each.get("bytes", 0) for each in facts)
 
 
-def checkpoint_bytes(run_ids: Collection[str]) -> Mapping[str, int]:
+def _checkpoint_bytes(run_ids: Collection[str]) -> Mapping[str, int]:
     """Return run id -> bytes of its checkpoints that nobody deleted."""
     taken: dict[str, int] = defaultdict(int)
     rows = Artifact.objects.filter(run__in=run_ids, type="checkpoint")

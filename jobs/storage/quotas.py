@@ -162,7 +162,7 @@ def set_quota(owner: Owner, *, values: Mapping[str, object], actor: AbstractBase
             setattr(row, name, value)
         row.save()
         kind, name = ("project", owner.slug) if isinstance(owner, Project) else ("account", owner.get_username())
-        record(actor=actor, verb="quota.set", object_type=kind, object_id=name[:64], before=before, after=checked)
+        record(actor=actor, verb="quota.set", object_type=kind, object_id=name, before=before, after=checked)
 
 
 def lock(project: Project, user: AbstractBaseUser | None) -> None:

@@ -70,6 +70,10 @@ _BROUGHT = Case(
     output_field=BigIntegerField(),
 )
 """Of a layer's file: those of captures are files of their runs."""
+_HANDED_OVER = Case(When(type="checkpoint", then=0), default=F("size"), output_field=BigIntegerField())
+"""Of a run's file: checkpoints stay on the cluster, and take nothing of the console."""
+LOG_BYTES = _Octets("text")
+SAMPLE_BYTES = _Octets("prompt") + _Octets("completion") + _Octets("expected")
 
 
 def use_by(owner: Owner, *, only: int | None = None) -> dict[int, Bytes]:
@@ -78,7 +82,7 @@ def use_by(owner: Owner, *, only: int | None = None) -> dict[int, Bytes]:
     for kind, model, path, amount in (
         ("uploads", Upload, "", F("size")),
         ("traces", Layer, "trace__", _BROUGHT + _STORE),
-        ("files", Artifact, "run__", F("size")),
+        ("files", Artifact, "run__", _HANDED_OVER),
         ("series", RunUsage, "run__", F("series")),
         ("logs", RunUsage, "run__", F("logs")),
         ("samples", RunUsage, "run__", F("samples")),
@@ -98,7 +102,7 @@ def use_of(owner: Owner, pk: int) -> Bytes:
 def use_of_runs(run_ids: Iterable[str]) -> dict[str, Bytes]:
     """Return what each of these runs takes as of now, its rows counted anew."""
     ids = list(run_ids)
-    files = dict(_sums(Artifact, "run_id", {"run_id__in": ids}, F("size")))
+    files = dict(_sums(Artifact, "run_id", {"run_id__in": ids}, _HANDED_OVER))
     traces = dict(_sums(Layer, "trace__run_id", {"trace__run_id__in": ids}, _BROUGHT + _STORE))
     rows = _rows_of(ids)
     return {pk: Bytes(files=files.get(pk, 0), traces=traces.get(pk, 0), **rows[pk]) for pk in ids}
@@ -130,12 +134,11 @@ def _keep(seqs: Mapping[str, int], now: datetime) -> None:
 def _rows_of(run_ids: list[str]) -> dict[str, dict[str, int]]:
     """Return what the rows of each run take: series, logs and samples."""
     by_run = {pk: {"series": 0, "logs": 0, "samples": 0} for pk in run_ids}
-    texts = _Octets("prompt") + _Octets("completion") + _Octets("expected")
     for kind, model, key, amount in (
         ("series", Chunk, "metric__run_id", _Octets("blob")),
         ("series", Frame, "run_id", _Octets("payload")),
-        ("logs", LogChunk, "run_id", _Octets("text")),
-        ("samples", Sample, "run_id", texts),
+        ("logs", LogChunk, "run_id", LOG_BYTES),
+        ("samples", Sample, "run_id", SAMPLE_BYTES),
     ):
         for pk, size in _sums(model, key, {f"{key}__in": run_ids}, amount) if run_ids else ():
             by_run[pk][kind] += size

@@ -13,6 +13,7 @@ from console.api.account.people import HandedOverOut, handed_over
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import project_for
 from console.downloads.csv_response import csv_answer
+from console.downloads.kept import keep_download
 from console.downloads.rights_csv import rights_csv
 from jobs.accounts.access import require_superuser
 from jobs.accounts.who_can import NoSuchRole, Right, who_can
@@ -69,6 +70,7 @@ def read_rights(request: HttpRequest, q: Words = "", role: RoleAsked = "") -> Ri
 def export_rights(request: HttpRequest, q: Words = "", role: RoleAsked = "") -> StreamingHttpResponse:
     """Return the same as a table; superusers only."""
     require_superuser(request.user)
+    keep_download(request, "access", "", "who-can-do-what.csv")
     return csv_answer(rights_csv(_found(None, q, role)), name="who-can-do-what.csv")
 
 
@@ -87,7 +89,9 @@ def export_project_rights(
 ) -> StreamingHttpResponse:
     """Return the same as a table; admins of the project only."""
     home = project_for(request, project, "admin")
-    return csv_answer(rights_csv(_found(home, q, role)), name=f"who-can-do-what-{home.slug}.csv")
+    name = f"who-can-do-what-{home.slug}.csv"
+    keep_download(request, "project", home.slug, name)
+    return csv_answer(rights_csv(_found(home, q, role)), name=name)
 
 
 @projects.post("/{slug:project}/hand-over", response={200: HandedOverOut, **REFUSALS}, summary="Hand over runs")

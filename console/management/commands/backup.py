@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 from django.utils import timezone
 
 from console.labels.numbers import size
+from jobs.accounts.audit import record
 from jobs.backup.backup import write_backup
 from jobs.backup.problem import BackupRefused
 
@@ -30,6 +32,11 @@ class Command(BaseCommand):
             done = write_backup(options["folder"].resolve(), now=timezone.now(), link_to=options["link_to"])
         except (BackupRefused, OSError) as error:
             raise CommandError(str(error)) from error
+        taken = {"path": str(done.path), "files": done.num_files, "bytes": done.num_bytes}
+        try:
+            record(actor=None, verb="backup.create", object_type="backup", object_id=done.path.name, after=taken)
+        except DatabaseError as error:  # full, or not migrated yet: the backup is whole all the same
+            self.stderr.write(f"The audit does not know of this backup: {error}")
         linked = f", {done.num_linked} of them linked" if options["link_to"] else ""
         self.stdout.write(f"{done.path}: {done.num_files} files{linked}, {size(done.num_bytes)}")
         if done.num_live:

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from console.embedded.data_dir import AlreadyRunning, DataDirLock
+from jobs.accounts.audit import record
 from jobs.backup.problem import BackupRefused
 from jobs.backup.restore import check_backup, restore_backup
 
@@ -42,6 +43,8 @@ class Command(BaseCommand):
                 return
             lock = DataDirLock(Path(settings.DATA_DIR))
             done = restore_backup(folder, now=timezone.now(), replace=options["replace"])
+            put_back = {"path": str(folder), "taken_at": done.taken_at}
+            record(actor=None, verb="backup.restore", object_type="backup", object_id=folder.name, after=put_back)
             lock.release()
         except (BackupRefused, AlreadyRunning, OSError) as error:
             raise CommandError(str(error)) from error

@@ -121,9 +121,10 @@ def unmute(request: HttpRequest, mute_id: int) -> HttpResponse:
     if project is None:
         raise Http404
     require(request.user, project, "editor")
-    mute = AlertMute.objects.filter(pk=mute_id, project=project).select_related("rule", "run").first()
+    mutes = AlertMute.objects.filter(project=project).select_related("project", "rule", "run", "incident")
+    mute = mutes.filter(pk=mute_id).first()
     if mute is not None:
-        mute.delete()
+        incidents.end_mute(mute, user=person(request))
         messages.success(request, _("The mute has ended."))
     return redirect("alerts")
 

@@ -219,7 +219,7 @@ def test_who_did_what_to_an_incident_is_kept(rule: AlertRule) -> None:
         ("muted", user.pk),
     ]
     verbs = AuditEvent.objects.order_by("pk").values_list("verb", flat=True)
-    assert list(verbs) == ["alert.acknowledged", "alert.note", "alert.mute"]
+    assert list(verbs) == ["alert.acknowledge", "alert.note", "alert.mute"]
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 
 from jobs.backup.backup import read_manifest, sha256_of, write_backup
 from jobs.backup.problem import BackupRefused
 from jobs.backup.restore import check_backup, restore_backup
 from jobs.ingest.store import AttemptCache, store
-from jobs.models import Artifact, Command, Frame, Project, Run
+from jobs.models import Artifact, AuditEvent, Command, Frame, Project, Run
 from jobs.telemetry.series import MAX_POINTS, read_series
 from tests.batches import delivery, metric
 from tests.rows import NOW, make_artifact, make_project, make_run
@@ -120,6 +121,18 @@ def test_what_is_there_is_not_overwritten_unless_told(own_files: Path) -> None:
     assert Project.objects.get().name == "changed since"
     with pytest.raises(BackupRefused, match="exists already"):
         write_backup(done.path, now=NOW)
+
+
+def test_the_commands_leave_a_row_each_the_restore_in_what_it_restored(
+    own_files: Path, elsewhere: Callable[[], Path]
+) -> None:
+    call_command("backup", str(own_files / "backup"))
+    assert list(AuditEvent.objects.values_list("verb", "object_id")) == [("backup.create", "backup")]
+    elsewhere()
+    call_command("restore", str(own_files / "backup"))
+
+    (row,) = AuditEvent.objects.all()
+    assert (row.verb, row.object_id, set(row.after)) == ("backup.restore", "backup", {"path", "taken_at"})
 
 
 def test_a_file_that_did_not_change_is_linked_and_a_backup_that_did_is_refused(own_files: Path, settings: Any) -> None:

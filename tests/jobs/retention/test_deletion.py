@@ -169,7 +169,7 @@ def test_after_its_time_nothing_is_left_here_or_on_the_cluster(
     clock.step()
 
     assert not TrashItem.objects.exists()
-    assert AuditEvent.objects.filter(verb="trash.purged", object_id=run.pk).exists()
+    assert AuditEvent.objects.filter(verb="trash.delete", object_id=run.pk, project=run.project).exists()
 
 
 def test_while_ray_is_away_the_clusters_part_waits_and_says_so(

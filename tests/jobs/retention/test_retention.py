@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from jobs.ingest.store import AttemptCache, store
-from jobs.models import Artifact, Attempt, Capture, Frame, LogChunk, Retention, Run, Sample, TrashItem
+from jobs.models import Artifact, Attempt, Capture, Frame, LogChunk, Retention, Run, RunUsage, Sample, TrashItem
 from jobs.retention.apply import preview
 from jobs.retention.deletion import restore
 from jobs.retention.policy import RetentionRefused, RetentionRule, expendable, parse_rules, set_retention
 from jobs.retention.purge import purge_step
 from jobs.runs.checkpoints import Checkpoint, list_checkpoints, newest_visible
 from jobs.runs.pins import pin_checkpoint
+from jobs.storage.usage import count_again
 from jobs.telemetry.logs import read_logs
 from jobs.telemetry.samples import read_samples
 from profiling import events
@@ -101,6 +102,8 @@ def test_what_is_said_is_what_goes_and_comes_back_or_not(clock: Clock) -> None:
     pin_checkpoint(run_id=run.pk, attempt=1, step=20, is_pinned=True, user=admin, now=NOW)
     said = list(preview(project, parse_rules(RULES), now=LATER))
     assert not TrashItem.objects.exists()
+    count_again([run.pk], now=NOW)
+    assert RunUsage.objects.get(run=run).samples > 0
 
     set_retention(project=project, raw=RULES, trash_days=5, user=admin, now=NOW)
     clock.now = LATER
@@ -130,6 +133,7 @@ def test_what_is_said_is_what_goes_and_comes_back_or_not(clock: Clock) -> None:
     clock.step(7200)
 
     assert not Sample.objects.filter(run=run).exists()
+    assert RunUsage.objects.get(run=run).samples == 0  # the quotas know at once
     assert LogChunk.objects.filter(run=run).exists()  # in the trash once more, since the rule stands
     assert Frame.objects.filter(run=run).count() == 2  # charts stay
 

@@ -63,6 +63,7 @@ def test_everything_is_counted_for_its_project_and_for_who_brought_it(project: P
     )
     run = make_run(project, state="running", user=person)
     make_artifact(run, size=1000)
+    make_artifact(run, "checkpoint-9", type="checkpoint", size=50_000, received=0)  # it stays on the cluster
     report(run)
     trace = make_trace(project)
     Layer.objects.filter(trace=trace).update(size=7000, facts={"bytes": 500})
