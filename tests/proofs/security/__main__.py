@@ -1,19 +1,22 @@
 """`make proof-security [ONLY=matrix,generated,attacks,embedded,compose,elsewhere,H1,L8] [EXAMPLES=20] [URL=]`.
 
 Names of parts, of topologies and of findings may be mixed; what is not named of a kind is done whole. Exit code 1 if
-anything does not hold. `elsewhere` needs root.
+anything does not hold. `elsewhere` needs root. A go over whole topologies renews their part of the page.
 """
 
-import contextlib
 import importlib
 import json
 import os
 import shutil
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.proofs.security.report import misses, write
 from tests.proofs.security.site import TOPOLOGIES, Site
@@ -31,6 +34,11 @@ class Wanted:
     topologies: Sequence[str]
     findings: Sequence[str]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is done of each topology: then it goes onto the page, in place of what stood there of it."""
+        return not self.findings and tuple(self.parts) == PARTS
+
 
 def wanted(only: str, findings: Sequence[str]) -> Wanted:
     """Return what ONLY asks for. Raises: ValueError with a sentence for a name that is none."""
@@ -43,20 +51,22 @@ def wanted(only: str, findings: Sequence[str]) -> Wanted:
     return Wanted(parts=parts, topologies=[t for t in TOPOLOGIES if t in names] or list(TOPOLOGIES), findings=chosen)
 
 
-def examine(site: Site, todo: Wanted, *, with_local: bool, examples: int) -> dict[str, Any]:
-    """Attack one console; return what was found, by part."""
+def examine(site: Site, todo: Wanted, found: dict[str, Any], *, with_local: bool, examples: int) -> None:
+    """Attack one console; write what is found into `found`, by part, as it is found."""
     from tests.proofs.security import generated, matrix
     from tests.proofs.security.attacks.answers import ask_first_document
 
     scene: Mapping[str, Any] = site.scene() | {"data_dir": _data_dir(site)}
     ask_first_document(site, scene)
-    found: dict[str, Any] = {}
     if "attacks" in todo.parts:
-        found["attacks"] = list(_attacks(site, scene, todo, with_local=with_local))
+        found["attacks"] = []
+        for told in _attacks(site, scene, todo, with_local=with_local):
+            found["attacks"].append(told)
     if "generated" in todo.parts:
         found["generated"] = {}
         for role in generated.ROLES:
             of_role = generated.check(site, scene, role=role, examples=examples)
+            scene = site.scene() if role in generated.DELETING else scene  # the next finds all of it again
             found["generated"][role] = {
                 "by_status": dict(of_role.by_status),
                 "errors": of_role.errors,
@@ -64,10 +74,9 @@ def examine(site: Site, todo: Wanted, *, with_local: bool, examples: int) -> dic
             }
             print(f"{site.name} generated as {role}: {found['generated'][role]}", flush=True)
     if "matrix" in todo.parts:
-        answers = matrix.check(site, site.scene() if "generated" in todo.parts else scene)
+        answers = matrix.check(site, scene)
         found["matrix"] = {"by_status": dict(answers.by_status), "wrong": answers.wrong}
         print(f"{site.name} matrix: {answers.num_requests} requests, {len(answers.wrong)} wrong", flush=True)
-    return found
 
 
 def _attacks(site: Site, scene: Mapping[str, Any], todo: Wanted, *, with_local: bool) -> Iterator[dict[str, Any]]:
@@ -103,33 +112,37 @@ def main() -> int:
         return 2
     examples = int(os.environ.get("EXAMPLES") or 20)
     results: dict[str, Any] = {}
-    for number, name in enumerate(todo.topologies):
-        if name == "elsewhere" and (os.geteuid() != 0 or shutil.which("ip") is None):
-            print("elsewhere needs root and iproute2: left out, and so this proof is not whole.", file=sys.stderr)
-            results[name] = {"attacks": [_left_out()]}
-            continue
-        with contextlib.ExitStack() as stack:
-            site = stack.enter_context(TOPOLOGIES[name]())
-            results[name] = examine(site, todo, with_local=number == 0, examples=examples)
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1))
-    if not os.environ.get("ONLY"):
-        write(results)
+    for name in todo.topologies:
+        found = results[name] = {"examples": examples, "began": f"{datetime.now(UTC):%Y-%m-%d %H:%M}"}
+        try:
+            if name == "elsewhere" and (os.geteuid() != 0 or shutil.which("ip") is None):
+                raise LookupError("needs root and iproute2")
+            with TOPOLOGIES[name]() as site:
+                examine(site, todo, found, with_local=name == "embedded", examples=examples)
+        except (Exception, pytest.fail.Exception) as error:
+            traceback.print_exc()
+            found.setdefault("attacks", []).append(_broken(f"{type(error).__name__}: {error}"))
+        if todo.is_whole:
+            write(_kept(name, found))
     bad = misses(results)
     print("\n".join(bad))
     print(f"{len(bad)} did not hold." if bad else "All held.")
     return 1 if bad else 0
 
 
-def _left_out() -> dict[str, Any]:
-    return {
-        "finding": "all",
-        "name": "all of them",
-        "is_stopped": False,
-        "tried": "nothing",
-        "stopped_by": "",
-        "got": "left out: needs root and iproute2",
-    }
+def _kept(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep what was found beside what other goes found of other topologies; return all."""
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = {each: found if each == name else kept[each] for each in TOPOLOGIES if each == name or each in kept}
+    RESULTS.write_text(json.dumps(results, indent=1))
+    return results
+
+
+def _broken(why: str) -> dict[str, Any]:
+    got = f"it was not done to its end: {why[:300]}"
+    outcome = {"is_stopped": False, "tried": "nothing", "stopped_by": "", "got": got}
+    return {"finding": "all", "name": "what is not listed"} | outcome
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.proofs.security.site import TOPOLOGIES
+
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "proofs" / "security.md"
 _HEAD = """# Security, attacked
 
@@ -15,8 +17,13 @@ on two other machines (namespaces of the kernel).
 
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the page. `results`: topology -> part -> what was found, as `__main__` keeps it."""
+    bad = misses(results)
     lines = [
         _HEAD,
+        f"{len(bad)} of all that is below did not hold." if bad else "All that is below held.",
+        "",
+        *(f"- {name}: {_when(results.get(name))}" for name in TOPOLOGIES),
+        "",
         "## Roles × routes × projects",
         "",
         "| console | requests | by status | wrong |",
@@ -53,6 +60,12 @@ def misses(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
             if not found["is_stopped"]
         ]
     return lines
+
+
+def _when(found: Mapping[str, Any] | None) -> str:
+    if not found:
+        return "**not attacked**"
+    return f"{found['began']} UTC, {found['examples']} valid and as many invalid requests of each operation generated"
 
 
 def _listed(results: Mapping[str, Mapping[str, Any]], part: str, what: str) -> list[str]:
