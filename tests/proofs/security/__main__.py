@@ -1,7 +1,8 @@
 """`make proof-security [ONLY=matrix,generated,attacks,embedded,compose,elsewhere,H1,L8] [EXAMPLES=20] [URL=]`.
 
 Names of parts, of topologies and of findings may be mixed; what is not named of a kind is done whole. Exit code 1 if
-anything does not hold. `elsewhere` needs root. A go over whole topologies renews their part of the page.
+anything does not hold. `elsewhere` needs root. What is done whole is put onto the page, in the
+place of an earlier go.
 """
 
 import importlib
@@ -18,12 +19,11 @@ from typing import Any
 
 import pytest
 
-from tests.proofs.security.report import misses, write
+from tests.proofs.security.report import PARTS, misses, write
 from tests.proofs.security.site import TOPOLOGIES, Site
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "build" / "proofs" / "security.json"
-PARTS = ("matrix", "generated", "attacks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,6 @@ class Wanted:
     parts: Sequence[str]
     topologies: Sequence[str]
     findings: Sequence[str]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all is done of each topology: then it goes onto the page, in place of what stood there of it."""
-        return not self.findings and tuple(self.parts) == PARTS
 
 
 def wanted(only: str, findings: Sequence[str]) -> Wanted:
@@ -113,7 +108,8 @@ def main() -> int:
     examples = int(os.environ.get("EXAMPLES") or 20)
     results: dict[str, Any] = {}
     for name in todo.topologies:
-        found = results[name] = {"examples": examples, "began": f"{datetime.now(UTC):%Y-%m-%d %H:%M}"}
+        found: dict[str, Any] = {}
+        results[name] = found
         try:
             if name == "elsewhere" and (os.geteuid() != 0 or shutil.which("ip") is None):
                 raise LookupError("needs root and iproute2")
@@ -122,19 +118,21 @@ def main() -> int:
         except (Exception, pytest.fail.Exception) as error:
             traceback.print_exc()
             found.setdefault("attacks", []).append(_broken(f"{type(error).__name__}: {error}"))
-        if todo.is_whole:
-            write(_kept(name, found))
+        if not todo.findings:  # parts of it say little
+            write(_kept(name, found, examples=examples))
     bad = misses(results)
     print("\n".join(bad))
     print(f"{len(bad)} did not hold." if bad else "All held.")
     return 1 if bad else 0
 
 
-def _kept(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep what was found beside what other goes found of other topologies; return all."""
+def _kept(name: str, found: Mapping[str, Any], *, examples: int) -> dict[str, Any]:
+    """Put what was found in the place of what earlier goes found of these parts; return all there is."""
+    results = {each: {} for each in TOPOLOGIES} | (json.loads(RESULTS.read_text()) if RESULTS.exists() else {})
+    told = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    whens = {part: told + (f", {examples} examples" if part == "generated" else "") for part in found}
+    results[name] |= {**found, "when": results[name].get("when", {}) | whens}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results = {each: found if each == name else kept[each] for each in TOPOLOGIES if each == name or each in kept}
     RESULTS.write_text(json.dumps(results, indent=1))
     return results
 
