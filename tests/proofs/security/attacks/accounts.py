@@ -75,7 +75,8 @@ client = Client()
 client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
 link = make_link(user=user, base_url="http://x", now=timezone.now()).partition("http://x")[2]
 token = make_token(user=user, name="t")[1]
-print(json.dumps({"name": user.username, "token": token, "cookie": client.cookies["pitwall_session"].value, "link": link}))
+cookie = client.cookies["pitwall_session"].value
+print(json.dumps({"name": user.username, "token": token, "cookie": cookie, "link": link}))
 """
 
 
