@@ -51,7 +51,7 @@ def examine(site: Site, todo: Wanted, found: dict[str, Any], *, with_local: bool
     from tests.proofs.security import generated, matrix
     from tests.proofs.security.attacks.answers import ask_first_document
 
-    scene: Mapping[str, Any] = site.scene() | {"data_dir": _data_dir(site)}
+    scene: Mapping[str, Any] = site.scene() | json.loads(site.python(_WHERE).splitlines()[-1])
     ask_first_document(site, scene)
     if "attacks" in todo.parts:
         found["attacks"] = []
@@ -90,8 +90,16 @@ def _attacks(site: Site, scene: Mapping[str, Any], todo: Wanted, *, with_local: 
         yield {"finding": each.finding, "name": each.name, "is_stopped": outcome.is_stopped, **asdict(outcome)}
 
 
-def _data_dir(site: Site) -> str:
-    return site.python("from django.conf import settings; print(settings.DATA_DIR)").split()[-1]
+_WHERE = """
+import json
+from urllib.parse import urlsplit
+from django.conf import settings
+places = [urlsplit(url) for url in (settings.REDIS_URL, settings.RAY_ADDRESS)]
+database = settings.DATABASES["default"]
+services = [(p.hostname, p.port) for p in places if p.port]
+services += [(database["HOST"], int(database["PORT"] or 5432))] if "/" not in (database.get("HOST") or "/") else []
+print(json.dumps({"data_dir": str(settings.DATA_DIR), "services": services}))
+"""  # files and addresses that an attacker may have heard of
 
 
 def main() -> int:
