@@ -52,6 +52,8 @@ def check(site: Site, scene: Mapping[str, Any], *, only: str = "") -> Answers:
     cases = [case for case in _cases() if only in case[0]]
     refused = [case for case in cases if case[3] is not None]
     allowed = sorted((case for case in cases if case[3] is None), key=_is_late)
+    if not only:
+        _sockets(site, scene, answers)
     with site.client() as client:
         for entry, rule, caller, wanted in [*refused, *allowed]:
             if wanted is None and entry in _NOT_AS_OWNER:
@@ -62,7 +64,6 @@ def check(site: Site, scene: Mapping[str, Any], *, only: str = "") -> Answers:
                 answers.wrong.append(f"{entry} as {caller}: {fault}")
         if not only:
             _runners(client, scene, answers)
-            _sockets(site, scene, answers)
     return answers
 
 
