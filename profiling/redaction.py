@@ -57,7 +57,7 @@ _OWN = Path("/proc/self/environ")
 
 
 def secrets_of(environ: Mapping[str, str]) -> frozenset[bytes]:
-    """Return the values in an environment that are secrets: by the variable's name, in addresses, in JSON values."""
+    """Return the values in an environment that are secrets: by the variable's name, by shape, in addresses, in JSON."""
     values = {value for name, text in environ.items() for value in _secrets(name, text)}
     return frozenset(raw for raw in (os.fsencode(value) for value in values) if len(raw) >= MIN_BYTES)
 
@@ -123,6 +123,7 @@ def _secrets(name: str, value: object) -> Iterator[str]:
         if _NAME.search(name):
             yield value
         yield from _PASSWORD.findall(value)
+        yield from _SHAPES.findall(value)
         if value.startswith("{"):  # Ray's job configuration, with the variables of the job in it
             try:
                 yield from _secrets("", json.loads(value))

@@ -3,6 +3,7 @@
 import logging
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -44,19 +45,23 @@ def sweep_expired(*, now: datetime) -> Mapping[str, int]:
     counts = {name: old.delete()[0] for name, old in rows.items()}
     counts["audit rows"] = audit.sweep(now=now, days=settings.AUDIT_DAYS)
     counts["parts of uploads"] = sweep_parts(uploads_dir(), now=now)
-    counts["trial folders"] = _sweep_folders(day_ago)
+    counts["trial folders"] = _sweep_folders()
     swept = {name: count for name, count in counts.items() if count}
     if swept:
         log.info("swept: %s", ", ".join(f"{count} {name}" for name, count in swept.items()))
     return swept
 
 
-def _sweep_folders(before: datetime) -> int:
-    """Remove folders of trials whose process was killed."""
+def _sweep_folders() -> int:
+    """Remove folders of trials whose process was killed.
+
+    By the clock of the files: other consoles have theirs in the same place, and a wrong `now` would end their trials.
+    """
     num_removed = 0
+    before = time.time() - EVERY.total_seconds()
     for folder in Path(tempfile.gettempdir()).glob(TRIAL_FOLDERS):
         with suppress(OSError):
-            if folder.stat().st_mtime < before.timestamp() and folder.is_dir() and not folder.is_symlink():
+            if folder.stat().st_mtime < before and folder.is_dir() and not folder.is_symlink():
                 shutil.rmtree(folder)
                 num_removed += 1
     return num_removed

@@ -67,6 +67,8 @@ TOKENS: dict[str, str | None] = {
 }
 LIMITED = tuple(TOKENS)
 UNKNOWN = ("signed out", "admin by an expired token", "admin by a revoked token")
+NAMES_IT = re.compile(r"{(run_id|project|study_id|trace_id|item_id|alert_id)}")  # addresses of what is theirs
+NAMES_A_HOME = re.compile(r"{(run_id|project|study_id|token|trace_id|item_id)")  # needs no ?project=
 SEEN = ("last_login", "used_at")  # kept of each visit, whoever comes
 
 
@@ -247,7 +249,7 @@ def ask(client: Client, scene: Scene, entry: str, *, rule: Rule) -> HttpResponse
     """Send the request; what belongs to no address (lists, launches) names the project `theirs`."""
     method, address = entry.split(" ")
     query = {name: scene.fill(value) for name, value in rule.query.items()}
-    if not re.search(r"{(run_id|project|study_id|token|trace_id|item_id)", address):
+    if not NAMES_A_HOME.search(address):
         query["project"] = "theirs"
     body = rule.body()
     if "artifact_id" in body:
@@ -300,7 +302,7 @@ def expected(rule: Rule, caller: str, role: str | None, *, is_api: bool, names_i
 @pytest.mark.parametrize("entry", CASES)
 def test_an_address_answers_whom_it_may_and_nobody_else(entry: str, scene: Scene) -> None:
     rule, is_api = RULES[entry], entry in API
-    names_it = bool(re.search(r"{(run_id|project|study_id|trace_id|item_id|alert_id)}", f"{entry} {rule.query}"))
+    names_it = bool(NAMES_IT.search(f"{entry} {rule.query}"))
     callers = {**CALLERS, **(TOKENS if is_api else {})}
     clients = {caller: (scene.bearer if is_api else scene.session)(caller) for caller in callers}
     before = snapshot()

@@ -140,7 +140,7 @@ class Composition:
         own = self.addresses[name]
         argv = list(command) or self.command(name, own=own)
         environment = self.environment(name, own=own)
-        done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -48,7 +48,7 @@ class Stack:
     def manage(self, *arguments: str) -> str:
         """Run a `manage.py` command in this console's data directory and return what it prints."""
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        return subprocess.run(command, env=self.env, check=True, capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run(command, env=self.env, check=True, capture_output=True, text=True, timeout=300).stdout
 
     def signin_link(self) -> str:
         """Return a fresh one-time link for the first admin."""

@@ -24,6 +24,12 @@ from profiling.redaction import hide, hide_in, hider, overwrite, own_secrets, se
         ("SENTRY_DSN", "https://0123@sentry/1", "https://0123@sentry/1"),
         ("SLACK_WEBHOOK_URL", "https://hooks/T0/B0/x", "https://hooks/T0/B0/x"),
         ("GITLAB_PAT", "0123456789", "0123456789"),
+        ("NOTE", "for ci: ghp_" + "aB3" * 12, "ghp_" + "aB3" * 12),
+        (
+            "SESSION",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        ),
         ("DB_PWD", "open-sesame", "open-sesame"),
         ("BLOB_SAS", "sv=2026&sig=01", "sv=2026&sig=01"),
         ("RAY_JOB_CONFIG", json.dumps({"runtime_env": {"env_vars": {"PITWALL_TOKEN": "4f5e6d7c"}}}), "4f5e6d7c"),

@@ -1,4 +1,5 @@
-"""Roles × routes × projects on a running console: every line of tests/console/access_rules.py as every caller.
+"""Roles × routes × projects on a running console: every line of tests/console/access_rules.py as every caller,
+websockets and the ingest endpoints too.
 
 Who may not is asked first, so that what they ask for is still there; then readers, then writers. What a writer may is
 held to no more than not being refused: earlier ones may have deleted what it writes to.
@@ -12,9 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from websockets.exceptions import ConnectionClosed
 
-from tests.console.access_rules import API, INGEST, Rule
-from tests.console.test_access_matrix import CALLERS, RANK, RULES, TOKENS, expected
+from tests.console.access_rules import API, INGEST, SOCKETS, Rule
+from tests.console.test_access_matrix import (
+    CALLERS,
+    NAMES_A_HOME,
+    NAMES_IT,
+    RANK,
+    RULES,
+    TOKENS,
+    expected,
+)
+from tests.proofs.security.attacks.bodies import socket_of
 from tests.proofs.security.site import Site
 
 SECRET = b"secret-plan"  # stands in what only members may see
@@ -41,6 +52,8 @@ def check(site: Site, scene: Mapping[str, Any], *, only: str = "") -> Answers:
     cases = [case for case in _cases() if only in case[0]]
     refused = [case for case in cases if case[3] is not None]
     allowed = sorted((case for case in cases if case[3] is None), key=_is_late)
+    if not only:
+        _sockets(site, scene, answers)
     with site.client() as client:
         for entry, rule, caller, wanted in [*refused, *allowed]:
             if wanted is None and entry in _NOT_AS_OWNER:
@@ -57,7 +70,7 @@ def check(site: Site, scene: Mapping[str, Any], *, only: str = "") -> Answers:
 def _cases() -> Iterator[tuple[str, Rule, str, tuple[int, ...] | None]]:
     for entry, rule in RULES.items():
         is_api = entry in API
-        names_it = bool(re.search(r"{(run_id|project|study_id|trace_id)}", f"{entry} {rule.query}"))
+        names_it = bool(NAMES_IT.search(f"{entry} {rule.query}"))
         for caller, role in {**CALLERS, **(TOKENS if is_api else {})}.items():
             yield entry, rule, caller, expected(rule, caller, role, is_api=is_api, names_it=names_it)
 
@@ -75,9 +88,11 @@ def _fault(answer: httpx.Response, entry: str, rule: Rule, caller: str, wanted: 
         return f"{status} in place of {wanted}"
     if status == 302 and wanted is not None and not answer.headers["location"].startswith("/signin"):
         return f"leads to {answer.headers['location']}"
-    if role is None and SECRET in answer.content and "confirm" not in rule.query:
+    is_open = rule.opens_to_superuser and caller.startswith("superuser")
+    if role is None and SECRET in answer.content and "confirm" not in rule.query and not is_open:
         return "tells what is in the project"
-    if wanted is None and role is not None and rule.needs in RANK and status in (401, 403):
+    refusals = (401, 403, 404) if entry.startswith("GET ") else (401, 403)
+    if wanted is None and role is not None and rule.needs in RANK and status in refusals:
         return f"{status}, though the role may"
     return ""
 
@@ -94,7 +109,7 @@ def _ask(
     client.cookies.clear()  # what an earlier answer has set is another caller's
     method, address = entry.split(" ")
     query = {name: fill(value, scene) for name, value in rule.query.items()}
-    if not re.search(r"{(run_id|project|study_id|token|trace_id)", address):
+    if not NAMES_A_HOME.search(address):
         query["project"] = "theirs"
     headers = dict(site.headers)
     if entry in API:
@@ -135,3 +150,21 @@ def _runners(client: httpx.Client, scene: Mapping[str, Any], answers: Answers) -
                 answers.by_status[answer.status_code] += 1
                 if (answer.status_code == 401) is (caller == "a runner") or answer.status_code >= 500:
                     answers.wrong.append(f"{method} {address} as {caller}: {answer.status_code}")
+
+
+def _sockets(site: Site, scene: Mapping[str, Any], answers: Answers) -> None:
+    """A websocket says something to members, and closes to everybody else without a word."""
+    for path, query in SOCKETS.items():
+        address = fill(path, scene) + (f"?{query}" if query else "")
+        for caller, role in CALLERS.items():
+            wanted = None if role else (4401 if caller == "signed out" else 4404)
+            with socket_of(site, scene["cookies"].get(caller, ""), address) as socket:
+                try:
+                    code, told = None, str(socket.recv(timeout=20))
+                except ConnectionClosed as error:
+                    code, told = error.rcvd.code if error.rcvd else 1006, ""
+            answers.by_status[code or 101] += 1
+            if code != wanted or (role is None and told):
+                answers.wrong.append(
+                    f"{address} as {caller}: {code or 'it speaks'} in place of {wanted or 'a message'}"
+                )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+PARTS = ("matrix", "generated", "attacks")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "proofs" / "security.md"
 _HEAD = """# Security, attacked
 
@@ -15,8 +16,17 @@ on two other machines (namespaces of the kernel).
 
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the page. `results`: topology -> part -> what was found, as `__main__` keeps it."""
+    bad = misses(results)
     lines = [
         _HEAD,
+        f"{len(bad)} of all that is below did not hold." if bad else "All that is below held.",
+        "",
+        "| console | " + " | ".join(PARTS) + " |",
+        "|---|" + "---|" * len(PARTS),
+        *(f"| {name} | {_cells([_when(parts, part) for part in PARTS])} |" for name, parts in results.items()),
+        "",
+        "What is generated are so many valid and as many invalid requests of each operation of the OpenAPI document.",
+        "",
         "## Roles × routes × projects",
         "",
         "| console | requests | by status | wrong |",
@@ -55,6 +65,10 @@ def misses(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def _when(found: Mapping[str, Any], part: str) -> str:
+    return str(found.get("when", {}).get(part, "**not done**"))
+
+
 def _listed(results: Mapping[str, Mapping[str, Any]], part: str, what: str) -> list[str]:
     wrong = [f"- {name}: {line}" for name, parts in results.items() for line in parts.get(part, {}).get(what, ())]
     return ["", *wrong[:50]] if wrong else []
@@ -72,7 +86,7 @@ def _statuses(found: Mapping[str, Any]) -> str:
     return ", ".join(f"{count} × {status}" for status, count in sorted(found["by_status"].items()))
 
 
-def _cells(values: Sequence[int]) -> str:
+def _cells(values: Sequence[object]) -> str:
     return " | ".join(str(value) for value in values)
 
 

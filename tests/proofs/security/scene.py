@@ -24,10 +24,11 @@ def made() -> dict[str, Any]:
     """Return of a new scene: the session cookie and the API token of each caller, and the ids of what is theirs."""
     from django.contrib.auth.models import User
 
+    from console.sign_in.api_token import make_token
     from jobs.models import Upload
     from jobs.runs.launch import ingest_token
     from tests.console.test_access_matrix import CALLERS, TOKENS, Scene
-    from tests.rows import make_run
+    from tests.rows import make_run, make_user
 
     scene = Scene()
     for user in (*scene.people.values(), scene.owner):
@@ -40,6 +41,9 @@ def made() -> dict[str, Any]:
     knobless = scene.study.__class__.objects.create(
         project=scene.theirs, name="no knobs", spec=scene.run.spec, knobs=[], method="grid", num_runs=1
     )
+    chief = make_user("chief", project=scene.theirs, role="admin")
+    User.objects.filter(pk=chief.pk).update(is_superuser=True)
+    callers["superuser"] = f"Bearer {make_token(user=chief, name='t')[1]}"
     callers["a runner"] = f"Bearer {ingest_token(live.pk, 1)}"
     return {
         "values": scene.values | {"live_run": live.pk, "knobless": knobless.pk, "upload": SECRET_SHA},

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from tests.proofs.security.attack import Outcome, attack, outcome
@@ -72,12 +72,13 @@ def _open(site: Site, scene: Mapping[str, Any]) -> Iterator[list[Any]]:
                 one.close()
 
 
-def _socket(site: Site, cookie: str) -> Any:
+def socket_of(site: Site, cookie: str, path: str = "/ws/updates?project=theirs") -> ClientConnection:
+    """Open a websocket as a page does; without a cookie, of somebody signed out."""
     at = urlsplit(site.url)
     host = site.headers.get("Host", at.netloc)
     line = socket.create_connection((at.hostname or "", at.port or 80), 10)
-    headers = {"Cookie": f"pitwall_session={cookie}"}
-    url = f"ws://{host}/ws/updates?project=theirs"
+    headers = {"Cookie": f"pitwall_session={cookie}"} if cookie else {}
+    url = f"ws://{host}{path}"
     return connect(url, sock=line, origin=Origin(f"http://{host}"), additional_headers=headers, close_timeout=1)
 
 
@@ -88,7 +89,7 @@ def one_person_opens_sixty_websockets(site: Site, scene: Mapping[str, Any]) -> O
     with _open(site, scene) as opened:
         for number in range(1, SOCKETS + 1):
             try:
-                opened.append(_socket(site, scene["cookies"]["viewer"]))
+                opened.append(socket_of(site, scene["cookies"]["viewer"]))
                 opened[-1].recv(timeout=10)
             except ConnectionClosed as error:
                 refusal = f"number {number} was closed with {error.rcvd.code if error.rcvd else 'nothing'}"
@@ -105,7 +106,7 @@ def a_browser_sends_long_messages(site: Site, scene: Mapping[str, Any]) -> Outco
     """Pages send nothing, so that whatever is long is none of theirs."""
     with _open(site, scene) as opened:
         try:
-            opened.append(_socket(site, scene["cookies"]["editor"]))
+            opened.append(socket_of(site, scene["cookies"]["editor"]))
             opened[0].recv(timeout=10)
             opened[0].send("x" * 500_000)
             for _ in range(3):

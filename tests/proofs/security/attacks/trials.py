@@ -2,14 +2,15 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.proofs.security.attack import Outcome, attack, outcome
 from tests.proofs.security.site import Site
 
-# What each part reaches for; it says what it got, "" for nothing. HOST, PORT and DATA are filled in.
+# What each part reaches for; it says what it got, "" for nothing. HOST, PORT, DATA and
+# SERVICES are filled in.
 _REACHES: Mapping[str, str] = {
     "the environment of the console's processes": """
 got = ""
@@ -33,6 +34,18 @@ import socket
 socket.create_connection((HOST, PORT), 3)
 got = "a connection"
 """,
+    "database, Redis and Ray by their addresses": """
+import socket
+refused = ""
+for host, port in SERVICES:
+    try:
+        socket.create_connection((host, port), 3).close()
+        got += f"{host}:{port} "
+    except OSError as error:
+        refused = type(error).__name__
+if not got and refused:
+    raise RuntimeError(refused)
+""",
     "Redis": """
 import socket
 line = socket.socket(socket.AF_UNIX)
@@ -50,10 +63,11 @@ got = path
 }
 
 
-def _source(reach: str, *, host: str, port: int, data: str) -> str:
+def _source(reach: str, *, host: str, port: int, data: str, services: Sequence[Sequence[Any]]) -> str:
     body = "\n".join(f"    {line}" for line in reach.strip().splitlines())
     return (
-        f"import os\nHOST, PORT, DATA = {host!r}, {port}, {data!r}\n\n\ndef reward(prompt, completion, answer):\n"
+        f"import os\nHOST, PORT, DATA = {host!r}, {port}, {data!r}\nSERVICES = {services!r}\n\n\n"
+        "def reward(prompt, completion, answer):\n"
         f'    got = ""\n    try:\n{_indented(body)}\n    except Exception as error:\n'
         '        raise ValueError("NOTHING " + type(error).__name__)\n'
         '    raise ValueError(("GOT " + got) if got else "NOTHING it was empty")\n'
@@ -74,7 +88,8 @@ def _try(site: Site, scene: Mapping[str, Any], source: str) -> tuple[int, str]:
 def _reach(site: Site, scene: Mapping[str, Any], what: str) -> Outcome:
     data = scene["data_dir"]
     at = urlsplit(site.url)
-    source = _source(_REACHES[what], host=at.hostname or "", port=at.port or 80, data=data)
+    host, services = at.hostname or "", scene["services"]
+    source = _source(_REACHES[what], host=host, port=at.port or 80, data=data, services=services)
     status, text = _try(site, scene, source)
     got = re.search(r"GOT ([^\"\\]*)", text)
     nothing = re.search(r"NOTHING ([\w ]*)", text)
