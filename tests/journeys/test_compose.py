@@ -54,7 +54,7 @@ SPEC = {
 def settings_known() -> set[str]:
     """Return every variable that console/settings.py reads."""
     tree = ast.parse((ROOT / "console" / "settings.py").read_text())
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
     named = [c.args[0].value for c in calls if c.args and isinstance(c.args[0], ast.Constant)]
     return {name for name in named if isinstance(name, str) and name.isupper()}
 
