@@ -14,7 +14,7 @@ _BELOW = (("/trash", "runs"), ("/traces", "runs"), ("/people", "settings"), ("/a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class NavigationEntry:
     """A page to go to; `keys` are pressed one after the other, "" for none."""
 
     name: str
@@ -24,7 +24,7 @@ class Entry:
     is_current: bool = False
 
 
-def navigation(request: HttpRequest) -> list[Entry]:
+def navigation(request: HttpRequest) -> list[NavigationEntry]:
     """Return the entries of the top bar; the one that the page belongs to is current, also on an answer to a form."""
     entries = (
         ("home", _("Home"), "g h"),
@@ -39,12 +39,12 @@ def navigation(request: HttpRequest) -> list[Entry]:
     urls = {name: reverse(name) for name, _label, _keys in entries}
     current = _current(request.path_info, urls)
     return [
-        Entry(name=name, label=label, url=urls[name], keys=keys, is_current=name == current)
+        NavigationEntry(name=name, label=label, url=urls[name], keys=keys, is_current=name == current)
         for name, label, keys in entries
     ]
 
 
-def further_pages(user: User, project_slug: str, held: Role | None) -> list[Entry]:
+def further_pages(user: User, project_slug: str, held: Role | None) -> list[NavigationEntry]:
     """Return the pages that the top bar does not name and that this person may open."""
     is_admin = held == "admin"
     rows = [
@@ -58,7 +58,9 @@ def further_pages(user: User, project_slug: str, held: Role | None) -> list[Entr
         ("account", _("Account"), reverse("account"), True),
         ("tokens", _("API tokens"), f"{reverse('account')}#tokens", True),
     ]
-    return [Entry(name=name, label=label, url=url) for name, label, url, is_allowed in rows if is_allowed and url]
+    return [
+        NavigationEntry(name=name, label=label, url=url) for name, label, url, is_allowed in rows if is_allowed and url
+    ]
 
 
 def _current(path: str, urls: dict[str, str]) -> str:

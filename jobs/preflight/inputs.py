@@ -47,8 +47,8 @@ def allowance_for(op: str, spec: RunSpec, *, project: Project | None) -> Allowan
         cache.mkdir(parents=True, exist_ok=True)
         token = cache.parent / "token"  # of whoever signed in to the hub by its own command
         return Allowance(read=(*places, *real, token), real=real, write=(cache,), has_network=True, holds_code=False)
-    kept = (cache / name for name in repositories)
-    return Allowance(read=(*places, *real, *kept), real=real, holds_code=holds_code)
+    cached = (cache / name for name in repositories)
+    return Allowance(read=(*places, *real, *cached), real=real, holds_code=holds_code)
 
 
 def is_streamed_from_hub(spec: RunSpec) -> bool:

@@ -423,7 +423,7 @@ def test_an_address_that_leads_inside_is_refused(url: str, says: str, settings: 
 
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f.1", "127.1", "0177.0.0.1"])
-def test_an_address_in_another_spelling_is_looked_at_as_the_system_reads_it(host: str) -> None:
+def test_an_address_in_another_notation_is_looked_at_as_the_system_reads_it(host: str) -> None:
     check_url(f"https://{host}/")  # a name, as far as it says
 
     with pytest.raises(NotDelivered, match="private network"):
