@@ -43,7 +43,8 @@ COPY console console
 # Outside of the data volume, so that an image always serves its own.
 ENV PITWALL_DATA_DIR=/srv/pitwall/data PITWALL_STATIC_ROOT=/srv/pitwall/static TMPDIR=/srv/pitwall/data
 RUN python -m jobs.catalog.tables && python -m console.translations
-RUN PITWALL_DATA_DIR=/tmp/build python manage.py collectstatic --noinput --verbosity 0 && rm -r /tmp/build
+RUN PITWALL_DATA_DIR=/tmp/build python manage.py collectstatic --noinput --verbosity 0 \
+    && PITWALL_DATA_DIR=/tmp/build python manage.py openapi --keep > /dev/null && rm -r /tmp/build
 USER pitwall
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \

@@ -139,9 +139,11 @@ trainer-env: install ## an environment for another trainer: TRAINER=openrlhf|ver
 
 install:
 	@$(PYTHON) requirements/install.py $(SET) --venv $(VENV)
+	@$(RUN) openapi --keep >/dev/null
 
 install-dev:
 	@$(PYTHON) requirements/install.py dev --venv $(VENV)
+	@$(RUN) openapi --keep >/dev/null
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(NODE_PACKAGES) \
 		|| echo "npm could not install what checks the pages' scripts; \`make check\` needs it." >&2; fi
 

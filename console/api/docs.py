@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,10 +19,10 @@ from django.views.decorators.http import require_GET
 from ninja import NinjaAPI
 
 from console.api.account.auth import TokenAuth
+from console.api.openapi import kept_document, make_document
 from console.api.problem import RequestProblem
 
 log = logging.getLogger(__name__)
-MAKE_AFTER_SECONDS = 10.0  # when what comes up with the console is up
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -44,7 +43,7 @@ def document(api: NinjaAPI) -> Any:
     """Return the OpenAPI document; made once a process, because it takes a second or several."""
     with _making:  # who asks while it is made waits for it, and makes no second one
         if api not in _documents:
-            _documents[api] = api.get_openapi_schema()
+            _documents[api] = kept_document() or make_document(api)
         return _documents[api]
 
 
@@ -59,17 +58,18 @@ def _as_groups(api: NinjaAPI) -> dict[str, list["Operation"]]:
 
 
 def make_in_background(api: NinjaAPI, made_apart: Callable[[], Any] | None = None) -> threading.Thread:
-    """Have the document made by another process, so that neither the start nor the first who asks waits for it."""
+    """Have the document read, or made by another process: neither the start nor the first who asks waits for it."""
 
     def make() -> None:
-        time.sleep(MAKE_AFTER_SECONDS)
         with _making:
-            if api in _documents:
-                return
-            try:
-                _documents[api] = (made_apart or _made_apart)()
-            except (OSError, ValueError, subprocess.CalledProcessError) as error:
-                log.warning("The API's schema was not made ahead of time (%s); who asks for it waits a little.", error)
+            if api not in _documents and (kept := kept_document()):
+                _documents[api] = kept
+            if api not in _documents:
+                try:
+                    _documents[api] = (made_apart or _made_apart)()
+                except (OSError, ValueError, subprocess.CalledProcessError) as error:
+                    log.warning("The API's schema was not made ahead (%s); who asks for it waits a little.", error)
+                    return
         _as_json(api)
 
     thread = threading.Thread(target=make, name="openapi", daemon=True)
@@ -78,7 +78,7 @@ def make_in_background(api: NinjaAPI, made_apart: Callable[[], Any] | None = Non
 
 
 def _made_apart() -> Any:
-    command = [sys.executable, "manage.py", "openapi", "--parent", str(os.getpid())]
+    command = [sys.executable, "manage.py", "openapi", "--keep", "--parent", str(os.getpid())]
     return json.loads(subprocess.run(command, cwd=settings.BASE_DIR, stdout=subprocess.PIPE, check=True).stdout)
 
 

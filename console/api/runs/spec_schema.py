@@ -14,6 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.spec.runspec import Origin, RunSpec
 
+_PLACE = {"type": "object", "format": "run-spec"}
 _TYPES = {"int": "integer", "float": "number", "bool": "boolean", "choice": "string", "text": "string"}
 
 
@@ -27,8 +28,25 @@ class SpecIn:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Describe a RunSpec."""
-        return spec_schema()
+        """Hold the place of a RunSpec: pydantic takes no reference that it did not make."""
+        return dict(_PLACE)
+
+
+def refer_to_spec(document: JsonSchemaValue) -> JsonSchemaValue:
+    """Return an OpenAPI document with one RunSpec among its schemas, and a reference wherever an operation takes it."""
+    referring: JsonSchemaValue = _with_references(document)
+    referring["components"]["schemas"]["RunSpec"] = spec_schema()
+    return referring
+
+
+def _with_references(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_with_references(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("format") == _PLACE["format"]:
+        return {"$ref": "#/components/schemas/RunSpec"}
+    return {key: _with_references(value) for key, value in node.items()}
 
 
 @cache
