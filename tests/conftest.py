@@ -80,9 +80,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark whole folders; skip what needs a GPU where there is none."""
     for item in items:
-        for folder, marker in MARKED.items():
-            if item.path.is_relative_to(folder):
-                item.add_marker(marker)
+        for marker in _markers_of_folders(item.path):
+            item.add_marker(marker)
         _find_its_part(item)
         for slow in item.iter_markers("slow"):
             (reason,) = slow.args  # why it is worth its time
@@ -92,6 +91,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; this machine has no NVIDIA driver"))
+
+
+@functools.cache
+def _markers_of_folders(path: Path) -> list[str]:
+    return [MARKED[folder] for folder in path.parents if folder in MARKED]
 
 
 def _find_its_part(item: pytest.Item) -> None:

@@ -14,7 +14,7 @@ MARKED: Mapping[Path, str] = {
     for folder in folders
 }
 BUSY = ("engine", "ray", "processes")
-# Of each part after the first: the markers of which a file has one, beside the expression that chooses its tests.
+# Of each part but the light ones: the markers of which a file has one, beside the expression that chooses its tests.
 MARKERS: Mapping[str, Sequence[str]] = {
     "engine": BUSY,
     "pages": ("browser",),
@@ -22,6 +22,8 @@ MARKERS: Mapping[str, Sequence[str]] = {
     "consoles": ("journey",),
     "journeys": ("journey",),
 }
+# What needs little of the machine, in two processes side by side: each imports its own half of the files, and no other.
+HALVES = ("light-1", "light-2")
 
 
 def is_marked(path: Path, text: str, markers: Sequence[str]) -> bool:
@@ -31,13 +33,25 @@ def is_marked(path: Path, text: str, markers: Sequence[str]) -> bool:
 
 
 def files_of(part: str, *, slow_first: bool = False) -> list[str]:
-    """Return the files that hold the tests of a part; of the first part every test is looked at, so nothing is named.
+    """Return the files that hold the tests of a part, and perhaps others of its files' tests.
 
     What a part does not run it need not import either: collecting everything takes 20 s of a core. With
     `slow_first` files with a slow test come first, so that no process is left alone with one at the end.
     """
-    if part not in MARKERS:
-        return []
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("test_*.py"))}
+    if part in HALVES:
+        light = [path for path in texts if not any(folder in MARKED for folder in path.parents)]
+        return [str(path) for path in sorted(_halves(light)[HALVES.index(part)])]
     files = [path for path, text in texts.items() if is_marked(path, text, MARKERS[part])]
     return [str(path) for path in sorted(files, key=lambda path: slow_first and "mark.slow(" not in texts[path])]
+
+
+def _halves(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Return two halves of about as many bytes, which is about as much to do."""
+    halves: tuple[list[Path], list[Path]] = ([], [])
+    sizes = [0, 0]
+    for path in sorted(paths, key=lambda path: -path.stat().st_size):
+        smaller = sizes.index(min(sizes))
+        halves[smaller].append(path)
+        sizes[smaller] += path.stat().st_size
+    return halves
