@@ -123,7 +123,8 @@ class Part:
             *files_of(title, slow_first=IN_ORDER in PARTS[title]),
             *PARTS[title],
         ]
-        self._command += [f"--junitxml={self.report}", "--durations=15", *arguments]
+        # The old kind of report, because it keeps what a test records.
+        self._command += [f"--junitxml={self.report}", "-o", "junit_family=xunit1", "--durations=15", *arguments]
         self._log = None if is_alone else REPORTS / f"{title}.log"
 
     def run(self) -> None:

@@ -62,8 +62,8 @@ def make_in_background(api: NinjaAPI, made_apart: Callable[[], Any] | None = Non
 
     def make() -> None:
         with _making:
-            if api not in _documents and (kept := kept_document()):
-                _documents[api] = kept
+            if api not in _documents and (schema := kept_document()):
+                _documents[api] = schema
             if api not in _documents:
                 try:
                     _documents[api] = (made_apart or _made_apart)()

@@ -6,6 +6,7 @@ left then is for the database and Redis beside the files: what runs report is ta
 """
 
 import errno
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,12 @@ def read_disk() -> Disk:
     return Disk(total=usage.total, free=usage.free, keep=keep, reserve=keep // _RESERVE)
 
 
+def size_text(size: float) -> str:
+    """Return bytes in the unit that people read: whole MiB, one at least of what is not nothing, or GiB."""
+    mib = size / (1 << 20)
+    return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else f"{max(round(mib), math.ceil(min(mib, 1))):,} MiB"
+
+
 def room_for_people() -> int:
     """Return the bytes that people may still bring: what is free above the first floor, 0 at least."""
     disk = read_disk()
@@ -74,10 +81,10 @@ def require_room(size: int, *, of_a_run: bool = False) -> None:
     floor = disk.reserve if of_a_run else disk.keep
     if disk.free - size < floor:
         text = _(
-            "The console's disk has %(free)s MiB free, and %(floor)s MiB of it are kept free: it cannot take "
-            "%(size)s MiB. Delete uploads, traces or runs that nobody needs, or free some space there."
+            "The console's disk has %(free)s free, and %(floor)s of it are kept free: it cannot take "
+            "%(size)s. Delete uploads, traces or runs that nobody needs, or free some space there."
         )
-        raise NoRoom(text % {"free": disk.free >> 20, "floor": floor >> 20, "size": -(-size >> 20)})
+        raise NoRoom(text % {"free": size_text(disk.free), "floor": size_text(floor), "size": size_text(size)})
 
 
 def low_disk() -> str:
@@ -87,12 +94,11 @@ def low_disk() -> str:
         return ""
     if disk.level == "low":
         text = _(
-            "The console's disk has only %(free)s MiB free. Uploads, traces and recordings are refused until "
-            "%(keep)s MiB are."
+            "The console's disk has only %(free)s free. Uploads, traces and recordings are refused until %(keep)s are."
         )
     else:
         text = _(
-            "The console's disk has only %(free)s MiB free. Only what runs report is stored: uploads, recordings and "
-            "files of runs wait until %(keep)s MiB are free."
+            "The console's disk has only %(free)s free. Only what runs report is stored: uploads, recordings and "
+            "files of runs wait until %(keep)s are free."
         )
-    return text % {"free": disk.free >> 20, "keep": disk.keep >> 20}
+    return text % {"free": size_text(disk.free), "keep": size_text(disk.keep)}

@@ -5,7 +5,6 @@ under the project's lock, so that two at once cannot pass a quota together. Runs
 wait in the queue (jobs.runs.quota_holds).
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from django.utils.translation import gettext_lazy
 from jobs.accounts.audit import record
 from jobs.models import LIVE, Attempt, Layer, Project, Quota, Upload
 from jobs.storage import usage
+from jobs.storage.floor import size_text
 
 Name = Literal["storage_bytes", "upload_bytes", "uploads", "live_runs", "gpu_hours", "imports"]
 Owner = Project | AbstractBaseUser
@@ -105,7 +105,7 @@ class QuotaUse:
 def amount_text(name: Name, amount: float) -> str:
     """Return an amount of a quota with its unit."""
     if name in _BYTES:
-        return f"{amount / (1 << 30):,.1f} GiB" if amount >= 1 << 30 else f"{math.ceil(amount / (1 << 20)):,} MiB"
+        return size_text(amount)
     return f"{amount:,.1f} h" if name == "gpu_hours" else f"{amount:,.0f}"
 
 
