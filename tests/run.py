@@ -227,7 +227,7 @@ def main() -> int:
     for old in REPORTS.glob("*.xml"):
         old.unlink()
     tally = Tally()
-    broken = []
+    broken: list[str] = []
     checks = Checks()
     checks.start()
     with contextlib.ExitStack() as stack:

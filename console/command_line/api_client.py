@@ -25,6 +25,8 @@ from console.command_line.api_json import (
     PlanJson,
     QuotaJson,
     ResumedJson,
+    RetentionJson,
+    RetentionPreviewJson,
     RunJson,
     RunPlanJson,
     SeriesJson,
@@ -315,6 +317,24 @@ class ApiClient:
         where = "projects" if kind == "project" else "people"
         quota: QuotaJson = self._send("PUT", f"/api/quotas/{where}/{quote(name, safe='')}", json=dict(limits)).json()
         return quota
+
+    def retention(self, project: str) -> RetentionJson:
+        """Return what ended runs of a project keep. Raises: RequestRefused, ConsoleAway."""
+        policy: RetentionJson = self._send("GET", f"/api/projects/{quote(project, safe='')}/retention").json()
+        return policy
+
+    def set_retention(self, project: str, rules: Mapping[str, object], *, trash_days: int | None) -> RetentionJson:
+        """Set all rules of a project. Raises: RequestRefused, ConsoleAway."""
+        body = {"rules": dict(rules), "trash_days": trash_days}
+        path = f"/api/projects/{quote(project, safe='')}/retention"
+        policy: RetentionJson = self._send("PUT", path, json=body).json()
+        return policy
+
+    def preview_retention(self, project: str, rules: Mapping[str, object]) -> RetentionPreviewJson:
+        """Return what rules would let go now. Raises: RequestRefused, ConsoleAway."""
+        path = f"/api/projects/{quote(project, safe='')}/retention/preview"
+        preview: RetentionPreviewJson = self._send("POST", path, json={"rules": dict(rules)}).json()
+        return preview
 
     def checkpoints(self, run_id: str) -> list[CheckpointJson]:
         """Return the checkpoints that the run can go on from, newest first."""

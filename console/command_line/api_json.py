@@ -366,6 +366,42 @@ class TrashEntryJson(TypedDict):
     problem: str
 
 
+class RetentionRuleJson(TypedDict):
+    """What of a kind stays."""
+
+    days: int | None
+    keep_last: int | None
+    keep_best: int | None
+
+
+class RetentionJson(TypedDict):
+    """What ended runs of a project keep, by kind, and for how many days its trash can be undone."""
+
+    rules: dict[str, RetentionRuleJson]
+    trash_days: int | None
+    console_trash_days: int
+
+
+class GoingJson(TypedDict):
+    """What of a run would go."""
+
+    kind: str
+    run_id: str
+    run_name: str
+    num_things: int
+    bytes_here: int
+    bytes_cluster: int
+
+
+class RetentionPreviewJson(TypedDict):
+    """What rules would let go now; `total` counts all of it."""
+
+    going: list[GoingJson]
+    total: int
+    bytes_here: int
+    bytes_cluster: int
+
+
 class ResumedJson(TypedDict):
     """A run with its new attempt."""
 

@@ -30,6 +30,8 @@ ANSWERS = {
     api_json.StudyLaunchedJson: "StudyLaunchedOut",
     api_json.CaptureJson: "CaptureOut",
     api_json.TraceJson: "TraceOut",
+    api_json.RetentionJson: "RetentionOut",
+    api_json.RetentionPreviewJson: "PreviewOut",
 }
 NAMES = {float: "number", int: "integer", str: "string", bool: "boolean", types.NoneType: "null"}
 

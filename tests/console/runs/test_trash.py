@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AbstractUser
+from django.core.management.base import CommandError
 from django.test import Client
 from django.utils import timezone
 
@@ -140,6 +141,24 @@ def test_commands_delete_list_and_take_back(
     assert f"{item}  run of {run.pk} old" in run_command("trash")[1]
     assert run_command("trash", "--restore", str(item))[0] == 0
     assert run_command("trash")[1] == "The trash is empty.\n"
+
+
+@pytest.mark.usefixtures("served_here")
+def test_a_command_shows_tries_and_sets_what_ended_runs_keep(
+    project: Project, admin: AbstractUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=admin, name="cli")[1])
+
+    assert run_command("retention", project.slug)[1] == "Everything is kept for good.\ntrash        30 days\n"
+    assert "0 would go now" in run_command("retention", project.slug, "logs:days=1", "--dry-run")[1]
+    assert run_command("retention", project.slug)[1].startswith("Everything")
+    run_command("retention", project.slug, "logs:days=1", "captures:keep_last=3", "--trash-days", "7")
+    said = run_command("retention", project.slug, "logs:none")[1]
+    assert said == "captures     keep_last 3, keep_best 0\ntrash        7 days\n"
+
+    with pytest.raises(CommandError, match="'logs:days=soon' is not of the form"):
+        run_command("retention", project.slug, "logs:days=soon")
+    assert run_command("retention", project.slug, "weights:days=1")[0] == 3
 
 
 def test_an_empty_trash_says_what_it_is_for(client: Client) -> None:
