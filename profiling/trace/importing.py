@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from profiling.trace import other_files
 from profiling.trace.formats import unpack
 from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
 from profiling.trace.readers.reader import Reader, readers
@@ -72,8 +73,11 @@ def reader_of(source: Path) -> Reader:
                 return reader
         except sqlite3.Error as error:
             raise Unreadable(f"The file is a damaged database ({error}).") from error
+    if sentence := other_files.told_of(beginning):
+        raise Unreadable(sentence)
     titles = ", ".join(reader.title for reader in readers())
-    raise Unreadable(f"The file is of no format that can be read here: {titles}.")
+    looks = other_files.looks_like(beginning)
+    raise Unreadable(f"The file is of no format that can be read here: it looks like {looks}. Read are {titles}.")
 
 
 def _read(reader: Reader, source: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:

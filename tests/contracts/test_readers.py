@@ -23,8 +23,10 @@ from profiling.trace.nesting import MOST_DEPTHS
 from profiling.trace.readers.reader import Reader, readers
 from profiling.trace.schema import StoreFacts
 from profiling.trace.store import Store
-from tests.contracts.trace_files import FILES
+from tests.contracts.trace_files import FILES as OWN_FILES
+from tests.contracts.trace_files_of_others import FILES_OF_OTHERS
 
+FILES = {**OWN_FILES, **FILES_OF_OTHERS}
 FOLDER = "profiling.trace.readers"
 NAMES = plugins.names(FOLDER)
 MADE = [pytest.param(name, make, id=f"{name}-{i}") for name in NAMES for i, make in enumerate(FILES.get(name, ()))]
@@ -36,11 +38,14 @@ each_file = pytest.mark.parametrize(("name", "make"), MADE)
 
 @pytest.fixture(autouse=True)
 def _nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for the export of nsys: a report is a line and the database that comes out of it."""
+    """Stands in for the exports of nsys and ncu: a report is a line and what comes out of it."""
     (tmp_path / "bin").mkdir()
     nsys = tmp_path / "bin" / "nsys"
     nsys.write_text('#!/bin/sh\nwhile [ $# -gt 2 ]; do shift; done\n[ "$1" ] && tail -n +2 "$2" > "$1"\n')
     nsys.chmod(0o755)
+    ncu = tmp_path / "bin" / "ncu"
+    ncu.write_text('#!/bin/sh\ntail -n +2 "$2" | base64 -d\n')
+    ncu.chmod(0o755)
     monkeypatch.setenv("PATH", str(nsys.parent), prepend=":")
 
 

@@ -102,8 +102,8 @@ def _nccl_log(folder: Path) -> Path:
     return path
 
 
-def _ncu_csv(folder: Path) -> Path:
-    path = folder / "ncu.csv"
+def ncu_table() -> str:
+    """Return eight kernels as ncu prints them, below a line of its own."""
     head = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Device", "CC")
     metrics = ("gpu__time_duration.sum", "sm__throughput.avg.pct_of_peak_sustained_elapsed")
     rows = [(*head, *metrics), ("",) * len(head) + ("us", "%")]
@@ -112,7 +112,12 @@ def _ncu_csv(folder: Path) -> Path:
     ]
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
-    path.write_text(f"==PROF== Connected to process 71\n{text.getvalue()}")
+    return f"==PROF== Connected to process 71\n{text.getvalue()}"
+
+
+def _ncu_csv(folder: Path) -> Path:
+    path = folder / "ncu.csv"
+    path.write_text(ncu_table())
     return path
 
 

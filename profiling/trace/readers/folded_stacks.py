@@ -1,0 +1,87 @@
+"""Folded stacks (`outermost;...;innermost count` a line): perf, py-spy `--format raw`, async-profiler, bpftrace.
+
+Counts are of samples, or of what the tool counted: there is no time. They are drawn as a flame graph: equal stacks
+together, neighbours with the same callers beside each other, each as wide as its count.
+"""
+
+import re
+from pathlib import Path
+
+from profiling.trace.category import Category
+from profiling.trace.formats.stack_frames import ORIGIN, StackFrames
+from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.limits import Limits, Progress, Unreadable
+from profiling.trace.writer import StoreWriter
+
+_LINE = re.compile(r"(?P<stack>\S.*?)\s+(?P<count>\d{1,15})\Z")
+_COMMENT = ("#", "//")
+_LOOKED_AT = 40
+_ENOUGH = 0.75
+_SCALES = (10**6, 10**3, 1)
+_LONGEST = 24 * 3600 * 10**9
+_MOST_STACKS = 1_000_000
+
+
+class FoldedStacksReader:
+    """Reads one file."""
+
+    name = "folded-stacks"
+    title = "folded stacks"
+    suffixes = (".txt", ".folded", ".collapsed")
+
+    def sniff(self, _path: Path, head: bytes, /) -> bool:
+        """Lines that end in a number, most of them with several frames."""
+        lines = [line for line in _text(head).split("\n")[:_LOOKED_AT] if _is_content(line)]
+        if head[-1:] not in (b"\n", b"\0") and len(lines) > 1 and len(head) >= 1 << 16:
+            lines.pop()
+        stacks = [match["stack"] for line in lines if (match := _LINE.match(line.strip()))]
+        is_clear = len(stacks) >= max(_ENOUGH * len(lines), 1) and len(lines) - len(stacks) <= max(len(lines) // 4, 1)
+        return is_clear and 2 * sum(";" in stack for stack in stacks) > len(stacks)
+
+    def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+        """Put the stacks into a store. Raises: Unreadable."""
+        counts: dict[tuple[str, ...], int] = {}
+        unusable = 0
+        for line in _text(whole_file(path, writer, progress=progress, limits=limits)).split("\n"):
+            match = _LINE.match(line.strip())
+            if match and len(counts) < _MOST_STACKS:
+                stack = tuple(match["stack"].split(";"))
+                counts[stack] = counts.get(stack, 0) + int(match["count"])
+            elif _is_content(line):
+                unusable += 1
+        total = sum(counts.values())
+        scale = next((scale for scale in _SCALES if total * scale <= _LONGEST), 0)
+        if not scale:
+            raise Unreadable(f"The counts of the stacks add up to {total:,}, which is more than can be drawn.")
+        lane = writer.lane("thread", process="", pid=-1, thread="all stacks", tid=1)
+        frames = StackFrames(lane, writer, limits, category=Category.PYTHON)
+        at = ORIGIN
+        for stack, count in sorted(counts.items()):
+            frames.stand(at, stack)
+            at += count * scale
+        frames.stand(at, ())
+        frames.finish()
+        if unusable:
+            writer.note("warning", f"{unusable:,} lines were left out: they do not end in a count.")
+        writer.meta("clock", "none")
+        writer.meta("tool", "folded stacks")
+        unit = {10**6: "a millisecond", 10**3: "a microsecond", 1: "a nanosecond"}[scale]
+        writer.note(
+            "info",
+            f"Folded stacks count, and have no times: {total:,} in all, one is drawn as {unit}. "
+            "Neighbours are in the order of their names.",
+        )
+
+
+def _is_content(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith(_COMMENT)
+
+
+def _text(content: bytes) -> str:
+    """Return a text, of UTF-16 where it says so (PowerShell's `>` writes it)."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", errors="replace").replace("\r", "")
+    return content.decode("utf-8-sig", errors="replace").replace("\r", "")
+
+
+PLUGIN = FoldedStacksReader()

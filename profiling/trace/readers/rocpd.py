@@ -1,0 +1,145 @@
+"""Databases of AMD's rocprofv3 (rocpd, the default of ROCm 7): tables `rocpd_<what>_<id of the recording>`.
+
+Beside them stand views of the plain names, which are not read: a view could be any program. Rows of processes, threads
+and agents are named by their place in tables of their own; times are ns since the start of the machine.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from profiling.trace.formats.rocm import RocmTimeline
+from profiling.trace.formats.sqlite_tables import MAGIC, Tables
+from profiling.trace.limits import Limits, Progress
+from profiling.trace.writer import StoreWriter
+
+_SUFFIX = re.compile(r"rocpd_metadata((?:_[0-9a-zA-Z_-]{1,64})?)\Z")
+_KINDS = ("kernel_dispatch", "memory_copy", "region")
+
+
+class RocpdReader:
+    """Reads one database, of one recording or of several that were merged."""
+
+    name = "rocpd"
+    title = "a database of rocprofv3"
+    suffixes = (".db", ".rocpd")
+
+    def sniff(self, path: Path, head: bytes, /) -> bool:
+        """A database with the tables of a recording."""
+        if not head.startswith(MAGIC):
+            return False
+        with Tables(path) as tables:
+            return bool(_suffixes(tables))
+
+    def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+        """Put kernels, copies, calls and marks into a store. Raises: sqlite3.Error for a damaged database."""
+        timeline = RocmTimeline(writer, limits)
+        devices: list[str] = []
+        with Tables(path) as tables:
+            suffixes = _suffixes(tables)
+            for i, suffix in enumerate(suffixes):
+                devices += _Recording(tables, suffix, timeline).read()
+                progress((i + 1) / len(suffixes))
+        writer.meta("devices", [{"name": name} for name in devices[:64]])
+        timeline.finish()
+
+
+def _suffixes(tables: Tables) -> list[str]:
+    """Return what the names of the tables of each recording end in."""
+    endings = (match[1] for name in tables.names if (match := _SUFFIX.match(name)))
+    return sorted(end for end in endings if any(f"rocpd_{kind}{end}" in tables.names for kind in _KINDS))
+
+
+class _Recording:
+    """The tables of one recording."""
+
+    def __init__(self, tables: Tables, suffix: str, timeline: RocmTimeline) -> None:
+        self._tables = tables
+        self._suffix = suffix
+        self._timeline = timeline
+        self._texts = {key: str(value) for key, value in self._rows("string", "id", "string")}
+        self._kernels = dict(self._rows("info_kernel_symbol", "id", "display_name,kernel_name"))
+        self._processes = {
+            key: (pid, command) for key, pid, command in self._rows("info_process", "id", "pid", "command")
+        }
+        self._threads = dict(self._rows("info_thread", "id", "tid"))
+        agents = self._rows("info_agent", "id", "type", "type_index|logical_index", "product_name|name")
+        self._gpus = {key: (index, name) for key, kind, index, name in agents if kind == "GPU"}
+        self._events = {
+            key: (correlation, self._texts.get(category, ""))
+            for key, correlation, category in self._rows("event", "id", "correlation_id", "category_id")
+        }
+
+    def read(self) -> list[str]:
+        """Add all rows; return what the devices are called."""
+        self._add_kernels()
+        self._add_copies()
+        self._add_regions()
+        return [str(name) for _, name in self._gpus.values()]
+
+    def _rows(self, table: str, *wanted: str) -> Any:
+        return self._tables.rows(f"rocpd_{table}{self._suffix}", *wanted)
+
+    def _add_kernels(self) -> None:
+        axes = [f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in "xyz"]
+        columns = ("start", "end", "pid", "agent_id", "queue_id", "stream_id", "kernel_id", "event_id", *axes)
+        for start, end, process, agent, queue, stream, kernel, event, *sizes in self._rows("kernel_dispatch", *columns):
+            pid, name = self._process(process)
+            self._timeline.kernel(
+                str(self._kernels.get(kernel, f"kernel {kernel}")),
+                start,
+                end,
+                pid=pid,
+                process=name,
+                device=self._device(agent),
+                stream=next((n for n in (stream, queue) if isinstance(n, int)), 0),
+                correlation=self._events.get(event, (0, ""))[0],
+                details={"grid": sizes[:3], "block": sizes[3:]} if None not in sizes else {},
+            )
+
+    def _add_copies(self) -> None:
+        columns = ("start", "end", "pid", "src_agent_id", "dst_agent_id", "stream_id", "size", "name_id", "event_id")
+        for start, end, process, source, target, stream, size, text, event in self._rows("memory_copy", *columns):
+            pid, name = self._process(process)
+            self._timeline.copy(
+                self._texts.get(text, ""),
+                start,
+                end,
+                pid=pid,
+                process=name,
+                device=self._device(target if target in self._gpus else source),
+                stream=stream or 0,
+                correlation=self._events.get(event, (0, ""))[0],
+                size=size,
+            )
+
+    def _add_regions(self) -> None:
+        for start, end, process, thread, text, event in self._rows(
+            "region", "start", "end", "pid", "tid", "name_id", "event_id"
+        ):
+            pid, name = self._process(process)
+            correlation, domain = self._events.get(event, (0, ""))
+            tid = self._threads.get(thread, thread)
+            self._timeline.call(
+                self._texts.get(text, ""),
+                start,
+                end,
+                pid=pid,
+                process=name,
+                tid=tid if isinstance(tid, int) else 0,
+                correlation=correlation,
+                domain=domain,
+            )
+
+    def _process(self, key: Any) -> tuple[int, str]:
+        """Return the number of a process and what was run."""
+        pid, command = self._processes.get(key, (key, ""))
+        words = str(command or "").split()
+        return pid if isinstance(pid, int) else -1, words[0].rpartition("/")[2] if words else ""
+
+    def _device(self, agent: Any) -> int:
+        index = self._gpus.get(agent, (-1, ""))[0]
+        return index if isinstance(index, int) else -1
+
+
+PLUGIN = RocpdReader()

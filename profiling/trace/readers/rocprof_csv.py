@@ -1,0 +1,133 @@
+"""Tables of AMD's rocprofv3 (`--output-format csv`): a file for kernels, copies, or calls of one interface each.
+
+A table of kernels names an agent by its number on the node, where CPUs count as well; that number is shown as the
+device's. Counters stand in a row each, so a kernel that comes again with another counter is one kernel.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from profiling.trace.formats.rocm import RocmTimeline
+from profiling.trace.formats.unpack import UnpackedFile
+from profiling.trace.limits import Limits, Progress, Unreadable
+from profiling.trace.writer import StoreWriter
+
+_DETAILS = ("LDS_Block_Size", "Scratch_Size", "VGPR_Count", "Accum_VGPR_Count", "SGPR_Count")
+_FIRST_LINE = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,2000}"?Start_Timestamp"?,"?End_Timestamp"?')
+
+
+class RocprofCsvReader:
+    """Reads one table."""
+
+    name = "rocprof-csv"
+    title = "a table of rocprofv3"
+    suffixes = (".csv",)
+
+    def sniff(self, _path: Path, head: bytes, /) -> bool:
+        """A first line that names both times."""
+        return _FIRST_LINE.match(head) is not None
+
+    def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+        """Put the rows into a store. Raises: Unreadable for a table of something else."""
+        timeline = RocmTimeline(writer, limits)
+        with UnpackedFile(path, limits=limits, progress=progress) as file:
+            try:
+                rows = _without_counters(csv.DictReader(_lines(file)))
+                for row in rows:
+                    _add(row, timeline)
+            except csv.Error as error:
+                writer.note("warning", f"The table ends here: {error}.")
+            if file.problem:
+                writer.note("warning", file.problem)
+        timeline.finish()
+
+
+def _lines(file: UnpackedFile) -> Iterator[str]:
+    rest = b""
+    while piece := file.read(1 << 20):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8-sig", errors="replace") + "\n"
+        if len(rest) > 1 << 20:
+            raise Unreadable("A line of the table is longer than 1 MiB.")
+    if rest:
+        yield io.BytesIO(rest).getvalue().decode("utf-8-sig", errors="replace")
+
+
+def _without_counters(rows: Iterator[Mapping[str, str]]) -> Iterator[Mapping[str, str]]:
+    """Yield a row a kernel: rows that follow each other and differ in a counter alone are one."""
+    last: tuple[object, ...] = ()
+    for row in rows:
+        if "Counter_Name" in row:
+            key = (row.get("Agent_Id"), row.get("Dispatch_Id"), row.get("Start_Timestamp"))
+            if key == last:
+                continue
+            last = key
+        yield row
+
+
+def _add(row: Mapping[str, str], timeline: RocmTimeline) -> None:
+    """Add a row; None and what is no number are left to be counted as unusable."""
+    start, end = _integer(row.get("Start_Timestamp")), _integer(row.get("End_Timestamp"))
+    correlation = _integer(row.get("Correlation_Id"))
+    pid = _number(row.get("Process_Id"))
+    if row.get("Kernel_Name"):
+        details: dict[str, object] = {
+            what: [_number(row.get(f"{key}_Size_{axis}")) for axis in "XYZ"]
+            for what, key in (("grid", "Grid"), ("block", "Workgroup"))
+            if row.get(f"{key}_Size_X")
+        }
+        details |= {name: _number(row[name]) for name in _DETAILS if row.get(name)}
+        timeline.kernel(
+            row["Kernel_Name"],
+            start,
+            end,
+            pid=pid,
+            device=_agent(row.get("Agent_Id")),
+            stream=_number(row.get("Stream_Id")) if row.get("Stream_Id") else _number(row.get("Queue_Id")),
+            correlation=correlation,
+            details=details,
+        )
+    elif row.get("Direction"):
+        agents = [row.get("Destination_Agent_Id"), row.get("Source_Agent_Id")]
+        to_host = row["Direction"].endswith("TO_HOST")
+        timeline.copy(
+            row["Direction"],
+            start,
+            end,
+            pid=pid,
+            device=_agent(agents[1] if to_host else agents[0]),
+            stream=_number(row.get("Stream_Id")),
+            correlation=correlation,
+            size=None,
+        )
+    else:
+        timeline.call(
+            row.get("Function") or row.get("Operation") or "",
+            start,
+            end,
+            pid=pid,
+            tid=_number(row.get("Thread_Id")),
+            correlation=correlation,
+            domain=row.get("Domain") or "",
+        )
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() and len(text) < 19 else None
+
+
+def _number(text: str | None) -> int:
+    number = _integer(text)
+    return -1 if number is None else number
+
+
+def _agent(text: str | None) -> int:
+    """Return the number of `Agent 4`, or of 4."""
+    return _number((text or "").rpartition(" ")[2])
+
+
+PLUGIN = RocprofCsvReader()

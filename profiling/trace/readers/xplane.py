@@ -1,0 +1,222 @@
+"""Profiles of XLA (`*.xplane.pb`): JAX, TensorFlow, torch-xla, on GPUs and TPUs.
+
+A profile is a message XSpace of planes; a plane has lines, a line has events, and names stand in a map of the plane
+(tsl/profiler/protobuf/xplane.proto). An event begins `offset_ps` after its line's `timestamp_ns`. On GPUs a line is a
+stream or a view that was derived from streams; on TPUs `XLA Ops` is what the cores do.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.formats.protobuf import Damaged, Value, fields, message, number, signed, text
+from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.limits import Limits, Progress
+from profiling.trace.writer import StoreWriter
+
+_PLANE_NAME = re.compile(r"/(?:host|device)[:/]|Task Environment|#Chip|/")
+_DEVICE = re.compile(r"/device:(?P<kind>[A-Z]+)(?:_[A-Z]+)?:(?P<index>\d+)")
+_STREAM = re.compile(r"Stream #(\d+)")
+_CALL = re.compile(r"(?:cu|cuda|hip|hsa_?|nccl|rccl)[A-Z]\w+")
+_WAIT = re.compile(r"Synchronize|BlockHostUntilDone|StreamWait")
+_COPY = re.compile(r"^(?:Memcpy|memcpy|MemcpyH2D|copy(?:-start|-done)?[.\d]*$|infeed|outfeed)", re.I)
+_COLLECTIVE = re.compile(r"(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|send|recv)\b")
+_INFO_KEYS = ("hlo_op", "hlo_module", "tf_op", "hlo_category", "long_name", "kernel_details", "source", "flops")
+_LONGEST = 600
+
+
+class XplaneReader:
+    """Reads one profile, of one host and its devices."""
+
+    name = "xplane"
+    title = "a profile of XLA (xplane)"
+    suffixes = (".xplane.pb", ".xplane.pb.gz")
+
+    def sniff(self, _path: Path, head: bytes, /) -> bool:
+        """A first message that is a plane: a name that begins like a path, after a number at most."""
+        return _first_plane(head) is not None
+
+    def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
+        """Put lines of all planes into a store."""
+        content = whole_file(path, writer, progress=progress, limits=limits)
+        try:
+            for field, _, value in fields(content):
+                if field == 1:
+                    _Plane(message(value), writer, limits).read()
+        except Damaged as error:
+            writer.note("warning", f"The file is cut off or damaged ({error}); what comes after that is missing.")
+        writer.meta("tool", "xla")
+        if writer.events >= limits.events:
+            writer.note("warning", f"Only the first {writer.events:,} events were read; the rest is left out.")
+
+
+def _first_plane(head: bytes) -> str | None:
+    """Return the name of the first plane of a profile; None for another file."""
+    if not head.startswith(b"\x0a"):
+        return None
+    try:
+        place = next(i for i in range(1, 11) if head[i] < 0x80) + 1
+        for field, wire, value in fields(head[place : place + 300]):
+            if field == 1 and wire == 0:
+                continue
+            name = text(value) if (field, wire) == (2, 2) else ""
+            return name if _PLANE_NAME.match(name) and name.isprintable() else None
+    except (Damaged, StopIteration, IndexError):
+        pass
+    return None
+
+
+class _Plane:
+    """One plane while it is read."""
+
+    def __init__(self, data: memoryview, writer: StoreWriter, limits: Limits) -> None:
+        self._writer = writer
+        self._most = limits.events
+        self._lines: list[memoryview] = []
+        self._names: dict[int, str] = {}
+        self._statistics: dict[int, str] = {}
+        self._name = ""
+        for field, _, value in fields(data):
+            if field == 2:
+                self._name = text(value)
+            elif field == 3:
+                self._lines.append(message(value))
+            elif field == 4:
+                self._name_event(message(value))
+            elif field == 5:
+                key, about = _entry(message(value))
+                self._statistics[key] = next((text(v) for f, _, v in fields(about) if f == 2), "")
+        match = _DEVICE.search(self._name)
+        self._device = int(match["index"]) if match else -1
+        self._is_gpu = bool(match) and match["kind"] == "GPU" if match else False
+
+    def read(self) -> None:
+        """Add the events of all lines."""
+        for line in self._lines:
+            self._read_line(line)
+
+    def _name_event(self, data: memoryview) -> None:
+        key, about = _entry(data)
+        name = display = ""
+        for field, _, value in fields(about):
+            if field == 2:
+                name = text(value)
+            elif field == 4:
+                display = text(value)
+        self._names[key] = display or name
+
+    def _read_line(self, data: memoryview) -> None:
+        name, begin, number_of_line, events = "", 0, 0, []
+        for field, _, value in fields(data):
+            if field == 1:
+                number_of_line = signed(value)
+            elif field in (2, 11):
+                name = text(value) or name
+            elif field == 3:
+                begin = signed(value)
+            elif field == 4:
+                events.append(message(value))
+        lane, kind = self._lane(name, number_of_line)
+        for event in events:
+            if self._writer.events >= self._most:
+                return
+            self._add(event, lane, kind, begin)
+
+    def _lane(self, name: str, line: int) -> tuple[int, str]:
+        """Return the lane of a line, and what its events are: device, derived, host."""
+        process = self._name.lstrip("/")
+        if self._device < 0:
+            return self._writer.lane("thread", process=process, pid=-1, thread=name or f"line {line}", tid=line), "host"
+        stream = _STREAM.search(name)
+        if (stream and self._is_gpu) or (not self._is_gpu and name.endswith("XLA Ops")):
+            at = int(stream[1]) if stream else line
+            title = "" if stream else name
+            return (
+                self._writer.lane("stream", process="", pid=-1, device=self._device, stream=at, title=title),
+                "device",
+            )
+        return self._writer.lane("range", process=process, pid=-1, device=self._device, title=name), (
+            "steps" if name == "Steps" else "derived"
+        )
+
+    def _add(self, data: memoryview, lane: int, kind: str, begin: int) -> None:
+        key = offset = lasts = link = size = 0
+        details: dict[str, Any] = {}
+        for field, _, value in fields(data):
+            if field == 1:
+                key = signed(value)
+            elif field == 2:
+                offset = signed(value)
+            elif field == 3:
+                lasts = signed(value)
+            elif field == 4:
+                name, amount = self._statistic(message(value))
+                if name == "correlation_id" and isinstance(amount, int):
+                    link = amount
+                elif name in ("bytes_transferred", "bytes_accessed") and isinstance(amount, int):
+                    size = amount
+                elif name in _INFO_KEYS:
+                    details[name] = amount[:_LONGEST] if isinstance(amount, str) else amount
+        name = self._names.get(key, f"event {key}")
+        category = _category(name, kind)
+        self._writer.add(
+            lane,
+            begin + offset // 1000,
+            max(lasts, 0) // 1000,
+            self._writer.name(f"step {name}" if kind == "steps" and name.isdecimal() else name),
+            category,
+            link=link if kind in ("device", "host") and 0 <= link < 1 << 62 else 0,
+            bytes=size if category is Category.COPY and 0 <= size < 1 << 62 else 0,
+            info=self._writer.info(orjson.dumps(details).decode()) if details else 0,
+        )
+
+    def _statistic(self, data: memoryview) -> tuple[str, int | str]:
+        """Return the name of a statistic and what it is; texts may stand among the names."""
+        key = 0
+        value: int | str = ""
+        for field, _, raw in fields(data):
+            if field == 1:
+                key = signed(raw)
+            elif field in (3, 4):
+                value = signed(raw)
+            elif field == 5:
+                value = text(raw)
+            elif field == 7:
+                value = self._statistics.get(number(raw), "")
+        return self._statistics.get(key, ""), value
+
+
+def _entry(data: memoryview) -> tuple[int, memoryview]:
+    """Return key and value of an entry of a map."""
+    key = 0
+    about: Value = memoryview(b"")
+    for field, _, value in fields(data):
+        if field == 1:
+            key = signed(value)
+        elif field == 2:
+            about = message(value)
+    return key, message(about)
+
+
+def _category(name: str, kind: str) -> Category:
+    if kind == "steps":
+        return Category.STEP
+    if kind == "derived":
+        return Category.RANGE
+    if kind == "device":
+        if _COPY.match(name):
+            return Category.COPY
+        if re.match(r"memset", name, re.I):
+            return Category.MEMSET
+        return Category.COMMUNICATION if _COLLECTIVE.search(name) else of_kernel(name)
+    if name.startswith("$"):
+        return Category.PYTHON
+    if _CALL.match(name):
+        return Category.SYNC if _WAIT.search(name) else Category.RUNTIME
+    return Category.SYNC if _WAIT.search(name) else of_range(name)
+
+
+PLUGIN = XplaneReader()

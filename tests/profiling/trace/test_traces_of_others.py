@@ -1,0 +1,330 @@
+"""Formats of other makers' tools: what stands in a file is what stands in the store, in made files and in real ones."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiling.trace.category import Category
+from profiling.trace.formats.protobuf import Damaged, fields
+from profiling.trace.importing import import_trace, reader_of
+from profiling.trace.limits import Unreadable
+from profiling.trace.store import Store
+from tests.contracts.trace_files import T, database
+from tests.contracts.trace_files_of_others import (
+    BOOT,
+    chakra_et,
+    otlp,
+    pftrace,
+    rocpd_tables,
+    rocprof_process,
+    varint,
+    wire,
+    xspace,
+)
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "formats"
+Row = tuple[str, Category, int, int]
+
+
+def stored(path: Path) -> dict[str, list[Row]]:
+    """Import a file; return (name, kind, begin, length) of the events of each lane, in the order of their begins."""
+    target = path.parent / "store"
+    import_trace(path, target)
+    with Store(target) as store:
+        titles = [
+            f"device {lane.device} stream {lane.stream}" if lane.kind == "stream" else lane.thread or lane.title
+            for lane in store.lanes
+        ]
+        events = store.events(columns=("lane", "name", "cat", "ts", "dur"))
+        rows: dict[str, list[Row]] = {title: [] for title in titles}
+        for lane, name, kind, begin, lasts in zip(*(events[key].tolist() for key in events), strict=True):
+            rows[titles[lane]].append((store.names[name], Category(kind), begin, lasts))
+    target.unlink()
+    return {title: sorted(lane, key=lambda row: (row[2], -row[3])) for title, lane in rows.items()}
+
+
+def links(path: Path) -> list[tuple[str, str]]:
+    """Return (launch, what it launched) by name, in order."""
+    target = path.parent / "store"
+    import_trace(path, target)
+    with Store(target) as store:
+        events = store.events(columns=("name", "cat", "link", "ts"))
+        called = {
+            link: store.names[name]
+            for name, kind, link in zip(*(events[key].tolist() for key in ("name", "cat", "link")), strict=True)
+            if link and kind in (Category.RUNTIME, Category.SYNC)
+        }
+        found = [
+            (ts, called[link], store.names[name])
+            for name, kind, link, ts in zip(*(events[key].tolist() for key in events), strict=True)
+            if link in called and kind not in (Category.RUNTIME, Category.SYNC)
+        ]
+    target.unlink()
+    return [(call, name) for _, call, name in sorted(found)]
+
+
+# -- AMD --
+
+
+def rocpd(folder: Path) -> Path:
+    return database(folder / "results.db", rocpd_tables())
+
+
+def rocprof_json(folder: Path) -> Path:
+    path = folder / "results.json"
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": [rocprof_process()]}))
+    return path
+
+
+@pytest.mark.parametrize("make", [rocpd, rocprof_json])
+def test_rocprof_s_kernels_copies_calls_and_marks(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = make(tmp_path)
+
+    rows = stored(path)
+
+    kernel = Category.KERNEL
+    assert rows["device 1 stream 3"] == [("gemm(float*)", kernel, BOOT + 1000 * i + 200, 700) for i in range(1, 5)]
+    assert rows["device 1 stream 0"] == [("copy host to device", Category.COPY, BOOT + 100, 200)]
+    assert rows["thread 71"][0] == ("forward", Category.RANGE, BOOT, 6000)
+    assert rows["thread 71"][1:] == [("hipLaunchKernel", Category.RUNTIME, BOOT + 1000 * i, 100) for i in range(1, 5)]
+    assert links(path) == [("hipLaunchKernel", "gemm(float*)")] * 4
+
+
+def test_processes_of_one_file_do_not_share_correlations(tmp_path: Path) -> None:
+    other: dict[str, Any] = rocprof_process()
+    other["metadata"]["pid"] = 72
+    other["buffer_records"]["hip_api"] = []
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": [rocprof_process(), other]}))
+
+    assert links(path) == [("hipLaunchKernel", "gemm(float*)")] * 4
+
+
+def test_recordings_that_were_merged_into_one_database_are_all_read(tmp_path: Path) -> None:
+    path = database(tmp_path / "both.db", rocpd_tables("_a1") | rocpd_tables("_b2"))
+
+    assert len(stored(path)["device 1 stream 3"]) == 8
+
+
+@pytest.mark.parametrize("what", ["kernel_trace", "hip_trace", "memory_copy_trace", "marker_api_trace"])
+def test_real_tables_of_rocprof_keep_each_row(what: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{what}.csv"
+    path.write_bytes((DATA / f"rocprofv3_doc_{what}.csv").read_bytes())
+    with path.open() as file:
+        wanted = sorted((int(r["Start_Timestamp"]), int(r["End_Timestamp"])) for r in csv.DictReader(file))
+
+    found = sorted((begin, begin + lasts) for rows in stored(path).values() for _, _, begin, lasts in rows)
+
+    assert found == wanted
+
+
+def test_a_kernel_with_several_counters_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "counters.csv"
+    head, *rows = (DATA / "rocprofv3_doc_counter_collection.csv").read_text().splitlines()
+    again = [row.replace('"SQ_WAVES"', '"GRBM_COUNT"') for row in rows]
+    path.write_text("\n".join([head, *(row for pair in zip(rows, again, strict=True) for row in pair)]))
+
+    assert sum(map(len, stored(path).values())) == len(rows)
+
+
+# -- protocol buffers --
+
+
+def test_a_profile_of_xla_has_streams_threads_and_launches(tmp_path: Path) -> None:
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(xspace())
+
+    rows = stored(path)
+
+    stream = rows["device 1 stream 13"]
+    assert [row[:2] for row in stream] == [("loop_add_fusion", Category.KERNEL)] * 4 + [("MemcpyD2H", Category.COPY)]
+    assert [row[2:] for row in stream] == [(T + 1000 * i, 700) for i in range(5)]
+    assert rows["python3"][0] == ("$train.py:7 step", Category.PYTHON, T - 500, 9000)
+    assert [name for _, name in links(path)] == ["loop_add_fusion"] * 4 + ["MemcpyD2H"]
+
+
+def test_a_real_profile_of_jax_links_each_kernel_with_its_launch(tmp_path: Path) -> None:
+    path = tmp_path / "host.xplane.pb.gz"
+    path.write_bytes((DATA / "xplane_gpu_te_fused_attn.xplane.pb.gz").read_bytes())
+
+    rows = stored(path)
+
+    assert len(rows["device 0 stream 2"]) == 150
+    assert len(links(path)) == 150
+
+
+def test_track_events_of_perfetto_nest_and_keep_the_time_of_day(tmp_path: Path) -> None:
+    path = tmp_path / "run.pftrace"
+    path.write_bytes(pftrace())
+    target = tmp_path / "kept"
+
+    rows = stored(path)["main"]
+    import_trace(path, target)
+
+    assert rows[:2] == [("step", Category.RANGE, T, 900), ("forward", Category.RANGE, T + 100, 400)]
+    assert rows[-1] == ("saved", Category.RANGE, T + 5000, 0)
+    with Store(target) as store:
+        (series,) = store.series
+        assert (series.name, series.unit) == ("tokens", "tokens/s")
+        assert [array.tolist() for array in store.samples(series.id)] == [
+            [T + 1000 * i + 950 for i in range(4)],
+            [100, 101, 102, 103],
+        ]
+
+
+def test_a_sequence_s_own_clock_counts_from_packet_to_packet_in_its_unit(tmp_path: Path) -> None:
+    def clock(key: int, at: int, *more: bytes) -> bytes:
+        return wire(1, wire(1, key) + wire(2, at) + b"".join(more))
+
+    clocks = clock(1, T) + clock(6, BOOT) + clock(64, 0, wire(3, 1), wire(4, 1000))
+    track = wire(60, wire(1, 5) + wire(2, "calls"))
+    packets = [wire(13, 1) + wire(6, clocks) + wire(59, wire(58, 64)), track]
+    packets += [wire(8, 3) + wire(11, wire(9, 3) + wire(23, f"call {i}") + wire(11, 5)) for i in range(3)]
+    path = tmp_path / "own.pftrace"
+    path.write_bytes(b"".join(wire(1, wire(10, 1) + packet) for packet in packets))
+
+    assert [row[2] for row in stored(path)["calls"]] == [T + 3000, T + 6000, T + 9000]
+
+
+def test_a_real_trace_of_nested_tracks_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "nested.pftrace.gz"
+    path.write_bytes((DATA / "perfetto_track_event_nested.pftrace.gz").read_bytes())
+
+    rows = stored(path)
+
+    assert len(rows) == sum(map(len, rows.values())) == 1364
+    assert "L1 Track 01 · L2 Track 02" in rows
+
+
+def test_a_trace_of_the_system_alone_says_where_it_can_be_seen(tmp_path: Path) -> None:
+    path = tmp_path / "phone.perfetto-trace"
+    path.write_bytes(b"".join(wire(1, wire(8, BOOT + i) + wire(10, 1) + wire(1, b"")) for i in range(9)))
+
+    with pytest.raises(Unreadable, match=r"ftrace.*ui\.perfetto\.dev"):
+        import_trace(path, tmp_path / "store")
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x05ab", b"\x80", b"\x0f", b"\x00\x01", b"\xff" * 11, b"\x0d\x01"])
+def test_what_is_no_message_is_told(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        list(fields(data))
+
+
+def test_numbers_of_any_size_are_read() -> None:
+    for value in (0, 1, 127, 128, 300, 2**32, 2**64 - 1):
+        assert list(fields(wire(1, 0) + varint(3 << 3) + varint(value)))[-1] == (3, 0, value)
+
+
+# -- stacks, requests, execution traces --
+
+
+def test_sampled_stacks_of_speedscope_last_as_long_as_they_were_seen(tmp_path: Path) -> None:
+    path = tmp_path / "a.speedscope.json"
+    path.write_bytes((DATA / "speedscope_0_6_0_two_sampled.speedscope.json").read_bytes())
+
+    rows = stored(path)["one"]
+
+    second = 10**9
+    begin = rows[0][2]
+    assert [(name, at - begin, lasts) for name, _, at, lasts in rows] == [
+        ("a", 0, 14 * second),
+        ("b", 0, 14 * second),
+        ("c", 0, 2 * second),
+        ("d", 2 * second, 4 * second),
+        ("c", 6 * second, 3 * second),
+    ]
+
+
+def test_folded_stacks_of_one_kind_lie_together(tmp_path: Path) -> None:
+    path = tmp_path / "a.folded"
+    path.write_bytes((DATA / "folded_with_invalids.txt").read_bytes())
+
+    rows = stored(path)["all stacks"]
+
+    begin, ms = rows[0][2], 10**6
+    assert [(name, at - begin, lasts) for name, _, at, lasts in rows] == [
+        ("a", 0, 14 * ms),
+        ("b", 0, 14 * ms),
+        ("c", 5 * ms, 5 * ms),
+        ("d", 10 * ms, 4 * ms),
+    ]
+
+
+def test_requests_of_vllm_have_their_parts_and_share_lanes(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    path.write_text("\n".join(json.dumps(document) for document in (otlp(), otlp(0))))
+
+    rows = stored(path)
+
+    assert [len(lane) for lane in rows.values()] == [12, 4]
+    ms = 10**6
+    assert [(name, at - T, lasts) for name, _, at, lasts in rows["requests, row 1"][:4]] == [
+        ("llm_request", 0, 900 * ms),
+        ("queue", 0, 100 * ms),
+        ("prefill", 100 * ms, 200 * ms),
+        ("decode", 300 * ms, 600 * ms),
+    ]
+
+
+def test_nodes_of_an_execution_trace_begin_when_what_they_wait_for_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "chakra.0.et"
+    path.write_bytes(chakra_et())
+
+    rows = stored(path)
+
+    gemms = rows["device 0 stream 0"]
+    begin = rows["operators"][0][2]
+    assert [(at - begin, lasts) for _, _, at, lasts in gemms] == [(5000 + 10_000 * i, 10_000) for i in range(8)]
+    assert rows["device 0 stream 1"] == [("all_reduce", Category.COMMUNICATION, begin + 35_000, 30_000)]
+
+
+def test_an_execution_trace_without_lengths_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps({"workload_graph": [{"Id": 1, "Name": "aten::mm"}]}))
+
+    with pytest.raises(Unreadable, match="holds no times"):
+        import_trace(path, tmp_path / "store")
+
+
+def test_a_report_of_nsight_compute_says_what_to_do_where_ncu_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    path = tmp_path / "kernels.ncu-rep"
+    path.write_bytes(b"NVR\0\x02\0\0\0")
+
+    with pytest.raises(Unreadable, match=r"ncu --import FILE\.ncu-rep --page raw --csv"):
+        import_trace(path, tmp_path / "store")
+
+
+# -- what is not read --
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ((DATA / "torch_et_simple_add.json").read_bytes(), "an execution trace of torch, which has no times"),
+        ((DATA / "linux_perf_script.txt").read_bytes(), "the text of `perf script`"),
+        ((DATA / "rocprofv3_doc_hip_api_stats.csv").read_bytes(), "statistics of rocprof"),
+        (b"PERFILE2" + bytes(100), "a recording of Linux's perf"),
+        (b'{"resourceMetrics": []}', "metrics of OpenTelemetry"),
+        (b"PK\x03\x04" + bytes(30) + b"archive/data.pkl", "a checkpoint of torch"),
+        (b"PK\x03\x04" + bytes(60), "an archive"),
+        (b"\x28\xb5\x2f\xfd" + bytes(60), "packed, and not by gzip"),
+        (b"<!DOCTYPE html><html>", "a page"),
+        (b'{"model": "x", "rows": [1]}', 'it looks like JSON with "model", "rows"'),
+        (b"SQLite format 3\0" + bytes(200), "damaged database|an SQLite database"),
+        (b"hello\n", "it looks like text"),
+        (bytes(range(256)), "it looks like binary data"),
+    ],
+)
+def test_a_file_that_is_not_read_is_told_what_it_is(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "a file"
+    path.write_bytes(content)
+
+    with pytest.raises(Unreadable, match=said):
+        reader_of(path)
