@@ -12,6 +12,7 @@ from jobs.traces.phases import read_phases
 from jobs.traces.results import answer
 from profiling.analysis.difference import ComparedCapture, Difference, difference
 from profiling.analysis.phases import phases_of
+from profiling.analysis.stretches import By
 from profiling.analysis.summary import TraceSummary, open_works, summarise
 from profiling.analysis.work import WorkerEvents
 from profiling.evidence import PhaseSpans, RecordedTrace
@@ -45,16 +46,21 @@ def phases_beside(trace: Trace) -> PhaseSpans:
 
 
 def summary_of(
-    trace: Trace, *, window: Window | None = None, drop_first: bool = False, patience: float | None = None
+    trace: Trace,
+    *,
+    window: Window | None = None,
+    drop_first: bool = False,
+    by: By = "steps",
+    patience: float | None = None,
 ) -> TraceSummary:
-    """Return what was recorded in a window of a trace, all of it by default. Raises: NoAnswer."""
+    """Return what was recorded in a window of a trace, all of it by default, by step or as one. Raises: NoAnswer."""
     spans, files = phases_beside(trace), files_of(trace)
 
     def work() -> TraceSummary:
         with recordings(files) as recorded:
-            return summarise(recorded, spans, window, drop_first=drop_first)
+            return summarise(recorded, spans, window, drop_first=drop_first, by=by)
 
-    about = (files, _digest(spans), window, drop_first)
+    about = (files, _digest(spans), window, drop_first, by)
     return answer(trace, about, TraceSummary, work, patience=patience)
 
 

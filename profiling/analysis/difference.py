@@ -33,11 +33,15 @@ _SAME = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCapture:
-    """One capture: a worker's events, its steps (at least one) and its phases."""
+    """One capture: a worker's events, its steps (at least one) and its phases.
+
+    `host`: when the CPU was in these steps; None where that is when the device was.
+    """
 
     work: WorkerEvents
     steps: tuple[Step, ...]
     phases: WorkerPhases = field(default_factory=WorkerPhases)
+    host: Intervals | None = None
 
     @property
     def wall(self) -> float:
@@ -246,7 +250,7 @@ def _count(table: _Table, work: WorkerEvents, whole: Intervals) -> None:
 
 def _operators(side: ComparedCapture) -> _Table:
     """Return the kernels' time of each operator per step, or its own time, where no device was recorded."""
-    rows = operators(DeviceSide(side.work, side.whole), most=_ALL)
+    rows = operators(DeviceSide(side.work, side.whole, side.host), most=_ALL)
     n = len(side.steps)
     of_device = side.work.has_device
     return {("operator", one.name): ((one.device if of_device else one.own) / n, one.calls / n) for one in rows}

@@ -1,6 +1,5 @@
 """What happened in a part of a trace: events by name, how busy each device was, and when steps began."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import clipped, intersection, total, union
+from profiling.analysis.steps import across, worker_steps
+from profiling.evidence import Step
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.store import Store
 
-_NUMBER = re.compile(r"(\d+)\D*$")
 _MOST_STEPS = 20_000
 
 
@@ -130,28 +130,16 @@ def _device(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRange:
-    """When a step ran, by a range that the trace itself holds; `begin` and `end` in Unix ns."""
+def steps(store: Store) -> tuple[Step, ...]:
+    """Return the steps that the trace marks (torch's ProfilerStep#3, a range `step 3`), by begin.
 
-    number: int
-    begin: int
-    end: int
-
-
-def steps(store: Store) -> tuple[StepRange, ...]:
-    """Return the steps that the trace marks (torch's ProfilerStep#3, a range `step 3`), by begin."""
-    rows = store.sql(
-        "SELECT n.text AS name, min(e.ts) AS first, max(e.ts + e.dur) AS last FROM ev e JOIN names n ON n.id = e.name "
-        "WHERE e.cat = ? GROUP BY n.text ORDER BY first LIMIT ?",
-        [int(Category.STEP), _MOST_STEPS],
-    )
-    numbered = []
-    for name, first, last in zip(rows["name"].tolist(), rows["first"].tolist(), rows["last"].tolist(), strict=True):
-        number = _NUMBER.search(name)
-        if number is not None and len(number[1]) < 10:
-            numbered.append(StepRange(number=int(number[1]), begin=first, end=last))
-    return tuple(numbered)
+    Each lasts until the last device work that it launched, as in the summary; of several processes from the first that
+    begins it to the last that ends it.
+    """
+    marked = store.sql("SELECT DISTINCT lane FROM ev WHERE cat = ?", [int(Category.STEP)])["lane"].tolist()
+    pids = {store.lanes[lane].pid for lane in marked}
+    families = [[lane for lane in store.lanes if lane.pid == pid] for pid in sorted(pids)]
+    return across(worker_steps(store, lanes) for lanes in families)[:_MOST_STEPS]
 
 
 def thinned(

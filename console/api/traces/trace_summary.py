@@ -21,6 +21,7 @@ from profiling.analysis.flops import FlopCount, Use
 from profiling.analysis.kernels import Copies, Kernel, Launches
 from profiling.analysis.memory import AllocationSite
 from profiling.analysis.operators import Operator
+from profiling.analysis.stretches import By
 from profiling.analysis.summary import TraceSummary, WorkerSummary
 
 router = Router(tags=["traces"])
@@ -28,6 +29,7 @@ router = Router(tags=["traces"])
 _LARGEST = 2**63 - 1
 
 First = Annotated[bool, Query(False, description="leave out the first step, which often pays for warming up")]
+StepsOrWindow = Annotated[By, Query("steps", description="per step where there are any, or the window as one")]
 WorkerName = Annotated[str, Query("", max_length=40, description="role-rank, as in the summary's workers")]
 Moment = Annotated[int | None, Query(None, ge=0, le=_LARGEST)]
 
@@ -116,6 +118,22 @@ class MemoryOut(Schema):
     is_at_peak: bool
 
 
+class OutsideOut(Schema):
+    """What the steps of a worker do not hold, in ns. `outside` of `busy`: the device's time in the window that lies in
+    no step. `before`: operations that were launched before the recording. `host_step`: the mean step of the CPU alone;
+    `own_step`: that of this worker, to the end of the last device work that it launched. `dropped`: steps at the end
+    whose device work was not recorded."""
+
+    busy: int
+    outside: int
+    share: float
+    before: int
+    before_ns: int
+    host_step: float | None
+    own_step: float | None
+    dropped: list[int]
+
+
 class WorkerOut(Schema):
     """What one worker did; times in ns, see docs/use/profile.md. Null: nothing of the kind was recorded."""
 
@@ -138,6 +156,7 @@ class WorkerOut(Schema):
     rollout: RolloutOut | None
     flops: FlopCount | None
     peak_share: Use | None = Field(description="of one device's peak, by the recorded sizes of products")
+    outside: OutsideOut | None = Field(description="what lies beside the steps; null without steps")
 
     @classmethod
     def of(cls, worker: WorkerSummary, peak_share: Use | None) -> "WorkerOut":
@@ -162,6 +181,7 @@ class WorkerOut(Schema):
             rollout=None if worker.rollout is None else RolloutOut.model_validate(worker.rollout),
             flops=worker.flops,
             peak_share=peak_share,
+            outside=None if worker.outside is None else OutsideOut.model_validate(worker.outside),
         )
 
 
@@ -174,6 +194,9 @@ class AnalysisOut(Schema):
     asked_end: MomentText = Field(description="of the window that was asked for: after `end` where it is cut")
     is_cut: bool = Field(description="too many events: only the window's beginning is used")
     has_steps: bool
+    source: str = Field(
+        description="what a step is: phases of the run, marks in the trace, a repetition that was found, or the window"
+    )
     has_clock: bool = Field(description="false: only how long things ran is known, not when; there is no budget then")
     path: list[StepBudgetOut]
     budget: list[WorkerBudgetOut]
@@ -236,6 +259,7 @@ def analysis(
     begin: Annotated[int | None, Query(None, alias="from", ge=0, le=_LARGEST, description="Unix ns")] = None,
     end: Annotated[int | None, Query(None, alias="to", ge=0, le=_LARGEST, description="Unix ns")] = None,
     drop_first: First = False,
+    by: StepsOrWindow = "steps",
     accelerator: Annotated[str, Query("", max_length=200)] = "",
     dtype: Annotated[str, Query("", description=f"{', '.join(TYPES)}; of the run, else bf16")] = "",
     devices: Annotated[int | None, Query(None, ge=1, le=1_000_000, description="of the run, else 1")] = None,
@@ -256,7 +280,7 @@ def analysis(
     if not ready_layers(trace):
         raise RequestProblem(409, "No file of this trace has been imported yet. Ask again when one is ready.")
     try:
-        summary = summary_of(trace, window=window, drop_first=drop_first, patience=API_PATIENCE)
+        summary = summary_of(trace, window=window, drop_first=drop_first, by=by, patience=API_PATIENCE)
     except NoAnswer as error:
         raise RequestProblem(error.status, str(error)) from error
     texts = {
@@ -275,7 +299,7 @@ def analysis(
             )
         },
     }
-    run = of_run(trace, [step.number for step in summary.budget.steps])
+    run = of_run(trace, summary.numbers)
     try:
         return _analysis_out(summary, filled(texts, run), run)
     except Wrong as error:
@@ -293,6 +317,7 @@ def _analysis_out(summary: TraceSummary, texts: dict[str, str], run: OfRun) -> A
         asked_end=str(summary.asked_end),
         is_cut=summary.is_cut,
         has_steps=summary.has_steps,
+        source=summary.source,
         has_clock=summary.has_clock,
         path=[StepBudgetOut.model_validate(step) for step in summary.budget.path],
         budget=[WorkerBudgetOut.model_validate(one) for one in summary.budget.workers],
