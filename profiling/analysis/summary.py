@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from profiling.analysis.budget import Budget, budget
 from profiling.analysis.communication import Communication, Late, communication, stragglers
 from profiling.analysis.flops import FlopCount, count_store
@@ -20,7 +18,7 @@ from profiling.analysis.phases import WorkerPhases, phases_of
 from profiling.analysis.rollout import RolloutSummary, rollout
 from profiling.analysis.stretches import By, Source, Stretches, stretches_of
 from profiling.analysis.work import WorkerEvents, read
-from profiling.analysis.workers import best, label, split
+from profiling.analysis.workers import best, device_name, label, split
 from profiling.evidence import PhaseSpans, RecordedTrace, Step
 
 if TYPE_CHECKING:
@@ -325,7 +323,7 @@ def _worker(
         role=work.role,
         rank=work.rank,
         label=label(work),
-        device_name=_device_name(work, store),
+        device_name=device_name(work, store),
         has_device=work.has_device,
         has_work=work.tells_work,
         recorded=total(seen),
@@ -342,16 +340,6 @@ def _worker(
         rollout=rollout(work, _pairs(rollouts, whole), begin, end),
         flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
     )
-
-
-def _device_name(work: WorkerEvents, store: "Store") -> str:
-    """Return what the first device of a worker is called, "" where the trace does not tell."""
-    numbers = {work.lanes[lane].device for lane in np.unique(work.device.lane).tolist()}
-    described = store.meta.get("devices")
-    for about in described if isinstance(described, list) else ():
-        if isinstance(about, dict) and about.get("id") in numbers and isinstance(about.get("name"), str):
-            return str(about["name"])
-    return ""
 
 
 def _pairs(rollouts: Intervals | None, whole: Intervals) -> list[tuple[int, int]]:
