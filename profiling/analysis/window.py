@@ -17,10 +17,14 @@ _MOST_STEPS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameSum:
-    """Events of one name in a window: how many, their time inside it together and that of the longest [ns]."""
+    """Events of one name in a window: how many, their time inside it together and that of the longest [ns].
+
+    `on_device`: on lanes of a device; what the host and a device call alike are two.
+    """
 
     name: str
     category: str
+    on_device: bool
     count: int
     total: int
     longest: int
@@ -58,26 +62,26 @@ def summarise_window(
     store: Store, *, begin: int, end: int, lanes: Sequence[int] | None = None, limit: int = 40
 ) -> WindowSum:
     """Return what happened in [begin, end), each event with the part of it that lies inside."""
-    where, params = "ts < $end AND ts + dur > $begin", {"begin": begin, "end": end, "limit": limit}
+    where = "ts < $end AND ts + dur > $begin"
+    of_devices = [lane.id for lane in store.lanes if lane.device >= 0]
+    params: dict[str, object] = {"begin": begin, "end": end, "limit": limit, "devices": of_devices}
     if lanes is not None:
         where += " AND list_contains($lanes, lane)"
-        params["lanes"] = [int(lane) for lane in lanes]  # type: ignore[assignment]
+        params["lanes"] = [int(lane) for lane in lanes]
     rows = store.sql(
-        "SELECT n.text AS name, g.* EXCLUDE (name) FROM (SELECT name, first(cat) AS cat, count(*) AS n, "  # noqa: S608
+        "SELECT n.text AS name, g.* EXCLUDE (name) FROM ("  # noqa: S608
+        "SELECT name, list_contains($devices, lane) AS on_device, first(cat) AS cat, count(*) AS n, "
         "sum(least(ts + dur, $end) - greatest(ts, $begin))::DOUBLE AS total, max(dur) AS longest, "
-        f"sum(count(*)) OVER ()::BIGINT AS events FROM ev WHERE {where} GROUP BY name) g "
-        "JOIN names n ON n.id = g.name ORDER BY total DESC, n.text LIMIT $limit",
+        f"sum(count(*)) OVER ()::BIGINT AS events FROM ev WHERE {where} GROUP BY name, on_device) g "
+        "JOIN names n ON n.id = g.name ORDER BY total DESC, n.text, on_device LIMIT $limit",
         params,
     )
     names = tuple(
-        NameSum(name=name, category=Category(cat).name.lower(), count=n, total=int(total_ns), longest=longest)
-        for name, cat, n, total_ns, longest in zip(
-            rows["name"].tolist(),
-            rows["cat"].tolist(),
-            rows["n"].tolist(),
-            rows["total"].tolist(),
-            rows["longest"].tolist(),
-            strict=True,
+        NameSum(
+            name=name, category=Category(cat).name.lower(), on_device=is_there, count=n, total=int(ns), longest=longest
+        )
+        for name, cat, is_there, n, ns, longest in zip(
+            *(rows[key].tolist() for key in ("name", "cat", "on_device", "n", "total", "longest")), strict=True
         )
     )
     count = int(rows["events"][0]) if len(rows["events"]) else 0
