@@ -1,6 +1,7 @@
 """What an import keeps to the nanosecond, counts once and tells apart, in traces of torch and exports of nsys."""
 
 import json
+import pickle
 import random
 import sqlite3
 from pathlib import Path
@@ -13,6 +14,7 @@ from profiling.analysis.window import summarise_window
 from profiling.evidence import RecordedTrace, phase_spans
 from profiling.trace.category import Category, of_kernel
 from profiling.trace.importing import import_trace
+from profiling.trace.limits import Unreadable
 from profiling.trace.names import LONGEST_NAME, shortened
 from profiling.trace.store import Store
 
@@ -224,3 +226,11 @@ def test_a_stripped_export_finds_launches_and_loses_no_event(tmp_path: Path, thr
         assert [note.severity for note in store.notes] == ["info"]
         work = summarise([RecordedTrace(store=store)], phase_spans(())).workers
         assert sum(one.launches.linked for one in work if one.launches) == linked
+
+
+def test_a_memory_snapshot_that_is_cut_off_is_called_so(tmp_path: Path) -> None:
+    snapshot = {"segments": [{"address": i, "total_size": 512, "blocks": []} for i in range(100)], "device_traces": []}
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot)[:-300])
+    with pytest.raises(Unreadable, match=r"The snapshot is cut off: it ends after 0\.0 MiB in the middle of a value"):
+        import_trace(path, tmp_path / "store")
