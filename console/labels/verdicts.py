@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from console.labels.traces import share_text, time_text
-from jobs.comparison.trace_verdict import Verdict
+from jobs.comparison.trace_verdict import TraceVerdict
 from jobs.traces.summary import TraceComparison
 from profiling.analysis.comparability import MOST_TOLD, Comparability, Factor
 
@@ -33,8 +33,8 @@ _WORK: Mapping[str, Promise] = {
 
 def unit_note(compared: TraceComparison) -> str:
     """Return what the numbers are of, and of how much of each side."""
-    found = compared.difference
-    words: dict[str, object] = {"n": found.steps_before, "m": found.steps_after}
+    difference = compared.difference
+    words: dict[str, object] = {"n": difference.steps_before, "m": difference.steps_after}
     if compared.per == "step":
         text = _("per step: mean of %(n)s steps before, %(m)s after")
         if "repetition" in compared.sources:
@@ -56,7 +56,7 @@ def differs_beforehand(fit: Comparability) -> str:
     return _("The two differ beforehand: %(parts)s.") % {"parts": "; ".join(parts)} if parts else ""
 
 
-def verdict_text(verdict: Verdict, fit: Comparability) -> str:
+def verdict_text(verdict: TraceVerdict, fit: Comparability) -> str:
     """Return the verdict in a sentence."""
     change = share_text(abs(verdict.change)) if verdict.change is not None else ""
     words = {"change": change, "why": _reasons(fit.lowered), "spread": _spread(verdict)}
@@ -78,7 +78,7 @@ def verdict_text(verdict: Verdict, fit: Comparability) -> str:
     return text % words
 
 
-def _spread(verdict: Verdict) -> str:
+def _spread(verdict: TraceVerdict) -> str:
     if verdict.low is None or verdict.high is None:
         return ""
     text = _(" (95 %% interval by the spread of steps: %(low)s to %(high)s)")

@@ -20,7 +20,7 @@ sides, so that only shares can differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TraceVerdict:
     """The word, and the change that it rests on: `change` is after / before - 1, None where it means nothing.
 
     `low` and `high` are the 95 % interval of the change by the spread of steps, None where there are too few.
@@ -32,24 +32,24 @@ class Verdict:
     high: float | None = None
 
 
-def verdict_of(compared: TraceComparison) -> Verdict:
+def verdict_of(compared: TraceComparison) -> TraceVerdict:
     """Return the verdict of two traces, comparability first."""
-    found = compared.difference
-    change = found.after / found.before - 1 if found.before and compared.per != "second" else None
+    difference = compared.difference
+    change = difference.after / difference.before - 1 if difference.before and compared.per != "second" else None
     if not compared.comparability.is_enough:
-        return Verdict(word="cannot", change=change)
+        return TraceVerdict(word="cannot", change=change)
     if compared.comparability.is_same:
-        return Verdict(word="same_recording", change=change)
+        return TraceVerdict(word="same_recording", change=change)
     if change is None:
-        return Verdict(word="shares", change=None)
+        return TraceVerdict(word="shares", change=None)
     spread = _spread(compared.walls) if compared.per == "step" else None
     if spread is None:
-        return Verdict(word=_word(change, is_shown=abs(change) >= CLEAR), change=change)
-    return Verdict(
+        return TraceVerdict(word=_word(change, is_shown=abs(change) >= CLEAR), change=change)
+    return TraceVerdict(
         word=_word(change, is_shown=spread.excludes(0)),
         change=change,
-        low=spread.low / found.before,
-        high=spread.high / found.before,
+        low=spread.low / difference.before,
+        high=spread.high / difference.before,
     )
 
 

@@ -226,18 +226,16 @@ class _Side:
             return replace(capture, units=total(capture.whole) / 1e9)
         if per != "token":
             return capture
-        told = tokens * len(steps) or engine_tokens(work, capture.whole)
-        if not told:
+        count = tokens * len(steps) or engine_tokens(work, capture.whole)
+        if not count:
             text = _("Nothing in %(name)s tells of tokens. Say how many a step has (the window, without steps).")
             raise NothingToCompare(text % {"name": self.name})
-        return replace(capture, units=float(told))
+        return replace(capture, units=float(count))
 
 
-def _opened(
-    name: str, recorded: Sequence[RecordedTrace], spans: PhaseSpans, asked: Compared, drop_first: bool
-) -> _Side:
+def _opened(name: str, recorded: Sequence[RecordedTrace], spans: PhaseSpans, side: Compared, drop_first: bool) -> _Side:
     """Return a trace with its steps. Raises: NothingToCompare."""
-    opened = open_trace(recorded, spans, asked.window)
+    opened = open_trace(recorded, spans, side.window)
     if not opened.works:
         text = _("%(name)s holds no events of a worker yet. Wait until its files are imported, or record operators.")
         raise NothingToCompare(text % {"name": name})

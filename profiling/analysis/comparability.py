@@ -34,7 +34,7 @@ _VERSIONS = ("tool_version", "cuda_driver_version", "cuda_runtime_version", "hip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureFacts:
+class SideFacts:
     """What is compared of a capture before its times are. `calls` and `names` are those of its kernels, else of its
     operators; `identity` tells the same recording from another one.
     """
@@ -77,13 +77,13 @@ class Comparability:
         return self.score >= ENOUGH
 
 
-def facts_of(work: WorkerEvents, store: "Store", whole: Intervals) -> CaptureFacts:
+def facts_of(work: WorkerEvents, store: "Store", whole: Intervals) -> SideFacts:
     """Return what is known of a worker of a store; its calls are those that begin within `whole`."""
     events = _calls(work)
     inside = events.take(whole.contains(events.ts))
     schema = str(store.meta.get("schema_version", store.meta.get("schemaVersion", "")))
     bounds = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (0, 0)
-    return CaptureFacts(
+    return SideFacts(
         device=device_name(work, store),
         source=str(store.meta.get("tool", store.meta.get("source", ""))),
         schema=schema.partition(".")[0],
@@ -101,7 +101,7 @@ def _calls(work: WorkerEvents) -> Events:
     return work.operators
 
 
-def comparability(one: CaptureFacts, other: CaptureFacts, units: tuple[float, float]) -> Comparability:
+def comparability(one: SideFacts, other: SideFacts, units: tuple[float, float]) -> Comparability:
     """Return how far two captures can be compared, with so many units (steps, say) each."""
     factors = [
         _factor("device", OTHER_DEVICE if _differ(one.device, other.device) else 1.0, one.device, other.device),
@@ -139,15 +139,15 @@ def _differ(one: str, other: str) -> bool:
     return bool(one and other) and one != other
 
 
-def _is_same_source(one: CaptureFacts, other: CaptureFacts) -> bool:
+def _is_same_source(one: SideFacts, other: SideFacts) -> bool:
     return one.source == other.source and not _differ(one.schema, other.schema)
 
 
-def _source(side: CaptureFacts) -> str:
+def _source(side: SideFacts) -> str:
     return f"{side.source} {side.schema}".strip()
 
 
-def _work(side: CaptureFacts) -> str:
+def _work(side: SideFacts) -> str:
     return "" if not side.calls else "device" if side.has_device else "cpu"
 
 

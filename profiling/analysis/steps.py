@@ -58,9 +58,9 @@ class WorkerSteps:
 
 def worker_steps(store: "Store", lanes: Iterable["Lane"]) -> WorkerSteps:
     """Return the steps of the worker that has these lanes of a store, over all of the recording."""
-    known = tuple(lanes)
-    hosts = _marks(store, known)
-    return steps_by_launch(hosts, launched_work(store, known)) if hosts else WorkerSteps()
+    own_lanes = tuple(lanes)
+    hosts = _marks(store, own_lanes)
+    return steps_by_launch(hosts, launched_work(store, own_lanes)) if hosts else WorkerSteps()
 
 
 def launched_work(store: "Store", lanes: Sequence["Lane"]) -> LaunchedWork:
@@ -136,12 +136,12 @@ def steps_by_launch(hosts: Sequence[Step], work: LaunchedWork) -> WorkerSteps:
     if not is_inside.any():
         return WorkerSteps(steps=tuple(hosts), host=tuple(hosts), before=before, before_ns=before_ns)
     counts = np.bincount(place[is_inside], minlength=len(hosts))
-    kept = _recorded_whole(counts)
+    num_whole = _recorded_whole(counts)
     until = ends.copy()
     np.maximum.at(until, place[is_inside], work.end[is_inside])
     at = _first_begin(work, is_inside, is_inside & (place == 0), int(begins[0]))
     steps = []
-    for host, end in zip(hosts[:kept], until[:kept].tolist(), strict=True):
+    for host, end in zip(hosts[:num_whole], until[:num_whole].tolist(), strict=True):
         begin = max(at, host.begin)
         at = max(begin, end)
         if end > begin:
@@ -150,7 +150,7 @@ def steps_by_launch(hosts: Sequence[Step], work: LaunchedWork) -> WorkerSteps:
     return WorkerSteps(
         steps=tuple(steps),
         host=tuple(host for host in hosts if host.number in numbers),
-        dropped=tuple(host.number for host in hosts[kept:]),
+        dropped=tuple(host.number for host in hosts[num_whole:]),
         before=before,
         before_ns=before_ns,
     )
@@ -161,15 +161,15 @@ def _first_begin(work: LaunchedWork, is_inside: Bools, of_first: Bools, begun: i
     if not of_first.any():
         return begun
     first = int(work.begin[of_first].min())
-    leftovers = work.end[~is_inside & (work.end <= first)]
-    return max(begun, int(leftovers.max(initial=begun)))
+    earlier = work.end[~is_inside & (work.end <= first)]
+    return max(begun, int(earlier.max(initial=begun)))
 
 
 def _recorded_whole(counts: Ints) -> int:
     """Return how many of the steps, by their numbers of operations, were recorded to their end."""
-    kept = int(np.flatnonzero(counts)[-1]) + 1
-    is_cut = kept > 1 and counts[kept - 1] < CUT * counts[kept - 2]
-    return kept - 1 if is_cut else kept
+    num_whole = int(np.flatnonzero(counts)[-1]) + 1
+    is_cut = num_whole > 1 and counts[num_whole - 1] < CUT * counts[num_whole - 2]
+    return num_whole - 1 if is_cut else num_whole
 
 
 def across(workers: Iterable[WorkerSteps]) -> tuple[Step, ...]:

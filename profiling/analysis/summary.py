@@ -111,17 +111,19 @@ def summarise(
     steps there are. Of files without a clock the lengths are told, and only where there are no others.
     """
     opened = _opened(recorded, spans, window, by=by, most_events=most_events)
-    found, works, has_clock = opened.stretches, opened.works, opened.has_clock
-    steps = found.steps[1:] if drop_first and len(found.steps) > 1 else found.steps
+    stretches, works, has_clock = opened.stretches, opened.works, opened.has_clock
+    steps = stretches.steps[1:] if drop_first and len(stretches.steps) > 1 else stretches.steps
     begin, until = min([opened.begin, *(one.begin for one in steps)]), max([opened.end, *(one.end for one in steps)])
     whole = joined(*(interval(step.begin, step.end) for step in steps))
     workers = [
         replace(
             _worker(work, phases_of(spans, role=key[0], rank=key[1], work=work), whole, host, opened.stores[key]),
-            outside=outside_of(work, found.by_worker.get(key), whole, begin, until) if found.has_steps else None,
+            outside=outside_of(work, stretches.by_worker.get(key), whole, begin, until)
+            if stretches.has_steps
+            else None,
         )
         for key, work in sorted(works.items())
-        for host in [found.on_host(key, steps)]
+        for host in [stretches.on_host(key, steps)]
     ]
     first, last = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (begin, until)
     return TraceSummary(
@@ -130,7 +132,7 @@ def summarise(
         asked_end=max(opened.asked_end, until),
         events=opened.events,
         is_cut=opened.is_cut,
-        source=found.source,
+        source=stretches.source,
         budget=budget(works, spans, steps if has_clock else ()),
         workers=tuple(workers if has_clock else map(_lengths, workers)),
         memory=tuple(
@@ -192,14 +194,14 @@ def _opened(
     events = sum(_count(one, begin, end) for one in recorded)
     until = end if events <= most_events else affordable(recorded, begin, end, most_events)
     works, stores = _open(recorded, begin, until)
-    found = stretches_of(spans, works, stores, begin, until, is_whole=window is None and until == end, by=by)
-    launched = min((int(host.begin[0]) for host in map(found.on_host, works) if host), default=begin)
+    stretches = stretches_of(spans, works, stores, begin, until, is_whole=window is None and until == end, by=by)
+    launched = min((int(host.begin[0]) for host in map(stretches.on_host, works) if host), default=begin)
     if launched < begin:  # before the window, by a CPU that ran ahead
         works, stores = _open(recorded, launched, until)
     return OpenedTrace(
         works=works,
         stores=stores,
-        stretches=found,
+        stretches=stretches,
         recorded=recorded,
         begin=begin,
         end=until,

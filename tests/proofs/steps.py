@@ -13,6 +13,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from profiling.analysis.intervals import difference, joined, total
 from profiling.analysis.summary import WorkerSummary, summarise
@@ -78,7 +79,8 @@ def made(path: Path, ahead: int) -> Path:
 
     The device is busy with work of `ahead` steps before, so that the CPU is as many steps ahead of it.
     """
-    begin, at, events = 1_700_000_000_000_000, 0, []
+    begin, at = 1_700_000_000_000_000, 0
+    events: list[dict[str, Any]] = []
     for step in range(-ahead, 12):
         at = max(at, begin + 10_000 * step + 500)
         for i, (name, lasts) in enumerate((("gemm", 3000), ("attention", 3000), ("ncclDevKernel_AllReduce", 4000))):
@@ -160,7 +162,7 @@ def _report(found: list[Held]) -> list[str]:
         "Written by `make proof-steps`. A step ends with the last device work that it launched "
         "([how](../use/profile.md#read-the-summary)). Judges: TensorBoard's torch profiler plugin 0.4.3 (begin and end "
         "of every step), Holistic Trace Analysis 0.5.0 (operations of the device that belong to no step) and, where "
-        "`PITWALL_TRACELENS` names its source (this report: commit 171dd74), TraceLens (times over all of the "
+        "its source is at hand (this report: commit 171dd74), TraceLens (times over all of the "
         "recording, with memsets as compute, as it has them). Made traces: the CPU is so many steps ahead of the "
         "device.",
         "",

@@ -38,7 +38,7 @@ class ItemOut(Schema):
     change: str = Field(description="added, removed, slower, faster or same")
 
 
-class VerdictOut(Schema):
+class TraceVerdictOut(Schema):
     """`word`: cannot (be compared), same_recording, none (no difference), too_small (to say), slower, faster, or shares
     (per second only shares can differ). `change`: after / before - 1, with its 95 % interval by the spread of steps.
     `comparability`: a product of factors from 0 to 1, below 0.5 `cannot`; `lowered`: those below 1, the lowest first.
@@ -68,7 +68,7 @@ class DifferenceOut(Schema):
     devices: tuple[str, str]
     versions: dict[str, tuple[str, str]]
     beforehand: str
-    verdict: VerdictOut
+    verdict: TraceVerdictOut
     before: float
     after: float
     steps_before: int
@@ -134,7 +134,7 @@ def _out(compared: TraceComparison) -> DifferenceOut:
         devices=fit.devices,
         versions=dict(fit.versions),
         beforehand=differs_beforehand(fit),
-        verdict=VerdictOut(
+        verdict=TraceVerdictOut(
             word=verdict.word,
             change=verdict.change,
             low=verdict.low,

@@ -28,7 +28,7 @@ from profiling.analysis.difference import Difference, Item
 _SHOWN = 40
 _STEPS = 8
 _MOST_OTHERS = 100
-_FIELDS = ("from_ms", "to_ms", "tokens", "other_from_ms", "other_to_ms", "other_tokens", "per")
+_FIELDS = ("from_ms", "to_ms", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
         "other": None,
         "drop_first": request.GET.get("first") == "off",
         "units": UNITS.items(),
-        "asked": {key: request.GET.get(key, "")[:30] for key in _FIELDS},
+        **_fields(request.GET.dict()),
         "problem": "",
     }
     if wanted:
@@ -108,16 +108,27 @@ def _comparison(request: HttpRequest, trace: Trace, other: Trace) -> dict[str, o
     }
 
 
+def _fields(texts: Mapping[str, str]) -> dict[str, object]:
+    """Return what the form holds of units, windows and tokens."""
+    sides = ((_("Before"), ""), (_("After"), "other_"))
+    windows = [(title, prefix, *(texts.get(prefix + key, "")[:30] for key in _FIELDS)) for title, prefix in sides]
+    return {
+        "asked_per": texts.get("per", ""),
+        "windows": windows,
+        "is_narrowed": any(text for row in windows for text in row[2:]),
+    }
+
+
 def _side(texts: Mapping[str, str], trace: Trace, prefix: str) -> Compared:
     """Return what of a trace is compared. Raises: NoWindow."""
     tokens = texts.get(f"{prefix}tokens", "").strip()
-    told = float(tokens) if tokens.isascii() and tokens.isdigit() and len(tokens) < 13 else 0.0
-    if tokens and not told:
+    count = float(tokens) if tokens.isascii() and tokens.isdigit() and len(tokens) < 13 else 0.0
+    if tokens and not count:
         raise NoWindow(
             _("Tokens: %(text)r is no number of tokens. Give a whole number above 0.") % {"text": tokens[:30]}
         )
     window = window_in_ms(texts, trace, prefix)
-    return Compared(worker=_worker(texts.get(f"{prefix}worker", "")), window=window, tokens=told)
+    return Compared(worker=_worker(texts.get(f"{prefix}worker", "")), window=window, tokens=count)
 
 
 def _per(texts: Mapping[str, str]) -> Per:

@@ -22,13 +22,14 @@ def host_figure(worker: WorkerSummary) -> list[dict[str, str]]:
 
 def step_remarks(summary: TraceSummary, worker: WorkerSummary) -> list[str]:
     """Return sentences on the steps: found, cut or without work, and the device's time that lies outside them."""
-    if summary.source == "repetition":
-        kept = [_("Nothing marks steps: these were found by repetition of the kernels. Numbers are per iteration.")]
-    elif summary.source == "window":
-        kept = [_("The window counts as one: no steps were asked for, or none lies whole in it.")]
-    else:
-        kept = []
-    return kept + (_beside(worker.outside) if worker.outside else [])
+    beside = _beside(worker.outside) if worker.outside else []
+    match summary.source:
+        case "repetition":
+            text = _("Nothing marks steps: these were found by repetition of the kernels. Numbers are per iteration.")
+            return [text, *beside]
+        case "window":
+            return [_("The window counts as one: no steps were asked for, or none lies whole in it."), *beside]
+    return beside
 
 
 def _beside(outside: Outside) -> list[str]:

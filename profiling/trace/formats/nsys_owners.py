@@ -59,6 +59,6 @@ class Devices:
 
     def of_wait(self, pid: Any, context: Any, device: Any, stream: Any) -> tuple[Any, Any]:
         """Return the device and stream (-1: of none) of a wait, as the kernels of its context or stream have them."""
-        found = self._by_context.get((pid, context)) or self._by_stream.get((pid, stream))
-        number = found.most_common(1)[0][0] if found else device
+        counts = self._by_context.get((pid, context)) or self._by_stream.get((pid, stream))
+        number = counts.most_common(1)[0][0] if counts else device
         return number, -1 if stream == _NO_STREAM else stream

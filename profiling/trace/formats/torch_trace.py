@@ -213,8 +213,8 @@ class _Events:
                 if kind == "X":
                     if event.get("cat") not in _SKIPPED:
                         at, lasts = event["ts"], event["dur"]
-                        lasts = round(lasts * 1000) if type(lasts) is not str else clock.of_microseconds(lasts)
-                        self._complete(event, clock.of_microseconds(at, base), lasts)
+                        length = clock.of_microseconds(lasts) if isinstance(lasts, str) else round(lasts * 1000)
+                        self._complete(event, clock.of_microseconds(at, base), length)
                 elif kind == "M":
                     self._metadata(event)
                 elif kind in "iI":
