@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from profiling.trace import schema
 from profiling.trace.category import Category
+from profiling.trace.launches import is_launch
 from profiling.trace.schema import StoreFacts
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ class Store:
         return EventDetail(
             event=event,
             info=json.loads(texts[0][0]) if texts[0][0] else {},
-            linked=self._others(event, "link", event.link),
+            linked=_launches(self._others(event, "link", event.link)),
             operators=self._others(event, "outer", event.outer),
         )
 
@@ -338,6 +339,14 @@ class Store:
         ).fetchall()
         names = ("id", "lane", "depth", "ts", "dur", "name", "category", "link", "outer", "bytes")
         return StoredEvent(**{**dict(zip(names, row, strict=True)), "category": Category(row[6]).name.lower()})
+
+
+def _launches(linked: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
+    """Return the events without calls that only asked for something, where one of the calls is a launch."""
+    runtime = Category.RUNTIME.name.lower()
+    if not any(one.category == runtime and is_launch(one.name) for one in linked):
+        return linked
+    return tuple(one for one in linked if one.category != runtime or is_launch(one.name))
 
 
 def _window(begin: int | None, end: int | None) -> tuple[int, int]:

@@ -19,7 +19,9 @@ import numpy.typing as npt
 
 from profiling.trace import schema
 from profiling.trace.limits import DEFAULT
+from profiling.trace.names import LONGEST_NAME, shortened
 from profiling.trace.nesting import MOST_DEPTHS, Nesting
+from profiling.trace.repeated import drop_repeated
 from profiling.trace.schema import StoreFacts
 from profiling.trace.tiles import build_levels, origin
 
@@ -29,7 +31,6 @@ Severity = Literal["info", "warning", "error"]
 MOST_LANES = 4096
 MOST_NAMES = 200_000
 MOST_NAME_BYTES = 64 << 20
-LONGEST_NAME = 2000
 LONGEST_INFO = 16_000
 OTHER_NAME = "(another name)"
 """What events are called once a trace has used up the names that a store keeps."""
@@ -75,6 +76,9 @@ class StoreWriter:
         self._meta: dict[str, object] = {"source": source, "version": schema.VERSION}
         self._events = 0
         self._offset = 0
+        self._cut_off = ""
+        self._starts_at_zero = False
+        self._drops_repeated = False
 
     def __enter__(self) -> Self:
         return self
@@ -132,11 +136,11 @@ class StoreWriter:
         self._offset = offset
 
     def name(self, text: str) -> int:
-        """Return the number of a text; what is longer than LONGEST_NAME is cut."""
+        """Return the number of a text; of one longer than LONGEST_NAME a hash stands for the rest."""
         number = self._names.get(text)
         if number is not None:
             return number
-        text = text[:LONGEST_NAME].encode(errors="replace").decode()
+        text = shortened(text.encode(errors="replace").decode())
         if text not in self._names:
             if len(self._names) >= MOST_NAMES or self._name_bytes > MOST_NAME_BYTES:
                 text = OTHER_NAME
@@ -196,7 +200,7 @@ class StoreWriter:
 
     def counter(self, name: str, unit: str, *, device: int = -1, process: str = "") -> int:
         """Return the number of a series of samples, which is made when its properties are new. Raises: TooMuch."""
-        key = (name[:LONGEST_NAME], unit[:40], device, process[:200])
+        key = (shortened(name), unit[:40], device, process[:200])
         if key not in self._series and len(self._series) >= MOST_LANES:
             raise TooMuch(f"The trace has more than {MOST_LANES:,} counters, which is the most.")
         return self._series.setdefault(key, len(self._series))
@@ -217,6 +221,18 @@ class StoreWriter:
         if len(self._notes) < 200 and (severity, text[:LONGEST_NAME]) not in self._notes:
             self._notes.append((severity, text[:LONGEST_NAME]))
 
+    def start_at_zero(self) -> None:
+        """Count all times from the earliest event: where nothing tells when the recording began."""
+        self._starts_at_zero = True
+
+    def cut_off(self, text: str) -> None:
+        """Keep that the file ends early; up to which time it was read is said with it."""
+        self._cut_off = text
+
+    def leave_out_repeated(self) -> None:
+        """Leave out what comes twice, with a note: where events of one name, lane and number at one time are one."""
+        self._drops_repeated = True
+
     def meta(self, key: str, value: object) -> None:
         """Keep a fact about the trace; anything that JSON can hold."""
         self._meta[key] = value
@@ -229,20 +245,28 @@ class StoreWriter:
         if self._sampled > self._most_samples:
             self.note("warning", f"Only the first {self._most_samples:,} samples were read; the rest is left out.")
         run = self._connection.execute
+        if self._starts_at_zero:
+            self._move_to_zero()
         self._drop_broken()
         shifted = f"* REPLACE (ts + {self._offset} AS ts)"
         run(
             f"CREATE TEMP TABLE sorted AS SELECT {shifted} FROM raw ORDER BY lane, ts, dur DESC, rowid; "  # noqa: S608
             "DROP TABLE raw"
         )
+        if self._drops_repeated:
+            drop_repeated(self._connection, self.note)
         self._sweep()
         run(
             "CREATE TABLE ev AS SELECT s.lane, d.depth, s.* EXCLUDE (lane) FROM sorted s POSITIONAL JOIN depths d "
             "ORDER BY s.lane, d.depth, s.ts; DROP TABLE sorted; DROP TABLE depths"
         )
         run(f"CREATE TABLE samples AS SELECT {shifted} FROM raw_samples ORDER BY series, ts, rowid")  # noqa: S608
-        self._describe()
         begin, end = self._span()
+        if self._cut_off:
+            self.note(
+                "warning", f"{self._cut_off} The last event ends {(end - begin) / 1e9:,.3f} s after the first begins."
+            )
+        self._describe()
         (events, samples), *_ = run("SELECT (SELECT count(*) FROM ev), (SELECT count(*) FROM samples)").fetchall()
         facts = StoreFacts(
             events=events,
@@ -296,6 +320,15 @@ class StoreWriter:
     def _flush_samples(self) -> None:
         self._insert_rows("raw_samples", list(self._samples))
         self._samples = []
+
+    def _move_to_zero(self) -> None:
+        run = self._connection.execute
+        ((first,),) = run(
+            "SELECT min(ts) FROM (SELECT ts FROM raw UNION ALL SELECT ts FROM raw_samples) WHERE abs(ts) < ?", [_FAR]
+        ).fetchall()
+        if first:
+            run("UPDATE raw SET ts = ts - ?", [first])
+            run("UPDATE raw_samples SET ts = ts - ?", [first])
 
     def _drop_broken(self) -> None:
         """Leave out events whose times cannot be: one of them would make the whole view a month wide."""

@@ -161,10 +161,13 @@ class HitOut(Schema):
 
 
 class NameSumOut(Schema):
-    """Events of one name inside a window: how many, their time in it together and the longest one [ns]."""
+    """Events of one name inside a window: how many, their time in it together and the longest one [ns].
+
+    `on_device`: what a device calls like the host is another row."""
 
     name: str
     category: str
+    on_device: bool
     count: int
     total: int
     longest: int

@@ -240,7 +240,7 @@ def summary(
         raise RequestProblem(422, f"to: {end} is not after from, {begin}.", field="to")
     if chosen is not None and layer is None:
         raise RequestProblem(422, "lanes: they are numbers of one layer. Name it as `layer`.", field="lanes")
-    names: dict[str, NameSumOut] = {}
+    names: dict[tuple[str, bool], NameSumOut] = {}
     devices: list[DeviceSumOut] = []
     count = 0
     for row in _ready(trace, layer):
@@ -248,10 +248,12 @@ def summary(
             summarised = summarise_window(store, begin=begin, end=end, lanes=chosen, limit=limit)
         count += summarised.count
         for one in summarised.names:
-            before = names.get(one.name)
-            names[one.name] = NameSumOut(
+            key = (one.name, one.on_device)
+            before = names.get(key)
+            names[key] = NameSumOut(
                 name=one.name,
                 category=one.category,
+                on_device=one.on_device,
                 count=one.count + (before.count if before else 0),
                 total=one.total + (before.total if before else 0),
                 longest=max(one.longest, before.longest if before else 0),

@@ -15,6 +15,7 @@ from console.labels.numbers import size
 from console.labels.traces import DEFINITIONS, KINDS, share_text, short_name, time_text, worker_text
 from console.trace_use import use_panel
 from console.views.traces.page import page_of, unanswered, visible_trace
+from console.views.traces.steps import host_figure, step_remarks
 from jobs.diagnosis.model_facts import of_run
 from jobs.traces.files import NoAnswer, ready_layers
 from jobs.traces.summary import summary_of
@@ -24,6 +25,7 @@ from profiling.analysis.kernels import Kernel
 from profiling.analysis.memory import MemoryCurve, MemoryTimeline
 from profiling.analysis.operators import Operator
 from profiling.analysis.rollout import RolloutSummary
+from profiling.analysis.stretches import By
 from profiling.analysis.summary import TraceSummary, WorkerSummary
 
 _SHOWN = 15
@@ -108,25 +110,26 @@ def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
     context = page_of(trace, held, tab="summary")
     window = _window(request)
     drop_first = request.GET.get("first") == "off"
+    by: By = "window" if request.GET.get("by") == "window" else "steps"
     if not ready_layers(trace):
         return render(request, "trace/summary.html", {**context, "summary": None})
     try:
-        summary = summary_of(trace, window=window, drop_first=drop_first)
+        summary = summary_of(trace, window=window, drop_first=drop_first, by=by)
     except NoAnswer as error:
         return unanswered(request, trace, context, error)
     worker = _chosen(summary, request.GET.get("worker", ""))
     context |= summary_context(summary, worker)
-    context |= {"window": window, "drop_first": drop_first, "kept_query": _query(window, drop_first)}
+    context |= {"window": window, "drop_first": drop_first, "by": by, "kept_query": _query(window, drop_first, by)}
     if worker is not None:
-        run = of_run(trace, [step.number for step in summary.budget.steps])
+        run = of_run(trace, summary.numbers)
         context["use"] = use_panel(request.GET.dict(), summary, worker, run)
     return render(request, "trace/summary.html", context)
 
 
-def _query(window: tuple[int, int] | None, drop_first: bool) -> str:
-    """Return what keeps the window and the first step's place in an address that names a worker."""
-    first = "&first=off" if drop_first else ""
-    return f"&from={window[0]}&to={window[1]}{first}" if window else first
+def _query(window: tuple[int, int] | None, drop_first: bool, by: By) -> str:
+    """Return what keeps the window and what was chosen of its steps in an address that names a worker."""
+    chosen = ("&first=off" if drop_first else "") + ("&by=window" if by == "window" else "")
+    return f"&from={window[0]}&to={window[1]}{chosen}" if window else chosen
 
 
 def _window(request: HttpRequest) -> tuple[int, int] | None:
@@ -155,6 +158,7 @@ def summary_context(summary: TraceSummary, worker: WorkerSummary | None) -> dict
         "worker": worker,
         "worker_name": worker_text(worker.role, worker.rank) if worker else "",
         "answer": _answer(summary, budget),
+        "remarks": step_remarks(summary, worker) if worker and summary.has_clock else [],
         "path": _path_bar(summary),
         "bars": _worker_bars(summary) if summary.has_clock else [],
         "step_bars": _step_bars(budget) if budget and len(budget.steps) > 1 else [],
@@ -221,7 +225,10 @@ def _figures(summary: TraceSummary, worker: WorkerSummary, budget: WorkerBudget 
     if summary.has_steps:
         text = _("mean of %(n)s steps, %(low)s–%(high)s") if len(steps) > 1 else _("one step")
         note = text % {"n": len(steps), "low": time_text(walls[0]), "high": time_text(walls[-1])}
+        if summary.source == "repetition":
+            note = _("%(note)s; found by repetition") % {"note": note}
         figures.append({"label": _("Step time"), "value": time_text(sum(walls) / len(walls)), "note": note})
+        figures += host_figure(worker)
     busy = worker.busy / worker.recorded if worker.recorded and worker.has_work else None
     what = _("operators, no device") if worker.has_work else _("no operators: record with the torch profiler")
     what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else what

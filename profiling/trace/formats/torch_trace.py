@@ -19,6 +19,7 @@ from profiling.trace.category import Category, of_kernel, of_range
 from profiling.trace.formats.json_list import JsonList
 from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress
+from profiling.trace.unusable import Unusable
 from profiling.trace.writer import StoreWriter
 
 _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')
@@ -46,6 +47,11 @@ _KINDS = {
     "profiler_overhead": (_ON_CPU, Category.OVERHEAD),
     "cuda_event": (_WAITS, Category.OTHER),
     "cuda_profiler_range": (_RANGES, Category.RANGE),
+    # other accelerators, as kineto and their plugins call them
+    "mtia_ccp_events": (_ON_STREAM, Category.KERNEL),
+    "mtia_insight": (_RANGES, Category.OTHER),
+    "hpu_op": (_ON_STREAM, Category.KERNEL),
+    "collective_comm": (_ON_STREAM, Category.COMMUNICATION),
     # as torch 1.8 to 1.11 calls them
     "Kernel": (_ON_STREAM, Category.KERNEL),
     "Memcpy": (_ON_STREAM, Category.COPY),
@@ -53,6 +59,18 @@ _KINDS = {
     "Operator": (_ON_CPU, Category.OPERATOR),
 }
 """Where events of a kind are shown, and what they are."""
+_OTHER_DEVICE = re.compile(r"(?:gpu|xpu|mtia|hpu|npu|musa|mlu|privateuse1)_(kernel|memcpy|memset|user_annotation)")
+_OF_DEVICE = {
+    "kernel": "kernel",
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+    "user_annotation": "gpu_user_annotation",
+}
+_FACTS = (
+    "host_name", "schemaVersion", "record_shapes", "with_stack", "profile_memory", "with_flops",
+    "cuda_driver_version", "cuda_runtime_version", "hip_driver_version", "hip_runtime_version",
+)  # fmt: skip
+"""What is kept of what a trace says of itself."""
 _SIZED = frozenset({Category.COPY, Category.MEMSET})
 _Id = int | str | None
 _LaneKey = tuple[_Id, _Id, str]
@@ -92,7 +110,7 @@ class _TorchEvent(TypedDict, total=False):
     pid: int | str
     tid: int | str
     ts: float | str
-    dur: float
+    dur: float | str
     args: _Args
 
 
@@ -151,6 +169,8 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
     """Put a trace into a store. Raises: Unreadable."""
     with UnpackedFile(path, limits=limits, progress=progress) as file:
         trace = JsonList(file, key="traceEvents")
+        if not trace.head.get("baseTimeNanoseconds"):
+            trace.keep_long("ts")  # times of day, of which a float64 loses up to 128 ns
         events = _Events(writer, trace.head)
         for piece in trace.pieces():
             events.add(piece)
@@ -158,7 +178,8 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
                 writer.note("warning", f"Only the first {writer.events:,} events were read; the rest is left out.")
                 break
         if trace.problem:
-            writer.note("warning", trace.problem)
+            writer.cut_off(trace.problem)
+        writer.leave_out_repeated()
         events.finish(trace.tail)
 
 
@@ -180,16 +201,20 @@ class _Events:
         self._threads: dict[tuple[_Id, _Id], str] = {}
         self._counters: dict[tuple[str, int], int] = {}
         self._first_cpu: int | None = None
-        self._unusable = 0
+        self._seen = 0
+        self._unusable = Unusable("events")
 
     def add(self, piece: list[_TorchEvent]) -> None:
         """Take a piece of the list."""
+        base = self._base
         for event in piece:
             try:
                 kind = event["ph"]
                 if kind == "X":
                     if event.get("cat") not in _SKIPPED:
-                        self._complete(event, event["dur"])
+                        at, lasts = event["ts"], event["dur"]
+                        length = clock.of_microseconds(lasts) if isinstance(lasts, str) else round(lasts * 1000)
+                        self._complete(event, clock.of_microseconds(at, base), length)
                 elif kind == "M":
                     self._metadata(event)
                 elif kind in "iI":
@@ -200,8 +225,9 @@ class _Events:
                     self._begin(event)
                 elif kind == "E":
                     self._close(event)
-            except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
-                self._unusable += 1
+            except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+                self._unusable.add(self._seen, event, error)
+            self._seen += 1
 
     def finish(self, tail: Mapping[str, object]) -> None:
         """Name lanes, and keep what the trace says of itself."""
@@ -214,7 +240,7 @@ class _Events:
         if unfinished:
             writer.note("warning", f"{unfinished:,} ranges were never closed and are left out.")
         if self._unusable:
-            writer.note("warning", f"{self._unusable:,} events were left out: a time or a name is missing or is none.")
+            writer.note("warning", self._unusable.sentence)
         self._name_lanes()
         writer.meta("tool", "torch")
         distributed = facts.get("distributedInfo")
@@ -225,14 +251,18 @@ class _Events:
             writer.meta("groups", _groups(distributed.get("pg_config")))
         devices = facts.get("deviceProperties", facts.get("computeProperties"))
         writer.meta("devices", [_short(each) for each in devices[:64]] if isinstance(devices, list) else [])
-        for key in ("host_name", "schemaVersion", "record_shapes", "with_stack", "profile_memory", "with_flops"):
+        for key in _FACTS:
             if isinstance(facts.get(key), str | int | float):
                 writer.meta(key, facts[key])
 
     # -- events --
 
-    def _complete(self, event: _TorchEvent, lasts: float) -> None:
-        """Add an event with a beginning and a length."""
+    def _at(self, time: float | str) -> int:
+        """Return a time of the trace in Unix ns."""
+        return clock.of_microseconds(time, self._base)
+
+    def _complete(self, event: _TorchEvent, start: int, lasts: int) -> None:
+        """Add an event that begins at `start` (Unix ns) and lasts so long. [ns]"""
         kind = event.get("cat", "")
         if not kind and "Task Type" in (event.get("args") or ()):
             kind = _ASCEND
@@ -259,11 +289,7 @@ class _Events:
                 size = _message(args)
             elif category in _SIZED:
                 size = args.get("bytes", 0)
-        at = event["ts"]
-        start = clock.of_microseconds(at, self._base) if isinstance(at, str) else round(at * 1000) + self._base
-        self._writer.add(
-            lane, start, round(lasts * 1000), name, category, link=link, outer=outer, bytes=size, info=info
-        )
+        self._writer.add(lane, start, lasts, name, category, link=link, outer=outer, bytes=size, info=info)
 
     def _details(self, args: _Args) -> int:
         """Return the number of an event's details. Most events have those of another one: only what differs between
@@ -298,7 +324,7 @@ class _Events:
 
     def _know_name(self, kind: str, name: str) -> tuple[str, Category, int]:
         """Return where events of a kind and name belong, what they are, and the number of the name."""
-        place, category = _KINDS.get(kind, (_ON_CPU, Category.OTHER))
+        place, category = _KINDS.get(kind) or _of_accelerator(kind)
         if category is Category.KERNEL:
             is_copy = kind == _ASCEND and "memcpy" in name.lower()
             category = Category.COPY if is_copy else of_kernel(name)
@@ -348,10 +374,8 @@ class _Events:
         if opened:
             begin = opened.pop()
             self._open -= 1
-            start, end = begin["ts"], event["ts"]
-            if isinstance(start, str) or isinstance(end, str):
-                raise TypeError
-            self._complete(begin, end - start)
+            start = self._at(begin["ts"])
+            self._complete(begin, start, self._at(event["ts"]) - start)
 
     # -- lanes --
 
@@ -413,6 +437,12 @@ class _Events:
             name = self._processes.get(process, {}).get("name") or _text(process)
             thread = self._threads.get((pid, tid))
             self._writer.describe_lane(lane, process=name, pid=_number(process), thread=thread)
+
+
+def _of_accelerator(kind: str) -> tuple[str, Category]:
+    """Return where events of a kind that is not in the table belong: xpu_kernel, privateuse1_memcpy, mtia_memset."""
+    match = _OTHER_DEVICE.fullmatch(kind)
+    return _KINDS[_OF_DEVICE[match[1]]] if match else (_ON_CPU, Category.OTHER)
 
 
 def _of_other(kind: str, name: str) -> Category:
