@@ -23,6 +23,9 @@ worker is in no phase while another one is. unattributed: nothing was recorded t
 LEAST = 1_000_000
 """Shorter gaps are not listed one by one. [ns]"""
 
+OF_PROGRAM = re.compile(r"command buffer full|(?:lazy )?function loading|module loading|jit compiler", re.I)
+"""What tools call overhead although the program pays for it without them, too: launches that wait for room in the
+queue, code that is loaded or compiled by the driver."""
 _LOADER = re.compile(r"dataloader|data_wait|next\(.*loader", re.I)
 _WAITS = re.compile(r"synchronize|streamwait|eventwait", re.I)
 

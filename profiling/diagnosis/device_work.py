@@ -8,12 +8,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from profiling.analysis.intervals import Intervals, total, union
+from profiling.analysis.intervals import Intervals, clipped, total, union
 from profiling.diagnosis.finding import Observation
 from profiling.evidence import Evidence, Ints, RecordedTrace
 from profiling.trace.category import DEVICE, Category
 
-_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "bytes")
+_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class DeviceWork:
     name: Ints
     category: Ints
     link: Ints
+    outer: Ints
     stream: Ints
     bytes: Ints
     begin: int
@@ -41,8 +42,11 @@ class DeviceWork:
 
     def of(self, *categories: Category) -> Intervals:
         """Return the union of the work of these categories."""
-        rows = np.isin(self.category, [int(one) for one in categories])
-        return union(self.start[rows], self.start[rows] + self.duration[rows])
+        return self.moments(np.isin(self.category, [int(one) for one in categories]))
+
+    def moments(self, rows: npt.NDArray[np.bool_]) -> Intervals:
+        """Return the union of some of the work within the window."""
+        return clipped(union(self.start[rows], self.start[rows] + self.duration[rows]), self.begin, self.end)
 
     @cached_property
     def busy(self) -> Intervals:
@@ -131,6 +135,7 @@ def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
             name=events["name"][order],
             category=events["cat"][order],
             link=events["link"][order],
+            outer=events["outer"][order],
             stream=stream_of[events["lane"][order]],
             bytes=events["bytes"][order],
             begin=recorded.begin,
