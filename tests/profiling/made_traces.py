@@ -20,8 +20,8 @@ Event = tuple[float, float, str, Category]  # start and duration in ms, name, ca
 class Trace:
     """`device` and `host` events; the n-th launch of `launches` (start, duration in ms) launched the n-th of `device`.
 
-    `window` is the length of the recording in ms: a range of that length is on the host. `pool` happens on a thread that
-    runs no operator; `meta` is what the trace says of itself.
+    `window` is the length of the recording in ms: a range of that length is on the host. `pool` happens on a thread
+    that runs no operator; `meta` is what the trace says of itself.
     """
 
     device: Sequence[Event] = ()

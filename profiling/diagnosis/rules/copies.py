@@ -48,8 +48,8 @@ PLUGIN = Rule(
     needs=("device_trace",),
     fires="{device} does nothing but copy from and to the host for {value} of the time ({bytes} in all); {pageable} "
     "large copies are from memory that is not pinned.",
-    clear="{device} does nothing but copy from and to the host for {value} of the time; {pageable} large copies are from "
-    "memory that is not pinned.",
+    clear="{device} does nothing but copy from and to the host for {value} of the time; {pageable} large copies are "
+    "from memory that is not pinned.",
     advice="Pin the memory, copy with non_blocking, keep data on the device; offload less if memory is free.",
     changes=(
         KnobChange("memory.optimizer_offload", "off"),

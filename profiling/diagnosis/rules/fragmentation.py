@@ -68,16 +68,17 @@ def _told(peak: Observation, whole: float) -> Observation:
 PLUGIN = Rule(
     title="Fragmented memory",
     question="why",
-    definition="(Reserved - allocated) / reserved of torch's allocator, at the moment when most was allocated; it fires "
-    "where more than 80 % of the device's memory was reserved.",
+    definition="(Reserved - allocated) / reserved of torch's allocator, at the moment when most was allocated; it "
+    "fires where more than 80 % of the device's memory was reserved.",
     unit="share",
     watch=0.20,
     bad=0.40,
     source="the wording of torch's out-of-memory message; 20 % is ours",
     needs=("memory",),
-    fires="At its peak {device} had {reserved} reserved, {full} of its memory, and {allocated} in use: {value} lay idle "
-    "in fragments.",
-    clear="At its peak {device} had {reserved} reserved ({full} of its memory) and {allocated} in use: {value} lay idle.",
+    fires="At its peak {device} had {reserved} reserved, {full} of its memory, and {allocated} in use: {value} lay "
+    "idle in fragments.",
+    clear="At its peak {device} had {reserved} reserved ({full} of its memory) and {allocated} in use: {value} lay "
+    "idle.",
     advice="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, keep shapes alike, and empty the cache "
     "between rollout and training.",
     changes=(KnobChange("train.packing", "on"), KnobChange("memory.pad_to_length", "on")),

@@ -66,8 +66,8 @@ def _spread(talking: list[tuple[DeviceWork, int]]) -> Observation:
 PLUGIN = Rule(
     title="Late to collectives",
     question="why",
-    definition="Longest less shortest time that devices with the same collectives spend in them, divided by the recorded "
-    "time: what they wait for the last one.",
+    definition="Longest less shortest time that devices with the same collectives spend in them, divided by the "
+    "recorded time: what they wait for the last one.",
     unit="share",
     watch=0.05,
     bad=0.10,

@@ -290,13 +290,15 @@ COMPILING = (
 
 def test_calls_of_what_is_compiled_are_no_compiling(make: Make) -> None:
     add = (0.0, 1.0, "aten::add", Category.OPERATOR)
-    calls = [make(Trace(host=[add, (100, 300, name, category)])) for name, category in NO_COMPILING]
-    work = [make(Trace(host=[add, (100, 300, name, category)])) for name, category in COMPILING]
+    calls = make(Trace(host=[add, *((100 * i, 90, *one) for i, one in enumerate(NO_COMPILING))]))
+    work = make(Trace(host=[add, *((100 * i, 2**i / 10, *one) for i, one in enumerate(COMPILING))]))
     asleep = make(Trace(host=[add], pool=[(100, 300, *COMPILING[4])]))
     steps = [(i * 300.0, 300.0, f"ProfilerStep#{i}", Category.STEP) for i in range(3)]
     first = make(Trace(host=[add, *steps, (10, 280, *COMPILING[0])]))
-    assert states("recompilation", *calls, asleep, first) == ["clear"] * (len(calls) + 2)
-    assert states("recompilation", *work) == ["fires"] * len(work)
+    assert states("recompilation", calls, asleep, first) == ["clear"] * 3
+    found = finding_of("recompilation", rules()["recompilation"], work).observation
+    assert found is not None
+    assert found.value == pytest.approx((2 ** len(COMPILING) - 1) / 10 / 1000)  # each of them counts
 
 
 def test_fragments_on_a_device_of_unknown_size_are_not_called_healthy(make: Make) -> None:
