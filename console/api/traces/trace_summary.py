@@ -18,6 +18,7 @@ from profiling.analysis.budget import BudgetPart
 from profiling.analysis.communication import Communication, Late
 from profiling.analysis.difference import Item
 from profiling.analysis.flops import FlopCount, Use
+from profiling.analysis.frames import FrameTime
 from profiling.analysis.kernels import Copies, Kernel, Launches
 from profiling.analysis.memory import AllocationSite
 from profiling.analysis.operators import Operator
@@ -135,6 +136,8 @@ class WorkerOut(Schema):
     device_by_phase: dict[str, int]
     idle: dict[str, int]
     gaps: list[GapOut]
+    python: list[FrameTime] = Field(description="Functions of the program behind idle gaps of 1 ms or more")
+    has_stacks: bool
     rollout: RolloutOut | None
     flops: FlopCount | None
     peak_share: Use | None = Field(description="of one device's peak, by the recorded sizes of products")
@@ -159,6 +162,8 @@ class WorkerOut(Schema):
             device_by_phase=worker.device_by_phase,
             idle=worker.idle,
             gaps=[GapOut.model_validate(gap) for gap in worker.gaps],
+            python=list(worker.python),
+            has_stacks=worker.has_stacks,
             rollout=None if worker.rollout is None else RolloutOut.model_validate(worker.rollout),
             flops=worker.flops,
             peak_share=peak_share,
