@@ -27,14 +27,14 @@ DEFINITIONS: Mapping[str, Promise] = {
     "communication": gettext_lazy("A collective runs and nothing computes, so that nothing hides it."),
     "copy": gettext_lazy("Memory is copied or set, and neither a kernel nor a collective runs."),
     "dependency": gettext_lazy(
-        "The next work was launched already: the device waits for another stream or an event, or begins the next kernel."
+        "The next work was launched already: the device waits for another stream or an event, or begins a kernel."
     ),
     "profiler": gettext_lazy("The device is idle while the profiler does its own work."),
     "collector": gettext_lazy("The device is idle during a pause of Python's garbage collector."),
     "data_wait": gettext_lazy("The device is idle inside the data loader, or a phase of waiting for data."),
     "synchronisation": gettext_lazy("The device is idle while the CPU waits for it: it learns of the end too late."),
     "launch": gettext_lazy(
-        "The device is idle while the CPU prepares its work: in an operator, a call that launches, or between two calls."
+        "The device is idle while the CPU prepares its work: in an operator, a call that launches, or between calls."
     ),
     "waiting": gettext_lazy("The worker is in no phase while another role or rank is."),
     "python": gettext_lazy("Idle for 1 ms or more while the CPU is in a function of the program; frames name it."),

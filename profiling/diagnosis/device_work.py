@@ -1,7 +1,7 @@
 """What a device did in a recorded file: unions of its work over time, and the calls that launched it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import Intervals, clipped, total, union
+from profiling.analysis.window import steps
 from profiling.diagnosis.finding import Observation
 from profiling.evidence import Evidence, Ints, RecordedTrace
 from profiling.trace.category import DEVICE, Category
@@ -18,7 +19,10 @@ _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes")
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceWork:
-    """Everything that ran on one device within one file; columns [n] sorted by start. `begin` and `end` in Unix ns."""
+    """Everything that ran on one device within one file; columns [n] sorted by start.
+
+    `begin` and `end` (Unix ns) are those of the marked steps, of the recording where there are none.
+    """
 
     recorded: RecordedTrace
     device: int
@@ -117,6 +121,7 @@ def devices(evidence: Evidence) -> tuple[DeviceWork, ...]:
 def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
     store = recorded.store
     streams = [lane for lane in store.lanes if lane.kind == "stream" and lane.events]
+    begin, end = _window(recorded)
     for device, pid in sorted({(lane.device, lane.pid) for lane in streams}):
         own_streams = [lane for lane in streams if (lane.device, lane.pid) == (device, pid)]
         events = recorded.events(lanes=[lane.id for lane in own_streams], categories=sorted(DEVICE), columns=_COLUMNS)
@@ -125,7 +130,7 @@ def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
         order = np.argsort(events["ts"], kind="stable")
         stream_of = np.full(max(lane.id for lane in own_streams) + 1, -1, np.int64)
         stream_of[[lane.id for lane in own_streams]] = [lane.stream for lane in own_streams]
-        yield DeviceWork(
+        work = DeviceWork(
             recorded=recorded,
             device=device,
             process=own_streams[0].process,
@@ -138,6 +143,25 @@ def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
             outer=events["outer"][order],
             stream=stream_of[events["lane"][order]],
             bytes=events["bytes"][order],
-            begin=recorded.begin,
-            end=recorded.end,
+            begin=begin,
+            end=end,
         )
+        yield replace(work, end=_end_of_work(work))
+
+
+def _end_of_work(work: DeviceWork) -> int:
+    """Return the end of the window, or of the last work that was launched in it, if that is later."""
+    called = work.launches[0]
+    ends = (work.start + work.duration)[(called >= 0) & (called < work.end)]
+    return max(work.end, min(int(ends.max(initial=0)), work.recorded.end))
+
+
+def _window(recorded: RecordedTrace) -> tuple[int, int]:
+    """Return from when to when work is looked at, in Unix ns: the marked steps, else all that was recorded.
+
+    Before the first step and after the last one a recording is switched on and written.
+    """
+    marked = steps(recorded.store)
+    begin = max(recorded.begin, marked[0].begin) if marked else recorded.begin
+    end = min(recorded.end, max(step.end for step in marked)) if marked else recorded.end
+    return (begin, end) if begin < end else (recorded.begin, recorded.end)

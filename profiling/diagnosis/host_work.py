@@ -18,3 +18,10 @@ def working_lanes(recorded: RecordedTrace) -> Ints:
     at_work = set(rows["lane"].tolist())
     threads = {(lane.pid, lane.tid) for lane in recorded.store.lanes if lane.id in at_work and lane.kind == "thread"}
     return np.array([lane.id for lane in recorded.store.lanes if (lane.pid, lane.tid) in threads], np.int64)
+
+
+def marked_steps(recorded: RecordedTrace) -> tuple[Ints, Ints]:
+    """Return begins and ends of the steps that threads mark, by begin: what the CPU was in, whatever ran meanwhile."""
+    marks = recorded.events(categories=[Category.STEP], columns=("ts", "dur"))
+    order = np.argsort(marks["ts"], kind="stable")
+    return marks["ts"][order], (marks["ts"] + marks["dur"])[order]

@@ -15,7 +15,8 @@ from profiling.trace.category import Category
 _HOST = re.compile(r"HtoD|DtoH|Host", re.I)
 _PAGEABLE = re.compile(r"pageable", re.I)
 _LARGE = 1 << 20
-_UNPINNED = 0.01  # of the time: one batch of an evaluation is no fault
+_UNPINNED = 0.01  # of the time
+_AGAIN = 3  # large copies: one of the inputs and one of the results are no fault
 
 
 def _observations(evidence: Evidence) -> Iterator[Observation]:
@@ -30,7 +31,7 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
         unpinned = total(difference(work.moments(slow), hidden)) / work.window
         yield work.observation(
             share,
-            is_firing=share > PLUGIN.watch or unpinned > _UNPINNED,
+            is_firing=share > PLUGIN.watch or (unpinned > _UNPINNED and int(slow.sum()) >= _AGAIN),
             bytes=amount(float(work.bytes[copies].sum()), "bytes"),
             pageable=int(slow.sum()),
         )
@@ -40,7 +41,8 @@ PLUGIN = Rule(
     title="Copies from and to the host",
     question="why",
     definition="Fraction of the recorded time in which a device copies from or to the host and neither computes nor "
-    "communicates; it also fires where copies of a mebibyte or more from memory that is not pinned take 1 % of it.",
+    "communicates; it also fires where at least three copies of a mebibyte or more from memory that is not pinned take "
+    "1 % of it.",
     unit="share",
     watch=0.05,
     bad=0.15,

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from profiling.analysis.intervals import EMPTY, Bools, Intervals, difference, joined, total, union
-from profiling.analysis.window import steps
+from profiling.analysis.intervals import EMPTY, Bools, Intervals, clipped, difference, joined, total, union
 from profiling.diagnosis.device_work import DeviceWork, devices
 from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
+from profiling.diagnosis.host_work import marked_steps
 from profiling.evidence import Evidence, Ints
 from profiling.trace.category import Category
 from profiling.trace.store import Columns
@@ -26,7 +26,7 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
             continue
         calls = _calls(work)
         waits, costs = _costs(work, calls)
-        whole = difference(joined(*costs), work.busy)
+        whole = clipped(difference(joined(*costs), work.busy), work.begin, work.end)
         cost = np.array([total(difference(one, work.busy)) for one in costs], np.int64)
         at = int(waits[int(cost.argmax())]) if len(waits) and cost.any() else -1
         share = total(whole) / work.window
@@ -95,11 +95,11 @@ def _launches(work: DeviceWork, calls: Columns, lane: int) -> tuple[Ints, Ints]:
 
 def _is_closing(work: DeviceWork, calls: Columns, is_wait: Bools) -> Bools:
     """Return which calls are the recording's own end [n]: after the last step, the last of their name on a thread."""
-    marked = steps(work.recorded.store)
+    ends = marked_steps(work.recorded)[1]
     closing = np.zeros(len(is_wait), np.bool_)
-    if not marked:
+    if not len(ends):
         return closing
-    after = is_wait & (calls["ts"] >= marked[-1].end)
+    after = is_wait & (calls["ts"] >= ends.max())
     last = {(lane, name): row for row, (lane, name) in enumerate(zip(calls["lane"], calls["name"], strict=True))}
     closing[[row for row in last.values() if after[row]]] = True
     return closing

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiling.analysis.intervals import Bools, Intervals, clipped, total, union
-from profiling.analysis.window import steps
 from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule
-from profiling.diagnosis.host_work import working_lanes
+from profiling.diagnosis.host_work import marked_steps, working_lanes
 from profiling.evidence import Evidence, RecordedTrace
 from profiling.trace.category import Category
 from profiling.trace.store import Columns
@@ -69,8 +68,8 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
 def _compiling(recorded: RecordedTrace) -> _Compiling:
     """Return when a file was compiling, after its first step if it marks more than one."""
     store = recorded.store
-    marked = steps(store)
-    begin = marked[0].end if len(marked) > 1 else recorded.begin
+    ends = marked_steps(recorded)[1]
+    begin = int(ends[0]) if len(ends) > 1 else recorded.begin
     end = max(recorded.end, begin + 1)
     rows = store.sql(
         "SELECT lane, ts, dur, name, cat FROM ev WHERE list_contains(?, name) AND ts < ? AND ts >= ?",
