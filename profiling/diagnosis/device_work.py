@@ -83,6 +83,18 @@ class DeviceWork:
         length[is_linked] = calls["dur"][order][at[is_linked]]
         return begin, length
 
+    @cached_property
+    def launched(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Recorded calls that launched kernels, all [n]: begin and length, and of their kernels the first begin and the
+        time of all together [ns]. A graph is one call with many kernels.
+        """
+        begin, length = self.launches
+        rows = self.kernels & (length >= 0)
+        calls, first, of_call = np.unique(self.link[rows], return_index=True, return_inverse=True)
+        together = np.zeros(len(calls), np.int64)
+        np.add.at(together, of_call, self.duration[rows])
+        return begin[rows][first], length[rows][first], self.start[rows][first], together
+
     @property
     def words(self) -> dict[str, object]:
         """How a sentence calls it."""

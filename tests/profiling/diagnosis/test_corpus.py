@@ -1,4 +1,4 @@
-"""Healthy recordings of every kind, on which no rule may cry wolf, and a planted fault for each rule that looks at files.
+"""Healthy recordings of every kind, on which no rule may cry wolf, and a planted fault for each rule of files.
 
 More seeds and the faults of runs: `python -m tests.proofs.diagnosis corpus`, docs/proofs/diagnosis.md.
 """
