@@ -78,10 +78,12 @@ def section(counts: Counts) -> str:
     lines = [
         HEADING,
         "",
-        f"`python -m tests.proofs.diagnosis corpus`: {counts.healthy} healthy recordings and runs ({SEEDS} seeds of each "
-        f"of {len(HEALTHY)} kinds: {kinds}), made by a program whose launches, streams and waits obey physics "
-        "(`tests/profiling/corpus/`), imported and judged by all rules; and faults planted into such programs and runs, "
-        f"{SEEDS} seeds of each variant. One seed of each is in `make test` (`tests/profiling/diagnosis/test_corpus.py`).",
+        f"`python -m tests.proofs.diagnosis corpus`: {counts.healthy} healthy recordings and runs, {SEEDS} seeds of "
+        f"each of {len(HEALTHY)} kinds ({kinds}).",
+        "They are made by a program whose launches, streams and waits obey physics (`tests/profiling/corpus/`), "
+        "imported and judged by all rules.",
+        f"Then faults planted into such programs and runs, {SEEDS} seeds of each variant. One seed of each is in "
+        "`make test` (`tests/profiling/diagnosis/test_corpus.py`).",
         "",
         f"Findings on what is healthy: {counts.looked.total():,}, of which {counts.bad.total()} *bad* and "
         f"{counts.watch.total()} *watch*: {100 * counts.false_share:.2f} % (gate: {100 * MOST_FALSE:.0f} %, "

@@ -2,7 +2,7 @@
 
 from profiling.diagnosis.budgets import budgets
 from profiling.diagnosis.evaluators import evaluate_share
-from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule, amount
+from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule
 from profiling.evidence import Evidence
 
 _OF_RUN = evaluate_share("data_wait", missing="The trainer reported no time of waiting for data.")
@@ -16,7 +16,7 @@ def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
         return InsufficientData(what="trace")
     share = worst.share("data_wait")
     seconds = worst.by_kind.get("data_wait", 0) / len(worst.budget.steps) / 1e9
-    return worst.observation(share, seconds=amount(seconds, "seconds").removesuffix(" s"))
+    return worst.observation(share, seconds=f"{seconds:.3g}")
 
 
 PLUGIN = Rule(
@@ -30,7 +30,7 @@ PLUGIN = Rule(
     source="the data loader limit of TensorBoard's torch profiler plugin (5 %)",
     needs=("phases", "trace"),
     is_live=True,
-    fires="{value} of the time goes to waiting for data ({seconds} a step).",
+    fires="{value} of the time goes to waiting for data ({seconds} s of each step or of the recording).",
     clear="Waiting for data takes {value} of the time.",
     advice="Load with more workers, tokenise before the run, and keep the data on a local disk.",
     changes=(KnobChange("data.num_workers", "raise"), KnobChange("data.filter_workers", "raise")),

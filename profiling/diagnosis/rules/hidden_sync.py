@@ -106,8 +106,9 @@ def _is_closing(work: DeviceWork, calls: Columns, is_wait: Bools) -> Bools:
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    missing = InsufficientData(what="device_trace", text=_UNLINKED if devices(evidence) else "")
-    return evaluate_worst(_observations, missing=missing)(evidence)
+    nothing = InsufficientData(what="device_trace")
+    unlinked = InsufficientData(what="device_trace", text=_UNLINKED)
+    return evaluate_worst(_observations, missing=unlinked if devices(evidence) else nothing)(evidence)
 
 
 PLUGIN = Rule(
