@@ -94,15 +94,15 @@ def frames_in(store: "Store", thread: "Lane", gaps: Intervals) -> Frames:
     lanes = [lane.id for lane in store.lanes if (lane.pid, lane.tid) == (thread.pid, thread.tid)]
     if not names or not len(gaps):
         return NONE
-    rows = store.sql(
+    columns = store.sql(
         "SELECT g.n AS gap, greatest(e.ts, g.first) AS first, least(e.ts + e.dur, g.last) AS last, e.name FROM "
         "(SELECT unnest(range(len($begin))) AS n, unnest($begin) AS first, unnest($end) AS last) g JOIN "
         "(SELECT ts, dur, name FROM ev WHERE cat = $cat AND list_contains($lanes, lane)) e "
         "ON e.ts < g.last AND e.ts + e.dur > g.first ORDER BY gap, first, last DESC, e.ts",
         {"begin": gaps.begin.tolist(), "end": gaps.end.tolist(), "cat": int(Category.PYTHON), "lanes": lanes},
     )
-    keep = np.isin(rows["name"], list(names))
-    return _innermost({key: values[keep] for key, values in rows.items()}, names)
+    keep = np.isin(columns["name"], list(names))
+    return _innermost({key: values[keep] for key, values in columns.items()}, names)
 
 
 def _innermost(rows: Mapping[str, Ints], names: Mapping[int, str]) -> Frames:

@@ -168,8 +168,8 @@ class WorkerEvents:
         lanes, counts = np.unique(self.leading.lane, return_counts=True)
         others = [lane for lane in lanes[np.argsort(-counts, kind="stable")].tolist() if lane != self.main_lane]
         for lane in [self.main_lane, *others][:_MOST_TRIED]:
-            if lane in self.lanes and len((found := self.frames(self.lanes[lane], gaps)).begin):
-                return found
+            if lane in self.lanes and len((frames := self.frames(self.lanes[lane], gaps)).begin):
+                return frames
         return NONE
 
     def name(self, number: int) -> str:

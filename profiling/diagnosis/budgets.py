@@ -74,10 +74,10 @@ def budgets(evidence: Evidence) -> tuple[FileBudget, ...]:
 
     Of files with very many events the first of them, as on the page *Summary*.
     """
-    known = _READ.get(evidence)
-    if known is None:
-        known = _READ[evidence] = _budgets(evidence)
-    return known
+    file_budgets = _READ.get(evidence)
+    if file_budgets is None:
+        file_budgets = _READ[evidence] = _budgets(evidence)
+    return file_budgets
 
 
 def _budgets(evidence: Evidence) -> tuple[FileBudget, ...]:

@@ -78,5 +78,5 @@ def _counted(evidence: Evidence, counter: Counter) -> float:
 
 
 def _reported(evidence: Evidence, counter: Counter) -> float:
-    told = evidence.all_readings(f"gpu{counter.device}_memory_total_bytes")
-    return max((float(one.finite.max()) for one in told), default=0.0)
+    readings = evidence.all_readings(f"gpu{counter.device}_memory_total_bytes")
+    return max((float(one.finite.max()) for one in readings), default=0.0)

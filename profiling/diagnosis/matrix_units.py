@@ -19,7 +19,7 @@ _LONG = frozenset(("float", "double"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class KernelFamily:
     """Kernels of one naming: what matches `pattern` answers as `answer`; `examples` are names as traces have them."""
 
     name: str
@@ -30,14 +30,14 @@ class Family:
 
 
 @cache
-def families() -> tuple[Family, ...]:
+def families() -> tuple[KernelFamily, ...]:
     """Return the table in its order. Raises: ValueError for an answer that there is not."""
     rows = tomllib.loads(FILE.read_text(encoding="utf-8"))["family"]
     for row in rows:
         if row["answer"] not in ANSWERS:
             raise ValueError(f"answer of {row['name']}: {row['answer']!r} is none of {', '.join(ANSWERS)}.")
     return tuple(
-        Family(
+        KernelFamily(
             name=row["name"],
             pattern=re.compile(row["pattern"], 0 if row.get("is_case_sensitive") else re.IGNORECASE),
             answer=cast(Answer, row["answer"]),
@@ -56,8 +56,8 @@ def answer_of(name: str) -> Answer:
 
 def answer_by_types(types: object) -> Answer:
     """Return it for a kernel whose launching operator has these recorded types of inputs ("Input type" of a trace)."""
-    told = {str(one).removeprefix("c10::").lower() for one in types} if isinstance(types, list) else set()
-    return "uses" if told & _SHORT and not told & _LONG else "not known"
+    names = {str(one).removeprefix("c10::").lower() for one in types} if isinstance(types, list) else set()
+    return "uses" if names & _SHORT and not names & _LONG else "not known"
 
 
 def has_matrix_units(device: dict[str, object]) -> bool:

@@ -19,11 +19,11 @@ _NO_TOTAL = (
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     peaks = list(_peaks(evidence))
-    unknown = [peak for peak, whole in peaks if not whole and peak.value > PLUGIN.watch]
-    known = [_told(peak, whole) for peak, whole in peaks if whole or peak.value <= PLUGIN.watch]
-    if unknown and not any(peak.is_firing for peak in known):
+    unmeasured = [peak for peak, whole in peaks if not whole and peak.value > PLUGIN.watch]
+    observations = [_with_total(peak, whole) for peak, whole in peaks if whole or peak.value <= PLUGIN.watch]
+    if unmeasured and not any(peak.is_firing for peak in observations):
         return InsufficientData(what="memory", text=_NO_TOTAL)
-    return evaluate_worst(lambda _: known, missing=InsufficientData(what="memory"))(evidence)
+    return evaluate_worst(lambda _: observations, missing=InsufficientData(what="memory"))(evidence)
 
 
 def _peaks(evidence: Evidence) -> Iterator[tuple[Observation, float]]:
@@ -54,7 +54,7 @@ def _at_the_peak(reserved: Counter, allocated: Counter) -> Observation:
     )
 
 
-def _told(peak: Observation, whole: float) -> Observation:
+def _with_total(peak: Observation, whole: float) -> Observation:
     """Return what is said of a peak on a device with so much memory: it fires only where the device is nearly full."""
     reserved = peak.words["reserved"]
     share = f"{100 * reserved / whole:.0f} %" if whole else "—"

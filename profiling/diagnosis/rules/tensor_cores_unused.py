@@ -24,10 +24,10 @@ _NO_PRODUCTS = InsufficientData(what="device_trace", text="No file holds kernels
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
     works = [work for work in devices(evidence) if has_matrix_units(_described(work))]
-    known = [seen for work in works if (seen := _seen(work))]
-    if not known and any(_times(work).get("not known") for work in works):
+    observations = [seen for work in works if (seen := _seen(work))]
+    if not observations and any(_times(work).get("not known") for work in works):
         return InsufficientData(what="device_trace", text=_UNKNOWN)
-    return evaluate_worst(lambda _: known, missing=_NO_PRODUCTS, is_low_bad=True)(evidence)
+    return evaluate_worst(lambda _: observations, missing=_NO_PRODUCTS, is_low_bad=True)(evidence)
 
 
 def _seen(work: DeviceWork) -> Observation | None:
@@ -62,9 +62,9 @@ def _times(work: DeviceWork) -> Mapping[Answer, int]:
     if by_types:
         rows = np.isin(place, by_types)
         operators, duration = work.outer[work.kernels][rows], duration[rows]
-        told = _types(work.recorded, operators)
+        types = _types(work.recorded, operators)
         for operator in np.unique(operators).tolist():
-            answer = answer_by_types(told.get(operator))
+            answer = answer_by_types(types.get(operator))
             times[answer] = times.get(answer, 0) + int(duration[operators == operator].sum())
     return times
 

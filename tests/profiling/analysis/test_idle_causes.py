@@ -66,10 +66,10 @@ def test_frames_of_short_gaps_and_of_other_threads_are_not_named(tmp_path: Path)
     ("frame", "name"),
     [
         ("train.py(30): prepare", "train:prepare:30"),
-        ("/home/me/project/data/prep.py(7): load", "project.data.prep:load:7"),
+        ("/data/me/project/data/prep.py(7): load", "project.data.prep:load:7"),
         ("verl/trainer/ray_trainer.py(12): fit", "verl.trainer.ray_trainer:fit:12"),
         ("torch/nn/modules/module.py(1532): _call_impl", ""),
-        ("/opt/lib/python3.12/site-packages/torch/optim/adamw.py(10): step", ""),
+        ("/venv/lib/python3.12/site-packages/torch/optim/adamw.py(10): step", ""),
         ("threading.py(1012): run", ""),
         ("multiprocessing/process.py(108): run", ""),
         ("<frozen importlib._bootstrap>(1022): _find_and_load", ""),
