@@ -93,7 +93,8 @@ def diagnose_trace(trace: Trace, *, patience: float | None = None) -> Diagnosis:
 
     def work() -> OfFiles:
         with recordings(files) as recorded:
-            return evaluate_files(Evidence(recorded=within(recorded), capture=evidence.capture))
+            memory = tuple(one for one in evidence.readings if one.name.endswith("_memory_total_bytes"))
+            return evaluate_files(Evidence(recorded=within(recorded), capture=evidence.capture, readings=memory))
 
     of_files = answer(trace, (files, evidence.capture), OfFiles, work, patience=patience)
     findings = diagnose(evidence, of_files=of_files)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from profiling.analysis.budget import Budget, budget
 from profiling.analysis.communication import Communication, Late, communication, stragglers
 from profiling.analysis.flops import FlopCount, count_store
-from profiling.analysis.idle import Gap, idle_by_cause, longest_gaps
+from profiling.analysis.frames import FrameTime
+from profiling.analysis.idle import Gap, idle_by_cause, longest_gaps, python_functions
 from profiling.analysis.intervals import Intervals, clipped, intersection, interval, joined, total
 from profiling.analysis.kernels import Copies, DeviceSide, Kernel, Launches
 from profiling.analysis.memory import MemoryTimeline, memory
@@ -60,6 +61,9 @@ class WorkerSummary:
     rollout: RolloutSummary | None
     flops: FlopCount | None
     outside: Outside | None = None
+    python: tuple[FrameTime, ...] = ()
+    """Functions of the program behind idle time, the longest first."""
+    has_stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +234,7 @@ def _on_one_clock(recorded: Sequence[RecordedTrace]) -> tuple[Sequence[RecordedT
 
 def _lengths(worker: WorkerSummary) -> WorkerSummary:
     """Return what remains of a worker where nothing is known of the time between its events."""
-    return replace(worker, recorded=0, busy=0, launches=None, communication=None, idle={}, gaps=())
+    return replace(worker, recorded=0, busy=0, launches=None, communication=None, idle={}, gaps=(), python=())
 
 
 def _open(
@@ -341,6 +345,8 @@ def _worker(
         gaps=longest_gaps(work, phases, seen) if work.tells_work else (),
         rollout=rollout(work, _pairs(rollouts, whole), begin, end),
         flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
+        python=python_functions(parts, work),
+        has_stacks=work.has_stacks,
     )
 
 

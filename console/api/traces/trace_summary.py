@@ -16,6 +16,7 @@ from jobs.traces.summary import summary_of
 from profiling.analysis.budget import BudgetPart
 from profiling.analysis.communication import Communication, Late
 from profiling.analysis.flops import FlopCount, Use
+from profiling.analysis.frames import FrameTime
 from profiling.analysis.kernels import Copies, Kernel, Launches
 from profiling.analysis.memory import AllocationSite
 from profiling.analysis.operators import Operator
@@ -149,6 +150,8 @@ class WorkerOut(Schema):
     device_by_phase: dict[str, int]
     idle: dict[str, int]
     gaps: list[GapOut]
+    python: list[FrameTime] = Field(description="Functions of the program behind idle gaps of 1 ms or more")
+    has_stacks: bool
     rollout: RolloutOut | None
     flops: FlopCount | None
     peak_share: Use | None = Field(description="of one device's peak, by the recorded sizes of products")
@@ -174,6 +177,8 @@ class WorkerOut(Schema):
             device_by_phase=worker.device_by_phase,
             idle=worker.idle,
             gaps=[GapOut.model_validate(gap) for gap in worker.gaps],
+            python=list(worker.python),
+            has_stacks=worker.has_stacks,
             rollout=None if worker.rollout is None else RolloutOut.model_validate(worker.rollout),
             flops=worker.flops,
             peak_share=peak_share,

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from console.budget import expensive
 from console.labels.catalog import phase_label
 from console.labels.numbers import size
-from console.labels.traces import DEFINITIONS, KINDS, share_text, short_name, time_text, worker_text
+from console.labels.traces import DEFINITIONS, KINDS, WITHOUT_STACKS, share_text, short_name, time_text, worker_text
 from console.trace_use import use_panel
 from console.views.traces.page import page_of, unanswered, visible_trace
 from console.views.traces.steps import host_figure, step_remarks
@@ -171,6 +171,7 @@ def summary_context(summary: TraceSummary, worker: WorkerSummary | None) -> dict
         "operators": _named(worker.operators) if worker else [],
         "ranges": _named(worker.ranges) if worker else [],
         "idle": _idle(worker) if worker else [],
+        "functions": _functions(worker) if worker else [],
         "gaps": _gaps(worker, summary) if worker else [],
         "late": [(worker_text(one.role, one.rank), one) for one in summary.late],
         "has_engine": any(one.role.startswith("vllm") for one in summary.workers),
@@ -352,7 +353,9 @@ def _legend(summary: TraceSummary) -> list[tuple[str, str, str]]:
     """Return key, word and definition of each kind that occurs."""
     tables: list[Sequence[StepBudget]] = [one.steps for one in summary.budget.workers]
     shown = {kind for table in [*tables, summary.budget.path] for kind in totals(table)}
-    return [(kind, str(KINDS[kind]), str(DEFINITIONS[kind])) for kind in ORDER if kind in shown]
+    has_stacks = any(worker.has_stacks for worker in summary.workers)
+    words = {**DEFINITIONS, **({} if has_stacks else {"unattributed": WITHOUT_STACKS})}
+    return [(kind, str(KINDS[kind]), str(words[kind])) for kind in ORDER if kind in shown]
 
 
 def _named(rows: Sequence[Kernel | Operator]) -> list[NamedRow]:
@@ -366,12 +369,19 @@ def _idle(worker: WorkerSummary) -> list[dict[str, str]]:
         {
             "key": cause,
             "word": str(KINDS[cause]),
-            "definition": str(DEFINITIONS[cause]),
+            "definition": str(
+                WITHOUT_STACKS if cause == "unattributed" and not worker.has_stacks else DEFINITIONS[cause]
+            ),
             "time": time_text(ns),
             "share": share_text(ns / whole),
         }
         for cause, ns in sorted(worker.idle.items(), key=lambda item: -item[1])
     ]
+
+
+def _functions(worker: WorkerSummary) -> list[tuple[str, str, int]]:
+    """Return the functions of the program behind idle time: name, time and in how many gaps."""
+    return [(one.name, time_text(one.ns), one.gaps) for one in worker.python[:_SHOWN]]
 
 
 def _gaps(worker: WorkerSummary, summary: TraceSummary) -> list[GapLine]:

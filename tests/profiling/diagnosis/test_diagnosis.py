@@ -110,7 +110,7 @@ CASES: dict[str, Case] = {
     "straggler": Case(fires=straggling(1.0), value=0.2, clear=straggling(0.8), missing=steps(update=1.0), rank=1),
     "outlier_step": Case(fires=with_outlier(9.0), value=5.0, clear=with_outlier(1.5), missing=NOTHING, rank=1),
     "warm_up": Case(
-        fires=evidence(driver([{"update": 5.0}, *even(7, update=1.0)])),
+        fires=evidence(driver([{"update": 5.0}, *even(7, update=1.0)]), capture=CaptureFacts(steps=(1, 2))),
         value=5.0,
         clear=steps(update=1.0),
         missing=NOTHING,
@@ -356,7 +356,9 @@ def test_the_first_step_of_the_attempt_is_left_out_not_that_of_the_window() -> N
     slow = evidence(
         [row for row in driver([*even(3, update=1.0), {"update": 6.0}, *even(5, update=1.0)]) if row[2] > 3]
     )
-    warm = finding_of("warm_up", rules()["warm_up"], Evidence(spans=slow.spans, first_step=4))
+    warm = finding_of(
+        "warm_up", rules()["warm_up"], Evidence(spans=slow.spans, first_step=4, capture=CaptureFacts(steps=(4, 5)))
+    )
     assert (warm.state, warm.observation and warm.observation.value) == ("fires", 6.0)
 
 
