@@ -30,8 +30,12 @@ export class Counters extends EventTarget {
     onTheme(() => this.#rebuild());
   }
 
-  /** Add the counters of a layer, those with the most samples first; the first few are shown until people choose. */
+  /**
+   * Add the counters of a layer, those with the most samples first; until people choose, the first few are shown, and as many as
+   * there may be of a layer that holds nothing else.
+   */
   add(layer, who) {
+    const usual = layer.lanes.some(({ events }) => events) ? USUAL : MOST;
     for (const series of [...layer.series].sort((a, b) => b.samples - a.samples)) {
       if (series.samples < 2) continue;
       const key = `${layer.id}.${series.id}`;
@@ -44,7 +48,7 @@ export class Counters extends EventTarget {
         .filter(Boolean)
         .join(" · ");
       this.known.set(key, { key, layer: layer.id, series, title });
-      if (this.chosen ? this.chosen.has(key) && this.strips.length < MOST : this.strips.length < USUAL)
+      if (this.chosen ? this.chosen.has(key) && this.strips.length < MOST : this.strips.length < usual)
         this.#show(this.known.get(key));
     }
     this.#follow();

@@ -38,6 +38,7 @@ export class View extends Timeline {
   chosen = null;
   /** @type {TraceEvent | null} */
   hover = null;
+  pointed = ""; // the key of the lane whose name is under the mouse
   /** @type {Step[]} */
   steps = [];
   isByStep = false;
@@ -154,8 +155,12 @@ export class View extends Timeline {
   click(/** @type {MouseEvent} */ event) {
     const found = this.painter.hit(event.offsetX, event.offsetY, this);
     if (!found) return;
-    if (found.item.type === "group" || this.isOnNames(event)) {
-      this.layout.toggle(found.item);
+    if (found.part || this.isOnNames(event)) {
+      const { item } = found;
+      if (found.part === "handle" && item.lane) this.layout.toggleRows(item.lane.key);
+      else if (found.part === "pin" && item.lane) this.layout.pin(item.lane.key);
+      else if (item.type === "group" || this.isOnNames(event)) this.layout.toggle(item);
+      else return this.choose(null);
       this.draw();
       this.dispatchEvent(new Event("folds"));
     } else if (found.row) {
@@ -172,14 +177,23 @@ export class View extends Timeline {
     const found = this.painter.hit(x, y, this);
     const isOver = Boolean(found?.row || found?.column);
     this.canvas.dataset.over = !found ? "" : isOver ? "event" : found.laneKey ? "lane" : "name";
+    this.#point(found && this.isOnNames({ offsetX: x }) ? (found.item.lane?.key ?? "") : "");
     const event = found?.row ? eventOf(found) : null;
     this.#mark(event);
     const detail = isOver ? { ...found, event, x, y } : null;
     this.dispatchEvent(new CustomEvent("hover", { detail }));
   }
 
+  /** Offer to pin the lane whose name is under the mouse. */
+  #point(/** @type {string} */ key) {
+    if (key === this.pointed) return;
+    this.pointed = key;
+    this.draw();
+  }
+
   leave() {
     this.#mark(null);
+    this.#point("");
     super.leave();
   }
 

@@ -17,6 +17,7 @@ from jobs.models import Artifact, Capture, Layer, Trace
 from jobs.traces.imports import add_file, import_layer, source_path, trace_of
 from profiling.launch_nsys import problem_of_install
 from tests.console.live_console import LiveConsole, Reporter
+from tests.console.made_traces import REAL, imported
 from tests.console.window import NAMELESS, until
 from tests.profiling.nsys_report import profiled
 from tests.rows import make_run
@@ -327,6 +328,34 @@ def test_steps_counters_and_the_window_of_an_address(page: Page, live_console: L
     until(page, "location.search.includes('counters=none')")
     chosen.last.check()
     expect(page.locator(".trace-counter")).to_have_count(1)
+
+
+def test_a_trace_of_counters_alone_shows_its_curves(page: Page, live_console: LiveConsole) -> None:
+    trace = imported(live_console.project, file=REAL / "torch_memory_timeline.raw.gz")
+    open_trace(page, live_console, trace.pk)
+
+    expect(page.locator(".trace-counter")).to_have_count(8)  # of nine; one has a single sample
+    expect(page.locator(".trace-counter").first).to_contain_text("most")
+    assert page.locator(".trace-counter canvas").first.is_visible()
+    assert page.locator('[data-field="empty"]').is_hidden()
+    whole = width_of(page)
+    page.keyboard.press("w")
+    until(page, f"(({{ from, to }}) => to - from)(window.pitwallTrace.view.view) < {whole * 0.8}")
+    page.keyboard.press("d")
+    page.keyboard.press("s")
+    until(page, "location.search.includes('from=')")
+
+
+def test_a_pinned_lane_stands_above_the_others_here_and_in_the_next_trace(
+    page: Page, live_console: LiveConsole
+) -> None:
+    open_trace(page, live_console, make_trace(live_console.project).pk)
+    order = "window.pitwallTrace.layout.items.map((item) => item.lane?.title ?? item.group.title).join()"
+    page.locator("[data-lane-menu] summary").click()
+    page.get_by_role("button", name="Pin main").click()
+    until(page, f"{order}.startsWith('Pinned,main') && location.search.includes('pin=')")
+    open_trace(page, live_console, make_trace(live_console.project).pk)
+    assert page.evaluate(order).startswith("Pinned,main")
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])
