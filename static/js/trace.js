@@ -103,8 +103,9 @@ class TracePage {
     this.phaseSteps = [];
     for (const name of ["fold", "hide", "deep"]) {
       const set = { fold: this.layout.folded, hide: this.layout.hidden, deep: this.layout.deep }[name];
-      for (const key of (query.get(name) ?? "").split(",").filter(Boolean)) set.add(key);
+      for (const key of (query.get(name) ?? "").split(",").filter((one) => one && one !== "none")) set.add(key);
     }
+    this.layout.isRestored = query.get("fold") !== null;
     this.view.isByStep = query.get("axis") === "step";
     const context = { page, view: this.view, clock: this.clock, layers: this.layers, query };
     this.selection = new Selection(context);
@@ -254,7 +255,7 @@ class TracePage {
   }
 
   #folds() {
-    query.set("fold", [...this.layout.folded].join(","));
+    query.set("fold", [...this.layout.folded].join(",") || "none");
     query.set("deep", [...this.layout.deep].join(","));
     query.set("hide", [...this.layout.hidden].join(","));
     this.pins.keep();
@@ -285,7 +286,7 @@ class TracePage {
     const { event, column, x, y } = detail;
     const category = event ? CATEGORIES[event.category] : CATEGORIES[column.category];
     const phase = event?.about ? (phases.get(event.about.phase)?.label ?? event.about.phase) : null;
-    const name = event ? event.about?.name || phase || event.name : column.text;
+    const name = event ? event.about?.name || phase || event.label || event.name : column.label || column.text;
     const parts = event
       ? [
           span(event.end - event.begin),

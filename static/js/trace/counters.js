@@ -139,7 +139,7 @@ export class Counters extends EventTarget {
         ? fill(gettext("most %(value)s"), {
             value: numbers.metric(
               values.reduce((a, b) => Math.max(a, b)),
-              strip.series.unit,
+              strip.series.unit === "B" ? "bytes" : strip.series.unit,
             ),
           })
         : "";

@@ -8,7 +8,7 @@ import { fill, gettext } from "../format.js";
 /** @import { Item, LaneItem } from "../timeline/layout.js" */
 /** @import { EventRow } from "./rows.js" */
 /** @import { Tiles } from "./tiles.js" */
-/** @typedef {{ key: string, title: string, kind: string, depths: number }} AnyLane */
+/** @typedef {{ key: string, title: string, kind: string, depths: number, isQuiet?: boolean, isStack?: boolean }} AnyLane a quiet one is folded until it is opened; a stack holds frames of Python */
 /** @typedef {AnyLane & { rows: (EventRow | undefined)[], tiles?: undefined, events?: undefined, layer?: undefined }} PhaseLane all events, by depth */
 /** @typedef {AnyLane & { rows?: undefined, id: number, events: number, layer: number, tiles: Tiles, block: number }} FileLane */
 /** @typedef {PhaseLane | FileLane} Lane */
@@ -41,11 +41,18 @@ export class Layout {
     /** @type {(Head | Body)[]} */
     this.items = [];
     this.height = 0;
+    this.isRestored = false; // `folded` is from an address
+    /** @type {Set<string>} */
+    this.met = new Set(); // keys of lanes that were placed once
   }
 
   /** Take these groups and place them. */
   setGroups(/** @type {Group[]} */ groups) {
     this.groups = groups;
+    for (const { key, isQuiet } of groups.flatMap(({ lanes }) => lanes)) {
+      if (isQuiet && !this.met.has(key) && !this.isRestored) this.folded.add(key);
+      this.met.add(key);
+    }
     this.place();
   }
 

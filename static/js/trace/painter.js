@@ -149,7 +149,7 @@ export class TracePainter extends Painter {
     const number = row.name[i];
     table.words ??= [];
     table.words[number] ??=
-      table.labels?.[number] || this.palette.phases.get(table.names[number])?.label || shortName(table.names[number]);
+      table.labels?.[number] || this.palette.phases.get(table.names[number])?.label || table.names[number];
     return table.words[number];
   }
 
@@ -350,13 +350,3 @@ export class TracePainter extends Painter {
 
 /** Return where the handle below a lane's rows begins. */
 const handleTop = (/** @type {Body} */ { y, rows, rowHeight }) => y + rows * (rowHeight + 1);
-
-/** Return the part of a kernel's name that people know it by. */
-function shortName(/** @type {string} */ text) {
-  const plain = text.replace(/^void /, "");
-  const cut = plain.search(/[<(]/);
-  const head = cut > 0 ? plain.slice(0, cut) : plain;
-  const inner = /^[^<]*\bKernel2?<([\w:]+)/.exec(plain); // cutlass names its kernels in their first argument
-  if (inner) return inner[1];
-  return head.slice(head.lastIndexOf("::") < 0 || head.startsWith("aten::") ? 0 : head.lastIndexOf("::") + 2) || plain;
-}

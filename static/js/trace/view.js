@@ -19,6 +19,7 @@ import { AXIS, TracePainter } from "./painter.js";
  * @property {number | null} layer
  * @property {number} id in its layer; below 0 where it has none
  * @property {string} name
+ * @property {string} [label] a shorter word for it
  * @property {number} category
  * @property {{ phase: string, step: number, name: string } | null} about of a phase
  * @property {string} lane
@@ -232,6 +233,7 @@ function eventOf({ laneKey, depth, row, i, item }) {
     layer: item.lane.layer ?? null,
     id: row.id[i],
     name: row.text(i),
+    label: row.label(i),
     category: row.category(i),
     about: row.about?.[i] ?? null,
     lane: item.lane.title,
