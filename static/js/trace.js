@@ -7,6 +7,7 @@ import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
 import { Clock } from "./timeline/clock.js";
 import { toast } from "./toast.js";
+import { Chain } from "./trace/chain.js";
 import { Counters } from "./trace/counters.js";
 import { Details, goTo } from "./trace/details.js";
 import { layerGroups, phaseGroup } from "./trace/lanes.js";
@@ -110,6 +111,7 @@ class TracePage {
     const context = { page, view: this.view, clock: this.clock, layers: this.layers, query };
     this.selection = new Selection(context);
     this.details = new Details(context);
+    this.chain = new Chain(context);
     this.search = new Search(context);
     this.counters = new Counters(context);
     this.pins = new Pins({ layout: this.layout, query, project: page.trace.project });

@@ -332,6 +332,7 @@ API: dict[str, Rule] = {
     "POST /api/traces/{trace_id}/layers/{layer_id}/import": EDITOR,
     "GET /api/traces/{trace_id}/layers/{layer_id}/tiles/{level}/{index}": VIEWER,
     "GET /api/traces/{trace_id}/layers/{layer_id}/events/{event}": VIEWER,
+    "GET /api/traces/{trace_id}/layers/{layer_id}/events/{event}/arrows": VIEWER,
     "GET /api/traces/{trace_id}/layers/{layer_id}/series/{series}": Rule(
         needs="viewer", query={"from": "0", "to": "9"}
     ),

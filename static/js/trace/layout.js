@@ -4,6 +4,7 @@
  */
 
 import { fill, gettext } from "../format.js";
+import { rowTop } from "../timeline/layout.js";
 
 /** @import { Item, LaneItem } from "../timeline/layout.js" */
 /** @import { EventRow } from "./rows.js" */
@@ -147,6 +148,21 @@ export class Layout {
     if (isShown) this.hidden.delete(key);
     else this.hidden.add(key);
     this.place();
+  }
+
+  /**
+   * Return how far below the top of all lanes the middle of an event's bar is; that of its lane's last row, or of the head above it,
+   * where it is folded away; null where it is hidden.
+   *
+   * @param {{ laneKey: string, depth: number }} place
+   */
+  middleOf({ laneKey, depth }) {
+    const item = this.items.find((one) => one.lane?.key === laneKey);
+    if (item?.type === "lane") return rowTop(item, Math.min(depth, item.rows - 1)) + item.rowHeight / 2;
+    if (this.hidden.has(laneKey)) return null;
+    const group = this.groups.find(({ lanes }) => lanes.some(({ key }) => key === laneKey));
+    const head = this.items.find((one) => one.type === "group" && one.group.key === group?.key);
+    return head ? head.y + head.height / 2 : null;
   }
 
   /**

@@ -4,6 +4,7 @@ import { color } from "../charts/colors.js";
 import { fill, gettext } from "../format.js";
 import { depthAt, itemsBetween, rowTop } from "../timeline/layout.js";
 import { Painter } from "../timeline/painter.js";
+import { drawArrows } from "./arrows.js";
 import { HANDLE } from "./layout.js";
 import { Sheet } from "./sheet.js";
 import { Tiles } from "./tiles.js";
@@ -20,6 +21,7 @@ const MOST_WORDS = 500;
 const PIN = 14; // pixels at the right end of a lane's name
 
 /** @import { Stretch } from "../timeline/window.js" */
+/** @import { Arrow } from "./arrows.js" */
 /** @import { Step } from "./facts.js" */
 /** @import { Body, Head, Layout } from "./layout.js" */
 /** @import { Palette } from "./palette.js" */
@@ -33,7 +35,7 @@ const PIN = 14; // pixels at the right end of a lane's name
 /** @typedef {Place & { part?: undefined, row: EventRow, i: number, column?: undefined }} EventHit the event number `i` of a row */
 /** @typedef {HeadHit | LaneHit | EventHit} Hit what is at a point */
 /** @typedef {{ row: Named, i: number, text: string, start: number, isRun: boolean, a: number, b: number, y: number, high: number }} Word on a bar from a to b */
-/** @typedef {{ layout: Layout, view: Stretch, top: number, selection: Stretch | null, chosen: TraceEvent | null, hover: TraceEvent | null, pointed: string, steps: Step[], isByStep: boolean, zero: number }} Shown */
+/** @typedef {{ layout: Layout, view: Stretch, top: number, selection: Stretch | null, chosen: TraceEvent | null, hover: TraceEvent | null, pointed: string, arrows: Arrow[], steps: Step[], isByStep: boolean, zero: number }} Shown */
 
 export class TracePainter extends Painter {
   /** @type {Map<string, number>} of words, in pixels */
@@ -76,6 +78,16 @@ export class TracePainter extends Painter {
     this.#words(words);
     if (hover) this.#outline(hover, items, view, 1);
     if (chosen) this.#outline(chosen, items, view, 2);
+    drawArrows(context, shown.arrows, {
+      layout,
+      view,
+      xOf: (time) => this.x(time, view),
+      yOf: (at) => AXIS + at - top,
+      left: this.label,
+      top: AXIS,
+      width,
+      height,
+    });
     if (selection) this.frame(selection, view, { top: AXIS, bottom: height, alpha: 0.12, rise: 3 });
     this.#handles(items);
     this.#names(items, pointed);

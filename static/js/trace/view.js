@@ -5,6 +5,7 @@ import { Timeline } from "../timeline/timeline.js";
 import { AXIS, TracePainter } from "./painter.js";
 
 /** @import { Stretch } from "../timeline/window.js" */
+/** @import { Arrow } from "./arrows.js" */
 /** @import { Step } from "./facts.js" */
 /** @import { Layout } from "./layout.js" */
 /** @import { EventHit } from "./painter.js" */
@@ -39,6 +40,8 @@ export class View extends Timeline {
   chosen = null;
   /** @type {TraceEvent | null} */
   hover = null;
+  /** @type {Arrow[]} */
+  arrows = []; // of the chosen event
   pointed = ""; // the key of the lane whose name is under the mouse
   /** @type {Step[]} */
   steps = [];

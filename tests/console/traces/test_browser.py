@@ -358,6 +358,24 @@ def test_a_pinned_lane_stands_above_the_others_here_and_in_the_next_trace(
     assert page.evaluate(order).startswith("Pinned,main")
 
 
+def test_arrows_lead_from_a_launch_to_its_kernel_and_across_ranks(page: Page, live_console: LiveConsole) -> None:
+    trace = make_trace(live_console.project)
+    make_layer(trace, role="policy", rank=1)
+    open_trace(page, live_console, trace.pk, f"?from={BEGIN}&to={BEGIN + 10 * MS}")
+    arrows = "window.pitwallTrace.view.arrows.map(({ kind }) => kind).join()"
+
+    page.mouse.click(*place_of(page, "gemm<128>"))
+    expect(page.locator('[data-field="details-title"]')).to_have_text("gemm")
+    expect(page.locator(".trace-full")).to_contain_text("gemm<128>")
+    until(page, f"{arrows} === 'launch'")
+    page.locator("[data-search]").fill("AllReduce")
+    page.keyboard.press("Enter")
+    until(page, f"{arrows} === 'collective'")
+    page.locator(LANES).focus()
+    page.keyboard.press("Escape")
+    until(page, f"{arrows} === ''")
+
+
 @pytest.mark.parametrize("width", [390, 768, 1440])
 def test_the_page_never_scrolls_sideways(page: Page, live_console: LiveConsole, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})

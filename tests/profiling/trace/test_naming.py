@@ -20,7 +20,7 @@ COPY = f"{NATIVE}(anonymous namespace)::direct_copy_kernel_cuda(at::TensorIterat
         ),
         (
             f"void {NATIVE}elementwise_kernel<128, 2, {NATIVE}gpu_kernel_impl<{NATIVE}AUnaryFunctor<float, "
-            f"float, float, {NATIVE}binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&)::{{lambda(int)#1}}>(int)",
+            f"float, float, {NATIVE}binary_internal::MulFunctor<float> > >(at::Iter&)::{{lambda(int)#1}}>(int)",
             "elementwise mul (f32)",
         ),
         (

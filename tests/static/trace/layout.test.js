@@ -82,3 +82,18 @@ test("pinned lanes stand above all groups, in the order in which people put them
   made.pin("deep");
   assert.deepEqual(order(), ["pinned", "p", "file", "a", "deep"]);
 });
+
+test("an arrow ends in the row of its event, or in the head of what is folded away", () => {
+  const layout = new Layout();
+  const lane = { key: "1.0", title: "main", kind: "thread", depths: 20 };
+  layout.setGroups([{ key: "g", title: "process", note: "", lanes: [lane] }]);
+  const at = (depth, laneKey = "1.0") => layout.middleOf({ laneKey, depth });
+  assert.equal(at(0), 22 + 7);
+  assert.equal(at(3), 22 + 3 * 15 + 7);
+  assert.equal(at(15), at(7)); // the last row that is shown
+  assert.equal(at(0, "1.9"), null);
+  layout.toggle(layout.items[0]);
+  assert.equal(at(3), 11);
+  layout.show("1.0", false);
+  assert.equal(at(3), null);
+});

@@ -1,0 +1,38 @@
+"""The line of code beside an event: frames of Python that were open when it was called, or launched."""
+
+from profiling.trace.category import Category
+from profiling.trace.frames import BUILT_IN, OWN, package_of
+from profiling.trace.store import Store, StoredEvent
+
+
+def stack_of(store: Store, event: StoredEvent) -> list[StoredEvent]:
+    """Return the frames that were open on the thread when an event began, the outermost first; [] without any.
+
+    For work of a device: when the call was made that launched it.
+    """
+    call = _call_of(store, event)
+    if call is None:
+        return []
+    own = store.lanes[call.lane]
+    lanes = [lane.id for lane in store.lanes if (lane.process, lane.pid, lane.tid) == (own.process, own.pid, own.tid)]
+    rows = store.sql(
+        "SELECT rowid AS id FROM ev WHERE cat = ? AND list_contains(?, lane) AND ts <= ? AND ts + dur > ? "
+        "ORDER BY ts, dur DESC LIMIT 256",
+        [int(Category.PYTHON), lanes, call.ts, call.ts],
+    )
+    return [store.event(number) for number in rows["id"].tolist() if number != event.id]
+
+
+def source_of(stack: list[StoredEvent]) -> StoredEvent | None:
+    """Return the frame of a stack that people wrote: the innermost of no framework, else the innermost with a file."""
+    with_file = [frame for frame in stack if package_of(frame.name) != BUILT_IN and "(" in frame.name]
+    own = [frame for frame in with_file if package_of(frame.name) == OWN]
+    return (own or with_file or [None])[-1]
+
+
+def _call_of(store: Store, event: StoredEvent) -> StoredEvent | None:
+    if store.lanes[event.lane].kind == "thread":
+        return event
+    linked = store.detail(event.id)
+    calls = [one for one in linked.linked if store.lanes[one.lane].kind == "thread"] if linked else []
+    return min(calls, key=lambda one: one.ts, default=None)
