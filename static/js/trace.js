@@ -10,11 +10,13 @@ import { toast } from "./toast.js";
 import { Chain } from "./trace/chain.js";
 import { Counters } from "./trace/counters.js";
 import { Details, goTo } from "./trace/details.js";
+import { Dock } from "./trace/dock.js";
 import { layerGroups, phaseGroup } from "./trace/lanes.js";
 import { Layers } from "./trace/layers.js";
 import { Layout } from "./trace/layout.js";
 import { LaneMenu } from "./trace/menu.js";
 import { CATEGORIES, categoryToken, categoryWord, Palette } from "./trace/palette.js";
+import { CriticalPath } from "./trace/path.js";
 import { Pins } from "./trace/pins.js";
 import { Search } from "./trace/search.js";
 import { Selection } from "./trace/selection.js";
@@ -114,6 +116,8 @@ class TracePage {
     this.chain = new Chain(context);
     this.search = new Search(context);
     this.counters = new Counters(context);
+    this.dock = new Dock(context);
+    this.path = new CriticalPath({ ...context, onChange: () => this.#place() });
     this.pins = new Pins({ layout: this.layout, query, project: page.trace.project });
     this.menu = new LaneMenu({ view: this.view, counters: this.counters, onChange: () => this.#folds() });
     this.layers.addEventListener("phases", ({ detail }) => this.#phases(detail));
@@ -136,6 +140,7 @@ class TracePage {
     this.#empty();
     this.#restore();
     this.selection.soon();
+    this.dock.soon();
   }
 
   #phases(answer) {
@@ -183,7 +188,7 @@ class TracePage {
       view.setExtent({ from, to: Math.max(to, from + 1000) });
     }
     this.pins.know(layers);
-    this.layout.setGroups(groups.phases ? [groups.phases, ...layers] : layers);
+    this.layout.setGroups([this.path.group, groups.phases, ...layers].filter((group) => group !== null));
     this.strip.loaded();
     this.#empty();
     this.menu.draw();

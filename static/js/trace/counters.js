@@ -47,11 +47,31 @@ export class Counters extends EventTarget {
       ]
         .filter(Boolean)
         .join(" · ");
-      this.known.set(key, { key, layer: layer.id, series, title });
+      this.known.set(key, { key, layer: layer.id, series, title, path: `series/${series.id}` });
       if (this.chosen ? this.chosen.has(key) && this.strips.length < MOST : this.strips.length < usual)
         this.#show(this.known.get(key));
     }
     this.#follow();
+    if (layer.lanes.some(({ kind, events }) => kind === "stream" && events)) this.#addTracks(layer, who);
+  }
+
+  /** Offer the curves that a layer's events imply; they are drawn once people choose them. */
+  async #addTracks(layer, who) {
+    try {
+      const { tracks } = await get(`${this.page.api}/layers/${layer.id}/tracks`);
+      for (const track of tracks) {
+        const key = `${layer.id}.${track.key}`;
+        const device = fill(gettext("GPU %(n)s"), { n: track.device });
+        const title = [who, track.process, device, trackName(track)].filter(Boolean).join(" · ");
+        const series = { id: track.key, unit: track.unit, samples: null };
+        this.known.set(key, { key, layer: layer.id, series, title, path: `tracks/${track.key}`, isTrack: true });
+        if (this.chosen?.has(key) && this.strips.length < MOST) this.#show(this.known.get(key));
+      }
+      this.#follow();
+      this.dispatchEvent(new Event("known"));
+    } catch {
+      // the menu stands without them; whoever opens it again finds them after a reload
+    }
   }
 
   isShown(key) {
@@ -69,7 +89,7 @@ export class Counters extends EventTarget {
     return true;
   }
 
-  #show({ key, layer, series, title }) {
+  #show({ key, layer, series, title, path }) {
     const last = el("span", { class: "num faint" });
     const plot = el("div", { class: "trace-counter-plot" });
     const row = el(
@@ -79,7 +99,7 @@ export class Counters extends EventTarget {
       plot,
     );
     this.held.append(row);
-    this.strips.push({ key, layer, series, row, plot, last, data: [[0], [null]], uplot: null, read: null });
+    this.strips.push({ key, layer, series, path, row, plot, last, data: [[0], [null]], uplot: null, read: null });
   }
 
   #hide(key) {
@@ -126,7 +146,7 @@ export class Counters extends EventTarget {
     strip.turn = asked;
     try {
       const answer = await get(
-        `${this.page.api}/layers/${strip.layer}/series/${strip.series.id}?from=${this.clock.absolute(wide.from)}&to=${this.clock.absolute(wide.to)}&points=${POINTS}`,
+        `${this.page.api}/layers/${strip.layer}/${strip.path}?from=${this.clock.absolute(wide.from)}&to=${this.clock.absolute(wide.to)}&points=${POINTS}`,
       );
       if (asked !== strip.turn) return;
       const begin = this.clock.offset(answer.begin);
@@ -137,10 +157,11 @@ export class Counters extends EventTarget {
       const values = answer.v.filter((v) => v !== null);
       strip.last.textContent = values.length
         ? fill(gettext("most %(value)s"), {
-            value: numbers.metric(
-              values.reduce((a, b) => Math.max(a, b)),
-              strip.series.unit === "B" ? "bytes" : strip.series.unit,
-            ),
+            value:
+              numbers.metric(
+                values.reduce((a, b) => Math.max(a, b)),
+                { B: "bytes", "B/s": "bytes" }[strip.series.unit] ?? strip.series.unit,
+              ) + (strip.series.unit === "B/s" ? "/s" : ""),
           })
         : "";
     } catch {
@@ -185,4 +206,10 @@ export class Counters extends EventTarget {
   #rebuild() {
     for (const strip of this.strips) if (strip.uplot) this.#build(strip, strip.plot.clientWidth);
   }
+}
+
+/** Return what a curve is called beside its device. */
+function trackName({ kind, name, stream }) {
+  if (kind === "queue") return fill(gettext("queue depth, stream %(n)s"), { n: stream });
+  return kind === "bandwidth" ? fill(gettext("bandwidth, %(name)s"), { name }) : gettext("utilisation");
 }

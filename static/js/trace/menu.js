@@ -10,6 +10,7 @@ export class LaneMenu {
     this.counters = counters;
     this.onChange = onChange;
     this.held = find("[data-lane-list]");
+    counters.addEventListener("known", () => this.draw());
     this.held.addEventListener("change", (event) => this.#check(around(event, "input")));
     this.held.addEventListener("click", (event) => this.#press(around(event, "button[data-do]")));
   }
@@ -44,12 +45,16 @@ export class LaneMenu {
     const { layout } = this.view;
     const focused = document.activeElement instanceof HTMLElement ? document.activeElement : null;
     const again = focused && held.contains(focused) ? placeOf(focused) : "";
-    const all = [...counters.known.values()];
+    const all = [...counters.known.values()].filter(({ isTrack }) => !isTrack);
+    const tracks = [...counters.known.values()].filter(({ isTrack }) => isTrack);
     const lanes = new Map(layout.groups.flatMap((group) => group.lanes).map((lane) => [lane.key, lane]));
     const pinned = layout.pinned.flatMap((key) => lanes.get(key) ?? []);
     held.replaceChildren(
       ...(all.length
         ? [set(fill(gettext("Counters, %(n)s"), { n: grouped(all.length) }), all.map(this.#counter))]
+        : []),
+      ...(tracks.length
+        ? [set(fill(gettext("Curves, %(n)s"), { n: grouped(tracks.length) }), tracks.map(this.#counter))]
         : []),
       ...(pinned.length
         ? [
@@ -85,7 +90,7 @@ export class LaneMenu {
       box,
       el("span", { class: "cut", title }, title),
       el("span", { class: "spacer" }),
-      el("span", { class: "faint num" }, grouped(series.samples)),
+      el("span", { class: "faint num" }, series.samples === null ? "" : grouped(series.samples)),
     );
   };
 

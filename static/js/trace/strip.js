@@ -47,6 +47,7 @@ export class Strip extends Painter {
     const phases = groups.find(({ key }) => key === "phases");
     if (phases) return phases.lanes.slice(0, MOST);
     return groups
+      .filter(({ layer }) => layer !== undefined)
       .map(({ lanes }) => lanes.reduce((best, lane) => (weight(lane) > weight(best) ? lane : best)))
       .slice(0, MOST);
   }

@@ -376,6 +376,36 @@ def test_arrows_lead_from_a_launch_to_its_kernel_and_across_ranks(page: Page, li
     until(page, f"{arrows} === ''")
 
 
+def test_the_dock_shows_where_the_time_of_the_window_goes(page: Page, live_console: LiveConsole) -> None:
+    trace = make_trace(live_console.project)
+    open_trace(page, live_console, trace.pk, f"?from={BEGIN}&to={BEGIN + 100 * MS}")
+    body = page.locator("[data-dock-body]")
+
+    page.get_by_role("button", name="Flame graph").click()
+    expect(body.get_by_role("button", name="ProfilerStep#3")).to_be_visible()
+    page.get_by_role("button", name="Bottom-up").click()
+    expect(body.locator("tbody tr").first).to_contain_text("80.00 ms")
+    page.get_by_role("button", name="Events", exact=True).click()
+    page.get_by_role("searchbox", name="Conditions").fill("nam = gemm")
+    page.keyboard.press("Enter")
+    expect(body).to_contain_text("There is no field 'nam'")
+    page.get_by_role("searchbox", name="Conditions").fill("category = kernel")
+    page.keyboard.press("Enter")
+    expect(page.locator('[data-field="dock-note"]')).to_have_text("10 of 10 events")
+    body.get_by_role("button", name="gemm").first.click()
+    expect(page.locator('[data-field="details-title"]')).to_have_text("gemm")
+    page.get_by_role("button", name="Critical path").click()
+    until(page, "window.pitwallTrace.layout.groups[0].key === 'critical' && location.search.includes('path=')")
+    assert page.evaluate(NAMELESS) == []
+    page.reload()
+    until(page, "window.pitwallTrace.layout.groups[0]?.key === 'critical'")
+    expect(page.locator('[data-field="dock-note"]')).to_contain_text("of 10 events")
+
+    page.locator("[data-lane-menu] summary").click()
+    page.get_by_role("checkbox", name="queue depth").check()
+    expect(page.locator(".trace-counter").last).to_contain_text("most 1")
+
+
 @pytest.mark.parametrize("width", [390, 768, 1440])
 def test_the_page_never_scrolls_sideways(page: Page, live_console: LiveConsole, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
