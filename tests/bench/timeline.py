@@ -21,7 +21,7 @@ from profiling.trace.schema import StoreFacts
 from tests.bench.stage import ROOT, Result, environment, print_table
 
 COMMAND = "python -m tests.bench.timeline"
-PORT = 8462
+PORT = 18462
 START_SECONDS = 60
 GATES = {"fps": 55.0, "first": 1000.0}
 BEGIN = 1_790_857_026_000_000_000

@@ -24,6 +24,8 @@ export class Counters extends EventTarget {
     this.held = find("[data-counters]");
     this.known = new Map(); // "layer.series" -> { key, layer, series, title }, in the order in which they came
     this.strips = [];
+    /** @type {(() => void)[]} */
+    this.implied = []; // what asks a layer for its curves
     const chosen = query.get("counters");
     this.chosen = chosen === null ? null : new Set(chosen.split(",").filter(Boolean));
     view.addEventListener("drawn", () => this.#follow());
@@ -52,7 +54,14 @@ export class Counters extends EventTarget {
         this.#show(this.known.get(key));
     }
     this.#follow();
-    if (layer.lanes.some(({ kind, events }) => kind === "stream" && events)) this.#addTracks(layer, who);
+    if (!layer.lanes.some(({ kind, events }) => kind === "stream" && events)) return;
+    this.implied.push(() => this.#addTracks(layer, who));
+    if ([...(this.chosen ?? [])].some((key) => key.startsWith(`${layer.id}.`) && key.includes("-"))) this.offer();
+  }
+
+  /** Learn of the curves that layers imply: not before somebody may want them, since it takes a look at all events. */
+  offer() {
+    for (const add of this.implied.splice(0)) add();
   }
 
   /** Offer the curves that a layer's events imply; they are drawn once people choose them. */

@@ -11,6 +11,7 @@ export class LaneMenu {
     this.onChange = onChange;
     this.held = find("[data-lane-list]");
     counters.addEventListener("known", () => this.draw());
+    find("details[data-lane-menu]").addEventListener("toggle", () => counters.offer());
     this.held.addEventListener("change", (event) => this.#check(around(event, "input")));
     this.held.addEventListener("click", (event) => this.#press(around(event, "button[data-do]")));
   }
