@@ -84,7 +84,8 @@ class _Chain:
         own = self._store.lanes[event.lane]
         family = [one.id for one in self._store.lanes if (one.pid, one.process) == (own.pid, own.process)]
         rows = self._store.sql(
-            f'SELECT rowid AS id FROM ev WHERE list_contains(?, "link") AND list_contains(?, lane) LIMIT {2 * MOST}',  # noqa: S608
+            'SELECT rowid AS id FROM ev WHERE "link" IN (SELECT unnest(?::BIGINT[])) AND list_contains(?, lane) '
+            "ORDER BY rowid LIMIT 128",
             [wanted, family],
         )
         return [self._store.event(number) for number in rows["id"].tolist() if number != event.id]

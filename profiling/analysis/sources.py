@@ -2,15 +2,16 @@
 
 from profiling.trace.category import Category
 from profiling.trace.frames import BUILT_IN, OWN, package_of
-from profiling.trace.store import Store, StoredEvent
+from profiling.trace.store import EventDetail, Store, StoredEvent
 
 
-def stack_of(store: Store, event: StoredEvent) -> list[StoredEvent]:
+def stack_of(store: Store, detail: EventDetail) -> list[StoredEvent]:
     """Return the frames that were open on the thread when an event began, the outermost first; [] without any.
 
     For work of a device: when the call was made that launched it.
     """
-    call = _call_of(store, event)
+    event = detail.event
+    call = _call_of(store, detail)
     if call is None:
         return []
     own = store.lanes[call.lane]
@@ -30,9 +31,8 @@ def source_of(stack: list[StoredEvent]) -> StoredEvent | None:
     return (own or with_file or [None])[-1]
 
 
-def _call_of(store: Store, event: StoredEvent) -> StoredEvent | None:
-    if store.lanes[event.lane].kind == "thread":
-        return event
-    linked = store.detail(event.id)
-    calls = [one for one in linked.linked if store.lanes[one.lane].kind == "thread"] if linked else []
+def _call_of(store: Store, detail: EventDetail) -> StoredEvent | None:
+    if store.lanes[detail.event.lane].kind == "thread":
+        return detail.event
+    calls = [one for one in detail.linked if store.lanes[one.lane].kind == "thread"]
     return min(calls, key=lambda one: one.ts, default=None)

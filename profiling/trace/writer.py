@@ -30,7 +30,7 @@ Severity = Literal["info", "warning", "error"]
 MOST_LANES = 4096
 MOST_NAMES = 200_000
 MOST_NAME_BYTES = 64 << 20
-MOST_ARROWS = 2_000_000
+MOST_ARROWS = 1_000_000
 LONGEST_NAME = 2000
 LONGEST_INFO = 16_000
 OTHER_NAME = "(another name)"
@@ -39,6 +39,7 @@ OTHER_NAME = "(another name)"
 _Lane = tuple[LaneKind, str, int, str, int, int, int, str]
 
 _ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
+_ARROW = struct.Struct("=4q")
 _BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
 _SWEEP = 200_000  # events per block of the sweep
 _KNOWN_INFOS = 100_000
@@ -63,7 +64,7 @@ class StoreWriter:
         self._lanes: list[_Lane] = []
         self._lane_numbers: dict[_Lane, int] = {}
         self._frames: dict[int, int] = {}
-        self._arrows: list[tuple[int, int, int, bool]] = []
+        self._arrows = bytearray()
         self._names: dict[str, int] = {}
         self._name_bytes = 0
         self._infos: dict[str, int] = {}
@@ -140,10 +141,10 @@ class StoreWriter:
 
         The other end has the same number. Those beyond MOST_ARROWS are left out, with a note.
         """
-        if len(self._arrows) < MOST_ARROWS and 0 <= time < _LATEST and -_LATEST < number < _LATEST:
-            self._arrows.append((number, lane, time, is_end))
-        elif len(self._arrows) >= MOST_ARROWS:
+        if len(self._arrows) >= MOST_ARROWS * _ARROW.size:
             self.note("warning", f"Only the first {MOST_ARROWS // 2:,} links from forward to backward were kept.")
+        elif 0 <= time < _LATEST and abs(number) < _LATEST:
+            self._arrows += _ARROW.pack(number, lane, time, is_end)
 
     def shift(self, offset: int) -> None:
         """Move everything, also what was added before, by an offset [ns] that became known late."""
@@ -365,8 +366,12 @@ class StoreWriter:
         return len(self._lanes) - 1
 
     def _insert_arrows(self) -> None:
-        rows = [(number, lane, time + self._offset, is_end) for number, lane, time, is_end in self._arrows]
-        self._insert_rows("arrows", sorted(rows))  # type: ignore[arg-type]  # a list of wider tuples, only read
+        table = np.frombuffer(self._arrows, np.int64).reshape(-1, 4)
+        for first in range(0, len(table), _BLOCK):
+            piece = table[first : first + _BLOCK]
+            rows = {"number": piece[:, 0], "lane": piece[:, 1], "ts": piece[:, 2] + self._offset, "end": piece[:, 3]}
+            columns = {key: np.ascontiguousarray(values) for key, values in rows.items()}  # noqa: F841  (read below)
+            self._connection.execute("INSERT INTO arrows SELECT * FROM columns")
 
     def _describe(self) -> None:
         """Fill the small tables."""

@@ -97,7 +97,7 @@ def read_event(request: HttpRequest, trace_id: str, layer_id: int, event: int) -
         detail = store.detail(event) if event < 2**62 else None
         if detail is None:
             raise Http404
-        source = source_of(stack_of(store, detail.event))
+        source = source_of(stack_of(store, detail))
     event_row = detail.event
     return TraceEventOut(
         id=event_row.id,

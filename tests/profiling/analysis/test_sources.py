@@ -31,8 +31,9 @@ def test_a_kernel_is_of_the_line_that_launched_it(tmp_path: Path) -> None:
         writer.add(stream, T + 400, 50, writer.name("copy of nobody"), Category.COPY)
         writer.finish()
     with Store(tmp_path / "s") as store:
-        events = {event.name: event for event in map(store.event, range(store.facts.events))}
-        stack = stack_of(store, events["gemm"])
+        found = [store.detail(number) for number in range(store.facts.events)]
+        details = {detail.event.name: detail for detail in found if detail is not None}
+        stack = stack_of(store, details["gemm"])
         assert [frame.name for frame in stack] == [
             "train.py(9): main",
             "model.py(40): forward",
@@ -43,5 +44,5 @@ def test_a_kernel_is_of_the_line_that_launched_it(tmp_path: Path) -> None:
         source = source_of(stack)
         assert source is not None
         assert source.name == "model.py(40): forward"
-        assert stack_of(store, events["copy of nobody"]) == []
+        assert stack_of(store, details["copy of nobody"]) == []
         assert source_of([]) is None
