@@ -28,7 +28,8 @@ def source_of(stack: list[StoredEvent]) -> StoredEvent | None:
     """Return the frame of a stack that people wrote: the innermost of no framework, else the innermost with a file."""
     with_file = [frame for frame in stack if package_of(frame.name) != BUILT_IN and "(" in frame.name]
     own = [frame for frame in with_file if package_of(frame.name) == OWN]
-    return (own or with_file or [None])[-1]
+    chosen = own or with_file
+    return chosen[-1] if chosen else None
 
 
 def _call_of(store: Store, detail: EventDetail) -> StoredEvent | None:

@@ -321,7 +321,7 @@ class _View:
         room -= _ROOM + 14 * _MOST_ROWS + 32 * 10
         texts: list[str] = []
         categories: list[int] = []
-        labels: list[str] = []
+        shorts: list[str] = []
         to = np.zeros(len(used), np.int64)
         rest: dict[int, int] = {}
         for i in np.argsort(-count, kind="stable").tolist():
@@ -335,15 +335,15 @@ class _View:
                 to[i] = len(texts)
                 texts.append(text)
                 categories.append(category)
-                labels.append(short)
+                shorts.append(short)
             else:
                 if category not in rest:
                     rest[category] = len(texts)
                     texts.append(_REST)
                     categories.append(category)
-                    labels.append("")
+                    shorts.append("")
                 to[i] = rest[category]
-        return _Names(texts, categories, labels, to[number])
+        return _Names(texts, categories, shorts, to[number])
 
     def _packed(
         self, rows: Ints, names: "_Names", arrays: list[npt.NDArray[Any]], *, exact: bool, events: int, omitted: int

@@ -2,9 +2,9 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from django.http import Http404, HttpRequest, HttpResponse
@@ -209,11 +209,11 @@ def _table(
             lanes = [lane_name(lane) for lane in store.lanes]
         count += page.count
         found += [_row(row, one, lanes[one.lane]) for one in page.rows]
-    found.sort(key=lambda one: _SORT_KEYS[sort](one), reverse=is_descending)
+    found.sort(key=_SORT_KEYS[sort], reverse=is_descending)
     return count, found[:limit]
 
 
-_SORT_KEYS = {
+_SORT_KEYS: dict[event_table.Sort, Callable[[TableRowOut], Any]] = {
     "begin": lambda row: int(row.begin),
     "length": lambda row: row.duration,
     "name": lambda row: row.name,
