@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.trace import schema
-from profiling.trace.frames import INNER_FRAMES, Packages, Runs
+from profiling.trace.frames import INNER_FRAMES, Ints, Packages, Runs
 from profiling.trace.limits import DEFAULT
-from profiling.trace.nesting import MOST_DEPTHS, Ints, Nesting
+from profiling.trace.nesting import MOST_DEPTHS, Nesting
 from profiling.trace.schema import StoreFacts
 from profiling.trace.tiles import build_levels, origin
 
@@ -28,9 +28,9 @@ LaneKind = Literal["thread", "stream", "range", "counter", "phase"]
 Severity = Literal["info", "warning", "error"]
 
 MOST_LANES = 4096
+MOST_ARROWS = 1_000_000
 MOST_NAMES = 200_000
 MOST_NAME_BYTES = 64 << 20
-MOST_ARROWS = 1_000_000
 LONGEST_NAME = 2000
 LONGEST_INFO = 16_000
 OTHER_NAME = "(another name)"
@@ -260,7 +260,6 @@ class StoreWriter:
             "ORDER BY d.lane, d.depth, s.ts; DROP TABLE sorted; DROP TABLE depths"
         )
         run(f"CREATE TABLE samples AS SELECT {shifted} FROM raw_samples ORDER BY series, ts, rowid")  # noqa: S608
-        self._insert_arrows()
         self._describe()
         begin, end = self._span()
         (events, samples), *_ = run("SELECT (SELECT count(*) FROM ev), (SELECT count(*) FROM samples)").fetchall()
@@ -375,6 +374,7 @@ class StoreWriter:
 
     def _describe(self) -> None:
         """Fill the small tables."""
+        self._insert_arrows()
         run = self._connection.execute
         self._insert_rows("names", [(number, text) for text, number in self._names.items()])
         counted = {

@@ -29,6 +29,7 @@ _WAIT = re.compile(r"Synchronize", re.I)
 
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
 _ON_CPU, _ON_STREAM, _RANGES, _WAITS = "thread", "stream", "ranges", "waits"
+_THREADS = frozenset({_ON_CPU, FRAMES})
 _ARROWS = frozenset({"fwdbwd", "fwd_bwd"})
 """Kinds of arrows from forward to backward; those from a launch to its kernel are told by the correlation."""
 _ASCEND = "task of Ascend"
@@ -56,7 +57,6 @@ _KINDS = {
     "Operator": (_ON_CPU, Category.OPERATOR),
 }
 """Where events of a kind are shown, and what they are."""
-_THREADS = frozenset({_ON_CPU, FRAMES})
 _SIZED = frozenset({Category.COPY, Category.MEMSET})
 _Id = int | str | None
 _LaneKey = tuple[_Id, _Id, str]

@@ -14,7 +14,7 @@ from tests.trace_rows import BEGIN, MS, make_layer, make_trace
 
 pytestmark = pytest.mark.django_db
 
-WINDOW = {"from": BEGIN, "to": BEGIN + 200 * MS}
+WINDOW: dict[str, Any] = {"from": BEGIN, "to": BEGIN + 200 * MS}
 
 
 @pytest.fixture
