@@ -211,6 +211,12 @@ class Store:
         return [text for (text,) in self._connection.execute("SELECT text FROM names ORDER BY id").fetchall()]
 
     @cached_property
+    def has_arrows(self) -> bool:
+        """Whether links from forward to backward were kept; files that were imported before they were have none."""
+        tables = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+        return ("arrows",) in self._connection.execute(tables).fetchall()
+
+    @cached_property
     def notes(self) -> tuple[Note, ...]:
         """What the reader had to say."""
         rows = self._connection.execute("SELECT severity, text FROM notes").fetchall()
@@ -284,7 +290,7 @@ class Store:
         ).fetchall()
         hits = []
         for name, category, events, total, number in rows:
-            longest = self._event(number)
+            longest = self.event(number)
             hits.append(
                 SearchHit(
                     name=name,
@@ -309,7 +315,7 @@ class Store:
         ).fetchall()
         if not texts:
             return None
-        event = self._event(number)
+        event = self.event(number)
         return EventDetail(
             event=event,
             info=json.loads(texts[0][0]) if texts[0][0] else {},
@@ -328,9 +334,9 @@ class Store:
             f"ORDER BY rowid LIMIT {_MOST_LINKED}",
             [value, event.id, family],
         ).fetchall()
-        return tuple(self._event(number) for (number,) in others)
+        return tuple(self.event(number) for (number,) in others)
 
-    def _event(self, number: int) -> StoredEvent:
+    def event(self, number: int) -> StoredEvent:
         """Return one event. Raises: LookupError if there is none of that number."""
         (row,) = self._connection.execute(
             'SELECT e.rowid, e.lane, e.depth, e.ts, e.dur, n.text, e.cat, e.link, e."outer", e.bytes '

@@ -18,6 +18,7 @@ from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
 from profiling.trace.formats.json_list import JsonList
 from profiling.trace.formats.unpack import UnpackedFile
+from profiling.trace.frames import FRAMES
 from profiling.trace.limits import Limits, Progress
 from profiling.trace.unusable import Unusable
 from profiling.trace.writer import StoreWriter
@@ -29,6 +30,9 @@ _WAIT = re.compile(r"Synchronize", re.I)
 
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
 _ON_CPU, _ON_STREAM, _RANGES, _WAITS = "thread", "stream", "ranges", "waits"
+_THREADS = frozenset({_ON_CPU, FRAMES})
+_ARROWS = frozenset({"fwdbwd", "fwd_bwd"})
+"""Kinds of arrows from forward to backward; those from a launch to its kernel are told by the correlation."""
 _ASCEND = "task of Ascend"
 """How we call the kind of events to which torch_npu gives none: they have a task type. Not run on Ascend."""
 _KINDS = {
@@ -41,7 +45,7 @@ _KINDS = {
     "cuda_sync": (_WAITS, Category.SYNC),
     "cpu_op": (_ON_CPU, Category.OPERATOR),
     "user_annotation": (_ON_CPU, Category.RANGE),
-    "python_function": (_ON_CPU, Category.PYTHON),
+    "python_function": (FRAMES, Category.PYTHON),
     "python_gc": (_ON_CPU, Category.COLLECTOR),
     "overhead": (_ON_CPU, Category.OVERHEAD),
     "profiler_overhead": (_ON_CPU, Category.OVERHEAD),
@@ -107,6 +111,7 @@ class _TorchEvent(TypedDict, total=False):
     ph: str
     cat: str
     name: str
+    id: int | str
     pid: int | str
     tid: int | str
     ts: float | str
@@ -221,6 +226,8 @@ class _Events:
                     self._instant(event)
                 elif kind == "C":
                     self._count(event)
+                elif kind in "sf":
+                    self._arrow(event)
                 elif kind == "B":
                     self._begin(event)
                 elif kind == "E":
@@ -279,10 +286,10 @@ class _Events:
             if outer == link:  # as old traces have it
                 outer = 0
             info = self._details(args)
-        if place == _ON_CPU:
-            lane = self._lanes.get((event.get("pid"), event.get("tid"), _ON_CPU))
+        if place in _THREADS:
+            lane = self._lanes.get((event.get("pid"), event.get("tid"), place))
             if lane is None:
-                lane = self._cpu_lane(event)
+                lane = self._cpu_lane(event, place)
         else:
             lane = self._device_lane(event, args, place)
             if category is Category.COMMUNICATION:
@@ -379,15 +386,30 @@ class _Events:
 
     # -- lanes --
 
-    def _cpu_lane(self, event: _TorchEvent) -> int:
-        key = (event.get("pid"), event.get("tid"), _ON_CPU)
+    def _arrow(self, event: _TorchEvent) -> None:
+        """Keep an end of an arrow from forward to backward."""
+        number = _number(event.get("id"))
+        if event.get("cat") in _ARROWS and number >= 0:
+            at = clock.of_microseconds(event["ts"], self._base)
+            self._writer.arrow(number, self._cpu_lane(event), at, is_end=event["ph"] == "f")
+
+    def _cpu_lane(self, event: _TorchEvent, place: str = _ON_CPU) -> int:
+        """Return the lane of a thread, or that of its frames of Python: they cross the ranges that they open."""
+        key = (event.get("pid"), event.get("tid"), place)
         lane = self._lanes.get(key)
         if lane is None:
             if self._first_cpu is None and isinstance(key[0], int):
                 self._first_cpu = key[0]
             lane = self._writer.lane(
-                "thread", process=_text(key[0]), pid=_number(key[0]), thread=_text(key[1]), tid=_number(key[1])
+                "thread",
+                process=_text(key[0]),
+                pid=_number(key[0]),
+                thread=_text(key[1]),
+                tid=_number(key[1]),
+                title="" if place == _ON_CPU else place,
             )
+            if place == FRAMES:
+                self._writer.frames(lane)
             self._know(key, lane)
         return lane
 
@@ -433,7 +455,7 @@ class _Events:
         labelled = [pid for pid, about in self._processes.items() if about.get("labels") == "CPU"]
         owner = labelled[0] if len(labelled) == 1 else self._first_cpu
         for lane, (pid, tid, place) in self._keys.items():
-            process = pid if place == _ON_CPU or owner is None else owner
+            process = pid if place in _THREADS or owner is None else owner
             name = self._processes.get(process, {}).get("name") or _text(process)
             thread = self._threads.get((pid, tid))
             self._writer.describe_lane(lane, process=name, pid=_number(process), thread=thread)
