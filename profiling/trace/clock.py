@@ -13,8 +13,9 @@ def of_microseconds(value: float | str, base: int = 0) -> int:
     for NaN and for a text that is no number, OverflowError for infinity.
     """
     if isinstance(value, str):
-        if len(value) < 22 and value[-4:-3] == "." and value.isascii() and value.replace(".", "", 1).isdigit():
-            return int(value[:-4] + value[-3:]) + base  # as torch writes them
+        digits = value[:-4] + value[-3:] if len(value) < 22 and value[-4:-3] == "." else ""
+        if digits.isdigit() and digits.isascii():
+            return int(digits) + base  # as torch writes them
         try:
             number = Decimal(value[:40])
         except InvalidOperation as error:
