@@ -3,7 +3,6 @@
 import pickle
 import random
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from profiling.evidence import CaptureFacts, Evidence
 from tests.profiling.corpus import runs
@@ -23,8 +22,6 @@ from tests.profiling.corpus.recordings import (
 from tests.profiling.diagnosis.test_rules_on_files import CLOCK, DRAM, SM, TENSOR, XID, pages
 
 Make = Callable[[random.Random, Bench], Evidence]
-REAL = ("torch_diff_control.json.gz",)
-"""Public traces of healthy programs, of those that tests/data/traces has."""
 TYPES = ("c10::BFloat16", "c10::BFloat16")
 
 
@@ -204,8 +201,3 @@ PLANTED: Mapping[str, Sequence[Make]] = {
     ),
     "throttling": (lambda rng, bench: _dcgm(bench, rng, **{CLOCK: rng.uniform(0.5, 0.8)}),),
 }
-
-
-def real(folder: Path) -> Sequence[Path]:
-    """Return the public traces of healthy programs that lie in a folder."""
-    return [folder / name for name in REAL if (folder / name).exists()]
