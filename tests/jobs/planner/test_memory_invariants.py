@@ -154,7 +154,8 @@ def test_eager_attention_never_needs_less_than_flash_attention(t: Training) -> N
 def test_a_chunked_head_never_needs_more_than_a_whole_one(t: Training) -> None:
     whole = replace(t, head="unfused", has_entropy=False, method="lora")
     chunked = replace(whole, head="chunked", head_axis="tokens", keeps_logits=False)
-    assert peak(chunked) <= peak(whole) + ROUNDING
+    gradient = 2 * t.tokens * t.model.hidden * 2  # of what goes into the head, in up to fp32
+    assert peak(chunked) <= (peak(whole) + gradient) * K.memory.allocator + ROUNDING
 
 
 @given(trainings())
