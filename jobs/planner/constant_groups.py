@@ -58,6 +58,7 @@ class EstimateConstants:
     band_dense: float
     band_experts: float
     band_unmeasured: float
+    band_sharded_quantized: float
     shm_device_bytes: float
     batch_token_bytes: float
     host_memory: float
@@ -82,6 +83,7 @@ class MemoryConstants:
     offloaded_layers: float
     logits_unfused: float
     logits_gaps: float
+    logits_gaps_expandable: float
     logits_compiled: float
     logits_parallel: float
     logits_inplace: float

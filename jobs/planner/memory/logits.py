@@ -58,7 +58,9 @@ def logit_gaps(training: Training, constants: Constants) -> float:
     take."""
     if training.objective == "scalar" or training.head != "unfused" or training.logit_bytes:
         return 0.0
-    return training.tokens * training.model.vocab / training.layout.tensor * constants.memory.logits_gaps
+    memory = constants.memory
+    each = memory.logits_gaps_expandable if training.allocator == "expandable" else memory.logits_gaps
+    return training.tokens * training.model.vocab / training.layout.tensor * each
 
 
 def _chunk_tokens(training: Training) -> int:

@@ -25,6 +25,7 @@ from jobs.planner.memory.cpu import (
     scored_logits,
     scored_weights,
 )
+from jobs.planner.memory.generation import generation_terms
 from jobs.planner.memory.logits import logit_gaps, scoring_logits, training_logits
 from jobs.planner.memory.stages import Stage, layer_share, telling_stages
 from jobs.planner.memory.states import (
@@ -46,6 +47,7 @@ __all__ = [
     "counted",
     "export_bytes",
     "frozen_memory",
+    "generation_memory",
     "host_bytes",
     "load_memory",
     "overhead_bytes",
@@ -285,6 +287,17 @@ def scoring_memory(
             }
         )
     return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), None, accelerator, constants)
+
+
+def generation_memory(
+    training: Training, accelerator: Accelerator, constants: Constants, *, rows: int, length: int
+) -> PeakMemory:
+    """Return the peak while the trainer generates by itself `rows` sequences at once, of up to `length` tokens."""
+    stage, held = _fullest(training)
+    terms = generation_terms(training, stage, held, rows=rows, length=length)
+    if _has_gradient_buffers(training):
+        terms["gradients"] = held.gradients
+    return _with_overhead(terms, training.layout, accelerator, constants)
 
 
 def load_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
