@@ -18,6 +18,7 @@ from jobs.planner.memory.phases import (
     generation_memory,
     least_update_bytes,
     load_memory,
+    process_memory,
     resident_memory,
     scoring_memory,
     sync_memory,
@@ -147,6 +148,8 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
         }
         if role == "policy" and job.engine is None and is_in(job.algorithm, "rl"):
             busy["rollout"] = _generation(training, job, constants)
+        if role == "policy" and job.precomputes_reference:
+            busy["reference"] = added(process_memory(training, accelerator, constants), _scoring(training, job, constants))
         if job.scores_mismatches:
             busy["old_logprobs"] = greatest(resident, _scoring(training, job, constants))
         if job.rollouts is not None:
@@ -165,6 +168,7 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
         job.rollouts,
         job.sync_bucket_bytes,
         job.scores_mismatches,
+        job.precomputes_reference,
         job.algorithm,
         job.engine is None,
     )

@@ -51,6 +51,7 @@ __all__ = [
     "host_bytes",
     "load_memory",
     "overhead_bytes",
+    "process_memory",
     "resident_memory",
     "scoring_memory",
     "sync_memory",
@@ -224,6 +225,12 @@ def resident_memory(training: Training, accelerator: Accelerator, constants: Con
     if accelerator.is_host:
         terms["overhead"] = host_libraries(training, constants)
     return _with_overhead(terms, training.layout, accelerator, constants)
+
+
+def process_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
+    """Return what a process takes beside a pass that it makes before anything is trained. Its weights count with the
+    pass."""
+    return _with_overhead({}, training.layout, accelerator, constants)
 
 
 def frozen_memory(frozen: FrozenModel, accelerator: Accelerator, constants: Constants) -> PeakMemory:
