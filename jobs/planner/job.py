@@ -311,9 +311,9 @@ class Job:
     the run is (steps 0: unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to estimate
     them from the micro-batches. `scores_mismatches`: policy and frozen models also score as many responses again before
     a supervised step learns (KTO's reference point). `precomputes_reference`: instead of a reference beside it, the
-    policy scores all samples once before it is trained. `checkpoint_copies` kept on disk. `critic_pool`: whose devices the
-    critic sits on; "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the weight
-    sync, 0 if the trainer sends layer by layer. `unpriced`: ids of knobs that change memory or time in a way that is
+    policy scores all samples once before it is trained. `checkpoint_copies` kept on disk. `critic_pool`: whose devices
+    the critic sits on; "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the
+    weight sync, 0 if the trainer sends layer by layer. `unpriced`: ids of knobs that change memory or time in a way that is
     not estimated here; `notes`: sentences on what was assumed in reading.
     """
 

@@ -24,7 +24,7 @@ from jobs.planner.memory.phases import (
     sync_memory,
     update_memory,
 )
-from jobs.planner.memory.states import compute_bytes
+from jobs.planner.memory.precision import compute_bytes
 from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, Term
 from jobs.planner.serving.engine_memory import EngineMemory, wakes_at_once
 from jobs.planner.time.training import work_of
@@ -149,7 +149,8 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
         if role == "policy" and job.engine is None and is_in(job.algorithm, "rl"):
             busy["rollout"] = _generation(training, job, constants)
         if role == "policy" and job.precomputes_reference:
-            busy["reference"] = added(process_memory(training, accelerator, constants), _scoring(training, job, constants))
+            alone = process_memory(training, accelerator, constants)
+            busy["reference"] = added(alone, _scoring(training, job, constants))
         if job.scores_mismatches:
             busy["old_logprobs"] = greatest(resident, _scoring(training, job, constants))
         if job.rollouts is not None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from jobs.planner.constant import Constants
 from jobs.planner.job import Kernels, Training
-from jobs.planner.memory.adapters import identities, inputs_of_adapters, is_frozen, kept_for_adapters, keeps_product
+from jobs.planner.memory.adapters import identities, inputs_of_adapters, is_frozen, keeps_product, kept_for_adapters
 from jobs.planner.memory.precision import casts_inputs_of_adapters, stream_width
 from jobs.planner.memory.stages import Stage
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
@@ -141,7 +141,9 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
     else:
         inner += model.mlp_width
     return LayerActivations(
-        hidden=min((1.0 + stream) * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=min(routed, whole.routed)
+        hidden=min((1.0 + stream) * model.hidden, whole.hidden),
+        inner=min(inner, whole.inner),
+        routed=min(routed, whole.routed),
     )
 
 

@@ -17,9 +17,7 @@ from jobs.planner.serving.kv_cache import layer_token_bytes
 _LOGITS = 6.0  # bytes of one: 16 bits and fp32
 
 
-def generation_terms(
-    training: Training, stage: Stage, held: States, *, rows: int, length: int
-) -> dict[Term, float]:
+def generation_terms(training: Training, stage: Stage, held: States, *, rows: int, length: int) -> dict[Term, float]:
     """Return bytes of one rank while it generates `rows` sequences of up to `length` tokens, beside what it holds."""
     model, layout, width = training.model, training.layout, compute_bytes(training)
     gathered, is_packed = 0.0, training.method == "qlora"

@@ -14,8 +14,8 @@ from jobs.planner.memory.precision import compute_bytes, is_autocast
 
 
 class Combination(NamedTuple):
-    """One way to train: `sharding` none, zero12, zero3, fsdp or megatron; `method` as in Training; `precision` autocast,
-    masters, pure, fp8, fp32, or 16 bits of a frozen base; `kernels` as in Training; `extra`: weights on host, dora, or
+    """One way to train. `sharding`: none, zero12, zero3, fsdp or megatron; `method`, `kernels`: as in Training;
+    `precision`: autocast, masters, pure, fp8, fp32, or 16 bits of a frozen base; `extra`: weights on host, dora, or
     nothing."""
 
     sharding: str
@@ -83,7 +83,7 @@ def doubt_of(training: Training) -> Sentence:
 
 _SHARDINGS = {
     "none": Sentence("no sharding"),
-    "zero12": "ZeRO 1 or 2",
+    "zero12": Sentence("ZeRO 1 or 2"),
     "zero3": "ZeRO-3",
     "fsdp": "FSDP",
     "megatron": "Megatron",

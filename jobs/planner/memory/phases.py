@@ -27,10 +27,10 @@ from jobs.planner.memory.cpu import (
 )
 from jobs.planner.memory.generation import generation_terms
 from jobs.planner.memory.logits import logit_gaps, scoring_logits, training_logits
+from jobs.planner.memory.precision import compute_bytes
 from jobs.planner.memory.stages import Stage, layer_share, telling_stages
 from jobs.planner.memory.states import (
     States,
-    compute_bytes,
     frozen_bytes,
     largest_matrix,
     largest_unit,

@@ -248,7 +248,8 @@ def _gathered(
     """Return bytes of weights that are whole for a while, within the layers and at the loss: under FSDP two layers and
     the ends, at the loss one layer, as those before it were given up, or all of them where they are not; under
     DeepSpeed what it lets live. Ends that are units of their own come one at a time. Beside them the casts of
-    autocast, and of a quantized base one matrix at a time that is unpacked to be multiplied by."""
+    autocast, of a quantized base one matrix at a time that is unpacked to be multiplied by, and what Transformer Engine
+    keeps in fp8."""
     width = gathered_bytes(training)
     vocabulary = (embedding + head) * width
     whole = _whole_bytes(training, stage)
@@ -256,6 +257,9 @@ def _gathered(
     if training.method == "qlora":
         each = max(_unit_bytes(layer, training) for layer, _ in stage.layers)
     beside, beside_at_loss = _copies(training, stage)
+    if training.family == "megatron" and training.compute == "fp8":
+        packed = sum(count * matrix_share(layer, training.layout).total for layer, count in stage.layers)
+        beside = beside_at_loss = packed * constants.memory.fp8_copies
     if training.layout.shards < 3:
         return beside, beside_at_loss
     if not training.resharded:

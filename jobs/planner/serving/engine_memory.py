@@ -246,9 +246,7 @@ def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -
         return round(constants.engine.sglang_nccl_bytes) if engine.tensor * engine.pipeline > 1 else 0
     if max(engine.tensor, engine.expert) > 1 and accelerator.has_peer_to_peer:
         early = _version(engine) < (0, 12)
-        return round(
-            constants.engine.non_torch_bytes_group_early if early else constants.engine.non_torch_bytes_group
-        )
+        return round(constants.engine.non_torch_bytes_group_early if early else constants.engine.non_torch_bytes_group)
     return round(
         constants.engine.non_torch_bytes_pipeline if engine.pipeline > 1 else constants.engine.non_torch_bytes_single
     )

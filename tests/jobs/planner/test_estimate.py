@@ -1,5 +1,6 @@
 """The whole answer: what adds up, what must hold for any job, and how fast it is there."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import Estimator, estimate
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
-from jobs.planner.result import TERMS, Estimate, JobInvalid
+from jobs.planner.result import TERMS, Estimate, JobInvalid, Term
 from jobs.planner.serving.engine_memory import engine_memory
 from jobs.planner.shapes.known import shape_of
 from profiling.phases import BY_KEY, ROLES
@@ -329,9 +330,9 @@ def test_whether_it_fits_is_the_same_without_the_time() -> None:
         assert (fit.pool.name, fit.phase.phase, fit.rollout) == (found.pool, found.phase, found.rollout)
 
 
-def _phase(job: Job, name: str) -> dict[str, int]:
+def _phase(job: Job, name: str) -> Mapping[Term, int]:
     (pool,) = estimate(job).pools
-    return dict(next(each for each in pool.phases if each.phase == name).memory.terms)
+    return next(each for each in pool.phases if each.phase == name).memory.terms
 
 
 def test_a_trainer_without_an_engine_generates_with_the_whole_model_and_a_cache() -> None:

@@ -327,6 +327,14 @@ def test_training_in_16_bits_alone_holds_nothing_wider() -> None:
     assert found.weights + found.gradients + found.optimizer == 8 * 8_030_261_248
 
 
+def test_products_in_fp8_keep_both_layouts_of_each_matrix_in_megatron() -> None:
+    t = training(family="megatron", kernels="megatron", layout=Layout(num_devices=8, tensor=8))
+    matrices = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336) / 8
+    fp8 = replace(t, compute="fp8")
+    found = [next(_peaks(each, only_stage(t), K))["weights"] for each in (t, fp8)]
+    assert found[1] - found[0] == pytest.approx(2 * matrices)
+
+
 def test_what_the_allocator_holds_follows_its_setting_and_lengths() -> None:
     t = training(layout=Layout(), family="plain")
     found = {}
