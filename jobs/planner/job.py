@@ -313,8 +313,8 @@ class Job:
     a supervised step learns (KTO's reference point). `precomputes_reference`: instead of a reference beside it, the
     policy scores all samples once before it is trained. `checkpoint_copies` kept on disk. `critic_pool`: whose devices
     the critic sits on; "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the
-    weight sync, 0 if the trainer sends layer by layer. `unpriced`: ids of knobs that change memory or time in a way that is
-    not estimated here; `notes`: sentences on what was assumed in reading.
+    weight sync, 0 if the trainer sends layer by layer. `unpriced`: ids of knobs that change memory or time in a way
+    that is not estimated here; `notes`: sentences on what was assumed in reading.
     """
 
     algorithm: str

@@ -13,7 +13,7 @@ from jobs.planner.job import Training
 from jobs.planner.memory.precision import compute_bytes, is_autocast
 
 
-class Combination(NamedTuple):
+class WayToTrain(NamedTuple):
     """One way to train. `sharding`: none, zero12, zero3, fsdp or megatron; `method`, `kernels`: as in Training;
     `precision`: autocast, masters, pure, fp8, fp32, or 16 bits of a frozen base; `extra`: weights on host, dora, or
     nothing."""
@@ -25,9 +25,9 @@ class Combination(NamedTuple):
     extra: str = ""
 
 
-def combination(training: Training) -> Combination:
+def combination(training: Training) -> WayToTrain:
     """Return the way in which a training trains."""
-    return Combination(
+    return WayToTrain(
         sharding=_sharding(training),
         method=training.method,
         precision=_precision(training),
@@ -70,14 +70,14 @@ def is_quantized_and_sharded(training: Training) -> bool:
 
 def doubt_of(training: Training) -> Sentence:
     """Return what was never measured together."""
-    found = combination(training)
+    way = combination(training)
     return Sentence(
         "Memory is less certain here: no run was measured well that combines {sharding}, {method}, {precision} and"
         " {kernels} kernels.",
-        sharding=_SHARDINGS[found.sharding],
-        method={"full": Sentence("training of all weights"), "lora": "LoRA", "qlora": "QLoRA"}[found.method],
-        precision=_PRECISIONS[found.precision],
-        kernels=found.kernels,
+        sharding=_SHARDINGS[way.sharding],
+        method={"full": Sentence("training of all weights"), "lora": "LoRA", "qlora": "QLoRA"}[way.method],
+        precision=_PRECISIONS[way.precision],
+        kernels=way.kernels,
     )
 
 
@@ -133,5 +133,5 @@ zero3 lora 16-bits eager weights-on-host
 zero3 qlora 16-bits eager
 """
 
-MEASURED = frozenset(Combination(*(part.replace("-", " ") for part in row.split())) for row in _ROWS.split("\n") if row)
+MEASURED = frozenset(WayToTrain(*(part.replace("-", " ") for part in row.split())) for row in _ROWS.split("\n") if row)
 """Combinations of which a peak was measured, or whether they fit."""

@@ -159,6 +159,19 @@ def test_a_chunked_head_never_needs_more_than_a_whole_one(t: Training) -> None:
 
 
 @given(trainings())
+@settings(max_examples=50, deadline=None)
+def test_what_is_held_or_kept_wider_never_needs_less(t: Training) -> None:
+    wide = replace(t, weight_bytes=4.0, base_bytes=0.5625 if t.method == "qlora" else 4.0, gradient_bytes=4.0)
+    assert peak(replace(wide, mixed_precision="pure")) <= peak(wide) + ROUNDING
+    assert peak(wide) <= peak(replace(wide, mixed_precision="autocast")) + ROUNDING
+    assert peak(wide) <= peak(replace(wide, has_varied_lengths=True)) + ROUNDING
+    assert peak(wide) <= peak(replace(wide, ends_bytes=4.0)) + ROUNDING
+    assert activations(wide) <= activations(replace(wide, is_dora=True)) + ROUNDING
+    assert activations(wide) <= activations(replace(wide, has_adapter_dropout=True)) + ROUNDING
+    assert activations(wide) <= activations(replace(wide, keeps_frozen_inputs=True, lora_targets=())) + ROUNDING
+
+
+@given(trainings())
 @settings(max_examples=100, deadline=None)
 def test_a_telling_stage_stands_for_every_stage_that_holds_no_more(t: Training) -> None:
     telling = telling_stages(t.model, t.layout, t.num_micro_batches)
