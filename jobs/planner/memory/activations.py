@@ -77,9 +77,10 @@ def _inputs(training: Training) -> float:
     is_compiled = training.kernels == "compiled"
     if is_frozen(training):
         return min(inputs_of_adapters(training), 1.0) if is_compiled else inputs_of_adapters(training)
+    copies = inputs_of_adapters(training) if casts_inputs_of_adapters(training) else 0.0
     if stream_width(training) > 1:
-        return 2.0 if is_compiled else _MATRICES_OF_HIDDEN
-    return 1.0 if is_compiled else 2.0
+        return 2.0 if is_compiled else max(_MATRICES_OF_HIDDEN, copies)
+    return (1.0 if is_compiled else 2.0) + copies
 
 
 def _heads(layer: LayerShape, training: Training) -> float:

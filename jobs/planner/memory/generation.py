@@ -1,9 +1,8 @@
 """Memory while the trainer itself generates, without an engine: its weights as a whole, a cache, one token's logits.
 
 Under ZeRO-3 and FSDP trainers gather the whole model before they generate, as each token would gather every layer anew.
-Transformers keeps keys and values of each sequence of a batch up
-to its longest (cache_utils.py, DynamicCache), and logits of the last token in 16 bits and in fp32
-(generation/utils.py, _sample).
+Transformers keeps keys and values of each sequence of a batch up to its longest (cache_utils.py, DynamicCache), and
+logits of the last token in 16 bits and in fp32 (generation/utils.py, _sample).
 """
 
 from jobs.planner.job import Training

@@ -166,9 +166,9 @@ def test_what_is_held_or_kept_wider_never_needs_less(t: Training) -> None:
     assert peak(wide) <= peak(replace(wide, mixed_precision="autocast")) + ROUNDING
     assert peak(wide) <= peak(replace(wide, has_varied_lengths=True)) + ROUNDING
     assert peak(wide) <= peak(replace(wide, ends_bytes=4.0)) + ROUNDING
-    assert activations(wide) <= activations(replace(wide, is_dora=True)) + ROUNDING
-    assert activations(wide) <= activations(replace(wide, has_adapter_dropout=True)) + ROUNDING
-    assert activations(wide) <= activations(replace(wide, keeps_frozen_inputs=True, lora_targets=())) + ROUNDING
+    assert sum(activations(wide)) <= sum(activations(replace(wide, is_dora=True))) + ROUNDING
+    assert sum(activations(wide)) <= sum(activations(replace(wide, has_adapter_dropout=True))) + ROUNDING
+    assert sum(activations(wide)) <= sum(activations(replace(wide, keeps_frozen_inputs=True))) + ROUNDING
 
 
 @given(trainings())
