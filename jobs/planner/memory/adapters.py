@@ -23,10 +23,15 @@ def is_frozen(training: Training) -> bool:
     return training.method != "full" and training.kernels != "megatron" and not training.keeps_frozen_inputs
 
 
+def _has_own_inputs(training: Training) -> bool:
+    """Return whether each adapter keeps a tensor of its own: what PEFT casts, or what dropout has left of it."""
+    return casts_inputs_of_adapters(training) or training.has_adapter_dropout
+
+
 def inputs_of_adapters(training: Training) -> float:
     """Return how many hidden states are kept that go into adapters before attention and before the MLP."""
     attention, mlp = _parts(training) & {"q", "k", "v"}, _parts(training) & {"gate", "up"}
-    if casts_inputs_of_adapters(training):
+    if _has_own_inputs(training):
         return float(len(attention) + len(mlp))
     return float(bool(attention) + bool(mlp))
 
@@ -42,7 +47,7 @@ def kept_for_adapters(layer: LayerShape, training: Training) -> float:
         return 0.0
     model, parts = training.model, _parts(training)
     width = model.shared_width if layer.is_moe else model.mlp_width
-    total = float(model.query) if casts_inputs_of_adapters(training) and "o" in parts else 0.0
+    total = float(model.query) if _has_own_inputs(training) and "o" in parts else 0.0
     if training.has_adapter_dropout:
         total += _MASK * sum(_in_and_out(part, training, width)[0] for part in parts)
     if training.is_dora:

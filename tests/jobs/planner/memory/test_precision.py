@@ -132,7 +132,15 @@ def test_adapters_that_sharding_casts_share_what_goes_in() -> None:
     assert saved_elements(layer, alone).total - saved_elements(layer, sharded).total == (copies + 1) * HIDDEN
     dropped = replace(sharded, has_adapter_dropout=True)
     more = saved_elements(layer, dropped).total - saved_elements(layer, sharded).total
-    assert more == (6 * HIDDEN + WIDTH) / 2  # a byte of each
+    assert more == (copies + 1) * HIDDEN + (6 * HIDDEN + WIDTH) / 2  # what is left of each, and a byte that says where
+
+
+def test_a_quantized_base_that_fsdp_shards_passes_on_fp32_in_transformers_modules_alone() -> None:
+    t = training(method="qlora", base_bytes=0.5, layout=Layout(num_devices=2, shards=3))
+    layer = t.model.layers[0]
+    assert kept_elements(layer, t).total == 2 * 4096
+    for changes in ({"kernels": "compiled"}, {"family": "deepspeed"}, {"method": "lora"}):
+        assert kept_elements(layer, replace(t, **changes)).total == 4096  # type: ignore[arg-type]
 
 
 def test_dora_keeps_outputs_and_an_identity_matrix_of_each_input() -> None:
