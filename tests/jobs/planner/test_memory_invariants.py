@@ -19,8 +19,9 @@ from jobs.planner.memory.phases import (
     sync_memory,
     update_memory,
 )
+from jobs.planner.memory.precision import compute_bytes
 from jobs.planner.memory.stages import stages_of, telling_stages
-from jobs.planner.memory.states import compute_bytes, states_of
+from jobs.planner.memory.states import states_of
 from jobs.planner.result import TERMS
 from tests.jobs.planner.hardware import H100
 from tests.jobs.planner.trainings import trainings
