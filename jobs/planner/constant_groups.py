@@ -40,6 +40,7 @@ class EngineConstants:
     context_bytes: float
     non_torch_bytes_single: float
     non_torch_bytes_group: float
+    non_torch_bytes_group_early: float
     non_torch_bytes_pipeline: float
     sampler_bytes: float
     sampler_bytes_sorting: float
@@ -57,6 +58,7 @@ class EstimateConstants:
     band_dense: float
     band_experts: float
     band_unmeasured: float
+    band_sharded_quantized: float
     shm_device_bytes: float
     batch_token_bytes: float
     host_memory: float
@@ -67,18 +69,27 @@ class MemoryConstants:
     """Of `memory.toml`."""
 
     allocator: float
+    allocator_expandable: float
+    allocator_blocks: float
+    allocator_varied: float
     context_bytes: float
     communicator_bytes: float
     further_communicator_bytes: float
     expert_buffer_bytes: float
+    fp8_copies: float
+    scores: float
     routed_copies: float
     expert_imbalance: float
     offloaded_layers: float
     logits_unfused: float
+    logits_gaps: float
+    logits_gaps_expandable: float
     logits_compiled: float
     logits_parallel: float
     logits_inplace: float
     logits_chunked: float
+    logits_liger: float
+    logits_half: float
     logits_kept: float
     logits_streamed: float
     logits_forward: float

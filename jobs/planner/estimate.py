@@ -10,7 +10,7 @@ Host memory counts too: what is known to be too little does not fit, and what is
 where nobody says what it has.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from jobs.catalog.accelerator import Accelerator
@@ -18,6 +18,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constant, Constants, shipped_constants
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, TrackedConstants
+from jobs.planner.memory.measured import doubt_of, is_measured, is_quantized_and_sharded
 from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_bytes
 from jobs.planner.memory.storage import node_bytes
 from jobs.planner.pools import idle_bytes, least_bytes_of_update, pools_of
@@ -134,6 +135,7 @@ class Estimator:
             problems.append(
                 Sentence("A node needs {on_host:,.0f} GiB of host memory; {has}.", on_host=on_host / _GIB, has=has)
             )
+        problems.extend(_doubts(job, verdict, pool, phase, band - usual))
         names = frozenset(constants.names)
         return Fit(
             job=job,
@@ -224,7 +226,32 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
     )
     is_known = is_known and training.model.cache_layers == training.model.num_layers
     band = constants.estimate.band_experts if training.model.experts else constants.estimate.band_dense
+    trained = [each for each in (training, job.critic) if each is not None]
+    if any(is_quantized_and_sharded(each) for each in trained):
+        return band, max(band, constants.estimate.band_unmeasured, constants.estimate.band_sharded_quantized)
+    is_known = is_known and (accelerator.is_host or all(is_measured(each) for each in trained))
     return band, band if is_known else max(band, constants.estimate.band_unmeasured)
+
+
+def _doubts(job: Job, verdict: Verdict, pool: PoolEstimate, phase: PhaseMemory, risk: float) -> Iterator[Sentence]:
+    """Yield why a verdict that is no clear one is none: how near it is and to which side it leans, and what was never
+    measured together."""
+    if verdict != "tight":
+        return
+    share = phase.memory.total / pool.limit
+    if share > TIGHT_FROM / (1 + risk):
+        leans = Sentence("it may go either way")
+        if share * (1 + risk) <= 1:
+            leans = Sentence("it more likely runs than not")
+        elif share > 1:
+            leans = Sentence("it more likely runs out of memory")
+        yield Sentence("Tight: {share:.0%} of what is usable; {leans}.", share=share, leans=leans)
+    if job.fleet.accelerator.is_host:
+        return
+    for training in (job.policy, job.critic):
+        if training is not None and (is_quantized_and_sharded(training) or not is_measured(training)):
+            yield doubt_of(training)
+            return
 
 
 def _verdict(pools: tuple[PoolEstimate, ...], risk: float, unsure: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:

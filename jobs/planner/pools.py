@@ -8,20 +8,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from jobs.catalog.algorithm import is_in
 from jobs.planner.constant import Constants
 from jobs.planner.job import FrozenModel, Job, Training
 from jobs.planner.memo import Memo
 from jobs.planner.memory.phases import (
     checkpoint_memory,
     frozen_memory,
+    generation_memory,
     least_update_bytes,
     load_memory,
+    process_memory,
     resident_memory,
     scoring_memory,
     sync_memory,
     update_memory,
 )
-from jobs.planner.memory.states import compute_bytes
+from jobs.planner.memory.precision import compute_bytes
 from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, Term
 from jobs.planner.serving.engine_memory import EngineMemory, wakes_at_once
 from jobs.planner.time.training import work_of
@@ -143,6 +146,11 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
             "update": update_memory(training, accelerator, constants),
             "checkpoint": checkpoint_memory(training, accelerator, constants),
         }
+        if role == "policy" and job.engine is None and is_in(job.algorithm, "rl"):
+            busy["rollout"] = _generation(training, job, constants)
+        if role == "policy" and job.precomputes_reference:
+            alone = process_memory(training, accelerator, constants)
+            busy["reference"] = added(alone, _scoring(training, job, constants))
         if job.scores_mismatches:
             busy["old_logprobs"] = greatest(resident, _scoring(training, job, constants))
         if job.rollouts is not None:
@@ -161,7 +169,21 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
         job.rollouts,
         job.sync_bucket_bytes,
         job.scores_mismatches,
+        job.precomputes_reference,
+        job.algorithm,
+        job.engine is None,
     )
+
+
+def _generation(training: Training, job: Job, constants: Constants) -> PeakMemory:
+    """Return what the policy takes where it generates by itself: the samples of a step that fall to a rank, at once; a
+    micro-batch where nothing is said."""
+    rows, length = training.micro_batch, training.sequence
+    if job.rollouts is not None:
+        lengths = job.rollouts.lengths
+        samples = job.rollouts.prompts * job.rollouts.samples_per_prompt
+        rows, length = -(-samples // max(training.layout.data, 1)), lengths.max_prompt + lengths.max_response
+    return generation_memory(training, job.fleet.accelerator, constants, rows=rows, length=length)
 
 
 def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:

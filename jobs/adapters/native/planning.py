@@ -68,6 +68,7 @@ def _job(source: RunContext) -> Job:
         method=_method(source),
         lora_rank=knobs.whole("lora.rank"),
         lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
+        has_adapter_dropout=knobs.number("lora.dropout") > 0,
         weight_bytes=element,
         base_bytes=_base_bytes(source, element),
         gradient_bytes=4.0,
