@@ -18,6 +18,7 @@ Compute = Literal["bf16", "fp16", "fp8", "fp32"]
 Kernels = Literal["eager", "fused", "liger", "compiled", "megatron"]
 Head = Literal["unfused", "compiled", "chunked", "parallel", "inplace"]
 Objective = Literal["lm", "pairs", "scalar"]
+SyncTransport = Literal["ipc", "tensors", "buckets", "packed", "broadcast", "deltas"]
 Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
 
 
@@ -272,8 +273,9 @@ class Job:
     them from the micro-batches. `scores_mismatches`: policy and frozen models also score as many responses again before
     a supervised step learns (KTO's reference point). `checkpoint_copies` kept on disk. `critic_pool`: whose devices the
     critic sits on; "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the weight
-    sync, 0 if the trainer sends layer by layer. `unpriced`: ids of knobs that change memory or time in a way that is
-    not estimated here; `notes`: sentences on what was assumed in reading.
+    sync, 0 if the trainer sends layer by layer; `sync_transport`: the way that weights travel to engines on devices of
+    their own, None for what is usual (jobs.planner.time.weight_sync). `unpriced`: ids of knobs that change memory or
+    time in a way that is not estimated here; `notes`: sentences on what was assumed in reading.
     """
 
     algorithm: str
@@ -293,5 +295,6 @@ class Job:
     checkpoint_every: int = 0
     critic_pool: Literal["policy", "critic"] = "policy"
     sync_bucket_bytes: int = 0
+    sync_transport: SyncTransport | None = None
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

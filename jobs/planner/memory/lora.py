@@ -56,13 +56,6 @@ def layer_adapters(layer: LayerShape, model: ModelShape, rank: int, targets: Ite
     return rank * sides, rank * routed
 
 
-def adapted_shares(layer: LayerShape, model: ModelShape, targets: Iterable[str]) -> tuple[float, float]:
-    """Return the shares of a layer's matrices that have adapters, by the width of what goes in and out: of what all
-    tokens use, and of the routed experts."""
-    some, every = layer_adapters(layer, model, 1, targets), layer_adapters(layer, model, 1, ("all",))
-    return some[0] / max(every[0], 1), some[1] / max(every[1], 1)
-
-
 @cache
 def _chosen(targets: frozenset[str]) -> frozenset[str]:
     named = {target.lower() for target in targets}
