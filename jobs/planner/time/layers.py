@@ -103,10 +103,9 @@ def layer_seconds(
     share = tokens / layout.tensor
     products = share * (flops.dense + flops.experts) / rates.products
     attention = share * flops.attention / rates.attention
-    if (
-        layout.context > 1 and training.kernels != "megatron"
-    ):  # its ring gives all ranks the same share of the causal half
-        attention /= constants.speed.ring_share
+    if layout.context > 1 and training.kernels != "megatron":  # its ring gives all ranks the same share
+        busiest = (2 * layout.context - 1) / layout.context  # of the causal half, over the mean
+        attention *= max(busiest / constants.speed.ring_share, 1.0)
     moved = HALF * share * _moved_elements(layer, model, training, constants)
     held = (layer.attention + layer.mlp) / layout.tensor + layer.replicated
     held += layer.experts / (layout.expert * layout.expert_tensor)

@@ -117,7 +117,7 @@ def _supervised(job: Job, constants: Constants, memo: Memo) -> StepTime:
         tokens_per_second=step.inverse(tokens),
         bottleneck=_bottleneck(phases),
         mfu=mfu,
-        notes=(_mfu_note(job),),
+        notes=(_mfu_note(job), *_document_note(training)),
     )
 
 
@@ -356,6 +356,7 @@ def _overlapped(job: Job, phases: dict[str, Interval], constants: Constants) -> 
     return _at_least(step.scaled(1 / (1 - constants.speed.other_share)), constants.speed.band_step)
 
 
+_LONG_ROW = 32 * 1024  # tokens; attention is no small part of a longer one
 _GENERATING = ("rollout", "reward", "weight_sync")
 
 
@@ -381,6 +382,19 @@ def _mfu_note(job: Job) -> str:
         " TFLOP/s); recomputation is not counted.",
         num_devices=job.policy.layout.num_devices,
         peak=peak,
+    )
+
+
+def _document_note(training: Training) -> tuple[str, ...]:
+    """Return what is assumed of long rows whose documents nobody measured: attention grows with their square."""
+    if training.document or training.is_padded or training.sequence <= _LONG_ROW:
+        return ()
+    return (
+        Sentence(
+            "A row of {tokens:,} tokens is taken as one document. Where rows are packed from short samples, attention "
+            "takes a part of this time only: give the mean tokens of a sample.",
+            tokens=training.sequence,
+        ),
     )
 
 
