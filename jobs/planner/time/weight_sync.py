@@ -26,7 +26,7 @@ _HALF = 2  # bytes of an element of weights as they travel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
+class _Route:
     """What one transport costs: seconds to start, per tensor, and bytes/s of all weights. `local_*`: in one node."""
 
     start: float
@@ -93,7 +93,7 @@ def _colocated(training: Training, fleet: Fleet, constants: Constants) -> float:
     return network.sync_seconds + calls + size / layout.pipeline / min(group.bandwidth, network.sync_local_rate)
 
 
-def _way(transport: SyncTransport, fleet: Fleet, constants: Constants) -> _Way:
+def _way(transport: SyncTransport, fleet: Fleet, constants: Constants) -> _Route:
     n = constants.network
     near = {
         "local_start": n.sync_seconds,
@@ -101,17 +101,17 @@ def _way(transport: SyncTransport, fleet: Fleet, constants: Constants) -> _Way:
         "local_rate": n.sync_local_rate,
     }
     if transport == "tensors":
-        return _Way(start=n.sync_seconds, per_tensor=n.sync_tensor_seconds, rate=n.sync_tensor_rate, **near)
+        return _Route(start=n.sync_seconds, per_tensor=n.sync_tensor_seconds, rate=n.sync_tensor_rate, **near)
     if transport == "buckets":
         near["local_per_tensor"] = 0.0
-        return _Way(start=n.sync_seconds, per_tensor=n.sync_bucket_tensor_seconds, rate=n.sync_bucket_rate, **near)
+        return _Route(start=n.sync_seconds, per_tensor=n.sync_bucket_tensor_seconds, rate=n.sync_bucket_rate, **near)
     if transport == "packed":
         rate = card_bandwidth(fleet.accelerator) * n.node_share
-        return _Way(start=n.sync_seconds, per_tensor=n.sync_bucket_tensor_seconds, rate=rate, **near)
+        return _Route(start=n.sync_seconds, per_tensor=n.sync_bucket_tensor_seconds, rate=rate, **near)
     per_tensor, rate = n.sync_broadcast_tensor_seconds, n.sync_broadcast_rate
     if transport == "deltas":
         per_tensor, rate = 0.0, n.sync_delta_rate
-    return _Way(
+    return _Route(
         start=n.sync_group_seconds,
         per_tensor=per_tensor,
         rate=rate,
