@@ -149,8 +149,8 @@ def _times(case: Case, found: Estimate | None, why: str, k: Constants) -> Iterat
         yield _timed(case, "weight sync", "seconds", numbers["sync_seconds"], phase, why)
     yield from _speeds(case, found, why)
     if "score_seconds" in numbers:
-        scored = _scored(case, k) if found else None
-        yield _timed(case, "scoring", "seconds", numbers["score_seconds"], scored, why)
+        pass_seconds = _scored(case, k) if found else None
+        yield _timed(case, "scoring", "seconds", numbers["score_seconds"], pass_seconds, why)
     for phase, seconds in case.truth.phases.items():
         yield _timed(case, "RL phase", phase, seconds, found.time.phases.get(phase) if found else None, why)
 

@@ -63,7 +63,7 @@ def test_a_source_is_judged_by_widths_that_the_others_made() -> None:
     (wide,), (figure,) = as_shipped([reading]), as_shipped([narrow])
     assert figure.width == pytest.approx(1.01**2)
     assert figure.coverage == 0 < wide.coverage
-    assert figure.bias == pytest.approx(reading.truth / middle)  # seconds: the inverse of tokens a second
+    assert figure.bias == pytest.approx(float(reading.truth) / middle)  # seconds: the inverse of tokens a second
 
 
 def test_every_measured_quantity_is_read_and_nothing_is_skipped() -> None:
