@@ -35,6 +35,7 @@ from jobs.planner.result import (
     cost_of,
 )
 from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, reserves_memory, starts_beside
+from jobs.planner.time.split import with_best_split
 from jobs.planner.time.steps import batch_of, step_time
 from jobs.planner.validation import validate
 
@@ -109,9 +110,10 @@ class Estimator:
 
     def fit(self, job: Job) -> Fit:
         """Return whether a job fits. Raises: JobInvalid."""
-        validate(job)
         constants, memo = self._constants, self._memo
         constants.names = set()
+        job = with_best_split(job, constants, memo)
+        validate(job)
         job, engine = self._with_engine(job)
         pools = pools_of(job, engine, constants, memo)
         usual, band = _bands(job, constants)

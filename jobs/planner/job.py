@@ -21,6 +21,7 @@ MixedPrecision = Literal["fsdp", "autocast", "pure"]
 Allocator = Literal["", "expandable", "blocks"]
 Sampler = Literal["", "sort", "flashinfer"]
 Objective = Literal["lm", "pairs", "scalar"]
+SyncTransport = Literal["ipc", "tensors", "buckets", "packed", "broadcast", "deltas"]
 Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
 
 
@@ -313,8 +314,9 @@ class Job:
     a supervised step learns (KTO's reference point). `precomputes_reference`: instead of a reference beside it, the
     policy scores all samples once before it is trained. `checkpoint_copies` kept on disk. `critic_pool`: whose devices
     the critic sits on; "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the
-    weight sync, 0 if the trainer sends layer by layer. `unpriced`: ids of knobs that change memory or time in a way
-    that is not estimated here; `notes`: sentences on what was assumed in reading.
+    weight sync, 0 if the trainer sends layer by layer; `sync_transport`: the way that weights travel to engines on
+    devices of their own, None for what is usual (jobs.planner.time.weight_sync). `unpriced`: ids of knobs that change
+    memory or time in a way that is not estimated here; `notes`: sentences on what was assumed in reading.
     """
 
     algorithm: str
@@ -335,5 +337,6 @@ class Job:
     checkpoint_every: int = 0
     critic_pool: Literal["policy", "critic"] = "policy"
     sync_bucket_bytes: int = 0
+    sync_transport: SyncTransport | None = None
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -180,6 +180,7 @@ def _job(source: RunContext) -> Job:
         placement="colocated" if is_colocated else "split",
         engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
+        sync_transport="broadcast",
         notes=(_COLOCATED,) if ranks_draw else (),
     )
 

@@ -102,6 +102,7 @@ def _rl(source: RunContext) -> Job:
         schedule=schedule,
         staleness=float(knobs.whole("async.queue_size", 1)) if is_async else 0.0,
         engine_devices=0 if is_colocated else engines * tensor,
+        sync_transport="tensors",
         critic_pool="policy" if is_shared else "critic",
     )
 

@@ -70,6 +70,12 @@ def adapted_shares(layer: LayerShape, model: ModelShape, targets: Iterable[str])
     return some[0] / max(every[0], 1), some[1] / max(every[1], 1)
 
 
+@cache
+def _chosen(targets: frozenset[str]) -> frozenset[str]:
+    named = {target.lower() for target in targets}
+    return frozenset(part for part, names in _NAMES.items() if named & (names | _ALL))
+
+
 def _attention_sides(model: ModelShape, chosen: frozenset[str]) -> int:
     of_queries = len(chosen & {"q", "o"}) * (model.hidden + model.query)
     return of_queries + len(chosen & {"k", "v"}) * (model.hidden + model.kv)
