@@ -1,0 +1,130 @@
+"""Decoders of attention and dense MLPs."""
+
+from collections.abc import Mapping
+
+from jobs.planner.shapes.config_values import ConfigValues
+from jobs.planner.shapes.families import BIAS, NO, YES, Family, FamilyProperty, Heads
+
+_MLP_BIAS = FamilyProperty(False, "mlp_bias")
+_USE_BIAS = FamilyProperty(False, "use_bias")
+_STARCODER_BIAS = FamilyProperty(True, "use_bias")
+
+
+def _lambdas(config: ConfigValues, sizes: Heads) -> int:
+    return 4 * sizes.size
+
+
+def _norm_of_output(config: ConfigValues, sizes: Heads) -> int:
+    return sizes.hidden
+
+
+def _norm_of_width(hidden: int, width: int) -> int:
+    return width
+
+
+def _two_numbers(hidden: int, width: int) -> int:
+    return 2
+
+
+_LLAMA = Family(
+    mlp_bias=_MLP_BIAS,
+    # Of configs that wrap it with an image tower, which often leave out what its class would fill in.
+    defaults={"max_position_embeddings": 2048},
+)
+_QWEN2 = Family(qkv_bias=YES, output_bias=NO, windows="upper")
+_QWEN3 = Family(qk_norm="head", windows="upper")
+_MISTRAL = Family(qkv_bias=NO, output_bias=NO, windows="all")
+_LATENT = {"q_lora_rank": None}
+
+DENSE: Mapping[str, Family] = {
+    "llama": _LLAMA,
+    "cwm": Family(qkv_bias=NO, output_bias=NO),
+    "emu3_text_model": Family(mlp_bias=_MLP_BIAS),
+    "granite": Family(mlp_bias=_MLP_BIAS),
+    "granite_swa": Family(mlp_bias=_MLP_BIAS, has_sinks=True, tied=True),
+    "hyperclovax": Family(
+        mlp_bias=_MLP_BIAS,
+        layer_extra=lambda config, hidden, kind: 2 * hidden * config.flag("use_post_norm", True),
+    ),
+    "smollm3": Family(mlp_bias=_MLP_BIAS, tied=True),
+    "seed_oss": Family(
+        qkv_bias=FamilyProperty(True, "attention_bias"),
+        output_bias=FamilyProperty(False, "attention_out_bias"),
+        mlp_bias=_MLP_BIAS,
+    ),
+    "mistral": Family(qkv_bias=NO, output_bias=NO, windows="all", defaults={"sliding_window": 4096}),
+    "ministral": _MISTRAL,
+    "ministral3": _MISTRAL,
+    "qwen2": _QWEN2,
+    "qwen3": _QWEN3,
+    "phi": Family(
+        qkv_bias=YES,
+        output_bias=YES,
+        mlp_bias=YES,
+        head_bias=YES,
+        norms=1,
+        has_layer_norm=True,
+        is_gated=False,
+    ),
+    "phi3": Family(qkv_bias=NO, output_bias=NO, windows="all"),
+    "stablelm": Family(qkv_bias=FamilyProperty(False, "use_qkv_bias"), output_bias=NO, has_layer_norm=True),
+    "starcoder2": Family(
+        qkv_bias=_STARCODER_BIAS,
+        output_bias=_STARCODER_BIAS,
+        mlp_bias=_STARCODER_BIAS,
+        has_layer_norm=True,
+        is_gated=False,
+        windows="all",
+        tied=True,
+    ),
+    "nemotron": Family(mlp_bias=_MLP_BIAS, has_layer_norm=True, is_gated=False),
+    "persimmon": Family(
+        qkv_bias=YES,
+        output_bias=YES,
+        mlp_bias=YES,
+        has_layer_norm=True,
+        is_gated=False,
+        qk_norm="head_biased",
+        qk_norm_flag=FamilyProperty(True, "qk_layernorm"),
+    ),
+    "olmo": Family(norms=0, has_final_norm=NO),
+    "olmo2": Family(qk_norm="projection"),
+    "olmo3": Family(
+        qk_norm="projection", windows="pattern", defaults={"sliding_window": 4096, "sliding_window_pattern": 4}
+    ),
+    "cohere": Family(norms=1, qk_norm="projection", qk_norm_flag=FamilyProperty(False, "use_qk_norm"), tied=True),
+    "cohere2": Family(
+        norms=1, windows="pattern", tied=True, defaults={"sliding_window": 4096, "sliding_window_pattern": 4}
+    ),
+    "ernie4_5": Family(qkv_bias=_USE_BIAS, output_bias=_USE_BIAS, mlp_bias=_USE_BIAS, tied=True),
+    "helium": Family(output_bias=NO),
+    "exaone4": Family(
+        qkv_bias=NO,
+        output_bias=NO,
+        qk_norm="head",
+        windows="pattern",
+        defaults={"sliding_window_pattern": 4},
+    ),
+    "glm": Family(qkv_bias=FamilyProperty(True, "attention_bias"), output_bias=NO),
+    "glm4": Family(qkv_bias=FamilyProperty(True, "attention_bias"), output_bias=NO, norms=4),
+    "arcee": Family(mlp_bias=_MLP_BIAS, is_gated=False),
+    "apertus": Family(is_gated=False, qk_norm="head", mlp_extra=_two_numbers),
+    "bitnet": Family(attention_extra=_norm_of_output, mlp_extra=_norm_of_width),
+    "diffllama": Family(attention_extra=_lambdas),
+    "nanochat": Family(norms=0, has_final_norm=NO, is_gated=False),
+    "jais2": Family(
+        qkv_bias=FamilyProperty(True, "attention_bias"),
+        output_bias=FamilyProperty(True, "attention_bias"),
+        mlp_bias=FamilyProperty(True, "mlp_bias"),
+        has_layer_norm=True,
+        is_gated=False,
+    ),
+    "hunyuan_v1_dense": Family(qk_norm="head"),
+    "youtu": Family(has_mla=True, tied=True, defaults=_LATENT),
+    "minicpm3": Family(has_mla=True, mlp_bias=_MLP_BIAS, tied=True),
+}
+
+# For a model type that is not known: a decoder as most are built, with whatever of these its config names.
+GENERIC = Family(mlp_bias=_MLP_BIAS, windows="all", is_exact=False)
+
+__all__ = ["BIAS", "DENSE", "GENERIC"]
