@@ -19,7 +19,8 @@ from jobs.planner.shapes.layers import norm_elements, read_layers
 from jobs.planner.shapes.mixtures import read_mixture
 from jobs.planner.shapes.neutral_keys import NEUTRAL
 from jobs.planner.shapes.quantization import read_quantization
-from jobs.planner.shapes.served_parts import rotary_elements, tower_elements
+from jobs.planner.shapes.served_parts import rotary_elements, tower_about
+from jobs.planner.shapes.towers import hearing_of, tower_of
 
 __all__ = ["LayerShape", "ModelShape", "ShapeUnreadable", "read_shape"]
 
@@ -194,6 +195,8 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     norm = norm_elements(text, family, hidden)
     rotary = rotary_elements(text, main.rope_size or main.head_size)
     has_mla = main.kv_rank > 0
+    tower, doubts = _tower(outer, hidden)
+    rests_on = (*(() if family.is_exact else _rests_on(text, kind)), *doubts)
     return ModelShape(
         name=name,
         model_type=kind,
@@ -230,12 +233,12 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         is_gated=family.is_gated,
         element_bytes=quantization.element_bytes,
         quantizes=quantization.reaches,
-        is_exact=family.is_exact,
+        is_exact=not rests_on,
         rotary=rotary,
-        tower=tower_elements(outer, hidden),
+        tower=tower,
         has_plain_head=not (kind in _CHANGED_LOGITS or any(text.has(key) for key in _LOGIT_CHANGES)),
         outside=family.outside(text, hidden, num_layers) if family.outside else 0,
-        rests_on=() if family.is_exact else _rests_on(text, kind),
+        rests_on=rests_on,
         rough_layers=tuple(dict.fromkeys(mixer.kind for _, mixer in made if mixer.is_rough)),
     )
 
@@ -265,13 +268,12 @@ _FOREIGN = (
 
 
 def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
+    for each, where in ((outer.value("model_type"), outer), (kind, nested)):
+        if isinstance(each, str) and each in REFUSED:
+            text = Sentence("is {kind}, which is not counted: {reason}", kind=each, reason=REFUSED[each])
+            raise where.refusal("model_type", text)
     if kind in FAMILIES:
         return FAMILIES[kind]
-    if kind in REFUSED:
-        raise nested.refusal(
-            "model_type",
-            Sentence("is {kind}, which is not counted: {reason}", kind=kind, reason=Sentence(REFUSED[kind])),
-        )
     foreign = next((key for key in _FOREIGN if nested.values.get(key)), None)
     if foreign is not None:
         raise nested.refusal(
@@ -295,6 +297,20 @@ def _rests_on(text: ConfigValues, kind: str) -> tuple[str, ...]:
     if foreign:
         said.append(Sentence("These keys of its config were not understood: {keys}.", keys=", ".join(foreign[:12])))
     return tuple(said)
+
+
+def _tower(outer: ConfigValues, hidden: int) -> tuple[int, tuple[str, ...]]:
+    """Return the elements of what sees images, and what they rest on where its kind is not known."""
+    doubts: list[str] = []
+    exact = tower_of(outer, hidden)
+    if exact is None:
+        kind = outer.shown(outer.value("model_type"))
+        doubts.append(Sentence("What sees images in {kind} is not known: counted as most of its kind.", kind=kind))
+    sound = hearing_of(outer, hidden)
+    if sound is None:
+        doubts.append(Sentence("audio_config: what hears sound is not counted."))
+    seen = tower_about(outer, hidden) if exact is None else exact
+    return seen + (sound or 0), tuple(doubts)
 
 
 def _may_have_experts(family: Family) -> bool:

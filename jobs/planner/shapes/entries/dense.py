@@ -1,9 +1,12 @@
 """Decoders of attention and dense MLPs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from jobs.planner.shapes.config_values import ConfigValues
-from jobs.planner.shapes.families import BIAS, NO, YES, Family, FamilyProperty, Heads
+from jobs.planner.shapes.families import NO, YES, Family, FamilyProperty, Heads
+from jobs.planner.shapes.layer_shapes import LayerKind, Mixer
+from jobs.planner.shapes.mixers import attention, read_heads
 
 _MLP_BIAS = FamilyProperty(False, "mlp_bias")
 _USE_BIAS = FamilyProperty(False, "use_bias")
@@ -26,6 +29,19 @@ def _two_numbers(hidden: int, width: int) -> int:
     return 2
 
 
+def _cross_layers(config: ConfigValues, family: Family, num_layers: int) -> tuple[LayerKind, ...]:
+    crossing = set(config.items("cross_attention_layers", int) or ())
+    return tuple(
+        LayerKind(mixer="cross_attention" if index in crossing else "full_attention") for index in range(num_layers)
+    )
+
+
+def _cross_attention(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
+    """Return a layer that attends to what was seen: normed queries and keys, and two gates (Llama 3.2 Vision)."""
+    made = attention(config, replace(family, qk_norm="head"), read_heads(config, hidden))
+    return replace(made, replicated=made.replicated + 2, kind="cross-attention", is_rough=True)
+
+
 _LLAMA = Family(
     mlp_bias=_MLP_BIAS,
     # Of configs that wrap it with an image tower, which often leave out what its class would fill in.
@@ -34,11 +50,20 @@ _LLAMA = Family(
 _QWEN2 = Family(qkv_bias=YES, output_bias=NO, windows="upper")
 _QWEN3 = Family(qk_norm="head", windows="upper")
 _MISTRAL = Family(qkv_bias=NO, output_bias=NO, windows="all")
+_GLM4V = Family(qkv_bias=YES, output_bias=NO, norms=4)
+_ERNIE = Family(qkv_bias=_USE_BIAS, output_bias=_USE_BIAS, mlp_bias=_USE_BIAS, tied=True)
 _LATENT = {"q_lora_rank": None}
 
 DENSE: Mapping[str, Family] = {
     "llama": _LLAMA,
     "cwm": Family(qkv_bias=NO, output_bias=NO),
+    "mllama_text_model": Family(
+        qkv_bias=NO,
+        output_bias=NO,
+        kinds=_cross_layers,
+        mixers={"cross_attention": _cross_attention},
+        outside=lambda config, hidden, num_layers: 8 * hidden,  # the embedding has eight entries more than the head
+    ),
     "emu3_text_model": Family(mlp_bias=_MLP_BIAS),
     "granite": Family(mlp_bias=_MLP_BIAS),
     "granite_swa": Family(mlp_bias=_MLP_BIAS, has_sinks=True, tied=True),
@@ -56,7 +81,16 @@ DENSE: Mapping[str, Family] = {
     "ministral": _MISTRAL,
     "ministral3": _MISTRAL,
     "qwen2": _QWEN2,
+    "qwen2_vl": _QWEN2,
+    "qwen2_vl_text": _QWEN2,
+    "qwen2_5_vl": _QWEN2,
+    "qwen2_5_vl_text": _QWEN2,
+    "qwen2_5_omni_text": _QWEN2,
     "qwen3": _QWEN3,
+    "qwen3_vl_text": _QWEN3,
+    "glm4v_text": _GLM4V,
+    "glm_ocr_text": replace(_GLM4V, qkv_bias=NO),
+    "paddleocr_vl_text": _ERNIE,
     "phi": Family(
         qkv_bias=YES,
         output_bias=YES,
@@ -96,7 +130,7 @@ DENSE: Mapping[str, Family] = {
     "cohere2": Family(
         norms=1, windows="pattern", tied=True, defaults={"sliding_window": 4096, "sliding_window_pattern": 4}
     ),
-    "ernie4_5": Family(qkv_bias=_USE_BIAS, output_bias=_USE_BIAS, mlp_bias=_USE_BIAS, tied=True),
+    "ernie4_5": _ERNIE,
     "helium": Family(output_bias=NO),
     "exaone4": Family(
         qkv_bias=NO,
@@ -126,5 +160,3 @@ DENSE: Mapping[str, Family] = {
 
 # For a model type that is not known: a decoder as most are built, with whatever of these its config names.
 GENERIC = Family(mlp_bias=_MLP_BIAS, windows="all", is_exact=False)
-
-__all__ = ["BIAS", "DENSE", "GENERIC"]

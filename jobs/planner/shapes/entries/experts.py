@@ -63,6 +63,18 @@ def _attention_of_laguna(config: ConfigValues, family: Family, hidden: int, kind
     return attention(config, gated, replace(sizes, heads=kind.variant or sizes.heads))
 
 
+def _layers_of_step(config: ConfigValues, family: Family, num_layers: int) -> tuple[LayerKind, ...]:
+    heads = config.optional_count("num_sliding_attention_heads") or 0
+    kinds = read_mixers(config, family, num_layers)
+    return tuple(replace(kind, variant=heads if kind.mixer == SLIDING else 0) for kind in kinds)
+
+
+def _attention_of_step(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
+    """Return attention with a gate per head; windowed layers may have more heads (Step-3.5)."""
+    sizes = read_heads(config, hidden)
+    return attention(config, replace(family, output_gate="head"), replace(sizes, heads=kind.variant or sizes.heads))
+
+
 def _attention_of_jetmoe(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
     """Return a mixture of attention heads: queries and outputs per expert, keys and values for all."""
     size, kv_heads = config.count("kv_channels"), config.count("num_key_value_heads")
@@ -153,6 +165,8 @@ EXPERTS: Mapping[str, Family] = {
     "mixtral": Family(qkv_bias=NO, output_bias=NO, windows="all", mixture=True),
     "qwen2_moe": Family(qkv_bias=FamilyProperty(True, "qkv_bias"), output_bias=NO, mixture=True, shared_gate=True),
     "qwen3_moe": _QWEN3_MOE,
+    "qwen3_vl_moe_text": _QWEN3_MOE,
+    "qwen3_omni_moe_text": _QWEN3_MOE,
     "granitemoe": Family(mixture=True),
     "granitemoeshared": Family(mixture=True),
     "granitemoe_swa": Family(mixture=True, has_sinks=True),
@@ -184,6 +198,7 @@ EXPERTS: Mapping[str, Family] = {
     "deepseek_v32": _SPARSE,
     "glm_moe_dsa": replace(_SPARSE, kinds=_layers_with_indexers),
     "glm4_moe": Family(output_bias=NO, qk_norm="head", qk_norm_flag=_QK, mixture=True, has_mtp=True),
+    "glm4v_moe_text": Family(qkv_bias=FamilyProperty(True, "attention_bias"), output_bias=NO, mixture=True),
     "solar_open": Family(qkv_bias=FamilyProperty(False, "attention_bias"), output_bias=NO, mixture=True),
     "ernie4_5_moe": Family(
         qkv_bias=_ERNIE_BIAS,
@@ -233,6 +248,14 @@ EXPERTS: Mapping[str, Family] = {
         mixture=True,
         router_extra=_per_expert,
         defaults=_OTHERWISE_DENSE_FIRST,
+    ),
+    "step3p5": Family(
+        mlp_bias=FamilyProperty(False, "mlp_bias"),
+        qk_norm="head",
+        attention=_attention_of_step,
+        kinds=_layers_of_step,
+        mixture=True,
+        aliases={"shared_expert_intermediate_size": "share_expert_dim"},
     ),
     "mellum": Family(qk_norm="head", mixture=True),
     "cohere2_moe": Family(norms=1, mixture=True, windows="pattern", tied=True, defaults={"sliding_window_pattern": 4}),
