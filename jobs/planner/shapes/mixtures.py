@@ -9,7 +9,7 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "top_k_experts")
 _WIDTHS = ("moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
 _SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
-_FEEDS = {"dense": False, "sparse": True, "moe": True}
+_FEEDS = {"dense": False, "sparse": True, "moe": True, "hash_moe": True}
 
 
 def read_mixture(config: ConfigValues, family: Family, num_layers: int) -> Mixture | None:

@@ -134,7 +134,7 @@ def _pooling_head(vision: Vision) -> int:
 
 
 def _two_linear(inside: Callable[[Vision], int], key: str, *, norm: int = 0) -> Part:
-    """Two linear layers from `inside` to the decoder; `key` says whether they have a bias. `norm` widths before them."""
+    """Two linear layers from `inside` to the decoder, biased as `key` says; `norm` widths stand before them."""
 
     def count(vision: Vision) -> int:
         size, text = inside(vision), vision.text
@@ -317,6 +317,19 @@ def _hyperclova_projector(vision: Vision) -> int:
     return vision.number("out_hidden_size") * vision.text + vision.text
 
 
+def _mllama_parts(vision: Vision) -> int:
+    """What tells Llama 3.2's tower from CLIP's: tables of tiles by aspect ratio, blocks that are gated, its output."""
+    side, tiles = vision.side, vision.number("max_num_tiles", default=4)
+    ratios = vision.number("max_aspect_ratio_id", default=0, low=0) or len(
+        vision.values.value("supported_aspect_ratios") or range(8)
+    )
+    tables = (ratios + 1) * tiles * side * (vision.patches + 1 + 2) + 3
+    gated = vision.number("num_global_layers", default=8)
+    block = 4 * side * side + 2 * side * vision.width + vision.width + 5 * side + 2
+    out = vision.number("vision_output_dim", default=7680)
+    return tables + gated * block + out * vision.text + vision.text
+
+
 _SIGLIP: tuple[Part, ...] = (_patch(), _positions(), _blocks(), _sides(2))
 _CLIP: tuple[Part, ...] = (_patch(bias=False), _positions(1), _sides(5), _blocks())
 _PIXTRAL: tuple[Part, ...] = (
@@ -432,6 +445,15 @@ _WHOLE: Mapping[str, Tower] = {
     "internvl": Tower(parts=_INTERNVL),
     "qianfan_ocr": Tower(parts=_INTERNVL),
     "llama4": Tower(parts=(_patch(bias=False), _positions(1), _sides(5), _blocks(), _llama4_parts)),
+    "mllama": Tower(
+        parts=(
+            _patch(bias=False),
+            _positions(1),
+            _sides(5),
+            _blocks(qkv_bias=False, out_bias=False),
+            _mllama_parts,
+        )
+    ),
     "kimi_k25": Tower(parts=(_patch(), _blocks(), _kimi_parts)),
     "minimax_m3_vl": Tower(parts=(_patch(bias=False, frames=2), _sides(2), _blocks(), _minimax_projector)),
     "paddleocr_vl": Tower(parts=(*_SIGLIP, _paddle_projector)),
