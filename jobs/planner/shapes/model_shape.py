@@ -13,6 +13,7 @@ from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues, ShapeUn
 from jobs.planner.shapes.diffusion import is_diffusion
 from jobs.planner.shapes.entries import FAMILIES, GENERIC, REFUSED
 from jobs.planner.shapes.families import Family
+from jobs.planner.shapes.headers import overruled, read_headers
 from jobs.planner.shapes.layer_kinds import read_kinds
 from jobs.planner.shapes.layer_shapes import LayerShape, Mixer
 from jobs.planner.shapes.layers import norm_elements, read_layers
@@ -52,7 +53,8 @@ class ModelShape:
     of positions that an engine keeps, `tower` of the part that sees images: neither is in `parameters`.
     `has_plain_head`: logits are the head applied to the last hidden states, neither scaled nor capped. `outside` are
     elements that no layer, embedding, head or norm has: tables of learned positions, embeddings per layer. `rests_on`
-    says what the count rests on where it is not exact; `rough_layers` names the kinds of layers whose memory and time
+    says what the count rests on where it is not exact; `is_confirmed`: the headers of its weights were read, and their
+    count is this one. `rough_layers` names the kinds of layers whose memory and time
     are estimated as if they were the usual ones.
     """
 
@@ -95,6 +97,7 @@ class ModelShape:
     tower: int = 0
     has_plain_head: bool = True
     outside: int = 0
+    is_confirmed: bool = False
     rests_on: tuple[str, ...] = ()
     rough_layers: tuple[str, ...] = ()
     parameters: int = field(init=False, repr=False, compare=False)
@@ -197,7 +200,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     has_mla = main.kv_rank > 0
     tower, doubts = _tower(outer, hidden)
     rests_on = (*(() if family.is_exact else _rests_on(text, kind)), *doubts)
-    return ModelShape(
+    counted = ModelShape(
         name=name,
         model_type=kind,
         layers=layers,
@@ -241,6 +244,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         rests_on=rests_on,
         rough_layers=tuple(dict.fromkeys(mixer.kind for _, mixer in made if mixer.is_rough)),
     )
+    return overruled(counted, read_headers(outer))
 
 
 # Under these keys a model with other towers has its language model.
