@@ -46,8 +46,11 @@ def overruled(shape: "ModelShape", headers: Headers | None) -> "ModelShape":
     A count that the checkpoint confirms is exact, whatever it rested on; heads that are written twice and layers of
     multi-token prediction are told apart. Any other is taken from the headers: all layers are scaled alike.
     """
-    if headers is None or headers.is_packed or shape.quantization:
+    if headers is None:
         return shape
+    if headers.is_packed:
+        text = "Its weights are packed: their headers do not say how many parameters they hold, its config was counted."
+        return replace(shape, rests_on=(*shape.rests_on, Sentence(text)))
     own = headers.elements - shape.tower
     twice = shape.vocab * shape.hidden
     extra = {0, twice if shape.is_tied else 0, shape.mtp_parameters, shape.mtp_parameters + 2 * twice, -shape.tower}

@@ -74,6 +74,7 @@ NEUTRAL = frozenset(
         "router_jitter_noise",
         "scoring_func",
         "seq_aux",
+        "safetensors",
         "sep_token_id",
         "seq_length",
         "task_specific_params",

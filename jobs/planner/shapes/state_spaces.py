@@ -79,7 +79,7 @@ def mamba(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) ->
     """Return a Mamba layer: a state of `state_size` per channel. Raises: ShapeUnreadable."""
     inner = _inner(config, hidden)
     states = config.count("state_size", "mamba_d_state")
-    kernel = config.count("conv_kernel", "mamba_d_conv")
+    kernel = config.optional_count("conv_kernel", "mamba_d_conv") or 4
     rank = ceil(hidden / 16)
     for key in ("time_step_rank", "mamba_dt_rank"):
         if config.has(key) and config.value(key) != "auto":
@@ -115,7 +115,7 @@ def mamba2(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -
     own = config.optional_count("mamba_head_dim") if config.has("mamba_num_heads") else None
     inner = heads * own if own else inner
     states = config.count("ssm_state_size", "mamba_d_state", "state_size")
-    kernel = config.count("conv_kernel", "mamba_d_conv")
+    kernel = config.optional_count("conv_kernel", "mamba_d_conv") or 4
     groups = config.optional_count("n_groups", "mamba_n_groups", "mamba_ngroups") or 1
     channels = inner + 2 * groups * states
     divided = hidden * (inner + channels + heads) + channels * kernel + 3 * heads + inner * hidden
