@@ -182,7 +182,11 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
     family = _family(outer, nested, kind)
     text = ConfigValues(
-        values=nested.values, name=name, path=nested.path, defaults=family.defaults, aliases=family.aliases
+        values=nested.values,
+        name=name,
+        path=nested.path,
+        defaults=family.defaults if nested is outer else {**family.wrapped, **family.defaults},
+        aliases=family.aliases,
     )
     num_layers = _count_layers(text, family)
     hidden = text.count("hidden_size", "n_embd")

@@ -42,12 +42,30 @@ def _cross_attention(config: ConfigValues, family: Family, hidden: int, kind: La
     return replace(made, replicated=made.replicated + 2, kind="cross-attention", is_rough=True)
 
 
+def _sizes(
+    *, hidden: int, width: int, layers: int, heads: int, kv_heads: int, vocab: int, positions: int
+) -> Mapping[str, int]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocab,
+        "max_position_embeddings": positions,
+    }
+
+
 _LLAMA = Family(
     mlp_bias=_MLP_BIAS,
-    # Of configs that wrap it with an image tower, which often leave out what its class would fill in.
-    defaults={"max_position_embeddings": 2048},
+    wrapped=_sizes(hidden=4096, width=11_008, layers=32, heads=32, kv_heads=32, vocab=32_000, positions=2048),
 )
-_QWEN2 = Family(qkv_bias=YES, output_bias=NO, windows="upper")
+_QWEN2 = Family(
+    qkv_bias=YES,
+    output_bias=NO,
+    windows="upper",
+    wrapped=_sizes(hidden=4096, width=22_016, layers=32, heads=32, kv_heads=32, vocab=151_936, positions=32_768),
+)
 _QWEN3 = Family(qk_norm="head", windows="upper")
 _MISTRAL = Family(qkv_bias=NO, output_bias=NO, windows="all")
 _GLM4V = Family(qkv_bias=YES, output_bias=NO, norms=4)
@@ -77,7 +95,13 @@ DENSE: Mapping[str, Family] = {
         output_bias=FamilyProperty(False, "attention_out_bias"),
         mlp_bias=_MLP_BIAS,
     ),
-    "mistral": Family(qkv_bias=NO, output_bias=NO, windows="all", defaults={"sliding_window": 4096}),
+    "mistral": Family(
+        qkv_bias=NO,
+        output_bias=NO,
+        windows="all",
+        defaults={"sliding_window": 4096},
+        wrapped=_sizes(hidden=4096, width=14_336, layers=32, heads=32, kv_heads=8, vocab=32_000, positions=131_072),
+    ),
     "ministral": _MISTRAL,
     "ministral3": _MISTRAL,
     "qwen2": _QWEN2,

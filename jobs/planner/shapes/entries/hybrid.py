@@ -249,7 +249,7 @@ _MAMBA = Family(norms=1, kinds=_all_linear, mixers={LINEAR: mamba}, tied=True)
 HYBRID: Mapping[str, Family] = {
     "mamba": _MAMBA,
     "falcon_mamba": _MAMBA,
-    "mamba2": Family(norms=1, kinds=_all_linear, mixers={LINEAR: mamba2}),
+    "mamba2": Family(norms=1, kinds=_all_linear, mixers={LINEAR: mamba2}, defaults={"n_groups": 8}),
     "rwkv": Family(
         kinds=lambda config, family, num_layers: (LayerKind(mixer=LINEAR),) * num_layers,
         mixers={LINEAR: rwkv},
@@ -283,6 +283,7 @@ HYBRID: Mapping[str, Family] = {
     ),
     "nemotron_h": Family(
         norms=1,
+        defaults={"n_groups": 8},
         kinds=_nemotron_layers,
         mixers={LINEAR: mamba2},
         is_gated=False,

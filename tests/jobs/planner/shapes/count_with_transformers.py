@@ -43,7 +43,7 @@ _NEEDED: dict[str, dict[str, Any]] = {
     "aya_vision": {"vision_config": {"num_attention_heads": 16}},
     "dots1": {"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1},
     "ernie4_5_moe": {"moe_layer_end_index": 5},
-    "gemma3n_text": {"num_kv_shared_layers": 2},
+    "gemma3n_text": {"num_kv_shared_layers": 1},
     "glm4_moe": {"head_dim": 128, "num_hidden_layers": 6, "first_k_dense_replace": 1},
     "deepseek_v2": {"num_experts_per_tok": 2},
     "gpt_neo": {"attention_types": [[["global", "local"], 3]]},
@@ -56,8 +56,8 @@ _NEEDED: dict[str, dict[str, Any]] = {
     "qwen2": {"max_window_layers": 3},
     "idefics3": {"text_config": {"pad_token_id": 0, "vocab_size": 32000}},
     "smolvlm": {"text_config": {"pad_token_id": 0, "vocab_size": 32000}},
-    "zamba": {"num_hidden_layers": 12},
-    "zamba2": {"num_hidden_layers": 12},
+    "zamba": {"layers_block_type": ["linear_attention", "linear_attention", "hybrid"] * 2},
+    "zamba2": {"layers_block_type": ["linear_attention", "linear_attention", "hybrid"] * 2},
 }
 # Keys that no parameter depends on, and what a build would choke on.
 _LEAVE = (
@@ -69,7 +69,10 @@ _LEAVE = (
     "dropout",
     "_eps",
     "max_position",
-    "rope",
+    "rope_t",
+    "rope_p",
+    "rope_i",
+    "rope_s",
     "return_dict",
     "output_",
     "chunk_size",
@@ -81,8 +84,6 @@ _LEAVE = (
     "router_aux",
     "softcapping",
     "routed_scaling",
-    "n_group",
-    "topk_group",
     "norm_topk",
     "transformers_version",
     "dtype",
@@ -161,7 +162,7 @@ def _cleaned(table: dict[str, Any]) -> dict[str, Any]:
     return {
         key: _cleaned(value) if isinstance(value, dict) else value
         for key, value in table.items()
-        if key in ("rope_parameters", "tie_word_embeddings", "model_type")
+        if key in ("tie_word_embeddings", "model_type")
         or not (any(part in key for part in _LEAVE) or (value is None and key != "q_lora_rank"))
     }
 

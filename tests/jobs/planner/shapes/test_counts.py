@@ -90,3 +90,21 @@ def test_most_types_are_counted_exactly() -> None:
             except ShapeUnreadable:
                 continue
     assert exact >= 150
+
+
+def test_what_a_config_leaves_out_is_what_transformers_fills_in_or_refused() -> None:
+    """Bases are the types' own defaults: the same without any one value."""
+    found = {}
+    for kind, row in _counts()["types"].items():
+        config = row.get("config", {})
+        for table in ("", "text_config", "vision_config"):
+            for key in config.get(table, config) if table else config:
+                rest = _without(config, table, key)
+                if key not in _SHORTENED and (miss := _miss(rest, row["parameters"])):
+                    found[f"{kind}: {table}.{key}"] = miss
+    assert found == {}
+
+
+def _without(config: dict[str, Any], table: str, key: str) -> dict[str, Any]:
+    inner = {name: value for name, value in (config[table] if table else config).items() if name != key}
+    return {**config, table: inner} if table else inner
