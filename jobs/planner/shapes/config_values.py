@@ -35,19 +35,25 @@ class ConfigValues:
     values: Mapping[str, Any]
     name: str = ""
     path: str = ""
-    defaults: Mapping[str, int] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def value(self, key: str) -> Any:
-        """Return what stands under a key, or under the family's own name for it; None where it is absent or null."""
+        """Return what stands under a key, or under the family's own name for it; where both are absent what the
+        family's own code takes, and None where it is null."""
         self.asked.add(key)
-        found = self.values.get(key)
-        if found is None and key in self.aliases:
-            own = self.aliases[key]
+        own = self.aliases.get(key)
+        if own is not None:
             self.asked.add(own)
-            found = self.values.get(own)
-        return found
+        there = [each for each in (key, own) if each in self.values]
+        if there:
+            return next((self.values[each] for each in there if self.values[each] is not None), None)
+        return self.defaults.get(key, self.defaults.get(own) if own is not None else None)
+
+    def is_said(self, key: str) -> bool:
+        """Return True if the config itself has a value under the key, or under the family's own name for it."""
+        return any(self.values.get(each) is not None for each in (key, self.aliases.get(key)) if each is not None)
 
     def left(self) -> tuple[str, ...]:
         """Return the keys with a value that nobody asked for, in order."""
@@ -73,7 +79,8 @@ class ConfigValues:
 
     def first(self, *keys: str) -> str:
         """Return the first of the keys, which mean the same, that has a value, or the first of all."""
-        return next((key for key in keys if self.has(key)), keys[0])
+        said = next((key for key in keys if self.is_said(key)), None)
+        return said or next((key for key in keys if self.has(key)), keys[0])
 
     def count(self, *keys: str, low: int = 1, limit: int = SIZE_LIMIT) -> int:
         """Return a whole number from `low` to `limit` under one of the keys. Raises: ShapeUnreadable."""
@@ -93,8 +100,7 @@ class ConfigValues:
         key = self.first(*keys)
         value = self.value(key)
         if value is None:
-            is_absent = not any(each in self.values or self.aliases.get(each) in self.values for each in keys)
-            return self.defaults.get(keys[0]) if is_absent else None
+            return None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= limit:
             problem = Sentence(
                 "is {value}. It must be a whole number from {low} to {limit}.",

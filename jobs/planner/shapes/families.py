@@ -78,8 +78,8 @@ class Family:
     hidden size) and `layer_extra` are elements that stand beside; `outside` are elements outside all layers, beside
     embedding, head and final norm: tables of positions, streams, embeddings per layer. `width` reads the width of a
     dense layer where it is computed, `mixture_of` corrects what the usual keys say of the experts. `count_layers` where
-    no key has their number. `defaults` are what the family's code takes for keys that are absent, `wrapped` for those
-    that configs with towers leave out of a `text_config`, which hold differences to the family's class alone.
+    no key has their number. `defaults` are what the family's code takes for keys that are absent, where it is
+    not what its class says (class_defaults.json).
     """
 
     qkv_bias: FamilyProperty = BIAS
@@ -118,5 +118,4 @@ class Family:
     outside: Callable[[ConfigValues, int, int], int] | None = None
     width: Callable[[ConfigValues, int], int] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    wrapped: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from jobs.planner.shapes.layer_shapes import Mixture
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "top_k_experts")
-_WIDTHS = ("moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size", "intermediate_size")
+_WIDTHS = ("moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size")
 _SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
 _FEEDS = {"dense": False, "sparse": True, "moe": True, "hash_moe": True}
 
@@ -34,7 +34,7 @@ def read_mixture(config: ConfigValues, family: Family, num_layers: int) -> Mixtu
                 "is {per_token}. It cannot be more than the {experts} experts.", per_token=per_token, experts=experts
             ),
         )
-    width = config.count(*_WIDTHS)
+    width = config.optional_count(*_WIDTHS) or config.count("intermediate_size")
     num_shared = config.optional_count("n_shared_experts", "num_shared_experts", low=0, limit=100_000) or 0
     shared_width = config.optional_count(*_SHARED, low=0)
     if family.width_key == "intermediate_size_mlp":  # Llama 4 has one shared expert, and no key for it

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from jobs.catalog.sentence import Sentence
+from jobs.planner.shapes.class_defaults import is_tied_by, text_defaults
 from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
 from jobs.planner.shapes.diffusion import is_diffusion
 from jobs.planner.shapes.entries import FAMILIES, GENERIC, REFUSED
@@ -185,9 +186,13 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         values=nested.values,
         name=name,
         path=nested.path,
-        defaults=family.defaults if nested is outer else {**family.wrapped, **family.defaults},
+        defaults={**text_defaults(kind, is_alone=nested is outer), **family.defaults},
         aliases=family.aliases,
     )
+    if text.flag("add_cross_attention", False):
+        raise text.refusal(
+            "add_cross_attention", Sentence("is true. Layers that attend to an encoder are not counted.")
+        )
     num_layers = _count_layers(text, family)
     hidden = text.count("hidden_size", "n_embd")
     mixture = read_mixture(text, family, num_layers) if _may_have_experts(family) else None
@@ -351,8 +356,12 @@ def _width(text: ConfigValues, family: Family, hidden: int, *, is_needed: bool) 
 
 
 def _is_tied(outer: ConfigValues, text: ConfigValues, family: Family) -> bool:
-    where = outer if outer.has("tie_word_embeddings") else text
-    return where.flag("tie_word_embeddings", family.tied)
+    if outer.values is not text.values:
+        if outer.has("tie_word_embeddings"):
+            return outer.flag("tie_word_embeddings", False)
+        if is_tied_by(str(outer.value("model_type"))):
+            return True
+    return text.flag("tie_word_embeddings", family.tied)
 
 
 def _mtp_layers(text: ConfigValues, family: Family) -> int:

@@ -100,6 +100,17 @@ def mamba(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) ->
     )
 
 
+def mamba_of_width(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
+    """Return a Mamba layer as wide as the config says, whatever it expands by (Falcon). Raises: ShapeUnreadable."""
+    width = config.optional_count("intermediate_size") if config.is_said("intermediate_size") else None
+    if width is None:
+        return mamba(config, family, hidden, kind)
+    said = ConfigValues(
+        values={**config.values, "mamba_d_ssm": width}, name=config.name, path=config.path, defaults=config.defaults
+    )
+    return mamba(said, family, hidden, kind)
+
+
 def mamba_with_norms(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
     """Return a Mamba layer that norms the step, B and C (Jamba). Raises: ShapeUnreadable."""
     plain = mamba(config, family, hidden, kind)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.catalog.sentence import Sentence
+from jobs.planner.shapes.class_defaults import vision_defaults
 from jobs.planner.shapes.config_values import ConfigValues
 
 Part = Callable[["Vision"], int]
@@ -461,12 +462,16 @@ _WHOLE: Mapping[str, Tower] = {
 }
 
 
+KINDS = frozenset((*_WHOLE, *_BRIDGES, "fuyu"))
+"""Model types whose towers are known."""
+
+
 def tower_of(outer: ConfigValues, hidden: int) -> int | None:
     """Return the elements of a tower and of what leads from it to a decoder of `hidden`; None where its kind is not
     known. 0 for a model that sees no images. Raises: ShapeUnreadable."""
     if outer.value("model_type") == "fuyu":  # patches enter the decoder as they are, through one matrix
         channels, patch = outer.optional_count("num_channels") or 3, outer.optional_count("patch_size") or 30
-        return hidden * (channels * patch * patch + 1)
+        return (outer.optional_count("hidden_size") or hidden) * (channels * patch * patch + 1)
     values = outer.table("vision_config")
     if values is None:
         return 0
@@ -474,8 +479,8 @@ def tower_of(outer: ConfigValues, hidden: int) -> int | None:
     tower = _WHOLE.get(kind) or _assembled(kind, str(values.value("model_type")))
     if tower is None:
         return None
-    own = {key: value for key, value in values.values.items() if value is not None}
-    values = ConfigValues(values={**tower.defaults, **own}, name=outer.name, path=values.path)
+    usual = {**tower.defaults, **vision_defaults(kind, str(values.value("model_type")))}
+    values = ConfigValues(values=values.values, name=outer.name, path=values.path, defaults=usual)
     vision = Vision(outer, values, values.count(*tower.sides), hidden)
     return sum(part(vision) for part in tower.parts)
 

@@ -21,6 +21,13 @@ def _norm_of_output(config: ConfigValues, sizes: Heads) -> int:
     return sizes.hidden
 
 
+def _square_output(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
+    """Return attention whose output projection is square, whatever the size of its heads (Helium)."""
+    sizes = read_heads(config, hidden)
+    made = attention(config, family, sizes)
+    return replace(made, divided=made.divided + hidden * (hidden - sizes.query))
+
+
 def _norm_of_width(hidden: int, width: int) -> int:
     return width
 
@@ -42,29 +49,13 @@ def _cross_attention(config: ConfigValues, family: Family, hidden: int, kind: La
     return replace(made, replicated=made.replicated + 2, kind="cross-attention", is_rough=True)
 
 
-def _sizes(
-    *, hidden: int, width: int, layers: int, heads: int, kv_heads: int, vocab: int, positions: int
-) -> Mapping[str, int]:
-    return {
-        "hidden_size": hidden,
-        "intermediate_size": width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "vocab_size": vocab,
-        "max_position_embeddings": positions,
-    }
-
-
 _LLAMA = Family(
     mlp_bias=_MLP_BIAS,
-    wrapped=_sizes(hidden=4096, width=11_008, layers=32, heads=32, kv_heads=32, vocab=32_000, positions=2048),
 )
 _QWEN2 = Family(
     qkv_bias=YES,
     output_bias=NO,
     windows="upper",
-    wrapped=_sizes(hidden=4096, width=22_016, layers=32, heads=32, kv_heads=32, vocab=151_936, positions=32_768),
 )
 _QWEN3 = Family(qk_norm="head", windows="upper")
 _MISTRAL = Family(qkv_bias=NO, output_bias=NO, windows="all")
@@ -100,7 +91,6 @@ DENSE: Mapping[str, Family] = {
         output_bias=NO,
         windows="all",
         defaults={"sliding_window": 4096},
-        wrapped=_sizes(hidden=4096, width=14_336, layers=32, heads=32, kv_heads=8, vocab=32_000, positions=131_072),
     ),
     "ministral": _MISTRAL,
     "ministral3": _MISTRAL,
@@ -155,7 +145,7 @@ DENSE: Mapping[str, Family] = {
         norms=1, windows="pattern", tied=True, defaults={"sliding_window": 4096, "sliding_window_pattern": 4}
     ),
     "ernie4_5": _ERNIE,
-    "helium": Family(output_bias=NO),
+    "helium": Family(output_bias=NO, attention=_square_output),
     "exaone4": Family(
         qkv_bias=NO,
         output_bias=NO,

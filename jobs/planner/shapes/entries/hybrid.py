@@ -16,6 +16,7 @@ from jobs.planner.shapes.state_spaces import (
     lightning,
     mamba,
     mamba2,
+    mamba_of_width,
     mamba_with_norms,
     mlstm,
     recurrent_unit,
@@ -173,10 +174,12 @@ def _zamba_shared(config: ConfigValues, hidden: int) -> tuple[int, int, int]:
 
     Its attention sees the embedding beside the hidden state: twice the width.
     """
-    wide = 2 * hidden
+    if not config.flag("tie_word_embeddings", True):  # transformers ties none of the shared weights then
+        raise config.refusal("tie_word_embeddings", Sentence("is false. Layers that share weights are counted tied."))
+    wide = config.optional_count("attention_hidden_size") or 2 * hidden
     heads = config.count("num_attention_heads")
     kv_heads = config.optional_count("num_key_value_heads") or heads
-    size = config.optional_count("attention_head_dim") or wide // heads
+    size = config.optional_count("attention_head_dim", "head_dim") or 2 * hidden // heads
     width = config.optional_count("intermediate_size") or 4 * hidden
     matrices = wide * size * (heads + 2 * kv_heads) + heads * size * hidden + 3 * hidden * width
     if config.flag("add_bias_linear", False):
@@ -192,11 +195,12 @@ def _zamba_hybrid(config: ConfigValues, family: Family, hidden: int, kind: Layer
     divided = matrices if kind.variant else 0
     rank = config.optional_count("adapter_rank") or 0
     blocks = config.optional_count("num_mem_blocks", limit=LAYER_LIMIT) or 1
+    wide = config.optional_count("attention_hidden_size") or 2 * hidden
     if rank and kind.variant:  # one adapter for each place where the shared weights stand
         width = config.optional_count("intermediate_size") or 4 * hidden
         each = hidden * rank + 2 * width * rank
         if config.flag("use_shared_attention_adapter", False):
-            each += 3 * (2 * 2 * hidden * rank)
+            each += 3 * (2 * wide * rank)
         total = kind.variant * each
         divided += total // blocks
         if total % blocks:
@@ -248,7 +252,7 @@ _MAMBA = Family(norms=1, kinds=_all_linear, mixers={LINEAR: mamba}, tied=True)
 
 HYBRID: Mapping[str, Family] = {
     "mamba": _MAMBA,
-    "falcon_mamba": _MAMBA,
+    "falcon_mamba": replace(_MAMBA, mixers={LINEAR: mamba_of_width}),
     "mamba2": Family(norms=1, kinds=_all_linear, mixers={LINEAR: mamba2}, defaults={"n_groups": 8}),
     "rwkv": Family(
         kinds=lambda config, family, num_layers: (LayerKind(mixer=LINEAR),) * num_layers,
@@ -326,7 +330,7 @@ HYBRID: Mapping[str, Family] = {
         mixers={LINEAR: kimi_delta},
         has_mla=True,
         mixture=True,
-        defaults={"q_lora_rank": None, "first_k_dense_replace": 1},
+        defaults={"q_lora_rank": None, "first_k_dense_replace": 1, "num_shared_experts": 1},
     ),
     "minimax": Family(
         qkv_bias=NO,

@@ -18,6 +18,7 @@ from typing import Any
 from tests.jobs.planner.shapes.hub_configs import HUB_CONFIGS
 
 COUNTS = Path(__file__).parent / "counts.json"
+ABSENT = "absent"
 SECONDS = 60  # of one model; those that compute values in Python while they are built take longer
 
 _LAYERS = 6
@@ -186,7 +187,13 @@ def variations(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{path}{key}", not value
             elif isinstance(value, int):
                 yield f"{path}{key}", 2 * value if value > 1 else value + 1
-        if "head_dim" not in table and "num_key_value_heads" in table and "kv_lora_rank" not in table:
+            if not isinstance(value, dict) and key != "model_type":
+                yield f"{path}{key}", ABSENT
+        if (
+            not {"head_dim", "attention_head_dim"} & set(table)
+            and "num_key_value_heads" in table
+            and "kv_lora_rank" not in table
+        ):
             yield f"{path}head_dim", 48
 
 
@@ -198,6 +205,8 @@ def changed(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     for name in tables:
         table = table[name]
     table[key] = value
+    if value == ABSENT:
+        del table[key]
     return made
 
 
@@ -222,10 +231,10 @@ def counted(kind: str, maps: tuple[str, ...]) -> dict[str, Any]:
         try:
             other = count(kind, changed(config, path, value), maps=maps)
         except Exception:  # a value that the type does not take
-            continue
+            other = None
         finally:
             signal.alarm(0)
-        if other != number:
+        if other != number and (other is not None or value == ABSENT):
             rows.append([path, value, other])
     return {"maps": maps, "config": config, "parameters": number, "varied": rows}
 

@@ -1,0 +1,99 @@
+"""Writes jobs/planner/shapes/class_defaults.json: what transformers' config classes take for keys that are absent.
+
+    python -m tests.jobs.planner.shapes.write_class_defaults      (make proof-shapes)
+
+Of every family the values that the planner asks for, found by reading the class's own config.
+"""
+
+import json
+import logging
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from jobs.planner.shapes import config_values
+from jobs.planner.shapes.config_values import ShapeUnreadable
+from jobs.planner.shapes.entries import FAMILIES
+from jobs.planner.shapes.model_shape import read_shape
+from jobs.planner.shapes.towers import KINDS
+from tests.jobs.planner.shapes.count_with_transformers import base_config, types
+
+DEFAULTS = Path(config_values.__file__).with_name("class_defaults.json")
+# What every config has and no count asks for by its default.
+_LEFT_OUT = ("architectures", "model_type", "dtype", "torch_dtype", "tie_embedding")
+
+
+def _written(kind: str) -> dict[str, Any]:
+    from transformers import AutoConfig
+
+    written: dict[str, Any] = json.loads(AutoConfig.for_model(kind).to_json_string(use_diff=False))
+    return written
+
+
+def _asked(config: dict[str, Any]) -> set[str]:
+    """Return the keys that the planner asks for of a config."""
+    asked: set[str] = set()
+    plain = config_values.ConfigValues.value
+
+    def value(self: config_values.ConfigValues, key: str) -> Any:
+        asked.update(each for each in (key, self.aliases.get(key)) if each)
+        return plain(self, key)
+
+    config_values.ConfigValues.value = value  # type: ignore[method-assign]
+    try:
+        read_shape(config)
+    except ShapeUnreadable:
+        pass
+    finally:
+        config_values.ConfigValues.value = plain  # type: ignore[method-assign]
+    return asked
+
+
+def _scalars(config: Any, asked: set[str]) -> dict[str, Any]:
+    """Return what the class itself says: not what it works out from other values."""
+    usual = {each.name: each.default for each in fields(type(config))}
+    return {
+        key: value
+        for key, value in sorted(usual.items())
+        if key in asked and key not in _LEFT_OUT and isinstance(value, bool | int | float)
+    }
+
+
+def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the defaults of decoders and towers by model type, and which wrapping types tie the head."""
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    text = {}
+    for kind in sorted(FAMILIES):
+        if kind in CONFIG_MAPPING:
+            text[kind] = _scalars(AutoConfig.for_model(kind), _asked(_written(kind)) | _asked(base_config(kind)))
+    vision, tied = {}, {}
+    for kind in types():
+        if kind not in KINDS or kind not in CONFIG_MAPPING:
+            continue
+        whole = _written(kind)
+        if "text_config" in whole and whole.get("tie_word_embeddings"):
+            tied[kind] = {"tie_word_embeddings": True}
+        inner = whole.get("vision_config")
+        for each in (kind, *((inner or {}).get("model_type", ""),)):
+            if each == kind and inner:
+                vision[each] = _scalars(AutoConfig.for_model(kind).vision_config, _asked(whole))
+            elif each in CONFIG_MAPPING and each != kind:
+                vision[each] = _scalars(AutoConfig.for_model(each), _asked({**whole, "vision_config": _written(each)}))
+    return {"text": text, "tied": tied, "vision": vision}
+
+
+def main() -> None:
+    """Write the data file."""
+    logging.disable(logging.CRITICAL)
+    tables = [
+        f' "{name}": {{\n'
+        + ",\n".join(f"  {json.dumps(kind)}: {json.dumps(row)}" for kind, row in sorted(table.items()))
+        + "\n }"
+        for name, table in class_defaults().items()
+    ]
+    DEFAULTS.write_text("{\n" + ",\n".join(tables) + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
