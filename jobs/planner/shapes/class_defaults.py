@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 SIZES = frozenset(
     {
@@ -25,6 +25,15 @@ SIZES = frozenset(
         "n_heads",
         "n_layer",
         "n_layers",
+        "n_routed_experts",
+        "kv_lora_rank",
+        "num_experts",
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "num_local_experts",
+        "qk_nope_head_dim",
+        "qk_rope_head_dim",
+        "v_head_dim",
         "num_attention_heads",
         "num_heads",
         "num_hidden_layers",
@@ -53,6 +62,6 @@ def vision_defaults(outer: str, kind: str) -> Mapping[str, Any]:
     return _all()["vision"].get(kind) or _all()["vision"].get(outer, {})
 
 
-def is_tied_by(outer: str) -> bool:
-    """Return True if a model that wraps a decoder ties head and embedding unless its config says otherwise."""
-    return bool(_all()["tied"].get(outer, {}))
+def is_tied_by(outer: str, way: Literal["default", "text"]) -> bool:
+    """Return True if a model that wraps a decoder ties head and embedding: by default, or if its `text_config` does."""
+    return bool(_all()["tied"].get(outer, {}).get(way))

@@ -67,19 +67,20 @@ class Family:
     2h where `has_layer_norm` (they have a bias). `qk_norm`: queries and keys are normed per head or as a whole
     projection. `is_gated`: the MLP has three matrices, not two. `has_sinks`: one number per head in attention;
     `has_expert_bias`: experts and router have biases. `output_gate`: what gates the output of attention: queries twice
-    as wide, a projection of its own, or one number per head. `mixture`: the model has experts; `width_key`: of a dense
-    layer; without it `width_times` the hidden size, where that is not 0. `windows`: which layers see a window.
-    `has_mla`: multi-head latent attention; `indexer`: which of its layers choose what they attend to. `tied`: what an
-    absent `tie_word_embeddings` means. `is_exact`: False for a kind nobody checked, read as most models are built.
+    as wide, a projection of its own, or one number per head. `mixture`: the model has experts, none where it
+    `may_lack_experts` and says 0; `mixture_of` corrects what the usual keys say of them. `width_key`: of a dense layer;
+    without it `width_times` the hidden size, where that is not 0, and `width` reads one that is computed. `windows`:
+    which layers see a window. `has_mla`: multi-head latent attention; `indexer`: which of its layers choose what they
+    attend to. `tied`: what an absent `tie_word_embeddings` means. `is_exact`: False for a kind nobody checked, read as
+    most models are built.
 
     `attention` reads what mixes tokens where it is not the usual attention, `mixers` those of single kinds of layers;
-    `kinds` reads which layer is what, where `layer_types` and the family's windows do not say it; `has_final_norm`.
-    `attention_extra`, `mlp_extra` (of the hidden size and the width), `router_extra` (of the number of experts and the
-    hidden size) and `layer_extra` are elements that stand beside; `outside` are elements outside all layers, beside
-    embedding, head and final norm: tables of positions, streams, embeddings per layer. `width` reads the width of a
-    dense layer where it is computed, `mixture_of` corrects what the usual keys say of the experts. `count_layers` where
-    no key has their number. `defaults` are what the family's code takes for keys that are absent, where it is
-    not what its class says (class_defaults.json).
+    `kinds` reads which layer is what, where `layer_types` and the family's windows do not say it; `count_layers` how
+    many, where no key has it; `has_final_norm`. `attention_extra`, `mlp_extra` (of the hidden size and the width),
+    `router_extra` (of the number of experts and the hidden size) and `layer_extra` are elements that stand beside;
+    `outside` those outside all layers, beside embedding, head and final norm: tables of positions, streams, embeddings
+    per layer. `defaults` are what the family's code takes for keys that are absent, where it is not what its class says
+    (class_defaults.json); `aliases` are its own names of keys.
     """
 
     qkv_bias: FamilyProperty = BIAS
@@ -97,6 +98,7 @@ class Family:
     has_expert_bias: bool = False
     output_gate: Literal["", "queries", "projection", "head"] = ""
     mixture: bool = False
+    may_lack_experts: bool = False
     mixture_of: Callable[[ConfigValues, Mixture], Mixture | None] | None = None
     shared_gate: bool = False
     width_key: str = "intermediate_size"

@@ -14,7 +14,9 @@ _FEEDS = {"dense": False, "sparse": True, "moe": True, "hash_moe": True}
 
 def read_mixture(config: ConfigValues, family: Family, num_layers: int) -> Mixture | None:
     """Return the sizes of the experts, None for a model without. Raises: ShapeUnreadable."""
-    experts = config.optional_count(*_EXPERTS, low=1 if family.mixture else 0, limit=100_000)
+    experts = config.optional_count(
+        *_EXPERTS, low=1 if family.mixture and not family.may_lack_experts else 0, limit=100_000
+    )
     if experts == 0 or (experts is None and not family.mixture):
         return None
     if experts is None:

@@ -22,7 +22,7 @@ from jobs.planner.shapes.mixtures import read_mixture
 from jobs.planner.shapes.neutral_keys import NEUTRAL
 from jobs.planner.shapes.quantization import read_quantization
 from jobs.planner.shapes.served_parts import rotary_elements, tower_about
-from jobs.planner.shapes.towers import hearing_of, tower_of
+from jobs.planner.shapes.towers import KINDS, hearing_of, tower_of
 
 __all__ = ["LayerShape", "ModelShape", "ShapeUnreadable", "read_shape"]
 
@@ -356,12 +356,14 @@ def _width(text: ConfigValues, family: Family, hidden: int, *, is_needed: bool) 
 
 
 def _is_tied(outer: ConfigValues, text: ConfigValues, family: Family) -> bool:
-    if outer.values is not text.values:
-        if outer.has("tie_word_embeddings"):
-            return outer.flag("tie_word_embeddings", False)
-        if is_tied_by(str(outer.value("model_type"))):
-            return True
-    return text.flag("tie_word_embeddings", family.tied)
+    if outer.values is text.values:
+        return text.flag("tie_word_embeddings", family.tied)
+    kind = str(outer.value("model_type"))
+    if is_tied_by(kind, "text") and text.flag("tie_word_embeddings", family.tied):
+        return True
+    if outer.has("tie_word_embeddings"):
+        return outer.flag("tie_word_embeddings", False)
+    return is_tied_by(kind, "default") or (kind not in KINDS and text.flag("tie_word_embeddings", family.tied))
 
 
 def _mtp_layers(text: ConfigValues, family: Family) -> int:

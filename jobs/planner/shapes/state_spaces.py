@@ -101,7 +101,7 @@ def mamba(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) ->
 
 
 def mamba_of_width(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
-    """Return a Mamba layer as wide as the config says, whatever it expands by (Falcon). Raises: ShapeUnreadable."""
+    """Return a Mamba layer as wide as the config says, whatever it expands by. Raises: ShapeUnreadable."""
     width = config.optional_count("intermediate_size") if config.is_said("intermediate_size") else None
     if width is None:
         return mamba(config, family, hidden, kind)

@@ -205,7 +205,7 @@ def _mistral_projector(vision: Vision) -> int:
 
 
 def _paligemma_projector(vision: Vision) -> int:
-    out = vision.number("projection_dim", default=vision.text)
+    out = vision.outer.optional_count("projection_dim") or vision.number("projection_dim", default=vision.text)
     return vision.side * out + out
 
 
@@ -276,7 +276,8 @@ def _minimax_projector(vision: Vision) -> int:
     wide = vision.outer.optional_count("projector_hidden_size") or vision.text
     text = vision.text
     first = vision.side * wide + wide + wide * text + text
-    return first + vision.merge * text * wide + wide + wide * text + text
+    merged = vision.outer.optional_count("merged_hidden_size") or vision.merge * text
+    return first + merged * wide + wide + wide * text + text
 
 
 def _paddle_projector(vision: Vision) -> int:

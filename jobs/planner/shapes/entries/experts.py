@@ -229,7 +229,7 @@ EXPERTS: Mapping[str, Family] = {
         mixture=True,
         kinds=_layers_of_mimo,
         mixers={SLIDING: _windowed_of_mimo},
-        defaults=_OTHERWISE_DENSE_FIRST,
+        defaults={**_OTHERWISE_DENSE_FIRST, "v_head_dim": 128},
     ),
     "afmoe": Family(
         norms=4,

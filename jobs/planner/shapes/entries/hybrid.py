@@ -58,6 +58,8 @@ def _nemotron_layers(config: ConfigValues, family: Family, num_layers: int) -> t
         "moe": LayerKind(mixer="", feed="experts"),
     }
     names = _nemotron_names(config)
+    if "moe" in names:
+        config.count("n_routed_experts", "num_local_experts", "num_experts")
     for name in names:
         if name not in kinds:
             text = Sentence("has {kind}. Known are {known}.", kind=config.shown(name), known=", ".join(kinds))
@@ -248,11 +250,11 @@ def _qwen(**own: object) -> Family:
     )
 
 
-_MAMBA = Family(norms=1, kinds=_all_linear, mixers={LINEAR: mamba}, tied=True)
+_MAMBA = Family(norms=1, kinds=_all_linear, mixers={LINEAR: mamba_of_width}, tied=True)
 
 HYBRID: Mapping[str, Family] = {
     "mamba": _MAMBA,
-    "falcon_mamba": replace(_MAMBA, mixers={LINEAR: mamba_of_width}),
+    "falcon_mamba": _MAMBA,
     "mamba2": Family(norms=1, kinds=_all_linear, mixers={LINEAR: mamba2}, defaults={"n_groups": 8}),
     "rwkv": Family(
         kinds=lambda config, family, num_layers: (LayerKind(mixer=LINEAR),) * num_layers,
@@ -282,6 +284,8 @@ HYBRID: Mapping[str, Family] = {
     "granitemoehybrid": Family(
         kinds=_granite_layers,
         mixers={LINEAR: mamba2},
+        mixture=True,
+        may_lack_experts=True,
         mixture_of=_granite_experts,
         width=_granite_width,
     ),

@@ -190,7 +190,7 @@ def variations(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             if not isinstance(value, dict) and key != "model_type":
                 yield f"{path}{key}", ABSENT
         if (
-            not {"head_dim", "attention_head_dim"} & set(table)
+            not {"head_dim", "attention_head_dim", "kv_channels"} & set(table)
             and "num_key_value_heads" in table
             and "kv_lora_rank" not in table
         ):

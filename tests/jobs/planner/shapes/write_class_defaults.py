@@ -22,6 +22,9 @@ DEFAULTS = Path(config_values.__file__).with_name("class_defaults.json")
 # What every config has and no count asks for by its default.
 _LEFT_OUT = ("architectures", "model_type", "dtype", "torch_dtype", "tie_embedding")
 
+# Their decoder is a causal language model of its own, which ties by its own config.
+_CAUSAL_INSIDE = ("llama4",)
+
 
 def _written(kind: str) -> dict[str, Any]:
     from transformers import AutoConfig
@@ -59,6 +62,15 @@ def _scalars(config: Any, asked: set[str]) -> dict[str, Any]:
     }
 
 
+def _follows(kind: str, whole: dict[str, Any]) -> bool:
+    """Return True if a model ties its head where only its `text_config` says so."""
+    from transformers import AutoConfig
+
+    text = {**whole["text_config"], "tie_word_embeddings": True}
+    made = AutoConfig.for_model(kind, text_config=text, tie_word_embeddings=False)
+    return bool(made.tie_word_embeddings) or kind in _CAUSAL_INSIDE
+
+
 def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the defaults of decoders and towers by model type, and which wrapping types tie the head."""
     from transformers import CONFIG_MAPPING, AutoConfig
@@ -72,8 +84,8 @@ def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
         if kind not in KINDS or kind not in CONFIG_MAPPING:
             continue
         whole = _written(kind)
-        if "text_config" in whole and whole.get("tie_word_embeddings"):
-            tied[kind] = {"tie_word_embeddings": True}
+        if "text_config" in whole:
+            tied[kind] = {"default": bool(whole.get("tie_word_embeddings")), "text": _follows(kind, whole)}
         inner = whole.get("vision_config")
         for each in (kind, *((inner or {}).get("model_type", ""),)):
             if each == kind and inner:
