@@ -46,7 +46,7 @@ class ConfigValues:
         own = self.aliases.get(key)
         if own is not None:
             self.asked.add(own)
-        there = [each for each in (key, own) if each in self.values]
+        there = [each for each in (key, own) if each is not None and each in self.values]
         if there:
             return next((self.values[each] for each in there if self.values[each] is not None), None)
         return self.defaults.get(key, self.defaults.get(own) if own is not None else None)

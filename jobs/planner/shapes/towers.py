@@ -285,6 +285,10 @@ def _paddle_projector(vision: Vision) -> int:
     return 2 * vision.side + wide * wide + wide + wide * vision.text + vision.text
 
 
+def _by_ratio(vision: Vision) -> int:
+    return round(vision.side * vision.ratio)
+
+
 def _step_parts(vision: Vision) -> int:
     """Step's table of positions, its two convolutions that merge, and its projector."""
     side = vision.side
@@ -459,7 +463,7 @@ _WHOLE: Mapping[str, Tower] = {
     "kimi_k25": Tower(parts=(_patch(), _blocks(), _kimi_parts)),
     "minimax_m3_vl": Tower(parts=(_patch(bias=False, frames=2), _sides(2), _blocks(), _minimax_projector)),
     "paddleocr_vl": Tower(parts=(*_SIGLIP, _paddle_projector)),
-    "step3p7": Tower(parts=(_patch(bias=False), _sides(2), _blocks(extra=2), _step_parts)),
+    "step3p7": Tower(parts=(_patch(bias=False), _sides(2), _blocks(extra=2, width=_by_ratio), _step_parts)),
 }
 
 

@@ -43,7 +43,7 @@ def _opt_outside(config: ConfigValues, hidden: int, num_layers: int) -> int:
     """Return the table of positions. Raises: ShapeUnreadable where the embedding is narrower than the layers."""
     width = config.optional_count("word_embed_proj_dim") or hidden
     if width != hidden:
-        text = "is {width}. An embedding narrower than the layers, here {hidden}, is not counted."
+        text = "is {width}. An embedding of another width than the layers, here {hidden}, is not counted."
         raise config.refusal("word_embed_proj_dim", Sentence(text, width=width, hidden=hidden))
     return _positions_and_two(config, hidden, num_layers)
 

@@ -61,7 +61,6 @@ _QWEN3 = Family(qk_norm="head", windows="upper")
 _MISTRAL = Family(qkv_bias=NO, output_bias=NO, windows="all")
 _GLM4V = Family(qkv_bias=YES, output_bias=NO, norms=4)
 _ERNIE = Family(qkv_bias=_USE_BIAS, output_bias=_USE_BIAS, mlp_bias=_USE_BIAS, tied=True)
-_LATENT = {"q_lora_rank": None}
 
 DENSE: Mapping[str, Family] = {
     "llama": _LLAMA,
@@ -168,7 +167,7 @@ DENSE: Mapping[str, Family] = {
         is_gated=False,
     ),
     "hunyuan_v1_dense": Family(qk_norm="head"),
-    "youtu": Family(has_mla=True, tied=True, defaults=_LATENT),
+    "youtu": Family(has_mla=True, tied=True),
     "minicpm3": Family(has_mla=True, mlp_bias=_MLP_BIAS, tied=True),
 }
 

@@ -8,7 +8,7 @@ from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues
 from jobs.planner.shapes.families import NO, YES, Family, FamilyProperty
 from jobs.planner.shapes.layer_kinds import FULL, LINEAR, named
 from jobs.planner.shapes.layer_shapes import LayerKind, Mixer, Mixture
-from jobs.planner.shapes.mixers import attention, read_heads
+from jobs.planner.shapes.mixers import read_attention
 from jobs.planner.shapes.state_spaces import (
     attention_beside_mamba2,
     gated_delta,
@@ -132,11 +132,6 @@ def _recurrent_layers(config: ConfigValues, family: Family, num_layers: int) -> 
     return tuple(known[types[index % len(types)]] for index in range(num_layers))
 
 
-def _windowed(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
-    sizes = read_heads(config, hidden)
-    return attention(config, family, replace(sizes, size=hidden // sizes.heads, value=hidden // sizes.heads))
-
-
 def _half_width(config: ConfigValues, hidden: int) -> int:
     return config.count("intermediate_size") // 2
 
@@ -232,6 +227,14 @@ def _xlstm_width(config: ConfigValues, hidden: int) -> int:
     return -(-int(hidden * factor) // multiple) * multiple
 
 
+def _same_width(config: ConfigValues, hidden: int, num_layers: int) -> int:
+    width = config.optional_count("embedding_dim") if config.is_said("embedding_dim") else None
+    if width not in (None, hidden):
+        text = "is {width}. An embedding of another width than the layers, here {hidden}, is not counted."
+        raise config.refusal("embedding_dim", Sentence(text, width=width, hidden=hidden))
+    return 0
+
+
 def _rwkv_extra(hidden: int, width: int) -> int:
     return hidden * hidden + 2 * hidden
 
@@ -270,6 +273,7 @@ HYBRID: Mapping[str, Family] = {
         mixers={LINEAR: mlstm},
         width=_xlstm_width,
         has_final_norm=FamilyProperty(True, "add_out_norm"),
+        outside=_same_width,
     ),
     "jamba": Family(
         kinds=_jamba_layers,
@@ -323,7 +327,7 @@ HYBRID: Mapping[str, Family] = {
     ),
     "recurrent_gemma": Family(
         kinds=_recurrent_layers,
-        mixers={LINEAR: recurrent_unit, "windowed": _windowed},
+        mixers={LINEAR: recurrent_unit, "windowed": read_attention},
         output_bias=YES,
         mlp_bias=YES,
         width=_half_width,

@@ -239,24 +239,23 @@ def counted(kind: str, maps: tuple[str, ...]) -> dict[str, Any]:
     return {"maps": maps, "config": config, "parameters": number, "varied": rows}
 
 
-def main() -> None:
-    """Write the data file."""
+def write(rows: dict[str, dict[str, Any]], hub: dict[str, int]) -> None:
+    """Write the data file: one line for each type."""
     import transformers
 
+    head = json.dumps({"transformers": transformers.__version__, "hub": hub}, indent=1)[:-2]
+    lines = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(row, separators=(',', ':'))}" for kind, row in rows.items())
+    COUNTS.write_text(f'{head},\n "types": {{\n{lines}\n }}\n}}\n', encoding="utf-8")
+
+
+def main() -> None:
+    """Count everything, and write it down."""
     logging.disable(logging.CRITICAL)
-    answer = {
-        "transformers": transformers.__version__,
-        "types": {kind: counted(kind, maps) for kind, maps in types().items()},
-        "hub": {
-            name: count(config["model_type"], config, maps=("vision",) if "vision_config" in config else ("causal",))
-            for name, config in HUB_CONFIGS.items()
-        },
+    hub = {
+        name: count(config["model_type"], config, maps=("vision",) if "vision_config" in config else ("causal",))
+        for name, config in HUB_CONFIGS.items()
     }
-    rows = ",\n".join(
-        f" {json.dumps(kind)}: {json.dumps(row, separators=(',', ':'))}" for kind, row in answer["types"].items()
-    )
-    head = json.dumps({key: answer[key] for key in ("transformers", "hub")}, indent=1)[:-2]
-    COUNTS.write_text(f'{head},\n "types": {{\n{rows}\n}}}}\n', encoding="utf-8")
+    write({kind: counted(kind, maps) for kind, maps in types().items()}, hub)
 
 
 if __name__ == "__main__":
