@@ -256,6 +256,7 @@ EXPERTS: Mapping[str, Family] = {
         kinds=_layers_of_step,
         mixture=True,
         aliases={"shared_expert_intermediate_size": "share_expert_dim"},
+        defaults={"num_local_experts": None},  # its class has one that its code does not read
     ),
     "mellum": Family(qk_norm="head", mixture=True),
     "cohere2_moe": Family(norms=1, mixture=True, windows="pattern", tied=True, defaults={"sliding_window_pattern": 4}),

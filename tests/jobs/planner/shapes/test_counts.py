@@ -90,7 +90,17 @@ def test_a_type_is_counted_or_refused_with_a_reason() -> None:
 
 
 # Types that transformers builds only from a whole config; their decoders are known.
-_WRAPPERS = {"aya_vision", "fast_vlm", "gemma3n", "granite4_vision", "idefics3", "perception_lm", "smolvlm", "gpt-sw3"}
+_WRAPPERS = {
+    "aya_vision",
+    "emu3",
+    "fast_vlm",
+    "gemma3n",
+    "granite4_vision",
+    "idefics3",
+    "perception_lm",
+    "smolvlm",
+    "gpt-sw3",
+}
 
 
 def test_most_types_are_counted_exactly() -> None:

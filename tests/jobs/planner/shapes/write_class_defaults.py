@@ -2,25 +2,25 @@
 
     python -m tests.jobs.planner.shapes.write_class_defaults      (make proof-shapes)
 
-Of every family the values that the planner asks for, found by reading the class's own config.
+Of every family the values that the planner may ask for.
 """
 
 import json
 import logging
+import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jobs.planner.shapes import config_values
-from jobs.planner.shapes.config_values import ShapeUnreadable
 from jobs.planner.shapes.entries import FAMILIES
-from jobs.planner.shapes.model_shape import read_shape
 from jobs.planner.shapes.towers import KINDS
-from tests.jobs.planner.shapes.count_with_transformers import base_config, types
+from tests.jobs.planner.shapes.count_with_transformers import types
 
 DEFAULTS = Path(config_values.__file__).with_name("class_defaults.json")
-# What every config has and no count asks for by its default.
-_LEFT_OUT = ("architectures", "model_type", "dtype", "torch_dtype", "tie_embedding")
+# What says nothing of parameters by its default.
+_LEFT_OUT = ("use_sliding_window", "add_cross_attention")
 
 # Their decoder is a causal language model of its own, which ties by its own config.
 _CAUSAL_INSIDE = ("llama4",)
@@ -33,32 +33,20 @@ def _written(kind: str) -> dict[str, Any]:
     return written
 
 
-def _asked(config: dict[str, Any]) -> set[str]:
-    """Return the keys that the planner asks for of a config."""
-    asked: set[str] = set()
-    plain = config_values.ConfigValues.value
-
-    def value(self: config_values.ConfigValues, key: str) -> Any:
-        asked.update(each for each in (key, self.aliases.get(key)) if each)
-        return plain(self, key)
-
-    config_values.ConfigValues.value = value  # type: ignore[method-assign]
-    try:
-        read_shape(config)
-    except ShapeUnreadable:
-        pass
-    finally:
-        config_values.ConfigValues.value = plain  # type: ignore[method-assign]
-    return asked
+@cache
+def _keys() -> frozenset[str]:
+    """Return every key that the planner may ask for: the texts in its code that could be one."""
+    sources = (each for each in DEFAULTS.parent.rglob("*.py") if each.stem != "neutral_keys")
+    return frozenset(key for source in sources for key in re.findall(r'"([a-zA-Z_0-9]+)"', source.read_text("utf-8")))
 
 
-def _scalars(config: Any, asked: set[str]) -> dict[str, Any]:
+def _scalars(config: Any) -> dict[str, Any]:
     """Return what the class itself says: not what it works out from other values."""
     usual = {each.name: each.default for each in fields(type(config))}
     return {
         key: value
         for key, value in sorted(usual.items())
-        if key in asked and key not in _LEFT_OUT and isinstance(value, bool | int | float)
+        if key in _keys() and key not in _LEFT_OUT and isinstance(value, bool | int | float)
     }
 
 
@@ -78,7 +66,7 @@ def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
     text = {}
     for kind in sorted(FAMILIES):
         if kind in CONFIG_MAPPING:
-            text[kind] = _scalars(AutoConfig.for_model(kind), _asked(_written(kind)) | _asked(base_config(kind)))
+            text[kind] = _scalars(AutoConfig.for_model(kind))
     vision, tied = {}, {}
     for kind in types():
         if kind not in KINDS or kind not in CONFIG_MAPPING:
@@ -89,9 +77,9 @@ def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
         inner = whole.get("vision_config")
         for each in (kind, *((inner or {}).get("model_type", ""),)):
             if each == kind and inner:
-                vision[each] = _scalars(AutoConfig.for_model(kind).vision_config, _asked(whole))
+                vision[each] = _scalars(AutoConfig.for_model(kind).vision_config)
             elif each in CONFIG_MAPPING and each != kind:
-                vision[each] = _scalars(AutoConfig.for_model(each), _asked({**whole, "vision_config": _written(each)}))
+                vision[each] = _scalars(AutoConfig.for_model(each))
     return {"text": text, "tied": tied, "vision": vision}
 
 
