@@ -53,8 +53,8 @@ def _all() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
 
 def text_defaults(kind: str, *, is_alone: bool) -> Mapping[str, Any]:
     """Return what a decoder's class takes for absent keys; without the sizes of one that stands alone."""
-    found = _all()["text"].get(kind, {})
-    return {key: value for key, value in found.items() if key not in SIZES} if is_alone else found
+    values = _all()["text"].get(kind, {})
+    return {key: value for key, value in values.items() if key not in SIZES} if is_alone else values
 
 
 def vision_defaults(outer: str, kind: str) -> Mapping[str, Any]:

@@ -28,8 +28,8 @@ class ConfigValues:
     """A config, or a table of it. `name` is what the model is called in messages, `path` stands before keys.
 
     `defaults` are what the family's own code takes for a key that is absent; `aliases` what a family calls a key: its
-    own name counts where the usual one is not there. `asked` gathers the keys that anybody asked for, so that what is
-    left of a config is what nobody understood.
+    own name counts where the usual one is not there. `read_keys` gathers the keys that anybody asked for: what is left
+    of a config is what nobody understood.
     """
 
     values: Mapping[str, Any]
@@ -37,15 +37,15 @@ class ConfigValues:
     path: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set, compare=False, repr=False)
+    read_keys: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def value(self, key: str) -> Any:
         """Return what stands under a key, or under the family's own name for it; where both are absent what the
         family's own code takes, and None where it is null."""
-        self.asked.add(key)
+        self.read_keys.add(key)
         own = self.aliases.get(key)
         if own is not None:
-            self.asked.add(own)
+            self.read_keys.add(own)
         there = [each for each in (key, own) if each is not None and each in self.values]
         if there:
             return next((self.values[each] for each in there if self.values[each] is not None), None)
@@ -57,7 +57,7 @@ class ConfigValues:
 
     def left(self) -> tuple[str, ...]:
         """Return the keys with a value that nobody asked for, in order."""
-        return tuple(key for key, value in self.values.items() if value is not None and key not in self.asked)
+        return tuple(key for key, value in self.values.items() if value is not None and key not in self.read_keys)
 
     def refusal(self, key: str, problem: str) -> ShapeUnreadable:
         """Return the exception for a key: "<model>: <key> <problem>"."""

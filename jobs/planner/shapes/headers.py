@@ -21,14 +21,14 @@ _SHARE = 1e-3  # two counts as close as this say the same
 
 
 @dataclass(frozen=True, slots=True)
-class Headers:
+class WeightHeaders:
     """Elements that a checkpoint holds; `is_packed`: several in one number, so that they cannot be told apart."""
 
     elements: int
     is_packed: bool
 
 
-def read_headers(outer: ConfigValues) -> Headers | None:
+def read_headers(outer: ConfigValues) -> WeightHeaders | None:
     """Return what the table `safetensors` of a config says, None without one. Raises: ShapeUnreadable."""
     table = outer.table("safetensors")
     counted = table.table("parameters") if table is not None else None
@@ -37,10 +37,10 @@ def read_headers(outer: ConfigValues) -> Headers | None:
     by_type: Mapping[str, int] = {kind: counted.count(kind, low=0, limit=_LIMIT) for kind in counted.values}
     total = sum(by_type.values())
     packed = sum(number for kind, number in by_type.items() if kind in _PACKED)
-    return Headers(total, packed > _SHARE * total) if total else None
+    return WeightHeaders(total, packed > _SHARE * total) if total else None
 
 
-def overruled(shape: "ModelShape", headers: Headers | None) -> "ModelShape":
+def overruled(shape: "ModelShape", headers: WeightHeaders | None) -> "ModelShape":
     """Return a shape whose parameters are those that the headers count.
 
     A count that the checkpoint confirms is exact, whatever it rested on; heads that are written twice and layers of

@@ -44,14 +44,14 @@ def named(config: ConfigValues, family: Family, names: Sequence[str], num_layers
                 num_layers=num_layers,
             ),
         )
-    known = dict.fromkeys((*_ATTENTION, *family.mixers))
+    choices = dict.fromkeys((*_ATTENTION, *family.mixers))
     for name, kind in zip(names, kinds, strict=True):
-        if kind not in known:
+        if kind not in choices:
             raise config.refusal(
                 key,
-                Sentence("has {kind}. Known are {known}.", kind=config.shown(name), known=", ".join(known)),
+                Sentence("has {kind}. Known are {known}.", kind=config.shown(name), known=", ".join(choices)),
             )
-    windows = dict.fromkeys(known, 0)
+    windows = dict.fromkeys(choices, 0)
     if SLIDING in kinds:
         windows[SLIDING] = config.count("sliding_window")
     if CHUNKED in kinds:

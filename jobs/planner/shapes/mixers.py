@@ -81,7 +81,7 @@ def read_latent_attention(config: ConfigValues, family: Family, hidden: int, kin
     norms = query_rank + kv_rank
     biases = ((query_rank and query_rank) + kv_rank + rope + hidden) * bias
     up = (query_rank or hidden) * query + kv_rank * heads * (nope + value)
-    linear, beside, kept = _indexer(config, family, hidden, query_rank, kind)
+    linear, beside, remaining = _indexer(config, family, hidden, query_rank, kind)
     return Mixer(
         heads=heads,
         kv_heads=heads,
@@ -95,7 +95,7 @@ def read_latent_attention(config: ConfigValues, family: Family, hidden: int, kin
         replicated=down + norms + biases + linear + beside,
         replicated_linear=down + linear,
         largest=max((query_rank or hidden) * query, kv_rank * heads * (nope + value), heads * value * hidden),
-        cache=kv_rank + rope + kept,
+        cache=kv_rank + rope + remaining,
         kind="latent attention with an indexer" if family.indexer else "latent attention",
         is_rough=bool(family.indexer),
     )

@@ -12,7 +12,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.shapes.class_defaults import is_tied_by, text_defaults
 from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
 from jobs.planner.shapes.diffusion import is_diffusion
-from jobs.planner.shapes.entries import FAMILIES, GENERIC, REFUSED
+from jobs.planner.shapes.entries.known import FAMILIES, GENERIC, REFUSED
 from jobs.planner.shapes.families import Family
 from jobs.planner.shapes.headers import overruled, read_headers
 from jobs.planner.shapes.layer_kinds import read_kinds
@@ -321,7 +321,7 @@ def _tower(outer: ConfigValues, hidden: int) -> tuple[int, tuple[str, ...]]:
         doubts.append(Sentence("What sees images in {kind} is not known: counted as most of its kind.", kind=kind))
     sound = hearing_of(outer, hidden)
     if sound is None:
-        doubts.append(Sentence("audio_config: what hears sound is not counted."))
+        doubts.append(Sentence("audio_config: what takes in sound is not counted."))
     seen = tower_about(outer, hidden) if exact is None else exact
     return seen + (sound or 0), tuple(doubts)
 

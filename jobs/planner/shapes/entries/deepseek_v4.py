@@ -49,7 +49,7 @@ def _attention(config: ConfigValues, family: Family, hidden: int, kind: LayerKin
     heads, size = config.count("num_attention_heads"), config.count("head_dim")
     query_rank, out_rank = config.count("q_lora_rank"), config.count("o_lora_rank")
     groups, window = config.count("o_groups"), config.count("sliding_window")
-    matrices, beside, kept = _compressor(config, hidden, query_rank, kind.mixer)
+    matrices, beside, remaining = _compressor(config, hidden, query_rank, kind.mixer)
     query = heads * size
     linear = hidden * (query_rank + size) + matrices
     return Mixer(
@@ -60,7 +60,7 @@ def _attention(config: ConfigValues, family: Family, hidden: int, kind: LayerKin
         replicated=linear + query_rank + size + beside,
         replicated_linear=linear,
         largest=query * query_rank,
-        cache=max(round(kept), 1),
+        cache=max(round(remaining), 1),
         state=window * size,
         kind="compressed attention",
         is_rough=True,

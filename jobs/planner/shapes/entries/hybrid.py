@@ -124,12 +124,12 @@ def _lfm_width(config: ConfigValues, hidden: int) -> int:
 def _recurrent_layers(config: ConfigValues, family: Family, num_layers: int) -> tuple[LayerKind, ...]:
     types = config.items("block_types", str) or ("recurrent", "recurrent", "attention")
     window = config.count("attention_window_size", "sliding_window")
-    known = {"recurrent": LayerKind(mixer=LINEAR), "attention": LayerKind(mixer="windowed", window=window)}
+    choices = {"recurrent": LayerKind(mixer=LINEAR), "attention": LayerKind(mixer="windowed", window=window)}
     for name in types:
-        if name not in known:
-            text = Sentence("has {kind}. Known are {known}.", kind=config.shown(name), known=", ".join(known))
+        if name not in choices:
+            text = Sentence("has {kind}. Known are {known}.", kind=config.shown(name), known=", ".join(choices))
             raise config.refusal("block_types", text)
-    return tuple(known[types[index % len(types)]] for index in range(num_layers))
+    return tuple(choices[types[index % len(types)]] for index in range(num_layers))
 
 
 def _half_width(config: ConfigValues, hidden: int) -> int:
@@ -186,7 +186,7 @@ def _zamba_shared(config: ConfigValues, hidden: int) -> tuple[int, int, int]:
 
 def _zamba_hybrid(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
     space = family.mixers[LINEAR](config, family, hidden, kind)
-    matrices, norms, kept = _zamba_shared(config, hidden)
+    matrices, norms, remaining = _zamba_shared(config, hidden)
     own = hidden * hidden
     replicated = norms if kind.variant else 0
     divided = matrices if kind.variant else 0
@@ -207,7 +207,7 @@ def _zamba_hybrid(config: ConfigValues, family: Family, hidden: int, kind: Layer
         space,
         divided=space.divided + own + divided,
         replicated=space.replicated + replicated,
-        cache=kept,
+        cache=remaining,
         kind="Mamba after shared attention",
     )
 

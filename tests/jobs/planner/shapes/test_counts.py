@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobs.planner.shapes.config_values import ShapeUnreadable
-from jobs.planner.shapes.entries import FAMILIES, REFUSED
+from jobs.planner.shapes.entries.known import FAMILIES, REFUSED
 from jobs.planner.shapes.model_shape import ModelShape, read_shape
 from tests.jobs.planner.shapes.count_with_transformers import ABSENT, COUNTS, changed, variations
 from tests.jobs.planner.shapes.hub_configs import HUB_CONFIGS

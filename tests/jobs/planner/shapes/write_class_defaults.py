@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.planner.shapes import config_values
-from jobs.planner.shapes.entries import FAMILIES
+from jobs.planner.shapes.entries.known import FAMILIES
 from jobs.planner.shapes.towers import KINDS
 from tests.jobs.planner.shapes.count_with_transformers import types
 
