@@ -286,10 +286,12 @@ def step_parts(vision: Vision) -> int:
 
 
 def gemma4_parts(vision: Vision) -> int:
-    """Gemma 4's two tables of positions, norms of queries and keys per head, and its projection without a bias."""
-    heads = vision.number("head_dim", default=64)
+    """Gemma 4's two tables of positions, heads of a size of their own, and its projection without a bias."""
+    size, heads = vision.number("head_dim", default=64), vision.number("num_attention_heads")
+    kv_heads = vision.number("num_key_value_heads", default=heads)
     table = 2 * vision.number("position_embedding_size", default=10_240) * vision.side
-    return table + 2 * heads * vision.layers + vision.side * vision.text
+    attention = 2 * vision.side * size * (heads + kv_heads) - 4 * vision.side**2
+    return table + (attention + 2 * size) * vision.layers + vision.side * vision.text
 
 
 def several_layers(vision: Vision) -> int:

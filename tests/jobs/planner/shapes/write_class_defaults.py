@@ -8,7 +8,7 @@ Of every family the values that the planner may ask for.
 import json
 import logging
 import re
-from dataclasses import fields
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,24 @@ def _keys() -> frozenset[str]:
     return frozenset(key for source in sources for key in re.findall(r'"([a-zA-Z_0-9]+)"', source.read_text("utf-8")))
 
 
-def _scalars(config: Any) -> dict[str, Any]:
-    """Return what the class itself says: not what it works out from other values."""
-    usual = {each.name: each.default for each in fields(type(config))}
-    return {
-        key: value
-        for key, value in sorted(usual.items())
-        if key in _keys() and key not in _LEFT_OUT and isinstance(value, bool | int | float)
+def _values(config: type[Any]) -> dict[str, Any]:
+    """Return what a class itself says: not what it works out from other values."""
+    usual = {
+        each.name: each.default_factory() if callable(each.default_factory) else each.default for each in fields(config)
     }
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in sorted(usual.items())
+        if key in _keys() and key not in _LEFT_OUT and (isinstance(value, bool | int | float) or _is_pair(value))
+    }
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default_factory() if callable(field.default_factory) else field.default
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and 0 < len(value) <= 3 and all(isinstance(each, int) for each in value)
 
 
 def _follows(kind: str, whole: dict[str, Any]) -> bool:
@@ -61,12 +71,12 @@ def _follows(kind: str, whole: dict[str, Any]) -> bool:
 
 def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the defaults of decoders and towers by model type, and which wrapping types tie the head."""
-    from transformers import CONFIG_MAPPING, AutoConfig
+    from transformers import CONFIG_MAPPING
 
     text = {}
     for kind in sorted(FAMILIES):
         if kind in CONFIG_MAPPING:
-            text[kind] = _scalars(AutoConfig.for_model(kind))
+            text[kind] = _values(CONFIG_MAPPING[kind])
     vision, tied = {}, {}
     for kind in types():
         if kind not in KINDS or kind not in CONFIG_MAPPING:
@@ -74,12 +84,12 @@ def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
         whole = _written(kind)
         if "text_config" in whole:
             tied[kind] = {"default": bool(whole.get("tie_word_embeddings")), "text": _follows(kind, whole)}
-        inner = whole.get("vision_config")
-        for each in (kind, *((inner or {}).get("model_type", ""),)):
-            if each == kind and inner:
-                vision[each] = _scalars(AutoConfig.for_model(kind).vision_config)
-            elif each in CONFIG_MAPPING and each != kind:
-                vision[each] = _scalars(AutoConfig.for_model(each))
+        inner = CONFIG_MAPPING[kind].sub_configs.get("vision_config")
+        if inner is not None and is_dataclass(inner):
+            vision[kind] = _values(inner)
+        body = (whole.get("vision_config") or {}).get("model_type")
+        if body in CONFIG_MAPPING:
+            vision[body] = _values(CONFIG_MAPPING[body])
     return {"text": text, "tied": tied, "vision": vision}
 
 
