@@ -85,9 +85,9 @@ def class_defaults() -> dict[str, dict[str, dict[str, Any]]]:
         if "text_config" in whole:
             tied[kind] = {"default": bool(whole.get("tie_word_embeddings")), "text": _follows(kind, whole)}
         inner = CONFIG_MAPPING[kind].sub_configs.get("vision_config")
-        if inner is not None and is_dataclass(inner):
+        if isinstance(inner, type) and is_dataclass(inner):
             vision[kind] = _values(inner)
-        body = (whole.get("vision_config") or {}).get("model_type")
+        body = str((whole.get("vision_config") or {}).get("model_type"))
         if body in CONFIG_MAPPING:
             vision[body] = _values(CONFIG_MAPPING[body])
     return {"text": text, "tied": tied, "vision": vision}
