@@ -87,6 +87,10 @@ proof-backup: install-dev ## backups under load, restored and compared, into doc
 proof-conformance: install-dev ## commands for the other trainers against their own code, into docs/proofs/conformance.md
 	@exec $(BIN)/python -m tests.proofs.conformance
 
+proof-shapes: install-dev ## what transformers counts of every model type, into tests/jobs/planner/shapes/counts.json
+	@$(BIN)/python -m tests.jobs.planner.shapes.write_class_defaults
+	@exec $(BIN)/python -m tests.jobs.planner.shapes.count_with_transformers
+
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench
 

@@ -196,6 +196,8 @@ class CanItRunJson(TypedDict):
 
     model: str
     parameters: int
+    is_exact: bool
+    rests_on: list[str]
     method: str
     currency: str
     note: str

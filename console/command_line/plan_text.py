@@ -83,7 +83,7 @@ def constants_lines(moved: Sequence[SensitivityJson]) -> list[str]:
 
 def can_it_run_text(answer: CanItRunJson) -> str:
     """Return every hardware beside the others, and of each that was estimated what it takes."""
-    lines = [f"{answer['model']}, {answer['method']}: {answer['parameters']:,} parameters", ""]
+    lines = [f"{answer['model']}, {answer['method']}: {_parameters(answer)} parameters", ""]
     rows = [["accelerator", "answer", *(_HOST[need["on_host"]] for need in answer["options"][0]["needs"]), *_CAN_HEAD]]
     for each in answer["options"]:
         pool = max(each["pools"], key=lambda pool: pool["share"], default=None)
@@ -104,7 +104,14 @@ def can_it_run_text(answer: CanItRunJson) -> str:
             f"{row['bearing']}: {row['model']} on {row['devices']} x {row['device']}" for row in each["published"]
         ]
     notes = dict.fromkeys(note for each in answer["options"] for note in each["notes"])
-    return "\n".join([*lines, *(f"note: {note}" for note in filter(None, (answer["note"], *notes)))])
+    said = dict.fromkeys(filter(None, (answer["note"], *answer["rests_on"], *notes)))
+    return "\n".join([*lines, *(f"note: {note}" for note in said)])
+
+
+def _parameters(answer: CanItRunJson) -> str:
+    """Return the parameters to the last one, or about how many where they are not known exactly."""
+    number = answer["parameters"]
+    return f"{number:,}" if answer["is_exact"] else f"about {number / 1e9:.3g} B"
 
 
 def _gibs(pool: PoolJson) -> list[str]:

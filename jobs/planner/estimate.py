@@ -35,6 +35,7 @@ from jobs.planner.result import (
     cost_of,
 )
 from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, reserves_memory, starts_beside
+from jobs.planner.shapes.said import doubts_of
 from jobs.planner.time.split import with_best_split
 from jobs.planner.time.steps import batch_of, step_time
 from jobs.planner.validation import validate
@@ -177,7 +178,7 @@ class Estimator:
             export_bytes=export_bytes(job.policy),
             used=(*_used(fit.names, constants), *_used(_of_time(constants.names, time.bottleneck), constants)),
             unpriced=job.unpriced,
-            notes=(*job.notes, *fit.problems, *time.notes),
+            notes=(*job.notes, *fit.problems, *time.notes, *doubts_of(training.model for training in trained)),
         )
 
     def rests_on(self) -> tuple[Constant, ...]:
@@ -222,6 +223,7 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
     accelerator = job.fleet.accelerator
     is_known = (
         training.model.is_exact
+        and not training.model.rough_layers
         and training.attention != "eager"
         and accelerator.vendor == "nvidia"
         and accelerator.has_bf16

@@ -18,6 +18,7 @@ from jobs.planner.can_it_run.language_models import DeviceNeed, HardwareOption, 
 from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
 from jobs.planner.result import JobInvalid
 from jobs.planner.sensitivity import sensitivities
+from jobs.planner.shapes.said import doubts
 from jobs.planning.question import PlanRefused, policy_shape, shape_of_config
 from jobs.planning.search_pool import answer_apart
 from jobs.planning.settings import constants_of, prices_of
@@ -149,12 +150,15 @@ class CanOption(Schema):
 
 
 class CanItRunOut(Schema):
-    """The answer: exact parameters, and every hardware, the cheapest (then fastest) that runs it first. `note`: how the
-    model was found, where that is an assumption."""
+    """The answer: parameters, and every hardware, the cheapest (then fastest) that runs it first. `is_exact`: they are
+    those of the model to the last one; `rests_on` says on what count and estimates rest where they are not. `note`: how
+    the model was found, where that is an assumption."""
 
     model: str
     parameters: int
     active_parameters: int
+    is_exact: bool
+    rests_on: list[str]
     method: str
     currency: str
     note: str
@@ -210,6 +214,8 @@ def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRun
         model=shape.name,
         parameters=shape.parameters,
         active_parameters=shape.active_parameters,
+        is_exact=shape.is_exact,
+        rests_on=list(doubts(shape)),
         method=body.method,
         currency=home.currency,
         note=note,

@@ -178,6 +178,7 @@ class PlanOut(Schema):
     fleet: PlanFleet
     parameters: int = Field(description="Of the policy")
     active_parameters: int
+    is_exact: bool = Field(description="Whether they are counted to the last one; notes say what they rest on if not")
     pools: list[PlanPool]
     rollout: PlanRollout | None
     time: PlanTime
@@ -211,6 +212,7 @@ class PlanOut(Schema):
             ),
             parameters=question.models.policy.parameters,
             active_parameters=question.models.policy.active_parameters,
+            is_exact=question.models.policy.is_exact,
             pools=[PlanPool.of(pool) for pool in estimate.pools],
             rollout=None
             if estimate.rollout is None

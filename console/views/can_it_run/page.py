@@ -22,6 +22,7 @@ from console.views.plan.largest_terms import LargestTermsPanel, parts_panel
 from console.views.plan.panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import models
+from jobs.catalog.sentence import in_words
 from jobs.models import Project
 from jobs.planner.can_it_run.language_models import (
     DeviceNeed,
@@ -37,6 +38,7 @@ from jobs.planner.diffusion.job import DiffusionJob
 from jobs.planner.job import Fleet, Job
 from jobs.planner.result import JobInvalid
 from jobs.planner.sensitivity import sensitivities
+from jobs.planner.shapes.said import parameters_text
 from jobs.planning.search_pool import answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
@@ -264,7 +266,7 @@ def _facts(question: HardwareQuestion) -> tuple[tuple[str, str], ...]:
     shape = question.shape
     if shape is None:
         return ()
-    facts = [(_("Parameters"), f"{shape.parameters:,}")]
+    facts = [(_("Parameters"), in_words(parameters_text(shape), _))]
     if shape.experts:
         facts.append((_("Per token"), f"{shape.active_parameters:,}"))
         facts.append((_("Experts"), _("%(each)s of %(all)s") % {"each": shape.experts_per_token, "all": shape.experts}))

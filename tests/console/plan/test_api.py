@@ -54,7 +54,7 @@ def test_the_whole_estimate_comes_back_and_its_parts_agree(project: Project) -> 
 
     assert answer.status_code == 200, answer.content
     found = answer.json()
-    assert found["parameters"] == 7_615_616_512
+    assert (found["parameters"], found["is_exact"]) == (7_615_616_512, True)
     assert found["fleet"]["accelerator"] == "h200-sxm"
     pool = next(pool for pool in found["pools"] if pool["name"] == found["pool"])
     phase = next(each for each in pool["phases"] if each["phase"] == found["phase"])
@@ -169,6 +169,7 @@ def test_what_is_known_of_accelerators_and_models_is_listed(project: Project) ->
 
     assert listed["h200-sxm"]["usable_bytes"] > 140e9
     assert known["qwen3-30b-a3b"]["active_parameters"] == 3_353_032_704
+    assert (known["qwen3-30b-a3b"]["is_exact"], known["qwen3-30b-a3b"]["rests_on"]) == (True, [])
     assert set(known) == set(models())
 
 
