@@ -15,7 +15,7 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource
 from jobs.planner.can_it_run.language_models import DeviceNeed, HardwareOption, PublishedRun, compare_hardware
-from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
+from jobs.planner.can_it_run.plans import METHODS, Demand, Way
 from jobs.planner.result import JobInvalid
 from jobs.planner.sensitivity import sensitivities
 from jobs.planning.question import PlanRefused, policy_shape, shape_of_config
@@ -56,7 +56,7 @@ class CanNeed(Schema):
     """The fewest devices with so much on the host, null: with none of those that were tried; the phase that binds and
     whether it is tight there, or of the nearest miss."""
 
-    on_host: OnHost
+    on_host: Way
     devices: int | None
     phase: str
     verdict: Literal["fits", "tight", "no"] | None

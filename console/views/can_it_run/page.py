@@ -31,7 +31,7 @@ from jobs.planner.can_it_run.language_models import (
     compare_hardware,
 )
 from jobs.planner.can_it_run.own_layouts import LEAST_DEVICES, OwnLayoutFit, own_layouts
-from jobs.planner.can_it_run.plans import METHODS, OnHost
+from jobs.planner.can_it_run.plans import METHODS, Way
 from jobs.planner.diffusion.can_it_run import compare_for_diffusion
 from jobs.planner.diffusion.job import DiffusionJob
 from jobs.planner.job import Fleet, Job
@@ -60,7 +60,7 @@ METHOD_WORDS = {
     "grpo-lora": gettext_lazy("GRPO with LoRA"),
     "ppo": gettext_lazy("PPO, all weights"),
 }
-ON_HOST_WORDS: Mapping[OnHost, Any] = {
+ON_HOST_WORDS: Mapping[Way, Any] = {
     "nothing": gettext_lazy("Everything on the GPUs"),
     "between_phases": gettext_lazy("Training states in host memory while others work"),
     "always": gettext_lazy("Optimizer and its step in host memory"),

@@ -28,12 +28,21 @@ from jobs.planner.search.axes import last_stage, powers, stage_counts
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.validity import least_bytes
 
-OnHost = Literal["nothing", "between_phases", "always"]
-ON_HOST: Mapping[OnHost, str] = {
+Way = Literal["nothing", "between_phases", "always", "activations", "weights", "pure"]
+ON_HOST: Mapping[Way, str] = {
     "nothing": "Everything on the devices",
     "between_phases": "Training states on the host while others work",
     "always": "The optimizer and its step on the host",
 }
+"""The usual ways, by what sits on the host: less of it first."""
+
+FURTHER_WAYS: Mapping[Way, str] = {
+    "activations": "Checkpoints of layers on the host, each sequence divided among devices",
+    "weights": "Weights, the optimizer and its step on the host",
+    "pure": "Pure 16-bit training: weights, gradients and moments in bf16, no copy in fp32",
+}
+"""What is tried where the usual ways take more devices. Pure 16-bit learns other weights than the rest, so that it is
+never what a headline goes by."""
 
 _NODE_SIZES = (1, 2, 4, 8)
 _CLUSTER_SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # nodes
@@ -132,7 +141,7 @@ class TrainingPlan:
 
 
 def plans_of(
-    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: OnHost, *, micro_batch: int
+    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: Way, *, micro_batch: int
 ) -> Iterator[TrainingPlan]:
     """Yield the ways to train the model on all devices of the fleet that can hold its weights: FSDP first, then the
     Megatron layouts that hold least, the least divided of them first."""
@@ -165,35 +174,48 @@ def plans_of(
 
 
 def _policies(
-    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: OnHost, micro: int
+    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: Way, micro: int
 ) -> Iterator[Training]:
     devices = fleet.num_devices
     samples = demand.prompts * demand.samples_per_prompt if recipe.has_rollouts else demand.batch_size
     attention: Literal["flash2", "sdpa"] = "flash2" if "flash2" in fleet.accelerator.attention else "sdpa"
-    stays = on_host == "always" and recipe.method == "full"  # of adapters there is too little to be worth it
+    is_full = recipe.method == "full"
+    stays = on_host in ("always", "weights") and is_full  # of adapters there is too little to be worth it
+    is_pure = on_host == "pure" and is_full
     moves = on_host != "nothing" and recipe.has_rollouts
-    each = max(samples // devices, 1)
-    yield Training(
-        model=shape,
-        layout=Layout(num_devices=devices, shards=3),
-        family="deepspeed" if stays else "fsdp",
-        method=recipe.method,
-        lora_rank=_RANK if recipe.method != "full" else 0,
-        weight_bytes=2.0 if stays else 4.0,
-        base_bytes=_NF4_BYTES if recipe.method == "qlora" else 2.0,
-        gradient_bytes=2.0 if stays else 4.0,
-        has_master=stays,
-        compute="bf16" if fleet.accelerator.has_bf16 else "fp16",
-        attention=attention,
-        head="chunked",
-        head_chunk=_CHUNK,
-        objective=recipe.objective,
-        micro_batch=min(micro, each) * (2 if recipe.objective == "scalar" else 1),
-        sequence=demand.longest,
-        num_micro_batches=-(-each // min(micro, each)),
-        offload=Offload(optimizer=1.0 if stays else 0.0, params_between_phases=moves, optimizer_between_phases=moves),
+    offload = Offload(
+        optimizer=1.0 if stays else 0.0,
+        params=on_host == "weights",
+        activations=on_host == "activations",
+        params_between_phases=moves and on_host != "weights",
+        optimizer_between_phases=moves,
     )
-    if recipe.method != "full" or devices == 1 or not fleet.accelerator.has_bf16 or recipe.objective != "lm":
+    is_wide = not stays and not is_pure
+    for ulysses in _ulysses_sizes(shape, fleet) if on_host == "activations" else (1,):
+        each = max(samples * ulysses // devices, 1)
+        yield Training(
+            model=shape,
+            layout=Layout(num_devices=devices, shards=3, ulysses=ulysses),
+            family="deepspeed" if stays else "fsdp",
+            method=recipe.method,
+            lora_rank=0 if is_full else _RANK,
+            weight_bytes=4.0 if is_wide else 2.0,
+            base_bytes=_NF4_BYTES if recipe.method == "qlora" else 2.0,
+            gradient_bytes=4.0 if is_wide else 2.0,
+            has_master=stays,
+            optimizer="adam_bf16" if is_pure else "adam",
+            compute="bf16" if fleet.accelerator.has_bf16 else "fp16",
+            attention=attention,
+            head="chunked",
+            head_chunk=_CHUNK,
+            objective=recipe.objective,
+            micro_batch=min(micro, each) * (2 if recipe.objective == "scalar" else 1),
+            sequence=demand.longest,
+            num_micro_batches=-(-each // min(micro, each)),
+            offload=offload,
+        )
+    has_megatron = is_full and devices > 1 and fleet.accelerator.has_bf16 and recipe.objective == "lm"
+    if not has_megatron or on_host in ("weights", "pure"):
         return
     for layout in _megatron_layouts(shape, fleet):
         each = max(samples // layout.data, 1)
@@ -209,10 +231,16 @@ def _policies(
             micro_batch=min(micro, each),
             sequence=demand.longest,
             num_micro_batches=-(-each // min(micro, each)),
-            offload=Offload(
-                optimizer=1.0 if stays else 0.0, params_between_phases=moves, optimizer_between_phases=moves
-            ),
+            offload=offload,
         )
+
+
+def _ulysses_sizes(shape: ModelShape, fleet: Fleet) -> tuple[int, ...]:
+    """Return among how many devices of a node a sequence may be divided by its heads, the fewest first."""
+    sizes = powers(min(fleet.devices_per_node, fleet.num_devices))
+    divided = (n for n in sizes if shape.heads % n == 0 and fleet.num_devices % n == 0)
+    is_grouped = shape.attention_kind == "gqa"
+    return tuple(n for n in divided if not is_grouped or shape.kv_heads % n == 0 or n % shape.kv_heads == 0)
 
 
 def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
@@ -244,7 +272,7 @@ def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
 
 
 def _frozen(
-    shape: ModelShape, recipe: TrainingMethod, policy: Training, demand: Demand, on_host: OnHost
+    shape: ModelShape, recipe: TrainingMethod, policy: Training, demand: Demand, on_host: Way
 ) -> tuple[FrozenModel, ...]:
     return tuple(
         FrozenModel(
