@@ -39,7 +39,7 @@ from jobs.planner.search.layouts import GOALS, MAX_LAYOUTS, Goal, SearchResult, 
 from jobs.planner.sensitivity import Sensitivity, sensitivities
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
-from jobs.planning.search_pool import answer_apart
+from jobs.planning.search_pool import Ask, answer_apart
 from jobs.planning.settings import constants_of, prices_of
 from jobs.preflight.client import TrialFailed
 from jobs.preflight.preview import kept_config, known_data, read_config
@@ -89,8 +89,8 @@ class PlannerQuestion:
 def question(
     spec: RunSpec,
     *,
-    project: Project,
-    user: User,
+    project: Project | None,
+    user: User | None,
     state: ClusterState,
     what_if: WhatIf | None = None,
     config: Mapping[str, Any] | None = None,
@@ -98,7 +98,7 @@ def question(
     reads: bool = True,
     takes_cpu: bool = False,
 ) -> PlannerQuestion:
-    """Return what the planner is asked about a spec in a project.
+    """Return what the planner is asked about a spec in a project, or, without one, on what is shipped alone.
 
     `what_if`: other hardware than the cluster's; `config`: the policy's own config.json; `workload`: what is known of
     the data, whose zeros are filled in from a preview, if there was one. Without `reads` no file is read for it, which
@@ -106,7 +106,7 @@ def question(
     built-in trainer that goes on the CPU is no refusal; only the bytes of its roles that train and score are then
     estimated, all else of the estimate means nothing. Raises: PlanRefused.
     """
-    may_read = allows(role(user, project), "editor")
+    may_read = project is not None and user is not None and allows(role(user, project), "editor")
     cpu = _cpu_fleet(spec, state) if takes_cpu and what_if is None else None
     # The model first: who asks again once it was read must not be refused before it is, for want of accelerators.
     shape, read_as = policy_shape(spec.model, config=config, project=project, may_read=may_read, reads=reads)
@@ -154,8 +154,8 @@ def sensitivities_of(about: PlannerQuestion) -> tuple[Sensitivity, ...]:
         raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
-def layouts(about: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> SearchResult:
-    """Return the best layouts of the run on all of the hardware. Raises: PlanRefused."""
+def layouts(about: PlannerQuestion, *, goal: str = "time", limit: int = 20, ask: Ask = answer_apart) -> SearchResult:
+    """Return the best layouts of the run on all of the hardware; `ask` calls the search. Raises: PlanRefused."""
     if goal not in GOALS:
         text = _("%(given)r is not allowed for the goal. Use one of %(known)s.")
         raise PlanRefused("goal", text % {"given": goal, "known": ", ".join(GOALS)})
@@ -164,7 +164,7 @@ def layouts(about: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> S
         raise PlanRefused("limit", text % {"given": limit, "most": MAX_LAYOUTS_LISTED})
     chosen: Goal = goal  # type: ignore[assignment]  # it is one of GOALS
     try:
-        return answer_apart(
+        return ask(
             search,
             about.spec,
             about.models,
@@ -288,7 +288,7 @@ def cluster_fleet(state: ClusterState, project: Project | None) -> tuple[Fleet, 
     return _priced(fleet, project), _of_several(len(counts), len(alike), per_node, kind)
 
 
-def _fleet(spec: RunSpec, project: Project, state: ClusterState, what_if: WhatIf | None) -> tuple[Fleet, str]:
+def _fleet(spec: RunSpec, project: Project | None, state: ClusterState, what_if: WhatIf | None) -> tuple[Fleet, str]:
     if what_if is not None:
         return hypothetical_fleet(what_if, project), ""
     if spec.hardware.device == "cpu":
@@ -330,7 +330,7 @@ def _place_of(spec: RunSpec, knob_id: str) -> str:
     return str(chosen.value or "") if chosen is not None else ""
 
 
-def _shape_or_none(place: str, *, project: Project, may_read: bool, reads: bool) -> ModelShape | None:
+def _shape_or_none(place: str, *, project: Project | None, may_read: bool, reads: bool) -> ModelShape | None:
     """Return the shape of a model beside the policy, a folder or a hub id; None where it cannot be had."""
     if not place:
         return None
@@ -342,12 +342,12 @@ def _shape_or_none(place: str, *, project: Project, may_read: bool, reads: bool)
         return None
 
 
-def _workload(spec: RunSpec, project: Project, workload: Workload) -> Workload:
+def _workload(spec: RunSpec, project: Project | None, workload: Workload) -> Workload:
     """Return what is known of the data: what was said, then what a preview has counted.
 
     A preview of prompts says nothing of answers, so that for reinforcement learning it gives the number of samples.
     """
-    data = known_data(spec, project=project)
+    data = None if project is None else known_data(spec, project=project)
     if data is None:
         return workload
     filled = replace(workload, samples=workload.samples or data.num_train)

@@ -1,4 +1,4 @@
-"""`manage.py plan spec.json`: ask the planner through the API whether a spec fits, how fast it is and what it costs."""
+"""`manage.py plan spec.json`: ask the planner whether a spec fits, how fast it is and what it costs."""
 
 import json
 from argparse import ArgumentParser
@@ -9,29 +9,34 @@ from django.core.management.base import CommandError
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand, read_spec
+from console.command_line.local_planner import LocalPlanner
 from console.command_line.plan_text import advice_text, layouts_text, plan_text
 
 DOES_NOT_FIT = 1
 
 
 class Command(ApiCommand):
-    """Plan a spec; exit code 0 it fits (tight too), 1 it does not fit, 3 refused, 4 the console is away."""
+    """Plan a spec, here by what is shipped unless a console is named.
 
-    help = "Say whether a spec fits, how long a step takes and what the run costs, through the API"
+    Exit code 0 it fits (tight too), 1 it does not fit, 3 refused, 4 the console is away.
+    """
+
+    help = "Say whether a spec fits, how long a step takes and what the run costs"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
         parser.add_argument("spec", help="path of a JSON file with the run spec, or - for standard input")
-        parser.add_argument("--on", help="hypothetical accelerator, as in h200; else the cluster's own devices")
+        parser.add_argument(
+            "--on", help="hypothetical accelerator, as in h200; else the devices of a console's cluster (--project)"
+        )
         parser.add_argument("--nodes", type=int, default=1, help="with --on: nodes")
         parser.add_argument("--per-node", type=int, default=8, help="with --on: devices of a node")
-        parser.add_argument("--config", help="config.json of a model that the console does not know")
+        parser.add_argument("--config", help="config.json of a model that is not known")
         parser.add_argument("--advice", action="store_true", help="also what would make it fit or faster")
         parser.add_argument("--layouts", type=int, metavar="N", help="also the best N layouts on all of the hardware")
         parser.add_argument("--goal", default="time", help="of --layouts: time, cost or room")
         parser.add_argument("--json", action="store_true", help="print the API's answers instead of tables")
-        self.add_console_arguments(parser)
-        parser.add_argument("--project", help="slug of the project; else your first one")
+        self.add_planner_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, print, and leave with the exit code of the verdict."""
@@ -46,9 +51,9 @@ class Command(ApiCommand):
             body["config"] = read_spec(options["config"])
             if not isinstance(body["config"], dict):
                 raise CommandError(f"{options['config']} is not a JSON object.", returncode=REFUSED)
-        self.ask(options, lambda client: self._plan(client, body, options))
+        self.ask_planner(options, lambda client: self._plan(client, body, options))
 
-    def _plan(self, client: ApiClient, body: Mapping[str, object], options: Mapping[str, Any]) -> int:
+    def _plan(self, client: ApiClient | LocalPlanner, body: Mapping[str, object], options: Mapping[str, Any]) -> int:
         project = options["project"] or client.first_project()
         plan = client.plan(project, body)
         answers: dict[str, object] = {"plan": plan}

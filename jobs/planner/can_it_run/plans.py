@@ -30,15 +30,15 @@ from jobs.planner.validity import least_bytes
 
 Way = Literal["nothing", "between_phases", "always", "activations", "weights", "pure"]
 ON_HOST: Mapping[Way, str] = {
-    "nothing": "Everything on the devices",
-    "between_phases": "Training states on the host while others work",
-    "always": "The optimizer and its step on the host",
+    "nothing": "Everything on the GPUs",
+    "between_phases": "Training states in host memory while others work",
+    "always": "Optimizer and its step in host memory",
 }
 """The usual ways, by what sits on the host: less of it first."""
 
 FURTHER_WAYS: Mapping[Way, str] = {
-    "activations": "Checkpoints of layers on the host, each sequence divided among devices",
-    "weights": "Weights, the optimizer and its step on the host",
+    "activations": "Checkpoints of layers in host memory, each sequence divided among GPUs",
+    "weights": "Weights, optimizer and its step in host memory",
     "pure": "Pure 16-bit training: weights, gradients and moments in bf16, no copy in fp32",
 }
 """What is tried where the usual ways take more devices. Pure 16-bit learns other weights than the rest, so that it is

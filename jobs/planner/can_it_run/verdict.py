@@ -145,6 +145,11 @@ class FitVerdict:
         """The fewest devices at all, however long a step takes."""
         return fewest(self.needs) or self.needs[-1]
 
+    @property
+    def fewest_at_all(self) -> DeviceNeed | None:
+        """The fewest devices in any way that learns the same; None if it fits on none."""
+        return self.possible or self.practical
+
 
 def fewest(needs: Iterable[DeviceNeed]) -> DeviceNeed | None:
     """Return the need of the fewest devices, the first of several; None if it fits on none."""

@@ -115,7 +115,7 @@ def test_ways_beyond_the_usual_ones_are_tried_and_named() -> None:
 
 def test_a_long_row_is_divided_and_its_checkpoints_leave_before_it_is_a_no() -> None:
     """One row of 256 Ki tokens has more checkpoints than a device holds; divided among eight it runs."""
-    from jobs.planner.can_it_run.plans import Demand  # noqa: PLC0415
+    from jobs.planner.can_it_run.plans import Demand
 
     demand = Demand(max_prompt=1024, max_response=261_120, batch_size=8)
     found = can_it_run(shape_of("llama-3.1-8b"), find_accelerator("h100-sxm"), "sft", 8, demand=demand)

@@ -6,8 +6,8 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.device_table import device_table
-from jobs.planner.can_it_run.language_models import MOST_FITS, FitVerdict, can_it_run, compare_hardware
 from jobs.planner.can_it_run.headline import judged_on
+from jobs.planner.can_it_run.language_models import MOST_FITS, FitVerdict, can_it_run, compare_hardware
 from jobs.planner.can_it_run.plans import FURTHER_WAYS, METHODS, ON_HOST, Demand, plans_of, world_sizes
 from jobs.planner.estimate import Estimator
 from jobs.planner.fleet import FleetInvalid, fleet_of
