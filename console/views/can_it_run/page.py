@@ -379,7 +379,8 @@ def _shown_needs(verdict: FitVerdict) -> tuple[DeviceNeed, ...]:
     """Return the needs of every way, and the practical minimum where it is none of them: by what sits on the host."""
     needs, best = [*verdict.needs, *verdict.others], verdict.practical
     if best is not None and all(need is not best for need in needs):
-        needs.insert([need.on_host for need in needs].index(best.on_host) + 1, best)
+        ways = [need.on_host for need in needs]
+        needs.insert(ways.index(best.on_host) + 1 if best.on_host in ways else len(needs), best)
     return tuple(needs)
 
 

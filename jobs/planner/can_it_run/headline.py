@@ -19,6 +19,8 @@ def judged_on_any(verdict: FitVerdict, practical: DeviceNeed | None, *, most: in
     within the limit."""
     least = fewest((*verdict.needs, *_usual(verdict.others)))
     if practical is not None:
+        is_slow = verdict.recommended is not None and not verdict.limit.is_quick(verdict.recommended)
+        roomy = practical if is_slow else verdict.recommended
         is_least = least is None or (least.num_devices or 0) >= (practical.num_devices or 0)
         return replace(
             verdict,
@@ -26,7 +28,8 @@ def judged_on_any(verdict: FitVerdict, practical: DeviceNeed | None, *, most: in
             summary=Sentence("It runs from {layout}", layout=_layout(practical, "from")),
             practical=practical,
             possible=None if is_least else least,
-            at=verdict.recommended or practical,
+            recommended=roomy,
+            at=roomy or practical,
         )
     if (least := least or fewest(verdict.others)) is None:
         summary = Sentence("It fits on none of up to {most:,} devices.", most=most)
@@ -62,7 +65,13 @@ def with_more(verdict: FitVerdict) -> FitVerdict:
     best, lines = verdict.at if verdict.num_devices is not None else verdict.practical, []
     if verdict.num_devices is None and verdict.practical is not None:
         if verdict.possible is not None:
-            lines.append(Sentence("Possible with offload from {layout}", layout=_layout(verdict.possible, "from")))
+            layout = _layout(verdict.possible, "from")
+            offloads = verdict.possible.on_host != "nothing"
+            lines.append(
+                Sentence("Possible with offload from {layout}", layout=layout)
+                if offloads
+                else Sentence("Possible from {layout}", layout=layout)
+            )
         if verdict.recommended is not None and verdict.recommended.num_devices != verdict.practical.num_devices:
             lines.append(Sentence("Recommended: {layout}", layout=_layout(verdict.recommended)))
     for need in verdict.others:
