@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from console.api.planner import can_it_run, diffusion
+from console.api.planner.plan import supposed_by
 from console.api.planner.schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
 from console.api.problem import RequestProblem
 from console.command_line.api_client import RequestRefused
@@ -102,23 +103,27 @@ def _json(answer: Callable[P, BaseModel], *args: P.args, **kwargs: P.kwargs) -> 
 
 def _question(body: PlanIn) -> PlannerQuestion:
     """Return a spec on the hardware that is named."""
-    if body.what_if is None:
-        text = "No hardware is named. Use --on h200 --nodes 1, or --project for the cluster of a console."
-        raise RequestRefused(422, [("what_if", text)])
     try:
         spec = parse_spec(body.spec, device="cuda")
+        supposed = supposed_by(body.recipe, spec)
+        if body.what_if is None and supposed is None:
+            text = "No hardware is named. Use --on h200 --nodes 1, or --project for the cluster of a console."
+            raise RequestRefused(422, [("what_if", text)])
         config = _config_in(spec.model.id) if spec.model.kind == "path" and body.config is None else body.config
         return question(
             spec,
             project=None,
             user=None,
             state=_NO_CLUSTER,
-            what_if=WhatIf(**body.what_if.dict()),
+            what_if=WhatIf(**body.what_if.dict()) if body.what_if is not None else None,
+            supposed=supposed,
             config=config,
             workload=Workload(**body.workload.dict()) if body.workload is not None else None,
         )
     except SpecInvalid as invalid:
         raise RequestRefused(422, [(p.field, str(p.message)) for p in invalid.problems]) from invalid
+    except RequestProblem as problem:
+        raise RequestRefused(problem.status, [(p["field"], p["message"]) for p in problem.problems]) from problem
     except PlanRefused as refused:
         raise RequestRefused(422, [(refused.field, sentence_of(refused))]) from refused
 

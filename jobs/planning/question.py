@@ -22,6 +22,7 @@ from django.utils.translation import ngettext
 from jobs.accounts.access import User, allows, role
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.recipe import Recipe
 from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource, RunSpec
 from jobs.cluster.ray_api import ClusterState, Node
@@ -45,6 +46,7 @@ from jobs.preflight.client import TrialFailed
 from jobs.preflight.preview import kept_config, known_data, read_config
 
 MAX_LAYOUTS_LISTED = 100
+_PER_NODE = 8  # devices of a node of a recipe's hardware
 _MODEL_KNOBS = {"critic": "models.critic_path", "reference": "models.reference_path", "teacher": "models.teacher_path"}
 
 
@@ -63,18 +65,21 @@ class PlanRefused(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """Hypothetical devices, whatever the cluster has. `accelerator`: its id or any of its names."""
+    """Hypothetical devices, whatever the cluster has. `accelerator`: its id or any of its names; `host_gb`: RAM of a
+    node, 0 if nobody said."""
 
     accelerator: str
     nodes: int = 1
     devices_per_node: int = 8
+    host_gb: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerQuestion:
     """What the planner is asked: a spec, the shapes of its models, hardware, what is known of the data, the constants.
 
-    `job` is the spec on this ground. `notes`: sentences on what was assumed here.
+    `job` is the spec on this ground. `notes`: sentences on what was assumed here. `supposed`: says whose hardware it is
+    planned on where the cluster has none, "" where it has, or where somebody chose the hardware.
     """
 
     spec: RunSpec
@@ -84,6 +89,7 @@ class PlannerQuestion:
     constants: Constants
     job: Job
     notes: tuple[str, ...]
+    supposed: str = ""
 
 
 def question(
@@ -93,6 +99,7 @@ def question(
     user: User | None,
     state: ClusterState,
     what_if: WhatIf | None = None,
+    supposed: WhatIf | None = None,
     config: Mapping[str, Any] | None = None,
     workload: Workload | None = None,
     reads: bool = True,
@@ -100,17 +107,26 @@ def question(
 ) -> PlannerQuestion:
     """Return what the planner is asked about a spec in a project, or, without one, on what is shipped alone.
 
-    `what_if`: other hardware than the cluster's; `config`: the policy's own config.json; `workload`: what is known of
-    the data, whose zeros are filled in from a preview, if there was one. Without `reads` no file is read for it, which
-    takes seconds: of a model that is not known, only what was read a while ago is used. `takes_cpu`: a run of the
-    built-in trainer that goes on the CPU is no refusal; only the bytes of its roles that train and score are then
-    estimated, all else of the estimate means nothing. Raises: PlanRefused.
+    `what_if`: other hardware than the cluster's; `supposed`: a recipe's, where the cluster has none; `config`: the
+    policy's own config.json; `workload`: what is known of the data, whose zeros are filled in from a preview, if there
+    was one. Without `reads` no file is read for it, which takes seconds: of a model that is not known, only what was
+    read a while ago is used. `takes_cpu`: a run of the built-in trainer that goes on the CPU is no refusal; only the
+    bytes of its roles that train and score are then estimated, all else of the estimate means nothing.
+    Raises: PlanRefused.
     """
     may_read = project is not None and user is not None and allows(role(user, project), "editor")
     cpu = _cpu_fleet(spec, state) if takes_cpu and what_if is None else None
     # The model first: who asks again once it was read must not be refused before it is, for want of accelerators.
     shape, read_as = policy_shape(spec.model, config=config, project=project, may_read=may_read, reads=reads)
-    fleet, fleet_note = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
+    whose = ""
+    try:
+        fleet, fleet_note = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
+    except PlanRefused as refused:
+        if supposed is None or refused.field != "what_if" or spec.hardware.device == "cpu":
+            raise
+        fleet, fleet_note = hypothetical_fleet(supposed, project), ""
+        text = _("Planned on %(n)s × %(label)s, the recipe's hardware: the cluster has none to plan for.")
+        whose = text % {"n": f"{fleet.num_devices:,}", "label": fleet.accelerator.label}
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
     places["reward"] = spec.reward_model
     others = {
@@ -125,7 +141,8 @@ def question(
         workload=lengths,
         constants=constants_of(project, fleet.accelerator.id),
         job=read_job(spec, models, fleet, workload=lengths),
-        notes=tuple(note for note in (fleet_note, read_as) if note),
+        notes=tuple(note for note in (whose, fleet_note, read_as) if note),
+        supposed=whose,
     )
 
 
@@ -248,11 +265,31 @@ def shape_of_config(config: Any, *, name: str) -> ModelShape:
         raise PlanRefused("config", sentence_of(unreadable)) from unreadable
 
 
+def supposed_hardware(recipe: Recipe, spec: RunSpec) -> WhatIf | None:
+    """Return the hardware that a recipe names, as many devices as a run takes that was started from it; None where it
+    names none."""
+    if not recipe.accelerators:
+        return None
+    devices = max(spec.num_workers, 1)
+    per_node = min(devices, _PER_NODE)
+    return WhatIf(
+        accelerator=recipe.accelerators[0],
+        nodes=-(-devices // per_node),
+        devices_per_node=per_node,
+        host_gb=recipe.host_gb,
+    )
+
+
 def hypothetical_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
     """Return hypothetical hardware, at the project's price. Raises: PlanRefused."""
     try:
         kind = find_accelerator(what_if.accelerator)
-        fleet = fleet_of(kind, nodes=what_if.nodes, devices_per_node=what_if.devices_per_node)
+        fleet = fleet_of(
+            kind,
+            nodes=what_if.nodes,
+            devices_per_node=what_if.devices_per_node,
+            host_bytes=what_if.host_gb * 10**9,
+        )
     except LookupError as unknown:
         raise PlanRefused("what_if.accelerator", sentence_of(unknown)) from unknown
     except FleetInvalid as invalid:

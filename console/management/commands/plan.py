@@ -11,6 +11,8 @@ from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand, read_spec
 from console.command_line.local_planner import LocalPlanner
 from console.command_line.plan_text import advice_text, layouts_text, plan_text
+from jobs.catalog.recipe import UnknownRecipe, recipe
+from jobs.catalog.spec.runspec import to_json
 
 DOES_NOT_FIT = 1
 
@@ -25,12 +27,16 @@ class Command(ApiCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what it takes."""
-        parser.add_argument("spec", help="path of a JSON file with the run spec, or - for standard input")
+        parser.add_argument("spec", nargs="?", help="path of a JSON file with the run spec, or - for standard input")
+        parser.add_argument(
+            "--recipe", help="id of a recipe to plan, or whose hardware is supposed where there is none"
+        )
         parser.add_argument(
             "--on", help="hypothetical accelerator, as in h200; else the devices of a console's cluster (--project)"
         )
         parser.add_argument("--nodes", type=int, default=1, help="with --on: nodes")
         parser.add_argument("--per-node", type=int, default=8, help="with --on: devices of a node")
+        parser.add_argument("--host-gb", type=int, default=0, help="with --on: RAM of a node, GB")
         parser.add_argument("--config", help="config.json of a model that is not known")
         parser.add_argument("--advice", action="store_true", help="also what would make it fit or faster")
         parser.add_argument("--layouts", type=int, metavar="N", help="also the best N layouts on all of the hardware")
@@ -40,12 +46,15 @@ class Command(ApiCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, print, and leave with the exit code of the verdict."""
-        body: dict[str, object] = {"spec": read_spec(options["spec"])}
+        body: dict[str, object] = {"spec": _spec(options["spec"], options["recipe"])}
+        if options["recipe"]:
+            body["recipe"] = options["recipe"]
         if options["on"]:
             body["what_if"] = {
                 "accelerator": options["on"],
                 "nodes": options["nodes"],
                 "devices_per_node": options["per_node"],
+                "host_gb": options["host_gb"],
             }
         if options["config"]:
             body["config"] = read_spec(options["config"])
@@ -68,3 +77,15 @@ class Command(ApiCommand):
             texts.append(layouts_text(layouts))
         self.stdout.write(json.dumps(answers, indent=2) if options["json"] else "\n\n".join(texts))
         return DOES_NOT_FIT if plan["verdict"] == "no" else 0
+
+
+def _spec(path: str | None, recipe_id: str | None) -> Any:
+    """Return the spec in a file, or a recipe's. Raises: CommandError."""
+    if path is not None:
+        return read_spec(path)
+    if recipe_id is None:
+        raise CommandError("Name a JSON file with the run spec, or a --recipe.", returncode=REFUSED)
+    try:
+        return to_json(recipe(recipe_id).spec)
+    except UnknownRecipe as unknown:
+        raise CommandError(str(unknown), returncode=REFUSED) from unknown

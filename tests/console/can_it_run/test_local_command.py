@@ -106,6 +106,14 @@ def test_a_spec_is_planned_with_advice_and_layouts_on_named_hardware(spec: Path)
     assert "what_if: No hardware is named. Use --on h200" in err
 
 
+def test_a_recipe_is_planned_on_the_hardware_that_it_names() -> None:
+    code, out, err = run_command("plan", "--recipe", "verl-dapo-qwen3-30b-a3b")
+
+    assert (code, err) == (0, "")
+    assert "8 x H100" in out
+    assert "the recipe's hardware" in out
+
+
 def test_a_console_that_is_named_is_asked_with_a_token(spec: Path) -> None:
     from django.core.management.base import CommandError
 
