@@ -76,6 +76,7 @@ class Estimator:
     def __init__(self, constants: Constants | None = None) -> None:
         self._constants = TrackedConstants(constants or shipped_constants())
         self._memo = Memo(self._constants)
+        self._valid: dict[int, object] = {}
 
     def estimate(self, job: Job) -> Estimate:
         """Return the whole answer. Raises: JobInvalid."""
@@ -87,11 +88,11 @@ class Estimator:
         return None if engine is None else self._rollout(job, engine)
 
     def trainer_is_too_large(self, job: Job) -> bool:
-        """Return True if the states of the policy and what the other trainers and models keep beside them are alone
-        more than fits, whatever the engine: `fit` would say no. False says nothing."""
+        """Return True if the policy's update and what the other trainers and models keep beside it are alone more than
+        fits, whatever the engine: `fit` would say no. False says nothing."""
         usual, band = _bands(job, self._constants)
         most = job.fleet.accelerator.usable_bytes * TIGHT_TO * (1 + band - usual)
-        return least_bytes_of_update(job, self._constants, self._memo) > most
+        return least_bytes_of_update(job, self._constants, self._memo, most=most) > most
 
     def engine_is_too_large(self, job: Job) -> bool:
         """Return True if a job's engine does not start, alone or beside what its trainers leave on its devices: `fit`
@@ -108,7 +109,7 @@ class Estimator:
 
     def fit(self, job: Job) -> Fit:
         """Return whether a job fits. Raises: JobInvalid."""
-        validate(job)
+        validate(job, self._valid)
         constants, memo = self._constants, self._memo
         constants.names = set()
         job, engine = self._with_engine(job)
@@ -148,6 +149,10 @@ class Estimator:
             problems=tuple(problems),
             names=names,
         )
+
+    def seconds(self, fit: Fit) -> float:
+        """Return the middle seconds of a step of a job of which it was estimated here whether it fits."""
+        return step_time(fit.job, fit.engine, self._constants, self._memo).step.middle
 
     def answer(self, fit: Fit) -> Estimate:
         """Return the whole answer for a job of which it was estimated here whether it fits."""

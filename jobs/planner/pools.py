@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
 from jobs.planner.job import FrozenModel, Job, Training
 from jobs.planner.memo import Memo
@@ -22,7 +23,7 @@ from jobs.planner.memory.phases import (
     update_memory,
 )
 from jobs.planner.memory.states import compute_bytes
-from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, Term
+from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, SummedMemory, Term
 from jobs.planner.serving.engine_memory import EngineMemory, wakes_at_once
 from jobs.planner.time.training import work_of
 
@@ -91,11 +92,20 @@ def idle_bytes(job: Job, constants: Constants, memo: Memo) -> Mapping[str, int]:
     return by_model
 
 
-def least_bytes_of_update(job: Job, constants: Constants, memo: Memo) -> int:
-    """Return bytes that the policy's update never gets below on the fullest device of its pool, the engine left out."""
+def least_bytes_of_update(job: Job, constants: Constants, memo: Memo, *, most: float) -> int:
+    """Return bytes that the policy's update takes on the fullest device of its pool, the engine left out; or, where its
+    states alone are more than `most`, a lower bound, which takes a part of the time."""
     accelerator, training = job.fleet.accelerator, job.policy
+    beside = sum(size for role, size in idle_bytes(job, constants, memo).items() if role != "policy")
     held = memo.of("least", (training, accelerator), lambda: least_update_bytes(training, accelerator, constants))
-    return held + sum(size for role, size in idle_bytes(job, constants, memo).items() if role != "policy")
+    if held + beside > most:
+        return held + beside
+    return beside + _update(training, accelerator, constants, memo).total
+
+
+def _update(training: Training, accelerator: Accelerator, constants: Constants, memo: Memo) -> PeakMemory:
+    """Return the peak of a training's update, estimated once."""
+    return memo.of("update", (training, accelerator), lambda: update_memory(training, accelerator, constants))
 
 
 def _phases(members: list[Member]) -> Iterator[PhaseMemory]:
@@ -121,11 +131,7 @@ def _phase(phase: str, worker: Member, members: list[Member]) -> PhaseMemory:
 
 def added(*parts: PeakMemory) -> PeakMemory:
     """Return the sum, term by term, in the order of the terms."""
-    both: dict[Term, int] = {}
-    for part in parts:
-        for term, size in part.terms.items():
-            both[term] = both.get(term, 0) + size
-    return PeakMemory(terms={term: both[term] for term in _TERMS if both.get(term)})
+    return parts[0] if len(parts) == 1 else SummedMemory(parts)
 
 
 def greatest(one: PeakMemory, other: PeakMemory) -> PeakMemory:
@@ -140,7 +146,7 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
         resident = resident_memory(training, accelerator, constants)
         busy = {
             "load": load_memory(training, accelerator, constants),
-            "update": update_memory(training, accelerator, constants),
+            "update": _update(training, accelerator, constants, memo),
             "checkpoint": checkpoint_memory(training, accelerator, constants),
         }
         if job.scores_mismatches:

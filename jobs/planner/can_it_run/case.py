@@ -16,13 +16,14 @@ from jobs.planner.can_it_run.plans import (
     TrainingMethod,
     TrainingPlan,
     Way,
+    engines_of,
     plans_of,
     world_sizes,
 )
 from jobs.planner.can_it_run.verdict import DeviceNeed, PracticalLimit, fewest
 from jobs.planner.constant import Constants
 from jobs.planner.estimate import Estimator, Fit
-from jobs.planner.job import Fleet, Job
+from jobs.planner.job import Engine, Fleet, Job
 from jobs.planner.result import Estimate, JobInvalid
 from jobs.planner.shapes.model_shape import ModelShape
 
@@ -52,6 +53,8 @@ class LanguageModelCase:
         self._estimator = Estimator(constants)
         self._num_fits = self._num_bounds = 0
         self._sizes = world_sizes(fleet.devices_per_node)
+        self._made_engines: dict[int, tuple[Engine, ...]] = {}
+        self._made_plans: dict[tuple[int, Way, int], tuple[TrainingPlan, ...]] = {}
 
     def needs(self) -> tuple[DeviceNeed, ...]:
         """Return the fewest devices by what sits on the host, in the usual ways."""
@@ -113,10 +116,17 @@ class LanguageModelCase:
         element = {"qlora": 0.5, "lora": base, "full": full}[self._recipe.method]
         return element * self._shape.parameters > size * self.fleet.accelerator.usable_bytes
 
-    def _plans(self, size: int, on_host: Way, *, micro_batch: int = 1) -> Iterator[TrainingPlan]:
-        per_node = min(self.fleet.devices_per_node, size)
-        fleet = replace(self.fleet, num_devices=size, devices_per_node=per_node)
-        return plans_of(self._shape, self._recipe, fleet, self._demand, on_host, micro_batch=micro_batch)
+    def _plans(self, size: int, on_host: Way, *, micro_batch: int = 1) -> tuple[TrainingPlan, ...]:
+        """Return the ways to train, the same objects each time, so that each is estimated once."""
+        key = (size, on_host, micro_batch)
+        if key not in self._made_plans:
+            fleet = replace(self.fleet, num_devices=size, devices_per_node=min(self.fleet.devices_per_node, size))
+            if size not in self._made_engines:
+                self._made_engines[size] = engines_of(self._shape, self._recipe, fleet, self._demand)
+            asked = (self._shape, self._recipe, fleet, self._demand, on_host)
+            plans = plans_of(*asked, micro_batch=micro_batch, engines=self._made_engines[size])
+            self._made_plans[key] = tuple(plans)
+        return self._made_plans[key]
 
     def _enough(
         self,

@@ -141,16 +141,23 @@ class TrainingPlan:
 
 
 def plans_of(
-    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: Way, *, micro_batch: int
+    shape: ModelShape,
+    recipe: TrainingMethod,
+    fleet: Fleet,
+    demand: Demand,
+    on_host: Way,
+    *,
+    micro_batch: int,
+    engines: tuple[Engine, ...] | None = None,
 ) -> Iterator[TrainingPlan]:
     """Yield the ways to train the model on all devices of the fleet that can hold its weights: FSDP first, then the
-    Megatron layouts that hold least, the least divided of them first."""
+    Megatron layouts that hold least, the least divided of them first. `engines`: those of `engines_of`, where they are
+    made already and shared, so that each is estimated once."""
+    engines = engines_of(shape, recipe, fleet, demand) if engines is None else engines
     limit = fleet.accelerator.usable_bytes
     policies = [p for p in _policies(shape, recipe, fleet, demand, on_host, micro_batch) if least_bytes(p) <= limit]
     megatron = sorted((p for p in policies if p.family == "megatron"), key=least_bytes)[:_MOST_LAYOUTS]
     megatron.sort(key=lambda p: (p.layout.tensor * p.layout.pipeline, p.layout.expert))
-    level = 1 if recipe.method != "full" else 2
-    engines = tuple(_engines(shape, fleet, demand, level)) if recipe.has_rollouts else ()
     rollouts = Rollouts(
         prompts=demand.prompts,
         samples_per_prompt=demand.samples_per_prompt,
@@ -288,8 +295,13 @@ def _frozen(
     )
 
 
+def engines_of(shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand) -> tuple[Engine, ...]:
+    """Return engines for the shared devices: the smallest first, each with more and more of the memory; none for a
+    method without rollouts."""
+    return tuple(_engines(shape, fleet, demand, 1 if recipe.method != "full" else 2)) if recipe.has_rollouts else ()
+
+
 def _engines(shape: ModelShape, fleet: Fleet, demand: Demand, sleep_level: int) -> Iterator[Engine]:
-    """Yield engines for the shared devices: the smallest first, each with more and more of the memory."""
     weights = 2.0 * shape.parameters
     total = fleet.accelerator.usable_bytes
     for tensor in powers(min(fleet.num_devices, 32)):
