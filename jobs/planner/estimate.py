@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constant, Constants, shipped_constants
+from jobs.planner.hardware_notes import notes_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, TrackedConstants
 from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_bytes
@@ -87,12 +88,18 @@ class Estimator:
         job, engine = self._with_engine(job)
         return None if engine is None else self._rollout(job, engine)
 
-    def trainer_is_too_large(self, job: Job) -> bool:
+    def trainer_is_too_large(self, job: Job, *, above: float = 0.0) -> bool:
         """Return True if the policy's update and what the other trainers and models keep beside it are alone more than
-        fits, whatever the engine: `fit` would say no. False says nothing."""
+        fits, whatever the engine: `fit` would say no. False says nothing. `above`: the share of what is usable that is
+        too much, 0 for the share at which nothing is tight any more."""
         usual, band = _bands(job, self._constants)
-        most = job.fleet.accelerator.usable_bytes * TIGHT_TO * (1 + band - usual)
+        most = job.fleet.accelerator.usable_bytes * (above or TIGHT_TO * (1 + band - usual))
         return least_bytes_of_update(job, self._constants, self._memo, most=most) > most
+
+    def holds_no_sequence(self, job: Job) -> bool:
+        """Return True if the cache of a job's engine cannot hold one sequence of full length, whatever is trained."""
+        cache = self.rollout(job)
+        return cache is not None and cache.full_sequences < 1
 
     def engine_is_too_large(self, job: Job) -> bool:
         """Return True if a job's engine does not start, alone or beside what its trainers leave on its devices: `fit`
@@ -178,7 +185,7 @@ class Estimator:
             export_bytes=export_bytes(job.policy),
             used=(*_used(fit.names, constants), *_used(_of_time(constants.names, time.bottleneck), constants)),
             unpriced=job.unpriced,
-            notes=(*job.notes, *fit.problems, *time.notes),
+            notes=tuple(dict.fromkeys((*job.notes, *fit.problems, *time.notes, *notes_of(job)))),
         )
 
     def rests_on(self) -> tuple[Constant, ...]:

@@ -77,18 +77,12 @@ def idle_bytes(job: Job, constants: Constants, memo: Memo) -> Mapping[str, int]:
     """Return bytes that every role but the engine leaves on the devices of the policy's pool while others work."""
     accelerator = job.fleet.accelerator
 
-    def held(training: Training) -> int:
-        return memo.of("idle", (training, accelerator), lambda: resident_memory(training, accelerator, constants).total)
-
-    def held_frozen(frozen: FrozenModel) -> int:
-        return memo.of("idle", (frozen, accelerator), lambda: frozen_memory(frozen, accelerator, constants).total)
-
-    by_model = {"policy": held(job.policy)}
+    by_model = {"policy": _resident(job.policy, accelerator, constants, memo).total}
     if job.critic is not None and job.critic_pool == "policy":
-        by_model["critic"] = held(job.critic)
+        by_model["critic"] = _resident(job.critic, accelerator, constants, memo).total
     for number, frozen in enumerate(job.frozen):
         if frozen.pool == "policy":
-            by_model[f"{frozen.role} {number}"] = held_frozen(frozen)
+            by_model[f"{frozen.role} {number}"] = _unused(frozen, accelerator, constants, memo).total
     return by_model
 
 
@@ -96,11 +90,23 @@ def least_bytes_of_update(job: Job, constants: Constants, memo: Memo, *, most: f
     """Return bytes that the policy's update takes on the fullest device of its pool, the engine left out; or, where its
     states alone are more than `most`, a lower bound, which takes a part of the time."""
     accelerator, training = job.fleet.accelerator, job.policy
-    beside = sum(size for role, size in idle_bytes(job, constants, memo).items() if role != "policy")
     held = memo.of("least", (training, accelerator), lambda: least_update_bytes(training, accelerator, constants))
+    if held > most:
+        return held
+    beside = sum(size for role, size in idle_bytes(job, constants, memo).items() if role != "policy")
     if held + beside > most:
         return held + beside
     return beside + _update(training, accelerator, constants, memo).total
+
+
+def _resident(training: Training, accelerator: Accelerator, constants: Constants, memo: Memo) -> PeakMemory:
+    """Return what a trainer leaves on its devices, estimated once."""
+    return memo.of("resident", (training, accelerator), lambda: resident_memory(training, accelerator, constants))
+
+
+def _unused(frozen: FrozenModel, accelerator: Accelerator, constants: Constants, memo: Memo) -> PeakMemory:
+    """Return what a model that only scores leaves on its devices, estimated once."""
+    return memo.of("frozen", (frozen, accelerator), lambda: frozen_memory(frozen, accelerator, constants))
 
 
 def _update(training: Training, accelerator: Accelerator, constants: Constants, memo: Memo) -> PeakMemory:
@@ -143,7 +149,7 @@ def greatest(one: PeakMemory, other: PeakMemory) -> PeakMemory:
 def _trainer(role: str, job: Job, training: Training, constants: Constants, memo: Memo) -> Member:
     def make() -> Member:
         accelerator = job.fleet.accelerator
-        resident = resident_memory(training, accelerator, constants)
+        resident = _resident(training, accelerator, constants, memo)
         busy = {
             "load": load_memory(training, accelerator, constants),
             "update": _update(training, accelerator, constants, memo),
@@ -194,7 +200,7 @@ def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:
 def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> Member:
     def make() -> Member:
         accelerator = job.fleet.accelerator
-        idle = frozen_memory(frozen, accelerator, constants)
+        idle = _unused(frozen, accelerator, constants, memo)
         working = scoring_memory(
             frozen.model,
             frozen.layout,

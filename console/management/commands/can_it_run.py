@@ -20,6 +20,8 @@ class Command(PlanQuestion[CanItRunJson]):
         "devices": "number of devices to plan for; else the fewest are looked for",
         "max-prompt": "tokens of the longest prompt",
         "max-response": "tokens of the longest answer",
+        "mean-prompt": "mean tokens of prompts, where they are known",
+        "mean-response": "mean tokens of answers, where they are known",
         "prompts": "of a step with rollouts",
         "samples-per-prompt": "of a step with rollouts",
         "batch-size": "samples of a step without rollouts",

@@ -38,6 +38,8 @@ class Command(ApiCommand):
         parser.add_argument("--per-node", type=int, default=8, help="with --on: devices of a node")
         parser.add_argument("--host-gb", type=int, default=0, help="with --on: RAM of a node, GB")
         parser.add_argument("--config", help="config.json of a model that is not known")
+        for side in ("prompt", "response"):
+            parser.add_argument(f"--mean-{side}", type=float, help=f"mean tokens of a {side}, where they are known")
         parser.add_argument("--advice", action="store_true", help="also what would make it fit or faster")
         parser.add_argument("--layouts", type=int, metavar="N", help="also the best N layouts on all of the hardware")
         parser.add_argument("--goal", default="time", help="of --layouts: time, cost or room")
@@ -49,6 +51,9 @@ class Command(ApiCommand):
         body: dict[str, object] = {"spec": _spec(options["spec"], options["recipe"])}
         if options["recipe"]:
             body["recipe"] = options["recipe"]
+        workload = {f"mean_{side}": options[f"mean_{side}"] for side in ("prompt", "response")}
+        if known := {name: tokens for name, tokens in workload.items() if tokens is not None}:
+            body["workload"] = known
         if options["on"]:
             body["what_if"] = {
                 "accelerator": options["on"],

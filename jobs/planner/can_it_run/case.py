@@ -148,10 +148,14 @@ class LanguageModelCase:
     ) -> Iterator[tuple[Job, Estimate]]:
         """Yield of every way to train, the least divided first, the layout that is enough with the smallest engine."""
         for plan in self._plans(size, on_host, micro_batch=micro_batch):
-            if self._estimator.trainer_is_too_large(plan.job):
+            if self._estimator.trainer_is_too_large(plan.job, above=1.0):
                 continue
             for job in plan.jobs():
-                if self._has_no_engine(job) or (fit := self._fit(job)) is None:
+                if (
+                    self._has_no_engine(job)
+                    or self._estimator.holds_no_sequence(job)
+                    or (fit := self._fit(job)) is None
+                ):
                     continue
                 is_enough = _is_enough(fit, job.fleet.host_bytes) and (not wants_wave or _holds_a_wave(fit))
                 if is_enough and (estimate := self._answer(fit)):

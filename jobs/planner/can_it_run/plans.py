@@ -117,6 +117,11 @@ class Demand:
         """Tokens of the longest sample."""
         return self.max_prompt + self.max_response
 
+    @property
+    def document(self) -> int:
+        """Mean tokens of a sample in a row of the longest, 0 if they are not known."""
+        return min(round(self.mean_prompt + self.mean_response), self.longest)
+
 
 def world_sizes(devices_per_node: int) -> tuple[int, ...]:
     """Return the numbers of devices that are tried, ascending: within a node, then whole nodes."""
@@ -218,6 +223,7 @@ def _policies(
             objective=recipe.objective,
             micro_batch=min(micro, each) * (2 if recipe.objective == "scalar" else 1),
             sequence=demand.longest,
+            document=0 if recipe.has_rollouts else demand.document,
             num_micro_batches=-(-each // min(micro, each)),
             offload=offload,
         )
@@ -237,6 +243,7 @@ def _policies(
             objective=recipe.objective,
             micro_batch=min(micro, each),
             sequence=demand.longest,
+            document=0 if recipe.has_rollouts else demand.document,
             num_micro_batches=-(-each // min(micro, each)),
             offload=offload,
         )

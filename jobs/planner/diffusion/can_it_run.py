@@ -26,6 +26,7 @@ from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.diffusion.job import DIFFUSION_METHODS, DiffusionJob, Picture, diffusion_job, stream_tokens
 from jobs.planner.diffusion.memory import pool_of
 from jobs.planner.diffusion.time import step_time
+from jobs.planner.hardware_notes import hardware_notes
 from jobs.planner.job import Fleet
 from jobs.planner.memory.storage import checkpoint_bytes, export_bytes, host_bytes, node_bytes
 from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate, Term, cost_of
@@ -45,7 +46,7 @@ def estimate_diffusion(job: DiffusionJob, constants: Constants | None = None) ->
     verdict: Fits = "fits" if needed <= TIGHT_FROM else "tight" if needed <= TIGHT_TO else "no"
     on_host = host_bytes(job, constants)
     limit = node_bytes(job.fleet, constants)
-    notes = [WHAT_IF, *job.notes]
+    notes = [WHAT_IF, *job.notes, *hardware_notes(job)]
     if not job.picture.encoders:
         notes.append(Sentence("Texts and pictures are taken to be encoded before: no encoder is on the devices."))
     if on_host > TIGHT_FROM * limit:
