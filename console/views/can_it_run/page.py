@@ -302,7 +302,7 @@ def _overall(options: tuple[HardwareOption, ...], question: HardwareQuestion) ->
     if answer == "yes" and len(options) > 1:
         fits = ngettext("It runs on %(n)s of %(all)s.", "It runs on %(n)s of these %(all)s accelerators.", len(options))
         text = f"{text} {fits}"
-    lines = (how(need), *best.more) if answer in ("yes", "possible") else (best.summary, *best.more)
+    lines = (how(need), *best.more) if answer == "yes" else (best.summary, *best.more)
     return {"state": state, "word": str(word), "text": text % words, "lines": [in_words(line, _) for line in lines]}
 
 
