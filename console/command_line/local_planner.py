@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from console.api.planner import can_it_run, diffusion
-from console.api.planner.plan import supposed_by
+from console.api.planner.plan import named_by_recipe
 from console.api.planner.schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
 from console.api.problem import RequestProblem
 from console.command_line.api_client import RequestRefused
@@ -52,29 +52,29 @@ class LocalPlanner:
 
     def can_it_run(self, _project: str, body: Mapping[str, object]) -> CanItRunJson:
         """Return whether a language model trains by a method, and where."""
-        asked = _read(can_it_run.CanItRunIn, _with_config(body, str(body.get("model", ""))))
-        return _json(can_it_run.answered, asked, None, may_read=False, ask=_here)  # type: ignore[no-any-return]
+        question_body = _read(can_it_run.CanItRunIn, _with_config(body, str(body.get("model", ""))))
+        return _json(can_it_run.answered, question_body, None, may_read=False, ask=_here)
 
     def diffusion(self, _project: str, body: Mapping[str, object]) -> DiffusionJson:
         """Return whether a diffusion transformer trains by a method, and where."""
-        return _json(diffusion.answered, _read(diffusion.DiffusionIn, body), None, ask=_here)  # type: ignore[no-any-return]
+        return _json(diffusion.answered, _read(diffusion.DiffusionIn, body), None, ask=_here)
 
     def plan(self, _project: str, body: Mapping[str, object]) -> PlanJson:
         """Return what the planner says of a spec."""
         about = _question(_read(PlanIn, body))
-        return _json(lambda: PlanOut.of(about, estimate_of(about)))  # type: ignore[no-any-return]
+        return _json(lambda: PlanOut.of(about, estimate_of(about)))
 
     def advice(self, _project: str, body: Mapping[str, object]) -> AdviceJson:
         """Return what would make a spec fit, or faster."""
         about = _question(_read(PlanIn, body))
-        return _json(lambda: PlanAdviceOut.of(advice(about), sensitivities_of(about)))  # type: ignore[no-any-return]
+        return _json(lambda: PlanAdviceOut.of(advice(about), sensitivities_of(about)))
 
     def layouts(self, _project: str, body: Mapping[str, object]) -> LayoutsJson:
         """Return the best layouts of a spec."""
-        asked = _read(LayoutsIn, body)
-        about = _question(asked)
-        return _json(  # type: ignore[no-any-return]
-            lambda: PlanLayoutsOut.of(layouts(about, goal=asked.goal, limit=asked.limit, ask=_here))
+        question_body = _read(LayoutsIn, body)
+        about = _question(question_body)
+        return _json(
+            lambda: PlanLayoutsOut.of(layouts(about, goal=question_body.goal, limit=question_body.limit, ask=_here))
         )
 
 
@@ -83,7 +83,7 @@ def _here(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def _read(schema: type[Body], body: Mapping[str, object]) -> Body:
-    """Return what is asked, checked as the API checks it."""
+    """Return what is question_body, checked as the API checks it."""
     try:
         return schema.model_validate(body)
     except ValidationError as invalid:
@@ -105,8 +105,8 @@ def _question(body: PlanIn) -> PlannerQuestion:
     """Return a spec on the hardware that is named."""
     try:
         spec = parse_spec(body.spec, device="cuda")
-        supposed = supposed_by(body.recipe, spec)
-        if body.what_if is None and supposed is None:
+        fallback = named_by_recipe(body.recipe, spec)
+        if body.what_if is None and fallback is None:
             text = "No hardware is named. Use --on h200 --nodes 1, or --project for the cluster of a console."
             raise RequestRefused(422, [("what_if", text)])
         config = _config_in(spec.model.id) if spec.model.kind == "path" and body.config is None else body.config
@@ -116,7 +116,7 @@ def _question(body: PlanIn) -> PlannerQuestion:
             user=None,
             state=_NO_CLUSTER,
             what_if=WhatIf(**body.what_if.dict()) if body.what_if is not None else None,
-            supposed=supposed,
+            fallback=fallback,
             config=config,
             workload=Workload(**body.workload.dict()) if body.workload is not None else None,
         )

@@ -81,7 +81,7 @@ class SummedMemory(PeakMemory):
         vars(self)["parts"] = parts
 
     @cached_property
-    def terms(self) -> Mapping[Term, int]:  # type: ignore[override]  # computed when it is asked for
+    def terms(self) -> Mapping[Term, int]:
         """The sums that are not 0."""
         both: dict[Term, int] = {}
         for part in vars(self)["parts"]:

@@ -58,17 +58,17 @@ _RANGES: dict[tuple[type, str], tuple[float, float]] = {
 _SIZES = ("tensor", "pipeline", "virtual", "context", "ulysses", "expert", "expert_tensor")
 
 
-def validate(job: Job, known: dict[int, object] | None = None) -> None:
+def validate(job: Job, checked: dict[int, object] | None = None) -> None:
     """Raise JobInvalid, naming the field, for a job that cannot be estimated or cannot be laid out.
 
-    `known`: parts, by their identity, that were good before and are not looked at again; good ones are added.
+    `checked`: parts, by their identity, that were good before and are not looked at again; good ones are added.
     """
-    known = {} if known is None else known
+    checked = {} if checked is None else checked
     _numbers(job, "")
     for part, check in _parts(job):
-        if known.get(id(part)) is not part:
+        if checked.get(id(part)) is not part:
             check()
-            known[id(part)] = part
+            checked[id(part)] = part
     _devices(job)
 
 

@@ -40,7 +40,7 @@ from jobs.planner.search.layouts import GOALS, MAX_LAYOUTS, Goal, SearchResult, 
 from jobs.planner.sensitivity import Sensitivity, sensitivities
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
-from jobs.planning.search_pool import Ask, answer_apart
+from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, prices_of
 from jobs.preflight.client import TrialFailed
 from jobs.preflight.preview import kept_config, known_data, read_config
@@ -78,8 +78,8 @@ class WhatIf:
 class PlannerQuestion:
     """What the planner is asked: a spec, the shapes of its models, hardware, what is known of the data, the constants.
 
-    `job` is the spec on this ground. `notes`: sentences on what was assumed here. `supposed`: says whose hardware it is
-    planned on where the cluster has none, "" where it has, or where somebody chose the hardware.
+    `job` is the spec on this ground. `notes`: sentences on what was assumed here. `recipe_note`: says that it is
+    planned on a recipe's hardware where the cluster has none, "" where it has, or where somebody chose the hardware.
     """
 
     spec: RunSpec
@@ -89,7 +89,7 @@ class PlannerQuestion:
     constants: Constants
     job: Job
     notes: tuple[str, ...]
-    supposed: str = ""
+    recipe_note: str = ""
 
 
 def question(
@@ -99,7 +99,7 @@ def question(
     user: User | None,
     state: ClusterState,
     what_if: WhatIf | None = None,
-    supposed: WhatIf | None = None,
+    fallback: WhatIf | None = None,
     config: Mapping[str, Any] | None = None,
     workload: Workload | None = None,
     reads: bool = True,
@@ -107,7 +107,7 @@ def question(
 ) -> PlannerQuestion:
     """Return what the planner is asked about a spec in a project, or, without one, on what is shipped alone.
 
-    `what_if`: other hardware than the cluster's; `supposed`: a recipe's, where the cluster has none; `config`: the
+    `what_if`: other hardware than the cluster's; `fallback`: a recipe's, where the cluster has none; `config`: the
     policy's own config.json; `workload`: what is known of the data, whose zeros are filled in from a preview, if there
     was one. Without `reads` no file is read for it, which takes seconds: of a model that is not known, only what was
     read a while ago is used. `takes_cpu`: a run of the built-in trainer that goes on the CPU is no refusal; only the
@@ -122,9 +122,9 @@ def question(
     try:
         fleet, fleet_note = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
     except PlanRefused as refused:
-        if supposed is None or refused.field != "what_if" or spec.hardware.device == "cpu":
+        if fallback is None or refused.field != "what_if" or spec.hardware.device == "cpu":
             raise
-        fleet, fleet_note = hypothetical_fleet(supposed, project), ""
+        fleet, fleet_note = hypothetical_fleet(fallback, project), ""
         text = _("Planned on %(n)s × %(label)s, the recipe's hardware: the cluster has none to plan for.")
         whose = text % {"n": f"{fleet.num_devices:,}", "label": fleet.accelerator.label}
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
@@ -142,7 +142,7 @@ def question(
         constants=constants_of(project, fleet.accelerator.id),
         job=read_job(spec, models, fleet, workload=lengths),
         notes=tuple(note for note in (whose, fleet_note, read_as) if note),
-        supposed=whose,
+        recipe_note=whose,
     )
 
 
@@ -171,7 +171,9 @@ def sensitivities_of(about: PlannerQuestion) -> tuple[Sensitivity, ...]:
         raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
-def layouts(about: PlannerQuestion, *, goal: str = "time", limit: int = 20, ask: Ask = answer_apart) -> SearchResult:
+def layouts(
+    about: PlannerQuestion, *, goal: str = "time", limit: int = 20, ask: PlannerCall = answer_apart
+) -> SearchResult:
     """Return the best layouts of the run on all of the hardware; `ask` calls the search. Raises: PlanRefused."""
     if goal not in GOALS:
         text = _("%(given)r is not allowed for the goal. Use one of %(known)s.")
@@ -265,7 +267,7 @@ def shape_of_config(config: Any, *, name: str) -> ModelShape:
         raise PlanRefused("config", sentence_of(unreadable)) from unreadable
 
 
-def supposed_hardware(recipe: Recipe, spec: RunSpec) -> WhatIf | None:
+def recipe_hardware(recipe: Recipe, spec: RunSpec) -> WhatIf | None:
     """Return the hardware that a recipe names, as many devices as a run takes that was started from it; None where it
     names none."""
     if not recipe.accelerators:

@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Ask(Protocol):
+class PlannerCall(Protocol):
     """A way to call a function of the planner: in a process of its own (answer_apart), or here."""
 
     def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -30,7 +30,7 @@ from jobs.planner.can_it_run.plans import METHODS, Demand
 from jobs.planner.result import JobInvalid
 from jobs.planner.sensitivity import sensitivities
 from jobs.planning.question import PlanRefused, policy_shape, shape_of_config
-from jobs.planning.search_pool import Ask, answer_apart
+from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, currency_of, prices_of
 
 router = Router(tags=["planner"])
@@ -163,7 +163,7 @@ def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRun
     return answered(body, home, may_read=allows(role(caller(request), home), "editor"), ask=answer_apart)
 
 
-def answered(body: CanItRunIn, home: Project | None, *, may_read: bool, ask: Ask) -> CanItRunOut:
+def answered(body: CanItRunIn, home: Project | None, *, may_read: bool, ask: PlannerCall) -> CanItRunOut:
     """Return the answer by the prices and constants of a project, or by those that are shipped; `ask` calls a function
     of the planner. Raises: RequestProblem."""
     if body.method not in METHODS:

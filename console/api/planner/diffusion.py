@@ -28,7 +28,7 @@ from jobs.planner.diffusion.job import Picture, stream_tokens
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.config_values import ShapeUnreadable
 from jobs.planner.shapes.diffusion import DiffusionShape, read_diffusion_shape
-from jobs.planning.search_pool import Ask, answer_apart
+from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
 router = Router(tags=["planner"])
@@ -112,7 +112,7 @@ def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> Dif
     return answered(body, project_for(request, project), ask=answer_apart)
 
 
-def answered(body: DiffusionIn, home: Project | None, *, ask: Ask) -> DiffusionOut:
+def answered(body: DiffusionIn, home: Project | None, *, ask: PlannerCall) -> DiffusionOut:
     """Return the answer by the prices and constants of a project, or by those that are shipped; `ask` calls a function
     of the planner. Raises: RequestProblem."""
     shape, picture = _shape_and_picture(body)

@@ -1,6 +1,6 @@
 """What *Can it run?* is told and says of a layout on the API, of both kinds of models."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from ninja import Field, Schema
 
@@ -71,7 +71,7 @@ class FitAnswer(Schema):
     recommended: int | None
 
 
-def answer_fields(verdict: FitVerdict) -> dict[str, object]:
+def answer_fields(verdict: FitVerdict) -> dict[str, Any]:
     """Return the fields of a FitAnswer."""
     return {
         "accelerator": verdict.accelerator.id,

@@ -27,7 +27,7 @@ from jobs.planning.question import (
     layouts,
     question,
     sensitivities_of,
-    supposed_hardware,
+    recipe_hardware,
 )
 from jobs.planning.settings import PlanSettingsRefused, change_settings, constants_of, outdated
 from jobs.runs.checks import parse_for_cluster
@@ -154,7 +154,7 @@ def _question(request: HttpRequest, home: Project, body: PlanIn) -> PlannerQuest
             user=caller(request),
             state=cluster_state(),
             what_if=None if what_if is None else WhatIf(**what_if.dict()),
-            supposed=supposed_by(body.recipe, spec),
+            fallback=named_by_recipe(body.recipe, spec),
             config=body.config,
             workload=Workload(**workload.dict()) if workload is not None else None,
         )
@@ -162,10 +162,10 @@ def _question(request: HttpRequest, home: Project, body: PlanIn) -> PlannerQuest
         raise RequestProblem(422, str(error), field=error.field) from error
 
 
-def supposed_by(recipe_id: str, spec: RunSpec) -> WhatIf | None:
+def named_by_recipe(recipe_id: str, spec: RunSpec) -> WhatIf | None:
     """Return the hardware that a recipe names, None for no recipe. Raises: RequestProblem for one that is not known."""
     try:
-        return supposed_hardware(recipe(recipe_id), spec) if recipe_id else None
+        return recipe_hardware(recipe(recipe_id), spec) if recipe_id else None
     except UnknownRecipe as unknown:
         raise RequestProblem(422, sentence_of(unknown), field="recipe") from unknown
 

@@ -42,8 +42,8 @@ class WorkloadIn(Schema):
 
 class PlanIn(Schema):
     """What to plan. `spec`: as `POST /runs` takes it, what is left out takes its default. `config`: the policy's
-    config.json, for a model that the console does not know. `recipe`: whose hardware is supposed where the cluster has
-    none."""
+    config.json, for a model that the console does not know. `recipe`: whose hardware is planned for
+    where the cluster has none."""
 
     model_config = {"extra": "forbid"}
 

@@ -29,7 +29,7 @@ class Command(ApiCommand):
         """Say what it takes."""
         parser.add_argument("spec", nargs="?", help="path of a JSON file with the run spec, or - for standard input")
         parser.add_argument(
-            "--recipe", help="id of a recipe to plan, or whose hardware is supposed where there is none"
+            "--recipe", help="id of a recipe to plan, or whose hardware is planned for where there is none"
         )
         parser.add_argument(
             "--on", help="hypothetical accelerator, as in h200; else the devices of a console's cluster (--project)"
@@ -52,8 +52,8 @@ class Command(ApiCommand):
         if options["recipe"]:
             body["recipe"] = options["recipe"]
         workload = {f"mean_{side}": options[f"mean_{side}"] for side in ("prompt", "response")}
-        if known := {name: tokens for name, tokens in workload.items() if tokens is not None}:
-            body["workload"] = known
+        if means := {name: tokens for name, tokens in workload.items() if tokens is not None}:
+            body["workload"] = means
         if options["on"]:
             body["what_if"] = {
                 "accelerator": options["on"],

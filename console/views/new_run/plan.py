@@ -28,7 +28,7 @@ from jobs.planning.question import (
     WhatIf,
     estimate_of,
     question,
-    supposed_hardware,
+    recipe_hardware,
     what_if_of,
 )
 
@@ -60,14 +60,14 @@ _KNOBS = {
 def plan_answer(request: HttpRequest, spec: RunSpec, project: Project, state: ClusterState) -> dict[str, object]:
     """Return what the check of the form answers of the plan: the panel's pieces, the verdict, problems by input."""
     began = time.perf_counter()
-    panel, problems, supposed = _panel(request.POST, spec, project, request.user, state)
+    panel, problems, recipe_note = _panel(request.POST, spec, project, request.user, state)
     milliseconds = (time.perf_counter() - began) * 1000
     return {
-        "verdict": render_to_string("new_run/plan.html", {"plan": panel, "supposed": supposed}),
+        "verdict": render_to_string("new_run/plan.html", {"plan": panel, "recipe_note": recipe_note}),
         "strip": render_to_string("new_run/plan_strip.html", {"plan": panel}),
         "bars": render_to_string("new_run/plan_bars.html", {"plan": panel}),
         "state": panel.state,
-        "is_what_if": bool(supposed or request.POST.get("plan.accelerator")),
+        "is_what_if": bool(recipe_note or request.POST.get("plan.accelerator")),
         "milliseconds": None if panel.state == "unknown" else round(milliseconds) or 1,
         "problems": problems,
         "is_unread": panel.is_unread,
@@ -91,7 +91,7 @@ def _panel(
     try:
         planner_question = planner_question_of(form, spec, project, user, state, reads=False, takes_cpu=True)
         show = cpu_panel if planner_question.fleet.accelerator.is_host else estimate_panel
-        return show(estimate_of(planner_question), planner_question), [], planner_question.supposed
+        return show(estimate_of(planner_question), planner_question), [], planner_question.recipe_note
     except PlanRefused as error:
         message = error_text(error)
         problems: list[dict[str, str]] = []
@@ -121,7 +121,7 @@ def planner_question_of(
         user=user,
         state=state,
         what_if=what_if_of(texts),
-        supposed=None if state.gpus_total else _recipes_hardware(form, spec),
+        fallback=None if state.gpus_total else _recipes_hardware(form, spec),
         config=config_of(config_text) if config_text else None,
         reads=reads,
         takes_cpu=takes_cpu,
@@ -131,7 +131,7 @@ def planner_question_of(
 def _recipes_hardware(form: Mapping[str, Any], spec: RunSpec) -> WhatIf | None:
     """Return the hardware of the recipe that the form was started from, None if it was started from none."""
     used = recipe_of(base_of(str(form.get("base", ""))))
-    return None if used is None else supposed_hardware(used, spec)
+    return None if used is None else recipe_hardware(used, spec)
 
 
 def config_of(text: str) -> dict[str, object]:

@@ -123,8 +123,8 @@ class LanguageModelCase:
             fleet = replace(self.fleet, num_devices=size, devices_per_node=min(self.fleet.devices_per_node, size))
             if size not in self._made_engines:
                 self._made_engines[size] = engines_of(self._shape, self._recipe, fleet, self._demand)
-            asked = (self._shape, self._recipe, fleet, self._demand, on_host)
-            plans = plans_of(*asked, micro_batch=micro_batch, engines=self._made_engines[size])
+            arguments = (self._shape, self._recipe, fleet, self._demand, on_host)
+            plans = plans_of(*arguments, micro_batch=micro_batch, engines=self._made_engines[size])
             self._made_plans[key] = tuple(plans)
         return self._made_plans[key]
 
@@ -226,19 +226,19 @@ class LanguageModelCase:
         return None
 
     def practical(
-        self, found: Sequence[DeviceNeed], limit: PracticalLimit, recommended: DeviceNeed | None
+        self, candidates: Sequence[DeviceNeed], limit: PracticalLimit, recommended: DeviceNeed | None
     ) -> DeviceNeed | None:
         """Return the fewest devices on which a step is within the limit, with the least on the host; None if on none.
 
-        `found`: the fewest devices of each way in which it fits; what is recommended, if it is practical, is never
+        `candidates`: the fewest devices of each way in which it fits; what is recommended, if it is practical, is never
         passed by.
         """
         most = recommended.num_devices if recommended is not None and limit.allows(recommended) else None
-        least = fewest(found)
+        least = fewest(candidates)
         for size in () if least is None else self._sizes:
             if size < (least.num_devices or 0) if least is not None else True:
                 continue
-            for need in found:
+            for need in candidates:
                 if need.num_devices is None or need.num_devices > size:
                     continue
                 if need.num_devices == size and limit.allows(need):

@@ -145,7 +145,7 @@ def test_without_hardware_the_cluster_is_asked_and_says_what_it_lacks(project: P
     assert "Choose hardware to plan for" in problems(refused)["what_if"]
 
 
-def test_a_recipes_hardware_is_supposed_where_the_cluster_has_none(project: Project) -> None:
+def test_a_recipes_hardware_is_planned_for_where_the_cluster_has_none(project: Project) -> None:
     viewer = client_of(project, "viewer")
     found = ask(viewer, spec=spec(), what_if=None, recipe="verl-dapo-qwen3-30b-a3b").json()
     strange = problems(ask(viewer, spec=spec(), what_if=None, recipe="nobody"))
