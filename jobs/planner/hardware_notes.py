@@ -47,8 +47,10 @@ def _lacks(job: Job) -> Iterator[Sentence]:
         is_missing = training.attention.startswith("flash") and training.attention not in kind.attention
         if kind.vendor == "nvidia" and is_missing:
             name = "FlashAttention 3" if training.attention == "flash3" else "FlashAttention 2"
-            other = "FlashAttention 2" if "flash2" in kind.attention else "PyTorch's own attention (sdpa)"
-            yield Sentence("{label} does not run {name}. Use {other}.", label=kind.label, name=name, other=other)
+            if "flash2" in kind.attention:
+                yield Sentence("{label} does not run {name}. Use FlashAttention 2.", label=kind.label, name=name)
+            else:
+                yield Sentence("{label} does not run {name}. Use PyTorch's own (sdpa).", label=kind.label, name=name)
         if kind.vendor == "nvidia" and training.attention == "sdpa" and not kind.attention:
             text = "{label} does not run FlashAttention: planned with PyTorch's own attention."
             yield Sentence(text, label=kind.label)

@@ -26,8 +26,8 @@ from jobs.planning.question import (
     estimate_of,
     layouts,
     question,
-    sensitivities_of,
     recipe_hardware,
+    sensitivities_of,
 )
 from jobs.planning.settings import PlanSettingsRefused, change_settings, constants_of, outdated
 from jobs.runs.checks import parse_for_cluster

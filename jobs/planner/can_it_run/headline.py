@@ -189,10 +189,10 @@ def doubt(need: DeviceNeed) -> Sentence:
     if of_host > max(share, TIGHT_FROM):
         text = "It is tight: it takes {share:.0f} % of a node's host RAM, so that little else may run there."
         return Sentence(text, share=100 * of_host)
-    text = "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; rather it fits."
+    text = "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; it probably fits."
     if share > 1:
         text = (
-            "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; rather it does not fit."
+            "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; it probably does not fit."
         )
     return Sentence(text, share=100 * share, band=100 * estimate.band)
 
