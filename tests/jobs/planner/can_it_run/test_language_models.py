@@ -261,3 +261,23 @@ def test_a_question_of_too_many_layouts_is_unknown_after_a_bounded_number(monkey
     assert "too many layouts" in found.summary
     assert len(tried) <= MOST_FITS
     assert [need.num_devices for need in found.needs] == [None] * len(ON_HOST)
+
+
+def test_what_is_shared_between_layouts_changes_no_answer() -> None:
+    """Parts of many layouts are estimated once; each layout by itself, with nothing shared, gives the same answer."""
+    found = _ask("qwen3-30b-a3b", "ppo")
+
+    needs = [need for need in (*found.needs, *found.others, found.recommended) if need is not None]
+    assert len(needs) >= 4
+    for need in needs:
+        assert need.job is not None
+        assert need.estimate is not None
+        alone = Estimator().estimate(need.job)
+        assert (alone.verdict, alone.phase, alone.host_bytes) == (
+            need.estimate.verdict,
+            need.estimate.phase,
+            need.estimate.host_bytes,
+        )
+        assert alone.time == need.estimate.time
+        for one, other in zip(alone.pools, need.estimate.pools, strict=True):
+            assert [phase.memory.terms for phase in one.phases] == [phase.memory.terms for phase in other.phases]
