@@ -36,6 +36,7 @@ MOST_BOUNDS = 10 * MOST_FITS
 
 _RECOMMENDED_MICRO = 2
 _MOST_SLOW = 6  # layouts of one number of devices that fit and are passed over for being slow
+_MOST_ROOMY = 4  # layouts with memory to spare of which the fastest is recommended: the least divided ones
 _WAYS = {**ON_HOST, **FURTHER_WAYS}
 
 
@@ -82,7 +83,7 @@ class LanguageModelCase:
     def _fewest_in(self, way: Way, sizes: Iterable[int], limit: PracticalLimit) -> DeviceNeed | None:
         first: DeviceNeed | None = None
         for size in sizes:
-            if self._cannot_hold(size, way) or (best := self._enough(size, way)) is None:
+            if self._has_no_room(size, way) or (best := self._enough(size, way)) is None:
                 continue
             need = self._need(way, size, best)
             if limit.allows(need):
@@ -104,6 +105,8 @@ class LanguageModelCase:
     def _fewest(self, on_host: Way) -> DeviceNeed:
         sizes = [size for size in self._sizes if not self._cannot_hold(size, on_host)]
         for size in sizes:
+            if self._has_no_room(size, on_host):
+                continue
             if (best := self._enough(size, on_host)) is not None:
                 return self._need(on_host, size, best)
         misses = (self._nearest(size, on_host) for size in reversed(sizes))
@@ -115,6 +118,17 @@ class LanguageModelCase:
         base = 0.0 if on_host == "weights" else 2.0
         element = {"qlora": 0.5, "lora": base, "full": full}[self._recipe.method]
         return element * self._shape.parameters > size * self.fleet.accelerator.usable_bytes
+
+    def _has_no_room(self, size: int, way: Way) -> bool:
+        """Return True if the states of a policy whose weights are all trained are above the limit in its update, were
+        they divided among all devices: weights, gradients and two moments in fp32 (FSDP), or bf16 weights and fp32
+        gradients, master copy and moments (Megatron)."""
+        if self._cannot_hold(size, way):
+            return True
+        is_counted = self._recipe.method == "full" and self._recipe.objective != "scalar"
+        element = {"nothing": 16.0, "between_phases": 16.0, "activations": 16.0, "pure": 8.0}.get(way, 0.0)
+        most = size * self.fleet.accelerator.usable_bytes
+        return is_counted and element * self._shape.parameters > most
 
     def _plans(self, size: int, on_host: Way, *, micro_batch: int = 1) -> tuple[TrainingPlan, ...]:
         """Return the ways to train, the same objects each time, so that each is estimated once."""
@@ -206,17 +220,18 @@ class LanguageModelCase:
 
     def recommended(self, least: int | None, *, seconds: float = math.inf) -> DeviceNeed | None:
         """Return the fewest devices on which it fits with memory to spare: nothing that is in use on the host, larger
-        micro-batches, and all answers of a step at once; of the ways to train there, the fastest, whose step takes
-        less than `seconds`."""
+        micro-batches, and all answers of a step at once; of the least divided ways to train there, the fastest,
+        whose step takes less than `seconds`."""
         if least is None:
             return None
         on_host: Way = "between_phases" if self._recipe.has_rollouts else "nothing"
         for size in self._sizes:
-            if size < least or self._cannot_hold(size, on_host):
+            if size < least or self._has_no_room(size, on_host):
                 continue
             roomy: list[tuple[Job, Estimate]] = []
             try:
-                roomy.extend(self._layouts(size, on_host, micro_batch=_RECOMMENDED_MICRO, wants_wave=True))
+                layouts = self._layouts(size, on_host, micro_batch=_RECOMMENDED_MICRO, wants_wave=True)
+                roomy.extend(islice(layouts, _MOST_ROOMY))
             except TooManyLayouts:
                 if not roomy:
                     raise

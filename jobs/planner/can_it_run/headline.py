@@ -192,7 +192,7 @@ def doubt(need: DeviceNeed) -> Sentence:
     text = "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; it probably fits."
     if share > 1:
         text = (
-            "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; it probably does not fit."
+            "It is tight: it takes {share:.0f} % of a device's memory, known to ± {band:.0f} %; it probably won't fit."
         )
     return Sentence(text, share=100 * share, band=100 * estimate.band)
 
