@@ -133,7 +133,7 @@ def print_peers(found: Sequence[Reading], peers: Peers) -> None:
 
 
 def print_speed(cases: Sequence[Case]) -> bool:
-    """Print what one estimate, a search and "Can it run?" take of a processor; True if all are as fast as they shall
+    """Print what one estimate, a search and "Can it run?" take of a CPU; True if all are as fast as they shall
     be."""
     took = []
     for case in (case for case in cases if case.job is not None):

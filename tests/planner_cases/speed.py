@@ -1,5 +1,5 @@
 """How long the layout search takes, on a published recipe with layouts enough, and a question of many devices: seconds
-of a processor, so that a busy machine does not count, and medians of a few."""
+of a CPU, so that a busy machine does not count, and medians of a few."""
 
 import statistics
 import time
