@@ -77,13 +77,13 @@ class LanguageModelCase:
 
     def others_on(self, devices: int) -> tuple[DeviceNeed, ...]:
         """Return the further ways in which it fits on so many devices."""
-        layouts = ((way, self._enough(devices, way)) for way in self._further_ways())
+        layouts = ((way, self.enough(devices, way)) for way in self._further_ways())
         return tuple(self._need(way, devices, best) for way, best in layouts if best is not None)
 
     def _fewest_in(self, way: Way, sizes: Iterable[int], limit: PracticalLimit) -> DeviceNeed | None:
         first: DeviceNeed | None = None
         for size in sizes:
-            if self._has_no_room(size, way) or (best := self._enough(size, way)) is None:
+            if self.has_no_room(size, way) or (best := self.enough(size, way)) is None:
                 continue
             need = self._need(way, size, best)
             if limit.allows(need):
@@ -105,9 +105,9 @@ class LanguageModelCase:
     def _fewest(self, on_host: Way) -> DeviceNeed:
         sizes = [size for size in self._sizes if not self._cannot_hold(size, on_host)]
         for size in sizes:
-            if self._has_no_room(size, on_host):
+            if self.has_no_room(size, on_host):
                 continue
-            if (best := self._enough(size, on_host)) is not None:
+            if (best := self.enough(size, on_host)) is not None:
                 return self._need(on_host, size, best)
         misses = (self._nearest(size, on_host) for size in reversed(sizes))
         return self._need(on_host, None, next((miss for miss in misses if miss is not None), None))
@@ -119,7 +119,7 @@ class LanguageModelCase:
         element = {"qlora": 0.5, "lora": base, "full": full}[self._recipe.method]
         return element * self._shape.parameters > size * self.fleet.accelerator.usable_bytes
 
-    def _has_no_room(self, size: int, way: Way) -> bool:
+    def has_no_room(self, size: int, way: Way) -> bool:
         """Return True if the states of a policy whose weights are all trained are above the limit in its update, were
         they divided among all devices: weights, gradients and two moments in fp32 (FSDP), or bf16 weights and fp32
         gradients, master copy and moments (Megatron)."""
@@ -142,7 +142,7 @@ class LanguageModelCase:
             self._made_plans[key] = tuple(plans)
         return self._made_plans[key]
 
-    def _enough(
+    def enough(
         self,
         size: int,
         on_host: Way,
@@ -226,7 +226,7 @@ class LanguageModelCase:
             return None
         on_host: Way = "between_phases" if self._recipe.has_rollouts else "nothing"
         for size in self._sizes:
-            if size < least or self._has_no_room(size, on_host):
+            if size < least or self.has_no_room(size, on_host):
                 continue
             roomy: list[tuple[Job, Estimate]] = []
             try:
@@ -258,7 +258,7 @@ class LanguageModelCase:
                     continue
                 if need.num_devices == size and limit.allows(need):
                     return need
-                best = self._enough(size, need.on_host, limit=limit)
+                best = self.enough(size, need.on_host, limit=limit)
                 if best is not None:
                     return self._need(need.on_host, size, best)
             if size == most:
@@ -270,7 +270,7 @@ class LanguageModelCase:
         practical before both; None, and the one that comes nearest, if there is none."""
         able: list[tuple[bool, bool, int, DeviceNeed]] = []
         for order, on_host in enumerate(ON_HOST):
-            best = self._enough(devices, on_host, limit=limit) or self._enough(devices, on_host)
+            best = self.enough(devices, on_host, limit=limit) or self.enough(devices, on_host)
             if best is None:
                 continue
             need = self._need(on_host, devices, best)

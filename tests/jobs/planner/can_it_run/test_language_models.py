@@ -6,9 +6,11 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.device_table import device_table
+from jobs.planner.can_it_run.case import LanguageModelCase
 from jobs.planner.can_it_run.headline import judged_on
 from jobs.planner.can_it_run.language_models import MOST_FITS, FitVerdict, can_it_run, compare_hardware
 from jobs.planner.can_it_run.plans import FURTHER_WAYS, METHODS, ON_HOST, Demand, plans_of, world_sizes
+from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import Estimator
 from jobs.planner.fleet import FleetInvalid, fleet_of
 from jobs.planner.job import Fleet, Job
@@ -226,11 +228,17 @@ def test_what_is_ruled_out_by_a_bound_does_not_fit(model: str, method: str, acce
     for on_host in ON_HOST:
         for plan in plans_of(shape_of(model), METHODS[method], fleet, Demand(), on_host, micro_batch=1):
             is_hopeless = estimator.trainer_is_too_large(plan.job)
+            is_over = estimator.trainer_is_too_large(plan.job, above=1.0)
             for job in plan.jobs():
                 try:
-                    verdict = estimator.fit(job).verdict
+                    fit = estimator.fit(job)
                 except JobInvalid:
                     continue
+                verdict = fit.verdict
+                if is_over:
+                    assert max(pool.share for pool in fit.pools) > 1, job
+                if estimator.holds_no_sequence(job):
+                    assert fit.rollout is None or fit.rollout.full_sequences < 1
                 if is_hopeless or estimator.engine_is_too_large(job):
                     assert verdict == "no", job
                     ruled_out += 1
@@ -238,6 +246,15 @@ def test_what_is_ruled_out_by_a_bound_does_not_fit(model: str, method: str, acce
                     left += 1
     assert ruled_out
     assert left
+
+
+def test_numbers_of_devices_that_are_passed_by_hold_no_layout() -> None:
+    fleet = Fleet(accelerator=H100, num_devices=1, host_bytes=2 * 10**12)
+    case = LanguageModelCase(shape_of("qwen2.5-14b"), METHODS["sft"], fleet, Demand(), shipped_constants())
+    passed = [(n, way) for way in (*ON_HOST, *FURTHER_WAYS) for n in (1, 2, 4) if case.has_no_room(n, way)]
+
+    assert passed
+    assert all(case.enough(n, way) is None for n, way in passed)
 
 
 def test_heads_that_no_engine_of_four_divides_are_passed_over() -> None:
