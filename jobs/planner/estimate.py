@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constant, Constants, shipped_constants
+from jobs.planner.hardware_notes import notes_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, TrackedConstants
 from jobs.planner.memory.measured import doubt_of, is_measured, is_quantized_and_sharded
@@ -79,6 +80,7 @@ class Estimator:
     def __init__(self, constants: Constants | None = None) -> None:
         self._constants = TrackedConstants(constants or shipped_constants())
         self._memo = Memo(self._constants)
+        self._valid: dict[int, object] = {}
 
     def estimate(self, job: Job) -> Estimate:
         """Return the whole answer. Raises: JobInvalid."""
@@ -89,12 +91,18 @@ class Estimator:
         job, engine = self._with_engine(job)
         return None if engine is None else self._rollout(job, engine)
 
-    def trainer_is_too_large(self, job: Job) -> bool:
-        """Return True if the states of the policy and what the other trainers and models keep beside them are alone
-        more than fits, whatever the engine: `fit` would say no. False says nothing."""
+    def trainer_is_too_large(self, job: Job, *, above: float = 0.0) -> bool:
+        """Return True if the policy's update and what the other trainers and models keep beside it are alone more than
+        fits, whatever the engine: `fit` would say no. False says nothing. `above`: the share of what is usable that is
+        too much, 0 for the share at which nothing is tight any more."""
         usual, band = _bands(job, self._constants)
-        most = job.fleet.accelerator.usable_bytes * TIGHT_TO * (1 + band - usual)
-        return least_bytes_of_update(job, self._constants, self._memo) > most
+        most = job.fleet.accelerator.usable_bytes * (above or TIGHT_TO * (1 + band - usual))
+        return least_bytes_of_update(job, self._constants, self._memo, most=most) > most
+
+    def holds_no_sequence(self, job: Job) -> bool:
+        """Return True if the cache of a job's engine cannot hold one sequence of full length, whatever is trained."""
+        cache = self.rollout(job)
+        return cache is not None and cache.full_sequences < 1
 
     def engine_is_too_large(self, job: Job) -> bool:
         """Return True if a job's engine does not start, alone or beside what its trainers leave on its devices: `fit`
@@ -114,7 +122,7 @@ class Estimator:
         constants, memo = self._constants, self._memo
         constants.names = set()
         job = with_best_split(job, constants, memo)
-        validate(job)
+        validate(job, self._valid)
         job, engine = self._with_engine(job)
         pools = pools_of(job, engine, constants, memo)
         usual, band = _bands(job, constants)
@@ -154,6 +162,10 @@ class Estimator:
             names=names,
         )
 
+    def seconds(self, fit: Fit) -> float:
+        """Return the middle seconds of a step of a job of which it was estimated here whether it fits."""
+        return step_time(fit.job, fit.engine, self._constants, self._memo).step.middle
+
     def answer(self, fit: Fit) -> Estimate:
         """Return the whole answer for a job of which it was estimated here whether it fits."""
         job, constants = fit.job, self._constants
@@ -178,7 +190,17 @@ class Estimator:
             export_bytes=export_bytes(job.policy),
             used=(*_used(fit.names, constants), *_used(_of_time(constants.names, time.bottleneck), constants)),
             unpriced=job.unpriced,
-            notes=(*job.notes, *fit.problems, *time.notes, *doubts_of(training.model for training in trained)),
+            notes=tuple(
+                dict.fromkeys(
+                    (
+                        *job.notes,
+                        *fit.problems,
+                        *time.notes,
+                        *doubts_of(training.model for training in trained),
+                        *notes_of(job),
+                    )
+                )
+            ),
         )
 
     def rests_on(self) -> tuple[Constant, ...]:

@@ -165,18 +165,19 @@ def print_peers(found: Sequence[Reading], peers: Peers) -> None:
 
 
 def print_speed(cases: Sequence[Case]) -> bool:
-    """Print how long one estimate, a search and "Can it run?" take; True if both are as fast as asked."""
+    """Print what one estimate, a search and "Can it run?" take of a CPU; True if all are as fast as they shall
+    be."""
     took = []
     for case in (case for case in cases if case.job is not None):
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             estimate(case.job)  # type: ignore[arg-type]
         except JobInvalid:
             continue
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     lines = [("speed", "measured", "goal")]
-    median = statistics.median(took) if took else math.inf
-    lines.append((f"one estimate, median of {len(took)}", f"{median * 1e3:.2f} ms", f"≤ {ESTIMATE_GOAL * 1e3:g} ms"))
+    slow = _p90(took) if took else math.inf
+    lines.append((f"one estimate, p90 of {len(took)}", f"{slow * 1e3:.2f} ms", f"≤ {ESTIMATE_GOAL * 1e3:g} ms"))
     num, searched = seconds_of_search()
     per_thousand = searched / num * RANKED if num else math.inf
     lines.append(
@@ -186,7 +187,7 @@ def print_speed(cases: Sequence[Case]) -> bool:
     lines.append((f"can it run: {asked}", f"{answered:.2f} s", f"≤ {CAN_GOAL:g} s"))
     print()
     _print_columns(lines)
-    return median <= ESTIMATE_GOAL and per_thousand <= SEARCH_GOAL and answered <= CAN_GOAL
+    return slow <= ESTIMATE_GOAL and per_thousand <= SEARCH_GOAL and answered <= CAN_GOAL
 
 
 def _peers(cases: Sequence[Case]) -> Peers:

@@ -34,7 +34,7 @@ def test_hardware_stands_side_by_side_with_what_it_takes() -> None:
 
 
 def test_what_runs_nowhere_is_exit_code_1() -> None:
-    code, out, _err = run_command("can_it_run", "llama-3.1-70b", "--method", "sft", "--on", "l4", "--devices", "1")
+    code, out, _err = run_command("can_it_run", "llama-3.1-70b", "--method", "grpo", "--on", "l4", "--devices", "1")
 
     assert code == 1
     assert "no" in out.split()

@@ -145,6 +145,16 @@ def test_without_hardware_the_cluster_is_asked_and_says_what_it_lacks(project: P
     assert "Choose hardware to plan for" in problems(refused)["what_if"]
 
 
+def test_a_recipes_hardware_is_planned_for_where_the_cluster_has_none(project: Project) -> None:
+    viewer = client_of(project, "viewer")
+    found = ask(viewer, spec=spec(), what_if=None, recipe="verl-dapo-qwen3-30b-a3b").json()
+    strange = problems(ask(viewer, spec=spec(), what_if=None, recipe="nobody"))
+
+    assert found["fleet"]["accelerator"] == "h100-sxm"
+    assert any("the recipe's hardware" in note for note in found["notes"])
+    assert "There is no recipe 'nobody'" in strange["recipe"]
+
+
 def test_advice_and_layouts_change_knobs_of_the_run(project: Project) -> None:
     editor = client_of(project, "editor")
     advice = ask(editor, "/advice", spec=spec("Qwen/Qwen2.5-72B")).json()
