@@ -11,6 +11,7 @@ from jobs.catalog.rules.condition import Numbers
 from jobs.catalog.spec.runspec import RunSpec
 
 SHARE = "reward/of_most"
+NEEDED = {"reward/mean", "reward/max"}
 _UP_TO_ONE = ("math", "exact_match", "format", "code")  # kinds that give 1 for what is right
 
 

@@ -45,7 +45,7 @@ from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.log_line import read_line, uncolored
 from jobs.catalog.rules.condition import Condition, Numbers, Say, condition
 from jobs.catalog.rules.expression import Expression, NotApplicable, parse_expression
-from jobs.catalog.rules.reward_most import with_share_of_most
+from jobs.catalog.rules.reward_most import NEEDED, SHARE, with_share_of_most
 from jobs.catalog.rules.rule import Fix, changed, lookup_of, refused
 from jobs.catalog.spec.contradictions import contradictions
 from jobs.catalog.spec.runspec import RunSpec
@@ -185,6 +185,19 @@ def in_metrics(
         if symptom.metrics and _concerns(symptom, spec)
     }
     return {name: found for name, found in evidence.items() if found}
+
+
+def asked_for(spec: RunSpec) -> set[str]:
+    """Return the names of the metrics in conditions of symptoms that such a run can have."""
+    wanted = [
+        condition
+        for symptom in symptoms().values()
+        if spec.algorithm in symptom.algorithms and (not symptom.trainers or spec.trainer.name in symptom.trainers)
+        for conditions in (*(signal.conditions for signal in symptom.metrics), *symptom.unless)
+        for condition in conditions
+    ]
+    names = {name for condition in wanted for name in (condition.metric, condition.over) if name}
+    return names | (NEEDED if SHARE in names else set())
 
 
 def _concerns(part: Symptom | Remedy, spec: RunSpec) -> bool:
