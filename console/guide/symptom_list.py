@@ -158,6 +158,7 @@ def _condition(condition: Condition) -> ConditionText:
         "spread": _("spread"),
         "growth": _("growth, later half over earlier half,"),
         "median": _("median"),
+        "repeats": _("share of the same value"),
         "trend": _("trend (z)"),
         "fell": _("share of what was gained that is lost again, by the median"),
         "climbed": _("share of what was gained that is lost again, by the median"),

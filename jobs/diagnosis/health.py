@@ -2,7 +2,7 @@
 
 The reconciler calls `judge_next` every second. What is judged are the metrics as they were after each step since the
 last look (of many steps, some), never what came later; so a mark begins where the run went wrong, whenever the console
-looked, and looking twice changes nothing: how far a run is judged stands in its row, with its marks, in one transaction.
+looked, and looking twice changes nothing: how far a run is judged is kept with its marks, in one transaction.
 A mark ends once its symptom has been gone for `QUIET` steps. A resume takes back what was judged beyond its step.
 """
 

@@ -10,6 +10,7 @@
 | `spread` | the largest less the smallest |
 | `growth` | mean of the later half divided by that of the earlier half |
 | `not_finite` | how many are nan or infinite |
+| `repeats` | the share of those that are the same as their median |
 | `trend` | Mann and Kendall's z: how surely they rise (above 2) or fall (below -2) |
 
 | statistic | of all values, the newest level being the median of the window ([course](course.py)) |
@@ -22,8 +23,8 @@
 | `outburst` | the third largest of the newest 20 over what was usual before |
 
 With `over`, each value is divided by the other metric's at the same place, counted from the end. A window that is not
-full says nothing yet: at the start of a run everything moves. `not_finite` is the exception. `least` asks for more values
-than the window has.
+full says nothing yet: at the start of a run everything moves. `not_finite` is the exception. `least` asks for more
+values than the window has.
 """
 
 import math
@@ -56,13 +57,14 @@ def _growth(values: Sequence[float]) -> float:
     return late / early if early > 0 else math.nan
 
 
-_STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
+_STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
     "mean": _mean,
     "median": statistics.median,
     "min": min,
     "max": max,
     "spread": lambda values: max(values) - min(values),
     "growth": _growth,
+    "repeats": lambda values: values.count(statistics.median(values)) / len(values),
     "trend": course.trend,
 }
 _Levels = Callable[[Sequence[float], int], tuple[float, float, float]]
@@ -87,6 +89,7 @@ TEXTS: Mapping[str, str] = {
     "max": "the largest",
     "spread": "the spread",
     "growth": "the growth from the earlier to the later half",
+    "repeats": "the share of the same value",
     "trend": "the trend (z)",
     "fell": "{metric} was at {before} and fell to {now} (medians of {window} values)",
     "climbed": "{metric} was down at {before} and climbed to {now} (medians of {window} values)",

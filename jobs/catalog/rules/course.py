@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 _SIGMA = 1.4826  # of a normal distribution over the median of its absolute deviations
 _MEDIAN = 1.2533  # sqrt(pi / 2): how much less sure a median is than a mean
@@ -47,8 +48,8 @@ def course(values: Sequence[float], window: int) -> Course:
 
 def noise(values: Sequence[float]) -> float:
     """Return the standard deviation of a series about its own course; 0 of fewer than four values."""
-    steps = [b - a for a, b in zip(values, values[1:], strict=False)]
-    if len(steps) < 3:  # noqa: PLR2004 - of two differences the median deviation says nothing
+    steps = [b - a for a, b in pairwise(values)]
+    if len(steps) < 3:  # of two differences the median deviation says nothing
         return 0.0
     middle = statistics.median(steps)
     return _SIGMA * statistics.median(abs(step - middle) for step in steps) / math.sqrt(2.0)
@@ -107,7 +108,7 @@ def trend(values: Sequence[float]) -> float:
     """
     count = min(len(values), 60)
     edges = [round(i * len(values) / count) for i in range(count + 1)]
-    means = [math.fsum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+    means = [math.fsum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     score = sum((b > a) - (b < a) for i, a in enumerate(means) for b in means[i + 1 :])
     ties = [means.count(value) for value in set(means)]
     variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18

@@ -159,8 +159,8 @@ def matches(
     """Return the symptoms that a run has: what is good first, then what its log tells of, its numbers, and hints.
 
     `log_lines` are lines of its log, its exit cause among them; `metrics` are values by canonical name, in the
-    order of steps, from the first on where the run is not very long; `planned` are the steps that it is to have, 0 where
-    nobody knows. A change that the run already has is not offered. `say` gives a text in the reader's language; it is
+    order of steps, from the first on where the run is not very long; `planned` are the steps that it is to have, 0
+    where nobody knows. A change that the run already has is not offered. `say` gives a text in the reader's language; it is
     used for evidence and for the titles of remedies, the symptom keeps its own.
     """
     matched = []

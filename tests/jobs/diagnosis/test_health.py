@@ -1,4 +1,4 @@
-"""Health is judged as a run goes on and kept: one mark for each stretch of steps, whenever and however often one looks."""
+"""Health is judged as a run goes on and kept: one mark for each stretch of steps, however often one looks."""
 
 from datetime import timedelta
 
@@ -45,7 +45,7 @@ def test_a_mark_begins_where_it_went_wrong_and_ends_when_it_is_over() -> None:
     changes = Run.objects.get(pk=run.pk).capture_changes
     assert changes == 1  # open pages read it
 
-    tell(run, {step: 0.1 for step in range(31, 51)})
+    tell(run, dict.fromkeys(range(31, 51), 0.1))
     look(4, since=3)
 
     ((finding, begin, end_step),) = marks(run)
@@ -85,7 +85,7 @@ def test_a_resume_takes_back_what_was_judged_of_the_dead_branch() -> None:
 def test_what_ended_while_the_console_was_away_is_judged_and_the_trash_is_not() -> None:
     run, gone = make_run(state="running"), make_run(state="running")
     for one in (run, gone):
-        tell(one, {step: 0.9 for step in range(1, 13)})
+        tell(one, dict.fromkeys(range(1, 13), 0.9))
         end(one)
     Run.objects.filter(pk=gone.pk).update(trashed_at=NOW)
 
@@ -97,12 +97,12 @@ def test_what_ended_while_the_console_was_away_is_judged_and_the_trash_is_not() 
 
 def test_only_a_band_of_the_project_itself_makes_a_mark() -> None:
     run = make_run(state="running")
-    tell(run, {step: 12.0 for step in range(1, 13)}, name="loss/policy")  # the dictionary's band ends at 0.5
+    tell(run, dict.fromkeys(range(1, 13), 12.0), name="loss/policy")  # the dictionary's band ends at 0.5
     look(2)
     assert marks(run) == []
 
     set_bands(project=run.project, raw={"loss/policy": [0.0, 1.0]}, user=None)
-    tell(run, {step: 12.0 for step in range(13, 15)}, name="loss/policy")
+    tell(run, dict.fromkeys(range(13, 15), 12.0), name="loss/policy")
     look(2, since=2)
 
     assert marks(run) == [("band:loss/policy", 13, None)]
