@@ -1,7 +1,7 @@
 """The course of a metric: where it began, its best and its last level, and what of that is more than noise.
 
 Levels are medians of a window, so that a single odd value moves none. The noise of a series is taken from its
-differences from value to value, about their median, so that a steady rise is none. Nothing here knows a metric: what a
+second differences, so that a steady rise is none, nor is a turn. Nothing here knows a metric: what a
 share of is asked for, and in which direction, is said by the condition that reads it. Pure functions over finite values
 in the order of steps.
 """
@@ -20,6 +20,7 @@ _FAR = 8.0  # unless the first is so many deviations away from them: then all wa
 _AT_LEAST = 0.4  # of the best level: what counts as gained where little was
 _NEARLY = 0.2  # of the start: a smaller lowest level counts as this
 _NEWEST = 20  # values among which an outburst is looked for
+_BEST = 3.5  # standard errors that the best of some tens of levels of mere noise lies above its start, at most
 _RISES = 1.64  # z of one chance in twenty
 _OUTBURSTS = 3  # so many of them have to be far above the others
 
@@ -47,12 +48,14 @@ def course(values: Sequence[float], window: int) -> Course:
 
 
 def noise(values: Sequence[float]) -> float:
-    """Return the standard deviation of a series about its own course; 0 of fewer than four values."""
-    steps = [b - a for a, b in pairwise(values)]
-    if len(steps) < 3:  # of two differences the median deviation says nothing
+    """Return the standard deviation of a series about its own course; 0 of fewer than four values.
+
+    A second difference of independent values has the sixfold variance of one.
+    """
+    if len(values) < 4:
         return 0.0
-    middle = statistics.median(steps)
-    return _SIGMA * statistics.median(abs(step - middle) for step in steps) / math.sqrt(2.0)
+    bends = [abs(a - 2 * b + c) for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    return _SIGMA * statistics.median(bends) / math.sqrt(6.0)
 
 
 def fell(values: Sequence[float], window: int) -> tuple[float, float, float]:
@@ -98,7 +101,7 @@ def gain(values: Sequence[float], window: int) -> tuple[float, float, float]:
 def is_flat(values: Sequence[float]) -> bool:
     """Return True if a metric has never been above its start by more than noise, and does not rise as a whole."""
     of = course(values, max(_FIRST, len(values) // 6))
-    return of.highest - of.start <= 2.5 * of.error + 1e-3 * abs(of.start) and trend(values) < _RISES
+    return of.highest - of.start <= _BEST * of.error + 1e-3 * abs(of.start) and trend(values) < _RISES
 
 
 def trend(values: Sequence[float]) -> float:

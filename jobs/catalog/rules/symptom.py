@@ -45,7 +45,7 @@ from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.log_line import read_line, uncolored
 from jobs.catalog.rules.condition import Condition, Numbers, Say, condition
 from jobs.catalog.rules.expression import Expression, NotApplicable, parse_expression
-from jobs.catalog.rules.reward_most import NEEDED, SHARE, with_share_of_most
+from jobs.catalog.rules.reward_meaning import NEEDED, with_meanings
 from jobs.catalog.rules.rule import Fix, changed, lookup_of, refused
 from jobs.catalog.spec.contradictions import contradictions
 from jobs.catalog.spec.runspec import RunSpec
@@ -160,8 +160,8 @@ def matches(
 
     `log_lines` are lines of its log, its exit cause among them; `metrics` are values by canonical name, in the
     order of steps, from the first on where the run is not very long; `planned` are the steps that it is to have, 0
-    where nobody knows. A change that the run already has is not offered. `say` gives a text in the reader's language; it is
-    used for evidence and for the titles of remedies, the symptom keeps its own.
+    where nobody knows. A change that the run already has is not offered. `say` gives a text in the reader's language;
+    it is used for evidence and for the titles of remedies, the symptom keeps its own.
     """
     matched = []
     lines = [(line, read_line(line[:MAX_LINE]).said) for line in reversed(log_lines)]
@@ -178,7 +178,7 @@ def in_metrics(
     *, spec: RunSpec, metrics: Numbers, planned: int = 0, say: Say = str
 ) -> Mapping[str, tuple[SymptomEvidence, ...]]:
     """Return what the metrics alone tell of, by the id of the symptom; see `matches`."""
-    numbers = with_share_of_most(spec, metrics)
+    numbers = with_meanings(spec, metrics)
     evidence = {
         symptom.id: _in_metrics(symptom, numbers, planned, say)
         for symptom in symptoms().values()
@@ -197,7 +197,7 @@ def asked_for(spec: RunSpec) -> set[str]:
         for condition in conditions
     ]
     names = {name for condition in wanted for name in (condition.metric, condition.over) if name}
-    return names | (NEEDED if SHARE in names else set())
+    return names | NEEDED
 
 
 def _concerns(part: Symptom | Remedy, spec: RunSpec) -> bool:

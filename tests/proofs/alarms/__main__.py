@@ -99,7 +99,8 @@ def report(runs: Sequence[RecordedRun], *, old: Answers, new: Answers, revision:
         "|---|---|---|---|---|",
         f"| healthy, with an alarm at the end | {len(healthy)} | {_of(ends[0], healthy)} | {_of(ends[1], healthy)} "
         f"| ≤ {MOST_FALSE:.0%} |",
-        f"| healthy, with an alarm at any step | {len(healthy)} | {_of(live[0], healthy)} | {_of(live[1], healthy)} | |",
+        f"| healthy, with an alarm at any step | {len(healthy)} | {_of(live[0], healthy)} | {_of(live[1], healthy)} "
+        "| |",
         f"| went wrong by themselves, named | {len(real)} | {_of(reals[0], real)} | {_of(reals[1], real)} "
         f"| ≥ {LEAST_NAMED:.0%} |",
         f"| planted, named | {len(made)} | {_of(mades[0], made)} | {_of(mades[1], made)} | ≥ {LEAST_NAMED:.0%} |",
@@ -122,8 +123,8 @@ def report(runs: Sequence[RecordedRun], *, old: Answers, new: Answers, revision:
         "| run | origin | any of | old | new |",
         "|---|---|---|---|---|",
         *(
-            f"| {run.name} | {run.origin} | {_list(run.expected)} | {_list(alarms(run, old))} | {_list(alarms(run, new))} "
-            f"{'' if is_named(run, new) else '**missed** '}|"
+            f"| {run.name} | {run.origin} | {_list(run.expected)} | {_list(alarms(run, old))} "
+            f"| {_list(alarms(run, new))} {'' if is_named(run, new) else '**missed** '}|"
             for run in real
         ),
         "",

@@ -6,8 +6,8 @@ its planned steps and its series; the answer has the symptoms at its end, and th
 
 import inspect
 import json
-import os
 import sys
+from pathlib import Path
 from typing import Any
 
 PREFIXES = 60  # moments of a run at which it is asked
@@ -15,7 +15,7 @@ PREFIXES = 60  # moments of a run at which it is asked
 
 def main() -> None:
     """Answer every question on the standard input."""
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     from jobs.catalog.rules import symptom
 
     symptom.offers = lambda *_args, **_more: ()  # what to try is not asked

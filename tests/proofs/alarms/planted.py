@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.proofs.alarms.corpus import Points, RecordedRun
 
@@ -63,7 +64,7 @@ def _since(points: Points, begin: int, change: Callable[[float, int], float]) ->
 def _level(points: Points, begin: int) -> tuple[float, float]:
     """Return the mean of the ten values before a step, and the deviation from one to the next there."""
     before = [value for step, value in points if step <= begin][-10:] or [points[0][1]]
-    steps = [abs(b - a) for a, b in zip(before, before[1:], strict=False)]
+    steps = [abs(b - a) for a, b in pairwise(before)]
     return sum(before) / len(before), sum(steps) / max(1, len(steps))
 
 
@@ -71,6 +72,7 @@ def _hold(series: Series, name: str, begin: int, rng: random.Random, *, to: floa
     """Let a metric go to `to` times the level it had at a step, within some steps, with the noise it had."""
     if name in series:
         level, deviation = _level(series[name], begin)
+        deviation = 0.03 * level if name.startswith("eval/") else deviation  # hundreds of prompts, far apart
 
         def held(_value: float, since: int) -> float:
             share = min(1.0, since / max(1, within))
@@ -90,8 +92,14 @@ def _early(series: Series) -> int:
 
 
 def _flat(series: Series, _begin: int, rng: random.Random) -> None:
-    _rewards(series, _early(series), rng, to=1.0)
-    _hold(series, "groups/zero_variance_fraction", _early(series), rng)
+    for name in ("reward/mean", "reward/correct", "eval/accuracy", "eval/reward"):
+        if name in series:
+            first, noise = series[name][0][1], rng.uniform(0.02, 0.04 if name.startswith("eval/") else 0.15)
+            series[name] = [(step, first * max(0.0, rng.gauss(1.0, noise))) for step, _ in series[name]]
+    series.pop("groups/zero_variance_fraction", None)
+    if "policy/entropy" in series:
+        first = series["policy/entropy"][0][1]
+        series["policy/entropy"] = [(step, first * rng.gauss(1.0, 0.05)) for step, _ in series["policy/entropy"]]
 
 
 def _no_signal(series: Series, begin: int, rng: random.Random) -> None:
@@ -145,7 +153,7 @@ def _to(name: str, low: float, high: float) -> Callable[[Series, int, random.Ran
 
     def plant(series: Series, begin: int, rng: random.Random) -> None:
         level = rng.uniform(low, high)
-        steps = [step for step, _ in series[next(iter(series))]]
+        steps = [step for step, _ in max(series.values(), key=len)]
         points = series.get(name) or [(step, 0.0) for step in steps]
         series[name] = _since(points, begin, lambda _v, _s: level + rng.gauss(0.0, abs(level) / 20))
 
@@ -279,7 +287,8 @@ FAULTS: Mapping[str, Fault] = {
         ),
     ),
     "policy loss not a number": Fault(
-        text="nan or infinite from a step on", needs=("loss/policy",), names=("not_a_number",), plant=_nan("loss/policy")
+        text="nan or infinite from a step on", needs=("loss/policy",), names=("not_a_number",),
+        plant=_nan("loss/policy"),
     ),
     "gradient not a number": Fault(
         text="nan or infinite from a step on", needs=("policy/grad_norm",), names=("not_a_number",),
@@ -302,7 +311,7 @@ FAULTS: Mapping[str, Fault] = {
         plant=_overfits,
     ),
     "chosen become unlikely": Fault(
-        text="reward of chosen responses -1.5 to -10", needs=("pairs/chosen_reward",),
-        names=("chosen_becomes_unlikely",), plant=_to("pairs/chosen_reward", -10.0, -1.5), algorithms=("dpo",),
+        text="reward of chosen responses -6 to -50, at a beta of 0.1 to 0.5", needs=("pairs/chosen_reward",),
+        names=("chosen_becomes_unlikely",), plant=_to("pairs/chosen_reward", -50.0, -6.0), algorithms=("dpo",),
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The most that a reward can be, and how close a run is to it.
+"""What a run's rewards mean: how close they are to the most, and how many nats those of pairs stand for.
 
 A reward near its most has nothing left to teach: all samples of a prompt are right, their variance is zero, and the
 policy is sure. Without knowing the most, that looks like a run without a signal.
@@ -11,17 +11,28 @@ from jobs.catalog.rules.condition import Numbers
 from jobs.catalog.spec.runspec import RunSpec
 
 SHARE = "reward/of_most"
-NEEDED = {"reward/mean", "reward/max"}
+IN_NATS = {"pairs/chosen_nats": "pairs/chosen_reward", "labels/desirable_nats": "labels/desirable_reward"}
+NEEDED = {"reward/mean", "reward/max", *IN_NATS.values()}
 _UP_TO_ONE = ("math", "exact_match", "format", "code")  # kinds that give 1 for what is right
 
 
-def with_share_of_most(spec: RunSpec, numbers: Numbers) -> Numbers:
-    """Return the numbers with each step's mean reward over the most that it can be, where that is known."""
+def with_meanings(spec: RunSpec, numbers: Numbers) -> Numbers:
+    """Return the numbers with each step's mean reward over the most that it can be, where that is known, and with
+    implicit rewards of responses in nats, which are what the policy has gained or lost of their likelihood.
+
+    An implicit reward is beta times them (DPO, arXiv 2305.18290, equation 5).
+    """
     rewards = numbers.get("reward/mean", ())
     most = _most(spec, numbers, rewards)
-    if not most:
-        return numbers
-    return {**numbers, SHARE: [None if value is None else value / most for value in rewards]}
+    more = {SHARE: _over(rewards, most)} if most else {}
+    beta = spec.knobs.get("pairs.beta")
+    if beta is not None and isinstance(beta.value, (int, float)) and beta.value > 0:
+        more |= {name: _over(numbers[of], beta.value) for name, of in IN_NATS.items() if of in numbers}
+    return {**numbers, **more}
+
+
+def _over(values: Sequence[float | None], unit: float) -> list[float | None]:
+    return [None if value is None else value / unit for value in values]
 
 
 def _most(spec: RunSpec, numbers: Numbers, rewards: Sequence[float | None]) -> float | None:
