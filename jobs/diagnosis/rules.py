@@ -34,6 +34,7 @@ METRICS = (
     "response/length_max",
     "response/truncated_fraction",
     "groups/zero_variance_fraction",
+    "reward/correct",
     "time/step_seconds",
     *(f"time/{phase}_seconds" for phase in BY_KEY),
 )

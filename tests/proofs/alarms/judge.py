@@ -22,7 +22,7 @@ def main() -> None:
     json.dump({one["name"]: answer(symptom, one) for one in json.load(sys.stdin)}, sys.stdout)
 
 
-def answer(symptom: Any, question: dict[str, Any]) -> dict[str, Any]:
+def answer(symptom: Any, question: dict[str, Any], *, prefixes: int = PREFIXES) -> dict[str, Any]:
     """Return the symptoms at the end with their tones, and where each alarm was named first."""
     from jobs.catalog.spec.parse import parse_spec
 
@@ -35,7 +35,7 @@ def answer(symptom: Any, question: dict[str, Any]) -> dict[str, Any]:
         return {one.id: getattr(one, "tone", "hint" if one.id.startswith("speed.") else "alarm") for one in found}
 
     steps = sorted({x for points in question["series"].values() for x, _y in points})
-    asked = steps[:: max(1, len(steps) // PREFIXES)]
+    asked = steps[:: max(1, len(steps) // prefixes)]
     first: dict[str, int] = {}
     for step in asked:
         for name, tone in named(step).items():
