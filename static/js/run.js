@@ -221,9 +221,9 @@ function listen() {
   };
   captures.addEventListener("change", mark);
   liveKnobs.addEventListener("change", mark);
-  health.addEventListener("change", (event) => {
+  health.addEventListener("change", () => {
     mark();
-    if (event.detail.hasChanged) find("#symptoms").dispatchEvent(new Event("pitwall:ended")); // say what it is now
+    if (health.hasChanged) find("#symptoms").dispatchEvent(new Event("pitwall:ended")); // say what it is now
   });
   store.on("branches", mark);
   files.onChange(() => {

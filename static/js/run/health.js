@@ -9,6 +9,7 @@ export class Health extends EventTarget {
     this.page = page;
     this.list = [];
     this.turn = 0;
+    this.hasChanged = false; // since it was read before
   }
 
   /** The run's header changed: it counts what pages cannot learn from frames. */
@@ -26,10 +27,10 @@ export class Health extends EventTarget {
       if (turn !== this.turn) return;
       const wasKnown = this.key !== undefined;
       const key = marks.map((mark) => `${mark.finding}:${mark.begin_step}-${mark.end_step}`).join();
-      const hasChanged = wasKnown && key !== this.key;
+      this.hasChanged = wasKnown && key !== this.key;
       this.key = key;
       this.list = marks;
-      this.dispatchEvent(new CustomEvent("change", { detail: { hasChanged } }));
+      this.dispatchEvent(new Event("change"));
     } catch {
       // What is there stays; the offline notice says why.
     }

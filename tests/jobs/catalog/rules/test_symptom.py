@@ -190,8 +190,20 @@ def test_evidence_and_remedies_speak_the_readers_language() -> None:
         ({"policy/entropy": [0.02] * 40}, []),  # low, but it holds
         (
             {"policy/entropy": [0.08 / (1 + step) for step in range(40)], "reward/mean": [0.3, 0.4, 0.5, 0.4] * 10},
-            ["learning.entropy_collapse"],
+            ["learning.entropy_collapse", "learning.reward_stays_flat"],
         ),
+        (  # the same numbers of a policy that knows the answers
+            {
+                "policy/entropy": [0.08 / (1 + step) for step in range(40)],
+                "groups/zero_variance_fraction": [0.9] * 40,
+                "reward/mean": [min(1.0, 0.3 + 0.05 * step) for step in range(40)],
+                "eval/accuracy": [0.3, 0.8, 0.97, 0.98],
+            },
+            ["learning.solved"],
+        ),
+        ({"reward/mean": [0.3, 0.31, 0.29] * 5 + [0.3, 0.31, 0.29] * 4}, []),  # too early to call it flat
+        ({"reward/mean": [0.3, 0.31, 0.29] * 12}, ["learning.reward_stays_flat"]),
+        ({"policy/clip_fraction": [0.4] * 10}, ["learning.updates_too_far"]),
         ({"loss/policy": [0.1, float("nan")]}, ["learning.not_a_number"]),
         ({"loss/policy": [0.1, None]}, ["learning.not_a_number"]),
         ({"sync/mean_probability_diff": [0.02] * 10}, ["learning.mismatch"]),
