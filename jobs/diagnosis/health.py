@@ -47,7 +47,7 @@ class Judged:
     """What was found in a run as it was after a step: finding -> tone and evidence."""
 
     step: int
-    found: Mapping[str, tuple[str, str]]
+    matches: Mapping[str, tuple[str, str]]
 
 
 def judge_next(*, now: datetime) -> str | None:
@@ -96,15 +96,15 @@ def judge_step(
 ) -> Judged:
     """Return what the metrics of a run say as they were after a step. `lines` are its series by metric."""
     numbers = {name: list(ys[: bisect_right(xs, step)]) for name, (xs, ys) in lines.items()}
-    found = {
+    matches = {
         name: (symptoms()[name].tone, evidence[0].text)
         for name, evidence in in_metrics(spec=spec, metrics=numbers, planned=planned).items()
         if symptoms()[name].tone != "hint"
     }
     for band in bands:
         if text := _outside(band, numbers.get(band.metric, ())):
-            found[BAND + band.metric] = ("alarm", text)
-    return Judged(step=step, found=found)
+            matches[BAND + band.metric] = ("alarm", text)
+    return Judged(step=step, matches=matches)
 
 
 def _outside(band: Band, values: Sequence[float]) -> str:
@@ -160,7 +160,7 @@ def _keep_marks(run: Run, judged: Sequence[Judged], now: datetime) -> int:
     touched: list[HealthMark] = []
     count = 0
     for one in judged:
-        for finding, (tone, text) in one.found.items():
+        for finding, (tone, text) in one.matches.items():
             mark = is_open.get(finding)
             if mark is None:
                 mark = HealthMark(run=run, finding=finding, tone=tone, begin_step=one.step, began_at=now)
@@ -168,7 +168,7 @@ def _keep_marks(run: Run, judged: Sequence[Judged], now: datetime) -> int:
                 count += 1
             mark.last_step, mark.text = one.step, text[:_MAX_TEXT]
         for finding, mark in list(is_open.items()):
-            if finding not in one.found and one.step - mark.last_step >= QUIET:
+            if finding not in one.matches and one.step - mark.last_step >= QUIET:
                 mark.end_step, mark.ended_at = mark.last_step, now
                 touched.append(is_open.pop(finding))
                 count += 1

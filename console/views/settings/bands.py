@@ -40,12 +40,12 @@ def change_bands(request: HttpRequest, project: str) -> HttpResponse:
     """Set the band of one metric: two numbers; none at all without any; the dictionary's again with `reset`."""
     home = named_project(request, project, "admin")
     name = request.POST.get("metric", "").strip()
-    typed = [request.POST.get(end, "").strip() for end in ("low", "high")]
-    ends: list[object] | None = None if "reset" in request.POST else [_number(text) for text in typed if text]
+    texts = [request.POST.get(end, "").strip() for end in ("low", "high")]
+    ends: list[object] | None = None if "reset" in request.POST else [_number(text) for text in texts if text]
     try:
         set_bands(project=home, raw={name: ends}, user=person(request))
     except BandRefused as error:
-        return _show(request, home, sentence=str(error), given={"metric": name, "low": typed[0], "high": typed[1]})
+        return _show(request, home, sentence=str(error), typed={"metric": name, "low": texts[0], "high": texts[1]})
     messages.success(request, _("The band of %(metric)s is kept.") % {"metric": metric_label(name)})
     return redirect("bands", home.slug)
 
@@ -59,14 +59,14 @@ def _number(text: str) -> object:
 
 
 def _show(
-    request: HttpRequest, project: Project, *, sentence: str = "", given: Mapping[str, str] | None = None
+    request: HttpRequest, project: Project, *, sentence: str = "", typed: Mapping[str, str] | None = None
 ) -> HttpResponse:
     context = {
         "project": project,
         "is_admin": role(request.user, project) == "admin",
         "rows": [_row(band) for band in bands_of(project).values()],
         "sentence": sentence,
-        "given": given or {},
+        "typed": typed or {},
     }
     return render(request, "settings/bands.html", context, status=422 if sentence else 200)
 

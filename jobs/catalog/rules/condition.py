@@ -173,9 +173,9 @@ def condition(name: str, table: Mapping[str, Any]) -> Condition:
         if key in table and table[key] not in metrics():
             raise ValueError(f"{name}: there is no metric {table[key]!r} in the dictionary.")
     statistic = table["statistic"]
-    known = (*_STATISTICS, *_COURSES, _FLAT, _NOT_FINITE)
-    if statistic not in known:
-        raise ValueError(f"{name}: {statistic!r} is no statistic. Use {', '.join(known)}.")
+    names = (*_STATISTICS, *_COURSES, _FLAT, _NOT_FINITE)
+    if statistic not in names:
+        raise ValueError(f"{name}: {statistic!r} is no statistic. Use {', '.join(names)}.")
     if ("above" in table) == ("below" in table):
         raise ValueError(f"{name}: a condition has one bound, above or below.")
     return Condition(

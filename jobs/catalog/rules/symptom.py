@@ -184,7 +184,7 @@ def in_metrics(
         for symptom in symptoms().values()
         if symptom.metrics and _concerns(symptom, spec)
     }
-    return {name: found for name, found in evidence.items() if found}
+    return {name: sentences for name, sentences in evidence.items() if sentences}
 
 
 def asked_for(spec: RunSpec) -> set[str]:
