@@ -8,9 +8,13 @@ import math
 from collections.abc import Sequence
 
 from jobs.catalog.rules.condition import Numbers
+from jobs.catalog.rules.course import course
 from jobs.catalog.spec.runspec import RunSpec
 
 SHARE = "reward/of_most"
+RISE = "reward/of_rise"
+_SURE = 5.0  # standard errors that a reward has to have risen by to have risen
+_WINDOW = 10
 IN_NATS = {"pairs/chosen_nats": "pairs/chosen_reward", "labels/desirable_nats": "labels/desirable_reward"}
 NEEDED = {"reward/mean", "reward/max", *IN_NATS.values()}
 _UP_TO_ONE = ("math", "exact_match", "format", "code")  # kinds that give 1 for what is right
@@ -24,11 +28,27 @@ def with_meanings(spec: RunSpec, numbers: Numbers) -> Numbers:
     """
     rewards = numbers.get("reward/mean", ())
     most = _most(spec, numbers, rewards)
-    more = {SHARE: _over(rewards, most)} if most else {}
+    more = {SHARE: _over(rewards, most)} if most else {RISE: _of_rise(numbers, rewards)}
     beta = spec.knobs.get("pairs.beta")
     if beta is not None and isinstance(beta.value, (int, float)) and beta.value > 0:
         more |= {name: _over(numbers[of], beta.value) for name, of in IN_NATS.items() if of in numbers}
     return {**numbers, **more}
+
+
+def _of_rise(numbers: Numbers, rewards: Sequence[float | None]) -> list[float | None]:
+    """Return each reward as a share of the rise from the start to the best level; nothing if it has not risen.
+
+    It stands in for the share of the most where a reward has no known range: at the end of its rise a policy may know
+    all that there is to know. Not where a trainer reports the largest reward: then it is known what else is earned.
+    """
+    values = _finite(rewards)
+    if len(values) < 2 * _WINDOW or numbers.get("reward/max"):
+        return []
+    of = course(values, _WINDOW)
+    rise = of.highest - of.start
+    return (
+        [None if value is None else (value - of.start) / rise for value in rewards] if rise > _SURE * of.error else []
+    )
 
 
 def _over(values: Sequence[float | None], unit: float) -> list[float | None]:
