@@ -8,6 +8,7 @@ from tests.proofs.alarms.__main__ import LEAST_NAMED, MOST_FALSE, Answers, alarm
 from tests.proofs.alarms.corpus import RecordedRun, recorded
 from tests.proofs.alarms.judge import answer
 from tests.proofs.alarms.planted import FAULTS, planted
+from tests.proofs.alarms.varied import varied
 
 SOLVED = ("healthy-grpo-demo-s1", "healthy-ppo", "healthy-rloo", "healthy-grpo-164-b", "healthy-grpo-lora-60-b")
 
@@ -16,10 +17,10 @@ SOLVED = ("healthy-grpo-demo-s1", "healthy-ppo", "healthy-rloo", "healthy-grpo-1
 def judged() -> tuple[list[RecordedRun], Answers]:
     from jobs.catalog.rules import symptom
 
-    runs = [*recorded(), *planted(recorded(), seed=1, per_fault=2)]
+    runs = [*recorded(), *planted(recorded(), seed=1, per_fault=2), *varied(recorded(), seed=1)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(symptom, "offers", lambda *_args, **_more: ())
-        return runs, {run.name: answer(symptom, run.as_question(), prefixes=6) for run in runs}
+        return runs, {run.name: answer(symptom, run.as_question(), prefixes=2) for run in runs}
 
 
 def test_healthy_runs_raise_no_alarm() -> None:

@@ -1,4 +1,4 @@
-"""Healthy runs changed in what says nothing of health: fewer steps, more noise, a reward of another range, less known."""
+"""Healthy runs changed in what says nothing of health: fewer steps, more noise, another range, less known."""
 
 import dataclasses
 import random
