@@ -35,6 +35,7 @@ METRICS = (
     "response/truncated_fraction",
     "groups/zero_variance_fraction",
     "reward/correct",
+    "eval/accuracy",
     "time/step_seconds",
     *(f"time/{phase}_seconds" for phase in BY_KEY),
 )

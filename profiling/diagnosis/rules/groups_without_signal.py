@@ -11,10 +11,10 @@ _of_groups = evaluate_median("groups/zero_variance_fraction")
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    right = evidence.reading("reward/correct", role="driver")
-    values = evidence.in_steps(right) if right is not None else np.zeros(0)
-    if len(values) and float(np.median(values)) >= SOLVED:
-        return InsufficientData(what="readings", text=DONE)
+    for name, newest in (("reward/correct", 10), ("eval/accuracy", 2)):
+        right = evidence.reading(name, role="driver")
+        if right is not None and len(right.value) and float(np.median(right.value[-newest:])) >= SOLVED:
+            return InsufficientData(what="readings", text=DONE)
     return _of_groups(evidence)
 
 
