@@ -17,7 +17,7 @@ from console.api.account import account, audit, people, projects, quotas, retent
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
-from console.api.diagnosis import diagnosis, symptoms
+from console.api.diagnosis import diagnosis, health, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, run_plan
 from console.api.problem import RequestProblem
@@ -55,6 +55,7 @@ for prefix, router in (
     ("/runs", series.router),
     ("/runs", symptoms.router),
     ("/runs", diagnosis.router),
+    ("/runs", health.router),
     ("/runs", run_plan.router),
     ("/compare", compare.router),
     ("/specs", specs.router),
@@ -74,6 +75,7 @@ for prefix, router in (
     ("/projects", projects.router),
     ("/projects", rights.projects),
     ("/projects", retention.router),
+    ("/projects", health.projects),
     ("/projects", plan.router),
     ("/projects", can_it_run.router),
     ("/projects", diffusion.router),

@@ -34,6 +34,8 @@ METRICS = (
     "response/length_max",
     "response/truncated_fraction",
     "groups/zero_variance_fraction",
+    "reward/correct",
+    "eval/accuracy",
     "time/step_seconds",
     *(f"time/{phase}_seconds" for phase in BY_KEY),
 )

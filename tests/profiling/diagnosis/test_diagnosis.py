@@ -299,6 +299,16 @@ def test_numbers_that_are_none_are_not_healthy() -> None:
     assert finding_of("groups_without_signal", rules()["groups_without_signal"], one).level == "bad"
 
 
+@pytest.mark.parametrize("name", ["reward/correct", "eval/accuracy"])
+def test_groups_of_a_policy_that_knows_the_answers_are_no_fault(name: str) -> None:
+    def state(right: float) -> str:
+        of_groups = series("groups/zero_variance_fraction", [0.9] * 8)
+        of_run = evidence((), of_groups, series(name, [right] * 8))
+        return finding_of("groups_without_signal", rules()["groups_without_signal"], of_run).state
+
+    assert (state(0.97), state(0.3)) == ("not_enough_data", "fires")
+
+
 def test_a_phase_that_is_told_of_some_steps_alone_took_no_0_seconds_in_the_others() -> None:
     reward = [9.0 if step % 3 == 0 else float("nan") for step in range(20)]
     found = finding_of("slow_reward", rules()["slow_reward"], seconds_of_steps(step=[10.0] * 20, reward=reward))
