@@ -335,9 +335,7 @@ API: dict[str, Rule] = {
     "GET /api/traces/{trace_id}/layers/{layer_id}/events/{event}/arrows": VIEWER,
     "GET /api/traces/{trace_id}/layers/{layer_id}/flame": Rule(needs="viewer", query={"from": "0", "to": "9"}),
     "GET /api/traces/{trace_id}/layers/{layer_id}/tracks": VIEWER,
-    "GET /api/traces/{trace_id}/layers/{layer_id}/tracks/{key}": Rule(
-        needs="viewer", query={"from": "0", "to": "9"}
-    ),
+    "GET /api/traces/{trace_id}/layers/{layer_id}/tracks/{key}": Rule(needs="viewer", query={"from": "0", "to": "9"}),
     "GET /api/traces/{trace_id}/events": Rule(needs="viewer", query={"from": "0", "to": "9"}),
     "GET /api/traces/{trace_id}/events.csv": Rule(needs="viewer", query={"from": "0", "to": "9"}),
     "GET /api/traces/{trace_id}/critical-path": Rule(needs="viewer", query={"from": "0", "to": "9"}),
