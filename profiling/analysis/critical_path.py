@@ -16,6 +16,7 @@ import numpy as np
 
 from profiling.analysis.communication import plain_name
 from profiling.analysis.intervals import Ints
+from profiling.analysis.too_many import TooManyEvents
 from profiling.analysis.work import Events, WorkerEvents, read
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.store import Store
@@ -28,12 +29,8 @@ _CALLS = (Category.RUNTIME, Category.SYNC)
 _ON_HOST = (Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.COMMUNICATION, Category.RANGE, Category.BATCH)
 
 
-class TooManyEvents(ValueError):
-    """The window holds more events than a path is looked for in; the sentence says what to do."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class PathSegment:
     """A stretch of the path [begin, end) in Unix ns on one worker.
 
     device: work of a stream; host: of a thread; launch: from a call to the begin of what it launched, while nothing
@@ -63,7 +60,7 @@ def read_workers(stores: Sequence[Store], *, begin: int, end: int) -> list[Worke
     return [read(store, begin=begin, end=end) for store in stores]
 
 
-def critical_path(works: Sequence[WorkerEvents], *, begin: int, end: int) -> tuple[Segment, ...]:
+def critical_path(works: Sequence[WorkerEvents], *, begin: int, end: int) -> tuple[PathSegment, ...]:
     """Return the segments of the path through [begin, end), first to last; () where nothing happens there.
 
     It ends with the last event of a device, or of a thread where no device was recorded.
@@ -132,9 +129,9 @@ class _Walk:
     def __init__(self, workers: Sequence[_Worker], begin: int) -> None:
         self._workers = workers
         self._begin = begin
-        self._found: list[Segment] = []
+        self._found: list[PathSegment] = []
 
-    def back(self, worker: int, moment: int) -> tuple[Segment, ...]:
+    def back(self, worker: int, moment: int) -> tuple[PathSegment, ...]:
         """Walk from a moment back to the begin of the window."""
         own = self._workers[worker]
         stream = int(own.by_end.lane[-1]) if own.streams else None
@@ -151,7 +148,7 @@ class _Walk:
         begin = max(begin, self._begin)
         if end > begin:
             self._found.append(
-                Segment(what=what, worker=worker, lane=lane, name=name, category=category, begin=begin, end=end)
+                PathSegment(what=what, worker=worker, lane=lane, name=name, category=category, begin=begin, end=end)
             )
         return min(begin, end)
 
@@ -253,7 +250,7 @@ class _Walk:
         return best[1] if best else None
 
 
-def device_share(segments: Sequence[Segment]) -> float:
+def device_share(segments: Sequence[PathSegment]) -> float:
     """Return how much of a path is work of devices, of 1; 0 for an empty one."""
     whole = sum(one.end - one.begin for one in segments)
     on_device = sum(one.end - one.begin for one in segments if one.what == "device" and one.category in DEVICE)

@@ -46,7 +46,7 @@ class WrongCondition(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class EventCondition:
     """`value` is a text in small letters, or a number in ns or bytes."""
 
     field: Field
@@ -69,17 +69,17 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class EventPage:
     """Some rows of all that fit."""
 
     count: int
     rows: tuple[Row, ...]
 
 
-def parsed(text: str) -> tuple[Condition, ...]:
+def parsed(text: str) -> tuple[EventCondition, ...]:
     """Return the conditions of a text; () for an empty one. Raises: WrongCondition."""
     tokens = _tokens(text)
-    conditions: list[Condition] = []
+    conditions: list[EventCondition] = []
     while tokens:
         if conditions:
             word, is_quoted = tokens.pop(0)
@@ -106,14 +106,14 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
     return tokens
 
 
-def _condition(tokens: list[tuple[str, bool]]) -> Condition:
+def _condition(tokens: list[tuple[str, bool]]) -> EventCondition:
     if not tokens:
         raise WrongCondition("A condition is missing after `and`.")
     word, is_quoted = tokens.pop(0)
     if not tokens or tokens[0][1] or tokens[0][0] not in {*_TEXT_OPERATORS, *_NUMBER_OPERATORS}:
         if not is_quoted and word in {*_TEXT_OPERATORS, *_NUMBER_OPERATORS}:
             raise WrongCondition(f"There is no field before {word!r}; there are {', '.join(_FIELDS)}.")
-        return Condition(field="name", operator="~", value=word.lower())
+        return EventCondition(field="name", operator="~", value=word.lower())
     field = next((one for one in _FIELDS if one == word.lower() and not is_quoted), None)
     if field is None:
         raise WrongCondition(f"There is no field {word!r}; there are {', '.join(_FIELDS)}.")
@@ -124,25 +124,25 @@ def _condition(tokens: list[tuple[str, bool]]) -> Condition:
         raise WrongCondition(f"{field}: a value is missing after {operator!r}.")
     value, _ = tokens.pop(0)
     if field in _UNITS:
-        return Condition(field=field, operator=operator, value=_number(field, value, tokens))
+        return EventCondition(field=field, operator=operator, value=_number(field, value, tokens))
     if field == "category" and value.upper() not in Category.__members__:
-        known = ", ".join(sorted(one.lower() for one in Category.__members__))
-        raise WrongCondition(f"category: {value!r} is none; there are {known}.")
-    return Condition(field=field, operator=operator, value=value.lower())
+        choices = ", ".join(sorted(one.lower() for one in Category.__members__))
+        raise WrongCondition(f"category: {value!r} is none; there are {choices}.")
+    return EventCondition(field=field, operator=operator, value=value.lower())
 
 
 def _number(field: Field, text: str, tokens: list[tuple[str, bool]]) -> float:
     """Return a number in ns or bytes; its unit may stand apart from it."""
     match = _NUMBER.match(text)
     units = _UNITS[field]
-    known = ", ".join(unit for unit in units if unit)
+    choices = ", ".join(unit for unit in units if unit)
     if match is None:
         raise WrongCondition(f"{field}: {text!r} is no number.")
     unit = match[2].lower()
     if not unit and tokens and tokens[0][0].lower() in units:
         unit = tokens.pop(0)[0].lower()
     if unit not in units:
-        raise WrongCondition(f"{field}: {text!r} needs one of the units {known}.")
+        raise WrongCondition(f"{field}: {text!r} needs one of the units {choices}.")
     return float(match[1]) * units[unit]
 
 
@@ -155,7 +155,7 @@ def lane_name(lane: Lane) -> str:
 
 def page(
     store: Store,
-    conditions: Sequence[Condition],
+    conditions: Sequence[EventCondition],
     *,
     begin: int,
     end: int,
@@ -163,7 +163,7 @@ def page(
     is_descending: bool = True,
     limit: int = 200,
     offset: int = 0,
-) -> Page:
+) -> EventPage:
     """Return the events that touch [begin, end) and fulfil all conditions, sorted, then by begin."""
     where, values = ["e.ts < ? AND (e.ts >= ? OR e.ts + e.dur > ?)"], [end, begin, begin]
     for condition in conditions:
@@ -179,7 +179,7 @@ def page(
         [*values, limit, offset],
     )
     columns = (rows[key].tolist() for key in ("id", "lane", "depth", "ts", "dur", "name", "cat", "bytes"))
-    return Page(
+    return EventPage(
         count=count,
         rows=tuple(
             Row(
@@ -191,7 +191,7 @@ def page(
     )  # fmt: skip
 
 
-def _where(store: Store, condition: Condition) -> tuple[str, object]:
+def _where(store: Store, condition: EventCondition) -> tuple[str, object]:
     """Return a piece of SQL made of what stands here, and the one value that it takes."""
     field, operator, value = condition.field, condition.operator, condition.value
     is_not = operator.startswith("!")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import Bools, Ints
+from profiling.analysis.too_many import TooManyEvents
 from profiling.trace.category import Category
 from profiling.trace.nesting import Nesting
 from profiling.trace.store import Store
@@ -32,12 +33,8 @@ _CATEGORIES: dict[By, tuple[Category, ...]] = {
 }
 
 
-class TooManyEvents(ValueError):
-    """The window holds more events than are summed up at once; the sentence says what to do."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class FlameNode:
     """Equal paths: `parent` is the place of the node above among the nodes, -1 for none. Times in ns."""
 
     name: str
@@ -78,7 +75,7 @@ class Flame:
 
     total: int
     events: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[FlameNode, ...]
     names: tuple[NameTime, ...]
     left_out: int
 
@@ -159,10 +156,10 @@ class _Tree:
         own = np.maximum(total - inner, 0)
         kind = np.zeros(n, np.int64)
         kind[self.node] = category
-        kept = _largest(parent, total)
-        place = np.cumsum(kept) - 1
+        largest = _largest(parent, total)
+        place = np.cumsum(largest) - 1
         nodes = tuple(
-            Node(
+            FlameNode(
                 name=store.names[name[i]],
                 category=int(kind[i]),
                 parent=int(place[parent[i]]) if parent[i] >= 0 else -1,
@@ -171,7 +168,7 @@ class _Tree:
                 total=int(total[i]),
                 own=int(own[i]),
             )
-            for i in np.flatnonzero(kept).tolist()
+            for i in np.flatnonzero(largest).tolist()
         )
         return Flame(
             total=int(total[parent < 0].sum()),
@@ -184,13 +181,13 @@ class _Tree:
 
 def _largest(parent: Ints, total: Ints) -> Bools:
     """Return which nodes have the most time. A parent has as much as its child, and comes first if they are equal."""
-    kept = np.zeros(len(total), np.bool_)
-    kept[np.argsort(-total, kind="stable")[:MOST_NODES]] = True
-    kept &= total > 0
-    for i in np.flatnonzero(kept).tolist():  # crossing events may be longer than what they are in
-        if parent[i] >= 0 and not kept[parent[i]]:
-            kept[i] = False
-    return kept
+    largest = np.zeros(len(total), np.bool_)
+    largest[np.argsort(-total, kind="stable")[:MOST_NODES]] = True
+    largest &= total > 0
+    for i in np.flatnonzero(largest).tolist():  # crossing events may be longer than what they are in
+        if parent[i] >= 0 and not largest[parent[i]]:
+            largest[i] = False
+    return largest
 
 
 def _by_name(
@@ -209,7 +206,7 @@ def _by_name(
         above = np.where(parent[rows] >= 0, name[np.maximum(parent[rows], 0)], -1)
         callers, which = np.unique(above, return_inverse=True)
         shares = np.bincount(which, weights=own[rows])
-        largest = np.argsort(-shares, kind="stable")[:MOST_CALLERS].tolist()
+        most = np.argsort(-shares, kind="stable")[:MOST_CALLERS].tolist()
         names.append(
             NameTime(
                 name=store.names[number],
@@ -218,7 +215,7 @@ def _by_name(
                 total=int(total_of[number]),
                 own=int(own_of[number]),
                 callers=tuple(
-                    Caller(name=store.names[callers[i]] if callers[i] >= 0 else "", own=int(shares[i])) for i in largest
+                    Caller(name=store.names[callers[i]] if callers[i] >= 0 else "", own=int(shares[i])) for i in most
                 ),
             )
         )

@@ -105,15 +105,15 @@ class _Chain:
             f"SELECT number, ts, is_end FROM arrows WHERE lane = ? AND ({where}) ORDER BY ts LIMIT {_MOST_OPERATORS}",  # noqa: S608
             [event.lane, *(moment for span in spans for moment in span)],
         )
-        found = []
+        operators = []
         for number, ts, is_end in zip(*(rows[key].tolist() for key in ("number", "ts", "is_end")), strict=True):
             here = self._operator(event.lane, ts)
             other = self._other(number, is_end)
             if here is None or other is None:
                 continue
             self._add("backward", *((other, here) if is_end else (here, other)))
-            found.append(other)
-        return found
+            operators.append(other)
+        return operators
 
     def _other(self, number: int, is_end: bool) -> StoredEvent | None:
         rows = self._store.sql(
@@ -155,7 +155,7 @@ def _starts(store: Store, name: str) -> list[tuple[int, int]]:
         "SELECT rowid AS id, lane, ts FROM ev WHERE cat = ? AND list_contains(?, name) ORDER BY ts, rowid",
         [int(Category.COMMUNICATION), numbers],
     )
-    found = list(zip(rows["ts"].tolist(), rows["id"].tolist(), rows["lane"].tolist(), strict=True))
+    collectives = list(zip(rows["ts"].tolist(), rows["id"].tolist(), rows["lane"].tolist(), strict=True))
     streams = {lane.id for lane in store.lanes if lane.kind == "stream"}
-    on_device = [one for one in found if one[2] in streams]
-    return [(ts, number) for ts, number, _ in on_device or found]
+    on_device = [one for one in collectives if one[2] in streams]
+    return [(ts, number) for ts, number, _ in on_device or collectives]

@@ -1,6 +1,6 @@
 """Curves that a trace does not hold but implies: queue depth of streams, bandwidth of copies, utilisation of devices.
 
-As Holistic Trace Analysis reckons the first two. Queue depth: one more at the begin of a call whose work on the stream
+As Holistic Trace Analysis computes the first two. Queue depth: one more at the begin of a call whose work on the stream
 was recorded, one less where that work begins; at its ceiling (about a thousand on CUDA) launches block, at 0 the device
 waits for the CPU. Bandwidth: bytes / duration of each copy while it runs, added up; a length of 0 counts as 1 us.
 Utilisation: the share of each bin of 1 ms (of a thousandth of the window, if that is longer) with work on the device.
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import Ints, covered, union
+from profiling.analysis.too_many import TooManyEvents
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.store import Store
 
@@ -23,10 +24,6 @@ LEAST_BIN = 1_000_000
 _BINS = 1_000
 _MOST_EVENTS = 4_000_000
 _DEVICE = [int(one) for one in DEVICE]
-
-
-class TooManyEvents(ValueError):
-    """The window holds more events than a curve is made of at once; the sentence says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

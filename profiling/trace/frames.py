@@ -32,13 +32,13 @@ _FROZEN = re.compile(r"^<frozen ")
 _FRAMEWORKS = frozenset(
     {
         "accelerate", "aiohttp", "apex", "deepspeed", "fastapi", "flash_attn", "functorch", "grpc", "ignite", "jax",
-        "jaxlib", "liger_kernel", "lightning", "lightning_fabric", "megatron", "numpy", "openrlhf", "peft",
+        "jaxlib", "liger_kernel", "lightning", "lightning_fabric", "megatron", "numpy", "peft",
         "pytorch_lightning", "ray", "sgl_kernel", "sglang", "starlette", "torch", "torchao", "torchdata",
-        "torchgen", "torchtitan", "torchtune", "torchvision", "transformer_engine", "transformers", "triton", "trl",
-        "uvicorn", "uvloop", "verl", "vllm", "xformers"
+        "torchgen", "torchtitan", "torchtune", "torchvision", "transformer_engine", "transformers", "triton",
+        "uvicorn", "uvloop", "vllm", "xformers"
     }
 )  # fmt: skip
-"""Packages whose paths torch writes relative to where they are installed."""
+"""Packages whose paths torch writes relative to where they are installed; trainers are what people look for."""
 _SCRIPTS = frozenset({"cmd", "code", "profile", "test", "this"})
 """Names of the standard library that people give to scripts of their own."""
 
@@ -70,8 +70,10 @@ class Packages:
 
     def numbers(self, names: Sequence[str]) -> Ints:
         """Return the number of the package of each name [n]."""
-        found = (package_of(name) for name in names)
-        return np.fromiter((self._numbers.setdefault(one, len(self._numbers)) for one in found), np.int64, len(names))
+        return np.array([self._number(package_of(name)) for name in names], np.int64)
+
+    def _number(self, package: str) -> int:
+        return self._numbers.setdefault(package, len(self._numbers))
 
 
 class Runs:

@@ -66,7 +66,7 @@ def _kernel(name: str) -> str:
     rest = plain[len(head) :]
     if not _BODIES.fullmatch(base):
         return base if "<" not in rest else _with_type(base, rest)
-    what = next((found[1] for pattern in _FUNCTORS if (found := pattern.search(rest))), "")
+    what = next((match[1] for pattern in _FUNCTORS if (match := pattern.search(rest))), "")
     operator = _OPERATORS.search(rest)
     words = [base.replace("_kernel", "").replace("vectorized_", "").replace("unrolled_", "").strip("_")]
     words += [_CAMEL.sub(" ", what).lower().removesuffix(" kernel")] if what else []
@@ -77,8 +77,8 @@ def _kernel(name: str) -> str:
 def _with_type(words: str, rest: str) -> str:
     """Return the words with the type that is worked in: that of the innermost lambda, else the first that is named."""
     of_lambda = _LAMBDA.search(rest)
-    given = of_lambda[1].rpartition(",")[2].strip() if of_lambda else ""
-    found = _TYPES.get(given)
-    if found is None and (match := _TYPE.search(rest)):
-        found = _TYPES[match[1]]
-    return f"{words} ({found})" if found else words
+    last = of_lambda[1].rpartition(",")[2].strip() if of_lambda else ""
+    short = _TYPES.get(last)
+    if short is None and (match := _TYPE.search(rest)):
+        short = _TYPES[match[1]]
+    return f"{words} ({short})" if short else words

@@ -32,8 +32,9 @@ from console.api.traces.traces import layer_for, trace_for
 from console.budget import expensive
 from jobs.models import Layer
 from profiling.analysis import critical_path, event_table, flame, queue
-from profiling.analysis.event_table import Condition, Row, WrongCondition, lane_name, parsed
+from profiling.analysis.event_table import EventCondition, Row, WrongCondition, lane_name, parsed
 from profiling.analysis.flows import arrows, is_collective, peer, place_of
+from profiling.analysis.too_many import TooManyEvents
 from profiling.analysis.window import thinned
 from profiling.trace.category import Category
 from profiling.trace.naming import readable
@@ -61,7 +62,7 @@ def read_arrows(request: HttpRequest, trace_id: str, layer_id: int, event: int) 
     layer = layer_for(request, trace_id, layer_id)
     with store_of(layer) as store:
         chosen = _event(store, event)
-        found = [
+        links = [
             ArrowOut(kind=one.kind, source=_placed(layer, one.source), target=_placed(layer, one.target))
             for one in arrows(store, event)
         ]
@@ -74,8 +75,8 @@ def read_arrows(request: HttpRequest, trace_id: str, layer_id: int, event: int) 
             with store_of(other) as store:
                 same = peer(store, *place)
             if same is not None:
-                found.append(ArrowOut(kind="collective", source=own, target=_placed(other, same)))
-    return ArrowsOut(arrows=found)
+                links.append(ArrowOut(kind="collective", source=own, target=_placed(other, same)))
+    return ArrowsOut(arrows=links)
 
 
 @router.get(
@@ -96,15 +97,15 @@ def read_flame(
     _check_window(begin, end)
     with store_of(layer_for(request, trace_id, layer_id)) as store:
         try:
-            found = flame.flame(store, begin=begin, end=end, by=by)
-        except flame.TooManyEvents as error:
+            tree = flame.flame(store, begin=begin, end=end, by=by)
+        except TooManyEvents as error:
             raise RequestProblem(422, str(error), field="from") from error
     return FlameOut(
         begin=str(begin),
         end=str(end),
-        total=found.total,
-        events=found.events,
-        left_out=found.left_out,
+        total=tree.total,
+        events=tree.events,
+        left_out=tree.left_out,
         nodes=[
             NodeOut(
                 name=one.name,
@@ -116,7 +117,7 @@ def read_flame(
                 total=one.total,
                 own=one.own,
             )
-            for one in found.nodes
+            for one in tree.nodes
         ],
         names=[
             NameTimeOut(
@@ -128,7 +129,7 @@ def read_flame(
                 own=one.own,
                 callers=[CallerOut(name=caller.name, own=caller.own) for caller in one.callers],
             )
-            for one in found.names
+            for one in tree.names
         ],
     )
 
@@ -195,12 +196,12 @@ def _table(
     begin, end = window
     _check_window(begin, end)
     try:
-        conditions: Sequence[Condition] = parsed(where)
+        conditions: Sequence[EventCondition] = parsed(where)
     except WrongCondition as error:
         raise RequestProblem(422, str(error), field="where") from error
     is_descending = order == "desc"
     count = 0
-    found: list[TableRowOut] = []
+    events: list[TableRowOut] = []
     for row in ready_layers(trace_for(request, trace_id), layer):
         with store_of(row) as store:
             page = event_table.page(
@@ -208,9 +209,9 @@ def _table(
             )
             lanes = [lane_name(lane) for lane in store.lanes]
         count += page.count
-        found += [_row(row, one, lanes[one.lane]) for one in page.rows]
-    found.sort(key=_SORT_KEYS[sort], reverse=is_descending)
-    return count, found[:limit]
+        events += [_row(row, one, lanes[one.lane]) for one in page.rows]
+    events.sort(key=_SORT_KEYS[sort], reverse=is_descending)
+    return count, events[:limit]
 
 
 _SORT_KEYS: dict[event_table.Sort, Callable[[TableRowOut], Any]] = {
@@ -252,13 +253,13 @@ def read_critical_path(request: HttpRequest, trace_id: str, begin: From, end: To
         timed = [(row, store) for row, store in zip(rows, stores, strict=True) if store.facts.has_clock]
         try:
             works = critical_path.read_workers([store for _, store in timed], begin=begin, end=end)
-        except critical_path.TooManyEvents as error:
+        except TooManyEvents as error:
             raise RequestProblem(422, str(error), field="from") from error
-    found = critical_path.critical_path(works, begin=begin, end=end)
+    path = critical_path.critical_path(works, begin=begin, end=end)
     return CriticalPathOut(
         begin=str(begin),
         end=str(end),
-        device_share=critical_path.device_share(found),
+        device_share=critical_path.device_share(path),
         segments=[
             SegmentOut(
                 what=one.what,
@@ -270,7 +271,7 @@ def read_critical_path(request: HttpRequest, trace_id: str, begin: From, end: To
                 begin=str(one.begin),
                 duration=one.end - one.begin,
             )
-            for one in found
+            for one in path
         ],
     )
 
@@ -281,8 +282,10 @@ def read_critical_path(request: HttpRequest, trace_id: str, begin: From, end: To
 def list_tracks(request: HttpRequest, trace_id: str, layer_id: int) -> TracksOut:
     """Return the curves that can be made of what a layer recorded."""
     with store_of(layer_for(request, trace_id, layer_id)) as store:
-        found = queue.tracks(store)
-    return TracksOut(tracks=[TrackOut(**{name: getattr(one, name) for name in TrackOut.model_fields}) for one in found])
+        curves = queue.tracks(store)
+    return TracksOut(
+        tracks=[TrackOut(**{name: getattr(one, name) for name in TrackOut.model_fields}) for one in curves]
+    )
 
 
 @router.get(
@@ -308,7 +311,7 @@ def read_track(
             raise Http404
         try:
             times, values = queue.curve(store, track, begin=begin, end=end)
-        except queue.TooManyEvents as error:
+        except TooManyEvents as error:
             raise RequestProblem(422, str(error), field="from") from error
     shown, shown_values = thinned(times, values, points)
     body = {"begin": str(begin), "t": (shown - begin).tolist(), "v": shown_values.tolist(), "of": len(times)}

@@ -24,7 +24,7 @@ const HEAD = 22;
 const ROW = { phase: 18, event: 14 };
 const GAP = 4;
 export const HANDLE = 12;
-export const PINNED = "pinned"; // the key of the group of pinned lanes
+const PINNED = "pinned"; // the key of the group of pinned lanes
 const USUAL_DEPTHS = 8; // of a lane; one that is deeper shows all of them on request
 
 export class Layout {

@@ -81,7 +81,7 @@ export class CriticalPath {
 }
 
 /** Return a path as a group of one lane. */
-export function groupOf({ segments, device_share: share }, clock) {
+function groupOf({ segments, device_share: share }, clock) {
   const names = new Map();
   /** @type {{ names: string[], cats: number[], labels: string[] }} */
   const table = { names: [], cats: [], labels: [] };

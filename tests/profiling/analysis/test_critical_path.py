@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from profiling.analysis import critical_path as paths
-from profiling.analysis.critical_path import Segment, TooManyEvents, critical_path, device_share, read_workers
+from profiling.analysis.critical_path import PathSegment, critical_path, device_share, read_workers
+from profiling.analysis.too_many import TooManyEvents
 from profiling.trace.category import Category
 from profiling.trace.store import Store
 from profiling.trace.writer import StoreWriter
@@ -39,7 +40,7 @@ def made(path: Path, events: Sequence[Event]) -> Store:
 
 def path_of(*stores: Store, begin: int = 0, end: int = 1000) -> list[tuple[str, str, int, int]]:
     works = read_workers(stores, begin=T + begin, end=T + end)
-    found: tuple[Segment, ...] = critical_path(works, begin=T + begin, end=T + end)
+    found: tuple[PathSegment, ...] = critical_path(works, begin=T + begin, end=T + end)
     assert all(one.end == two.begin for one, two in itertools.pairwise(found)), "no moment is left out"
     return [(one.what, one.name, one.begin - T, one.end - T) for one in found]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from profiling.analysis.event_table import Condition, WrongCondition, page, parsed
+from profiling.analysis.event_table import EventCondition, WrongCondition, page, parsed
 from profiling.trace.store import Store
 from tests.trace_rows import BEGIN, MS, small_store
 
@@ -22,11 +22,11 @@ def counted(text: str) -> int:
 
 def test_a_text_becomes_conditions() -> None:
     assert parsed('name ~ "a and b" AND length>1.5ms and lane != main and bytes >= 2 MiB and gemm') == (
-        Condition(field="name", operator="~", value="a and b"),
-        Condition(field="length", operator=">", value=1.5e6),
-        Condition(field="lane", operator="!=", value="main"),
-        Condition(field="bytes", operator=">=", value=2 * 2**20),
-        Condition(field="name", operator="~", value="gemm"),
+        EventCondition(field="name", operator="~", value="a and b"),
+        EventCondition(field="length", operator=">", value=1.5e6),
+        EventCondition(field="lane", operator="!=", value="main"),
+        EventCondition(field="bytes", operator=">=", value=2 * 2**20),
+        EventCondition(field="name", operator="~", value="gemm"),
     )
     assert parsed("  ") == ()
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from profiling.analysis import flame as flames
-from profiling.analysis.flame import TooManyEvents, flame
+from profiling.analysis.flame import flame
+from profiling.analysis.too_many import TooManyEvents
 from profiling.trace.category import Category
 from profiling.trace.frames import FRAMES
 from profiling.trace.store import Store
