@@ -198,6 +198,7 @@ def _opened(
     events = sum(_count(one, begin, end) for one in recorded)
     until = end if events <= most_events else affordable(recorded, begin, end, most_events)
     works, stores = _open(recorded, begin, until)
+    by = by if has_clock else "window"  # of what is laid one after another no order repeats
     stretches = stretches_of(spans, works, stores, begin, until, is_whole=window is None and until == end, by=by)
     launched = min((int(host.begin[0]) for host in map(stretches.on_host, works) if host), default=begin)
     if launched < begin:  # before the window, by a CPU that ran ahead
