@@ -74,13 +74,39 @@ def rocpd(folder: Path) -> Path:
     return database(folder / "results.db", rocpd_tables())
 
 
+def rocpd_4(folder: Path) -> Path:
+    """The same by schema 4, where a row names its times and its track."""
+    times: list[tuple[int, int]] = []
+    tracks: list[tuple[Any, ...]] = []
+    tables: dict[str, list[tuple[Any, ...]]] = {}
+    for table, rows in rocpd_tables().items():
+        if '"end"' not in table:
+            tables[table] = rows
+            continue
+        name, _, columns = table.rstrip(")").partition("(")
+        keys = [key.strip(' "') for key in columns.split(",")]
+        told = ("pid", "tid", "agent_id", "queue_id", "stream_id")
+        kept = [key for key in keys if key not in (*told, "start", "end")]
+        moved: list[tuple[Any, ...]] = []
+        for row in rows:
+            about = dict(zip(keys, row, strict=True))
+            tracks.append((len(tracks) + 1, *(about.get(key) for key in told)))
+            times += [(len(times) + 1, about["start"]), (len(times) + 2, about["end"])]
+            moved.append((len(tracks), len(times) - 1, len(times), *(about[key] for key in kept)))
+        tables[f"{name}(track_id, start_id, end_id, {', '.join(kept)})"] = moved
+    end = next(iter(tables)).partition("(")[0].removeprefix("rocpd_metadata")
+    tables[f"rocpd_track{end}(id, pid, tid, agent_id, queue_id, stream_id)"] = tracks
+    tables[f"rocpd_timestamp{end}(id, value)"] = list(times)
+    return database(folder / "results.db", tables)
+
+
 def rocprof_json(folder: Path) -> Path:
     path = folder / "results.json"
     path.write_text(json.dumps({"rocprofiler-sdk-tool": [rocprof_process()]}))
     return path
 
 
-@pytest.mark.parametrize("make", [rocpd, rocprof_json])
+@pytest.mark.parametrize("make", [rocpd, rocpd_4, rocprof_json])
 def test_rocprof_s_kernels_copies_calls_and_marks(make: Callable[[Path], Path], tmp_path: Path) -> None:
     path = make(tmp_path)
 
