@@ -9,8 +9,10 @@ import pytest
 
 from profiling.trace import other_files
 from profiling.trace.importing import import_trace
-from profiling.trace.readers import folded_stacks
+from profiling.trace.readers import chakra, folded_stacks
 from profiling.trace.store import Store
+from tests.contracts.trace_files import T
+from tests.contracts.trace_files_of_others import BOOT, wire
 
 SOON = 2.0
 """Seconds of this process's CPU; what is quadratic, or worse, takes minutes for the same input."""
@@ -74,3 +76,51 @@ def test_a_stack_is_as_deep_as_stacks_are(tmp_path: Path) -> None:
     path.write_text("a;b 1\n" + ";".join(["f"] * 300_000) + " 3\n")
 
     assert import_trace(path, tmp_path / "store").events == 2048 + 2
+
+
+def test_requests_that_all_overlap_share_rows(tmp_path: Path) -> None:
+    """They were as many lanes, each looked at for each request, and more than 4,096 were refused."""
+    spans = [
+        {"traceId": f"{i}", "name": "r", "startTimeUnixNano": f"{T + i}", "endTimeUnixNano": T + 10**9 + i}
+        for i in range(6000)
+    ]
+    spans += [{"name": "late", "startTimeUnixNano": T, "endTimeUnixNano": 2**64}, {"name": "none"}, {}]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+
+    facts = import_trace(path, tmp_path / "store")
+
+    assert (facts.events, facts.lanes) == (6000, 1000)
+    assert "3 spans were left out" in notes(tmp_path / "store")
+
+
+def test_nodes_that_wait_for_nothing_are_laid_out_one_by_one() -> None:
+    node = {"name": "n", "start": 0, "lasts": 1000, "after": (), "is_cpu": False, "is_collective": False}
+    nodes = [chakra._Node(id=i, **node) for i in range(200_000)]  # type: ignore[arg-type]
+
+    with _Soon():
+        assert chakra._schedule(nodes)[199_999] == 199_999_000
+
+
+def test_times_that_cannot_be_cost_their_event_alone(tmp_path: Path) -> None:
+    """One timestamp beyond int64 once cost the whole file."""
+
+    def event(at: int, *parts: bytes) -> bytes:
+        return wire(1, wire(8, at) + wire(10, 1) + wire(11, b"".join(parts)))
+
+    parents = [wire(1, wire(10, 1) + wire(60, wire(1, i) + wire(5, i % 3000 + 1))) for i in range(1, 3001)]
+    ranges = [event(BOOT + i, wire(9, 3), wire(23, "x"), wire(11, 1 + i % 40)) for i in range(2000)]
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(b"".join([*parents, event(2**64 - 1, wire(9, 3), wire(23, "far"), wire(11, 1)), *ranges]))
+
+    assert import_trace(path, tmp_path / "store").events == 2000
+    assert "1 events were left out" in notes(tmp_path / "store")
+
+    line = wire(2, "t") + wire(3, T) + wire(4, wire(1, 1) + wire(2, 5) + wire(3, 7))
+    line += wire(4, wire(1, 1) + wire(3, 7) + wire(5, 12))
+    far = wire(2, "far") + wire(3, 2**63 - 1) + wire(4, wire(1, 1) + wire(2, 2**62))
+    (tmp_path / "a.xplane.pb").write_bytes(wire(1, wire(2, "/host:CPU") + wire(3, line) + wire(3, far)))
+
+    assert import_trace(tmp_path / "a.xplane.pb", tmp_path / "store").events == 1
+    assert "1 events are sums of many" in notes(tmp_path / "store")
+    assert "1 events were left out: their time is none" in notes(tmp_path / "store")
