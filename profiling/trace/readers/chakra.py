@@ -17,7 +17,7 @@ import orjson
 from profiling.trace.category import Category, of_kernel
 from profiling.trace.formats.protobuf import BYTES, Damaged, fields, message, number, text, varint
 from profiling.trace.formats.stack_frames import ORIGIN
-from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.formats.whole_file import check_room, whole_file
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
@@ -166,6 +166,7 @@ def _says_cpu(data: memoryview) -> bool:
 
 def _of_json(content: bytes) -> Iterator[_Node]:
     """Yield the nodes of the converter's JSON. Raises: Unreadable."""
+    check_room(content)
     try:
         graph: Any = orjson.loads(content)["workload_graph"]
     except orjson.JSONDecodeError as error:

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from profiling.trace.category import Category
-from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.formats.whole_file import check_room, whole_file
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
@@ -138,6 +138,7 @@ def _told(raw: dict[str, Any], name: str, default: Any = None) -> Any:
 def _documents(content: bytes, writer: StoreWriter) -> Iterator[dict[str, Any]]:
     """Yield the documents of a file: all of it, or one a line. Raises: Unreadable if there is none."""
     content = content.removeprefix(b"\xef\xbb\xbf")
+    check_room(content)
     try:
         yield orjson.loads(content)
         return

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from profiling.trace.category import Category
 from profiling.trace.formats.stack_frames import DEEPEST, ORIGIN, StackFrames
-from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.formats.whole_file import whole_json
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
@@ -33,11 +31,7 @@ class SpeedscopeReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put every profile into a store. Raises: Unreadable."""
-        content = whole_file(path, writer, progress=progress, limits=limits)
-        try:
-            parsed: Any = orjson.loads(content)
-        except orjson.JSONDecodeError as error:
-            raise Unreadable(f"The file is cut off or damaged: {error}.") from error
+        parsed = whole_json(path, writer, progress=progress, limits=limits)
         names = [_name(frame) for frame in parsed["shared"]["frames"]]
         for i, profile in enumerate(parsed["profiles"]):
             _read_profile(profile, names, i, writer, limits)

@@ -1,6 +1,7 @@
 """Hostile files of other makers' formats: an import ends in a sentence or a store, soon, whatever stands in them."""
 
 import json
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,10 @@ from typing import Any
 import pytest
 
 from profiling.trace import other_files
+from profiling.trace.formats import whole_file
+from profiling.trace.formats.sqlite_tables import Tables
 from profiling.trace.importing import import_trace
+from profiling.trace.limits import Unreadable
 from profiling.trace.readers import chakra, folded_stacks
 from profiling.trace.store import Store
 from tests.contracts.trace_files import T
@@ -124,3 +128,43 @@ def test_times_that_cannot_be_cost_their_event_alone(tmp_path: Path) -> None:
     assert import_trace(tmp_path / "a.xplane.pb", tmp_path / "store").events == 1
     assert "1 events are sums of many" in notes(tmp_path / "store")
     assert "1 events were left out: their time is none" in notes(tmp_path / "store")
+
+
+def test_json_beyond_memory_is_refused_before_it_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser dies by a signal where memory ends: there was a number of an exit code instead of a sentence."""
+    monkeypatch.setattr(whole_file, "_MOST_MEMORY", 1 << 20)
+    profile = {"type": "sampled", "unit": "none", "samples": [[]] * 20_000, "weights": []}
+
+    with pytest.raises(Unreadable, match=r"more values than the .* of memory"):
+        import_trace(speedscope(tmp_path, profile, 1), tmp_path / "store")
+
+
+def test_a_table_whose_pages_repeat_ends(tmp_path: Path) -> None:
+    """Twelve pages, each sixty times the next one's parent, are more rows than can ever be read."""
+    path = tmp_path / "a.db"
+    with sqlite3.connect(path) as opened:
+        opened.execute("PRAGMA page_size = 512")
+        opened.execute("CREATE TABLE t(a)")
+    opened.close()
+    pages = bytearray(path.read_bytes())
+    root, depth, children = 2, 12, 60
+    del pages[512:]
+
+    def page(kind: int, cells: list[bytes], rightmost: int) -> bytes:
+        head = bytes([kind, 0, 0]) + len(cells).to_bytes(2, "big")
+        at, places, body = 512, b"", b""
+        for cell in cells:
+            at -= len(cell)
+            places, body = places + at.to_bytes(2, "big"), cell + body
+        head += at.to_bytes(2, "big") + b"\0" + (rightmost.to_bytes(4, "big") if kind == 5 else b"")
+        return (head + places).ljust(at, b"\0") + body
+
+    for number in range(root, root + depth):
+        below = (number + 1).to_bytes(4, "big")
+        pages += page(5, [below + bytes([i + 1]) for i in range(children)], number + 1)
+    pages += page(13, [bytes([3, i + 1, 2, 1, 7]) for i in range(children)], 0)
+    pages[28:32] = (len(pages) // 512).to_bytes(4, "big")
+    path.write_bytes(pages)
+
+    with Tables(path) as tables, pytest.raises(sqlite3.DatabaseError, match="more rows than the file has room for"):
+        sum(1 for _ in tables.rows("t", "a"))
