@@ -6,6 +6,7 @@ Memory stays flat whatever the number of events: they pass through a buffer into
 import contextlib
 import itertools
 import json
+import math
 import shutil
 import struct
 from collections.abc import Callable, Mapping
@@ -226,7 +227,7 @@ class StoreWriter:
 
     def count(self, series: int, time: int, value: float) -> None:
         """Add a sample: `time` in Unix ns. Those beyond the most that a store takes are left out, with a note."""
-        if not (0 <= time < _LATEST and value == value):
+        if not (0 <= time < _LATEST and math.isfinite(value)):
             return
         self._sampled += 1
         if self._sampled > self._most_samples:

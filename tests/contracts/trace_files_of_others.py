@@ -79,7 +79,7 @@ def rocpd_tables(end: str = "_0000ddb5_8903_7903_b269_cd8d3745bb8a") -> dict[str
     return {
         f"rocpd_metadata{end}(id, tag, value)": [(1, "schema_version", "3")],
         f"rocpd_string{end}(id, guid, string)": [
-            (1, "", "hipLaunchKernel"), (2, "", "MEMORY_COPY_HOST_TO_DEVICE"), (3, "", "forward"),
+            (1, "", "hipLaunchKernel"), (2, "", "MEMORY_COPY_HOST_TO_DEVICE"), (3, "", "roctxThreadRangeA"),
             (4, "", "HIP_RUNTIME_API"), (5, "", "MARKER_CORE_API"),
         ],
         f"rocpd_info_process{end}(id, pid, command)": [(1, 71, "/usr/bin/python3 train.py")],
@@ -88,8 +88,9 @@ def rocpd_tables(end: str = "_0000ddb5_8903_7903_b269_cd8d3745bb8a") -> dict[str
             (1, "CPU", 0, "a CPU"), (2, "GPU", 1, "AMD Instinct MI300X"),
         ],
         f"rocpd_info_kernel_symbol{end}(id, kernel_name, display_name)": [(5, "gemm.kd", "gemm(float*)")],
-        f"rocpd_event{end}(id, category_id, correlation_id)": [
-            *((i, 4, i) for i in range(1, 5)), (9, 4, 9), (10, 5, 10),
+        f"rocpd_event{end}(id, category_id, stack_id, parent_stack_id, correlation_id, extdata)": [
+            *((i, 4, i, 0, 0, "{}") for i in range(1, 5)), (9, 4, 9, 0, 0, "{}"),
+            (10, 5, 10, 0, 0, '{"message":"forward"}'),
         ],
         f"rocpd_kernel_dispatch{end}(id, start, \"end\", pid, agent_id, queue_id, stream_id, kernel_id, event_id, "
         "grid_size_x, grid_size_y, grid_size_z, workgroup_size_x, workgroup_size_y, workgroup_size_z)": [

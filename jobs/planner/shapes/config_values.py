@@ -111,6 +111,13 @@ class ConfigValues:
             raise self.refusal(key, problem)
         return value
 
+    def factor(self, key: str) -> float:
+        """Return a number above 0, up to 16, which no family's code goes beyond. Raises: ShapeUnreadable."""
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 16:
+            raise self.refusal(key, Sentence("is {value}. It must be a number above 0.", value=self.shown(value)))
+        return float(value)
+
     def flag(self, key: str, default: bool) -> bool:
         """Return true or false; `default` where the key is absent or null. Raises: ShapeUnreadable."""
         value = self.value(key)

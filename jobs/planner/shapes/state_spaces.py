@@ -7,7 +7,6 @@ still needs of the last tokens. Sources: the modeling code of transformers 5.19.
 from dataclasses import replace
 from math import ceil
 
-from jobs.catalog.sentence import Sentence
 from jobs.planner.shapes.config_values import ConfigValues
 from jobs.planner.shapes.families import Family
 from jobs.planner.shapes.layer_shapes import LayerKind, Mixer
@@ -216,7 +215,7 @@ def rwkv(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> 
 def mlstm(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
     """Return an mLSTM layer (xLSTM): a matrix memory per head with two gates each. Raises: ShapeUnreadable."""
     heads = config.count("num_heads")
-    query, value = (int(hidden * _factor(config, key)) for key in ("qk_dim_factor", "v_dim_factor"))
+    query, value = (int(hidden * config.factor(key)) for key in ("qk_dim_factor", "v_dim_factor"))
     has_bias = config.flag("use_bias", False)
     gates = 2 * heads * (hidden + 1)
     return Mixer(
@@ -232,13 +231,6 @@ def mlstm(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) ->
     )
 
 
-def _factor(config: ConfigValues, key: str) -> float:
-    value = config.value(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 16:
-        raise config.refusal(key, Sentence("is {value}. It must be a number above 0.", value=config.shown(value)))
-    return float(value)
-
-
 def _inner(config: ConfigValues, hidden: int) -> int:
     own = config.optional_count("mamba_d_ssm")
     if own:
@@ -246,7 +238,7 @@ def _inner(config: ConfigValues, hidden: int) -> int:
     key = config.first("expand", "mamba_expand")
     if not config.has(key):
         return 2 * hidden
-    return int(_factor(config, key) * hidden)
+    return int(config.factor(key) * hidden)
 
 
 def _flag(config: ConfigValues, keys: tuple[str, ...], default: bool) -> bool:

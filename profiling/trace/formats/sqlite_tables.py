@@ -12,12 +12,15 @@ MAGIC = b"SQLite format 3\0"
 _ROWS = 20_000
 _LONGEST = 64 << 20
 """Bytes of one value."""
+_LEAST_ROW = 4
+"""Bytes of a row in a page, and of its place there. Pages may stand in a tree many times: then rows never end."""
 
 
 class Tables:
     """The tables of a file, opened so that nothing can be changed. Raises: sqlite3.Error."""
 
     def __init__(self, path: Path) -> None:
+        self._most_rows = path.stat().st_size // _LEAST_ROW
         self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         try:
             self.names = self._tables()
@@ -69,8 +72,12 @@ class Tables:
         chosen = [_first(names, there) for names in wanted]
         where, parameters = (f' WHERE "{only[0]}" = ?', only[1:]) if only else ("", ())
         cursor = self._connection.execute(f'SELECT {", ".join(chosen)} FROM "{table}"{where}', parameters)  # noqa: S608
+        given = 0
         while rows := cursor.fetchmany(_ROWS):
             yield from rows
+            given += len(rows)
+            if given > self._most_rows:
+                raise sqlite3.DatabaseError(f"table {table} has more rows than the file has room for")
 
     def texts(self, table: str, *, most: int = 1_000_000, longest: int = LONGEST_NAME) -> dict[int, str]:
         """Return a table of (id, value) as a dict; texts that differ anywhere stay different.

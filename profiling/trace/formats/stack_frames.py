@@ -10,8 +10,15 @@ ORIGIN = 946_684_800 * 10**9
 """2000-01-01 in Unix ns: from there on lies what has no clock."""
 
 
+DEEPEST = 2048
+"""Frames of a stack; Python's own limit is 1000. What lies deeper is left out, or a short file would be many events."""
+
+
 class StackFrames:
-    """The frames of one lane. `stand` is called in the order of time, `finish` last."""
+    """The frames of one lane, by whole stacks (`stand`) or one by one (`open`, `close`), in the order of time.
+
+    `finish` is called last.
+    """
 
     def __init__(self, lane: int, writer: StoreWriter, limits: Limits, *, category: Category) -> None:
         self._lane = lane
@@ -19,10 +26,28 @@ class StackFrames:
         self._most = limits.events
         self._category = category
         self._open: list[tuple[str, int]] = []
+        self._too_deep = 0
         self._at = 0
+
+    def open(self, at: int, name: str) -> None:
+        """Open a frame inside what is open; one deeper than DEEPEST is only counted."""
+        self._at = at
+        if len(self._open) < DEEPEST:
+            self._open.append((name, at))
+        else:
+            self._too_deep += 1
+
+    def close(self, at: int) -> None:
+        """Close the innermost frame."""
+        self._at = at
+        if self._too_deep:
+            self._too_deep -= 1
+        elif self._open:
+            self._close(at, len(self._open) - 1)
 
     def stand(self, at: int, stack: Sequence[str]) -> None:
         """Take a stack, the outermost frame first, from `at` [Unix ns] on, until the next call."""
+        stack = stack[:DEEPEST]
         shared = 0
         for (name, _), other in zip(self._open, stack, strict=False):
             if name != other:

@@ -1,12 +1,18 @@
 """Files that a reader takes whole into memory, within a bound."""
 
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
 _MOST_BYTES = 512 << 20
+_MOST_MEMORY = 3 << 30
+_COSTS = {b"{": 200, b"[": 80, b",": 40}
+"""Bytes of an object, a list and a number in either, as Python holds them: some 3 bytes of a file can be a hundred."""
 
 
 def whole_file(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> bytes:
@@ -18,3 +24,22 @@ def whole_file(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
         if file.problem:
             writer.note("warning", file.problem)
     return content
+
+
+def whole_json(path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> Any:
+    """Return what a file of JSON holds. Raises: Unreadable for other text, or for more than memory holds."""
+    content = whole_file(path, writer, progress=progress, limits=limits).removeprefix(b"\xef\xbb\xbf")
+    check_room(content)
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise Unreadable(f"The file is cut off or damaged: {error}.") from error
+
+
+def check_room(content: bytes) -> None:
+    """Refuse JSON that would not fit: the parser dies where memory ends. Raises: Unreadable."""
+    if sum(cost * content.count(sign) for sign, cost in _COSTS.items()) > _MOST_MEMORY:
+        raise Unreadable(
+            f"The file holds more values than the {_MOST_MEMORY >> 30} GiB of memory that an import may use. Record "
+            "fewer steps."
+        )

@@ -6,6 +6,7 @@ Protobuf (`.et`, schema 1: messages with their lengths before them) and the conv
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Any
 import orjson
 
 from profiling.trace.category import Category, of_kernel
-from profiling.trace.formats.protobuf import Damaged, fields, message, number, text, varint
+from profiling.trace.formats.protobuf import BYTES, Damaged, fields, message, number, text, varint
 from profiling.trace.formats.stack_frames import ORIGIN
-from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.formats.whole_file import check_room, whole_file
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
 _SCHEMA = re.compile(rb"\A.{1,3}[\x0a\x12].\x0a\x06schema", re.S)
+_VERSION = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,3}\S{0,20}")
 _COLLECTIVES = frozenset({5, 6, 7})
 """Kinds of nodes of schema 1 that communicate: send, receive, collective."""
 
@@ -35,7 +37,7 @@ class ChakraReader:
     def sniff(self, _path: Path, head: bytes, /) -> bool:
         """A first message that names a schema, or JSON with a graph of a workload."""
         is_json = head.lstrip().startswith(b"{") and b'"workload_graph"' in head[:4096]
-        return is_json or _SCHEMA.match(head) is not None
+        return is_json or _SCHEMA.match(head) is not None or _begins_with_version(head)
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put the nodes into a store, in a schedule. Raises: Unreadable for a trace without lengths."""
@@ -48,7 +50,8 @@ class ChakraReader:
                 "The execution trace holds no times: link it with the profiler's trace of the same steps "
                 "(`chakra_trace_link`), or bring that trace itself."
             )
-        has_starts = all(node.start for node in nodes if node.lasts)
+        # the first of a trace that counts from 0 has none, as it seems: proto3 does not send zeros
+        has_starts = sum(not node.start for node in nodes if node.lasts) <= min(1, len(nodes) - 1)
         begins = {} if has_starts else _schedule(nodes)
         for node in nodes:
             if writer.events >= limits.events:
@@ -76,6 +79,20 @@ class _Node:
     after: Sequence[int]
     is_cpu: bool
     is_collective: bool
+
+
+def _begins_with_version(head: bytes) -> bool:
+    """Whether the first message tells a version of the schema, and the second is a node: a name and a kind."""
+    try:
+        length, place = varint(memoryview(head), 0)
+        about = list(fields(head[place : place + length]))
+        length, place = varint(memoryview(head), place + length)
+        wires = {field: wire for field, wire, _ in fields(head[place : place + length])}
+    except Damaged:
+        return False
+    versions = [text(value) for field, wire, value in about if (field, wire) == (1, BYTES)]
+    is_about = bool(versions) and all(field in (1, 2) and wire == BYTES for field, wire, _ in about)
+    return is_about and _VERSION.fullmatch(versions[0]) is not None and wires.get(2) == BYTES and wires.get(3) == 0
 
 
 def _of_protobuf(content: bytes, writer: StoreWriter) -> Iterator[_Node]:
@@ -149,6 +166,7 @@ def _says_cpu(data: memoryview) -> bool:
 
 def _of_json(content: bytes) -> Iterator[_Node]:
     """Yield the nodes of the converter's JSON. Raises: Unreadable."""
+    check_room(content)
     try:
         graph: Any = orjson.loads(content)["workload_graph"]
     except orjson.JSONDecodeError as error:
@@ -181,12 +199,12 @@ def _schedule(nodes: Sequence[_Node]) -> dict[int, int]:
         for one in before:
             followers.setdefault(one, []).append(key)
     by_id = {node.id: node for node in nodes}
-    ready = [node.id for node in nodes if not waiting[node.id]]
+    ready = deque(node.id for node in nodes if not waiting[node.id])
     left = iter([node.id for node in nodes])
     while len(begins) < len(by_id):
         if not ready:
-            ready = [next(key for key in left if key not in begins)]
-        key = ready.pop(0)
+            ready.append(next(key for key in left if key not in begins))
+        key = ready.popleft()
         if key in begins:
             continue
         node = by_id[key]

@@ -4,22 +4,21 @@ Counts are of samples, or of what the tool counted: there is no time. They are d
 together, neighbours with the same callers beside each other, each as wide as its count.
 """
 
-import re
 from pathlib import Path
 
 from profiling.trace.category import Category
-from profiling.trace.formats.stack_frames import ORIGIN, StackFrames
+from profiling.trace.formats.stack_frames import DEEPEST, ORIGIN, StackFrames
 from profiling.trace.formats.whole_file import whole_file
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
-_LINE = re.compile(r"(?P<stack>\S.*?)\s+(?P<count>\d{1,15})\Z")
 _COMMENT = ("#", "//")
 _LOOKED_AT = 40
 _ENOUGH = 0.75
 _SCALES = (10**6, 10**3, 1)
 _LONGEST = 24 * 3600 * 10**9
 _MOST_STACKS = 1_000_000
+_LONGEST_COUNT = 15
 
 
 class FoldedStacksReader:
@@ -34,7 +33,7 @@ class FoldedStacksReader:
         lines = [line for line in _text(head).split("\n")[:_LOOKED_AT] if _is_content(line)]
         if head[-1:] not in (b"\n", b"\0") and len(lines) > 1 and len(head) >= 1 << 16:
             lines.pop()
-        stacks = [match["stack"] for line in lines if (match := _LINE.match(line.strip()))]
+        stacks = [counted[0] for line in lines if (counted := _counted(line))]
         is_clear = len(stacks) >= max(_ENOUGH * len(lines), 1) and len(lines) - len(stacks) <= max(len(lines) // 4, 1)
         return is_clear and 2 * sum(";" in stack for stack in stacks) > len(stacks)
 
@@ -43,10 +42,10 @@ class FoldedStacksReader:
         counts: dict[tuple[str, ...], int] = {}
         unusable = 0
         for line in _text(whole_file(path, writer, progress=progress, limits=limits)).split("\n"):
-            match = _LINE.match(line.strip())
-            if match and len(counts) < _MOST_STACKS:
-                stack = tuple(match["stack"].split(";"))
-                counts[stack] = counts.get(stack, 0) + int(match["count"])
+            counted = _counted(line)
+            if counted and len(counts) < _MOST_STACKS:
+                stack = tuple(counted[0].split(";", DEEPEST))
+                counts[stack] = counts.get(stack, 0) + counted[1]
             elif _is_content(line):
                 unusable += 1
         total = sum(counts.values())
@@ -71,6 +70,14 @@ class FoldedStacksReader:
             f"Folded stacks count, and have no times: {total:,} in all, one is drawn as {unit}. "
             "Neighbours are in the order of their names.",
         )
+
+
+def _counted(line: str) -> tuple[str, int] | None:
+    """Return the stack and the count of a line; None for another one. A regular expression would search blanks."""
+    stack, *count = line.rsplit(None, 1) if line.strip() else [""]
+    if not count or len(count[0]) > _LONGEST_COUNT or not (count[0].isascii() and count[0].isdecimal()):
+        return None
+    return stack.strip(), int(count[0])
 
 
 def _is_content(line: str) -> bool:

@@ -5,6 +5,7 @@ it; requests that do not overlap share a lane. vLLM tells the parts of a request
 semantic conventions of generative AI: queue, prefill and decode become events inside the request.
 """
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,25 @@ from typing import Any
 import orjson
 
 from profiling.trace.category import Category
-from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.formats.whole_file import check_room, whole_file
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
-_VALUES = ("stringValue", "intValue", "doubleValue", "boolValue")
+_VALUES = (
+    "stringValue",
+    "intValue",
+    "doubleValue",
+    "boolValue",
+    "string_value",
+    "int_value",
+    "double_value",
+    "bool_value",
+)
+_PREFILL = ("gen_ai.latency.time_in_model_prefill",)
 _QUEUE = ("gen_ai.latency.time_in_queue", "gen_ai.request.time_in_queue")
 _FIRST_TOKEN = ("gen_ai.latency.time_to_first_token", "gen_ai.server.time_to_first_token")
+_LATEST = 1 << 62
+_MOST_ROWS = 1000
 
 
 class OtlpJsonReader:
@@ -31,20 +44,22 @@ class OtlpJsonReader:
 
     def sniff(self, _path: Path, head: bytes, /) -> bool:
         """An object with spans of resources."""
-        return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"resourceSpans"' in head
+        is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+        return is_object and (b'"resourceSpans"' in head or b'"resource_spans"' in head)
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put all spans into a store. Raises: Unreadable."""
         requests: dict[tuple[str, str], _Request] = {}
-        unusable = 0
+        unusable = num_spans = 0
         for document in _documents(whole_file(path, writer, progress=progress, limits=limits), writer):
             for service, span in _spans(document):
                 try:
                     one = _Span.read(span)
-                except (KeyError, TypeError, ValueError):
+                except (KeyError, TypeError, ValueError, AttributeError):
                     unusable += 1
                     continue
-                key = (service, str(span.get("traceId") or id(span)))
+                num_spans += 1
+                key = (service, str(_told(span, "traceId") or num_spans))
                 requests.setdefault(key, _Request(service=service)).spans.append(one)
         _add_all(list(requests.values()), writer, limits)
         writer.meta("tool", "opentelemetry")
@@ -63,8 +78,8 @@ class _Span:
 
     @classmethod
     def read(cls, raw: dict[str, Any]) -> "_Span":
-        begin, end = int(raw["startTimeUnixNano"]), int(raw["endTimeUnixNano"])
-        if not 0 < begin <= end:
+        begin, end = int(_told(raw, "startTimeUnixNano")), int(_told(raw, "endTimeUnixNano"))
+        if not 0 < begin <= end < _LATEST:
             raise ValueError("a span ends before it begins")
         about = {
             str(pair["key"]): next((pair["value"][key] for key in _VALUES if key in pair["value"]), None)
@@ -75,6 +90,9 @@ class _Span:
     def parts(self) -> Iterator[tuple[str, int, int]]:
         """Yield queue, prefill and decode, as far as attributes tell of them."""
         queued, first = self._seconds(_QUEUE), self._seconds(_FIRST_TOKEN)
+        prefill = self._seconds(_PREFILL)
+        if first is None and prefill is not None:
+            first = (queued or 0) + prefill
         if first is None:
             return
         begin = self.begin
@@ -85,8 +103,14 @@ class _Span:
             yield "decode", begin + first, self.end
 
     def _seconds(self, keys: tuple[str, ...]) -> int | None:
-        value = next((self.about[key] for key in keys if isinstance(self.about.get(key), int | float)), None)
-        return round(value * 1e9) if value is not None and 0 <= value < 1e6 else None
+        for value in (self.about.get(key) for key in keys):
+            try:
+                seconds = -1.0 if value is None else float(value)  # the mapping of protobuf writes int64 as texts
+            except (TypeError, ValueError):
+                continue
+            if 0 <= seconds < 1e6:
+                return round(seconds * 1e9)
+        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,8 +129,16 @@ class _Request:
         return max(span.end for span in self.spans)
 
 
+def _told(raw: dict[str, Any], name: str, default: Any = None) -> Any:
+    """Return a field by its name, in camelCase as OTLP has it, or in snake_case as some exporters write it."""
+    snake = "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
+    return raw.get(name, raw.get(snake, default))
+
+
 def _documents(content: bytes, writer: StoreWriter) -> Iterator[dict[str, Any]]:
     """Yield the documents of a file: all of it, or one a line. Raises: Unreadable if there is none."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    check_room(content)
     try:
         yield orjson.loads(content)
         return
@@ -129,22 +161,42 @@ def _documents(content: bytes, writer: StoreWriter) -> Iterator[dict[str, Any]]:
 
 
 def _spans(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for resource in document.get("resourceSpans", []):
+    for resource in _told(document, "resourceSpans", []):
         attributes = resource.get("resource", {}).get("attributes", [])
-        named = (pair["value"].get("stringValue", "") for pair in attributes if pair.get("key") == "service.name")
+        named = (_told(pair["value"], "stringValue") for pair in attributes if pair.get("key") == "service.name")
         service = next(named, "")
-        for scope in resource.get("scopeSpans", resource.get("instrumentationLibrarySpans", [])):
+        for scope in _told(resource, "scopeSpans", resource.get("instrumentationLibrarySpans", [])):
             for span in scope.get("spans", []):
                 yield str(service), span
 
 
+class _Rows:
+    """The rows of a service, each taken until its request ends."""
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[int, int]] = []  # a heap of (until when, row)
+        self._free: list[int] = []
+
+    def take(self, begin: int, end: int) -> int:
+        """Return the first row that is free at `begin`; beyond the most rows, the one that is free next."""
+        while self._taken and self._taken[0][0] <= begin:
+            heapq.heappush(self._free, heapq.heappop(self._taken)[1])
+        if self._free:
+            row = heapq.heappop(self._free)
+        elif len(self._taken) < _MOST_ROWS:
+            row = len(self._taken)
+        else:
+            until, row = heapq.heappop(self._taken)
+            end = max(end, until)
+        heapq.heappush(self._taken, (end, row))
+        return row
+
+
 def _add_all(requests: list[_Request], writer: StoreWriter, limits: Limits) -> None:
     """Add requests in the order of their begins, each to the first lane of its service that is free."""
-    free: dict[str, list[int]] = {}  # when each lane of a service is free again
+    rows: dict[str, _Rows] = {}
     for request in sorted(requests, key=lambda one: (one.service, one.begin, one.end)):
-        ends = free.setdefault(request.service, [])
-        place = next((i for i, end in enumerate(ends) if end <= request.begin), len(ends))
-        ends[place : place + 1] = [request.end]
+        place = rows.setdefault(request.service, _Rows()).take(request.begin, request.end)
         lane = writer.lane(
             "thread", process=request.service, pid=-1, thread=f"requests, row {place + 1}", tid=place + 1
         )

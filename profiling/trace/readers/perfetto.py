@@ -12,14 +12,17 @@ from pathlib import Path
 
 from profiling.trace.category import Category, of_kernel, of_range
 from profiling.trace.formats.perfetto_clock import BOOTTIME, Clocks
-from profiling.trace.formats.protobuf import BYTES, Damaged, fields, message, number, signed, text
+from profiling.trace.formats.protobuf import BYTES, Damaged, fields, message, number, signed, text, varint
 from profiling.trace.formats.whole_file import whole_file
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _OF_PACKETS = frozenset({8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 44, 56, 58, 59, 60, 79, 87, 88})
-_AGENT = re.compile(r"AGENT \[(\d+)\](?:.*(?:QUEUE|STREAM) \[(\d+)\])?")
+_AGENT = re.compile(r"(?:AGENT|GPU) \[(\d{1,9})\](?:.*(?:QUEUE|STREAM) \[(\d{1,9})\])?", re.I)
+_FLOWS = (36, 47)
+_DEEPEST = 8
+_LATEST = 1 << 62
 _COMPRESSED = 50
 
 
@@ -91,6 +94,7 @@ class _Slice:
     begin: int
     name: str
     category: str
+    flow: int
 
 
 class _Trace:
@@ -102,6 +106,8 @@ class _Trace:
         self._clocks = Clocks()
         self._sequences: dict[int, _Sequence] = {}
         self._tracks: dict[int, _Track] = {}
+        self._processes: dict[int, _Track] = {}
+        self._flows: dict[int, int] = {}
         self._open: dict[int, list[_Slice]] = {}
         self._last: dict[int, float] = {}
         self._num_others = 0
@@ -126,7 +132,7 @@ class _Trace:
         if 11 in packet:
             clock = number(packet[58]) if 58 in packet else state.clock
             at = self._clocks.read(number(packet.get(8, 0)), clock, sequence)
-            if at is None:
+            if at is None or not 0 <= at < _LATEST:
                 self._unusable += 1
             else:
                 self._event(message(packet[11]), at, state)
@@ -152,7 +158,7 @@ class _Trace:
         if num_open:
             writer.note("warning", f"{num_open:,} ranges have no end: they are drawn to the end of the trace.")
         if self._unusable:
-            writer.note("warning", f"{self._unusable:,} events were left out: their clock or their begin is missing.")
+            writer.note("warning", f"{self._unusable:,} events were left out: their time or their begin is missing.")
         if self._num_others:
             writer.note("info", f"{self._num_others:,} packets of the system (ftrace) are not shown here.")
         if writer.events >= self._most:
@@ -198,9 +204,11 @@ class _Trace:
                 track.is_counter, track.is_incremental = True, bool(number(about.get(5, 0)))
                 track.unit = text(about[6]) if 6 in about else _UNITS.get(number(about.get(3, 0)), "")
         self._tracks[uuid] = track
+        if track.process:
+            self._processes.setdefault(track.pid, track)
 
     def _event(self, data: memoryview, at: int, state: _Sequence) -> None:
-        kind, uuid, name, category = 0, state.track, "", ""
+        kind, uuid, name, category, flow = 0, state.track, "", "", 0
         value: float = 0
         for number_of_field, wire, raw in fields(data):
             if number_of_field == 9:
@@ -212,19 +220,22 @@ class _Trace:
             elif number_of_field == 23:
                 name = text(raw)
             elif number_of_field == 3:
-                iids = [number(raw)] if wire != BYTES else list(message(raw)[:1])
-                category = category or state.categories.get(iids[0] if iids else 0, "")
+                first = number(raw) if wire != BYTES else varint(message(raw), 0)[0]
+                category = category or state.categories.get(first, "")
             elif number_of_field == 22:
                 category = category or text(raw)
             elif number_of_field == 30:
                 value = signed(raw)
+            elif number_of_field in _FLOWS and wire != BYTES:
+                flow = flow or number(raw)
             elif number_of_field == 44:
                 value = _double(number(raw))
         self._latest = max(self._latest, at)
         if self._writer.events >= self._most:
             return
         if kind == _BEGIN:
-            self._open.setdefault(uuid, []).append(_Slice(begin=at, name=name or "(no name)", category=category))
+            begun = _Slice(begin=at, name=name or "(no name)", category=category, flow=flow)
+            self._open.setdefault(uuid, []).append(begun)
         elif kind == _END:
             slices = self._open.get(uuid)
             if slices:
@@ -232,7 +243,7 @@ class _Trace:
             else:
                 self._unusable += 1
         elif kind == _INSTANT:
-            self._add(uuid, _Slice(begin=at, name=name or "(no name)", category=category), at)
+            self._add(uuid, _Slice(begin=at, name=name or "(no name)", category=category, flow=0), at)
         elif kind == _COUNTER:
             self._count(uuid, at, value)
 
@@ -256,8 +267,11 @@ class _Trace:
                 tid=track.tid if track.tid >= 0 else uuid >> 1,
                 title="" if track.tid >= 0 else title,
             )
-            category = Category.RUNTIME if one.category.endswith("_api") else of_range(one.name)
-        self._writer.add(lane, one.begin, max(end - one.begin, 0), self._writer.name(one.name), category)
+            is_call = one.category.endswith("_api") and not one.category.startswith("marker")
+            category = Category.RUNTIME if is_call else of_range(one.name)
+        is_linked = one.flow and (is_device or category is Category.RUNTIME)
+        link = self._flows.setdefault(one.flow, len(self._flows) + 1) if is_linked else 0
+        self._writer.add(lane, one.begin, max(end - one.begin, 0), self._writer.name(one.name), category, link=link)
 
     def _count(self, uuid: int, at: int, value: float) -> None:
         track = self._tracks.get(uuid, _Track())
@@ -271,7 +285,7 @@ class _Trace:
         """Return the names of a track and of what it lies in, the outermost first."""
         names: list[str] = []
         seen: set[int] = set()
-        while uuid in self._tracks and uuid not in seen and len(names) < 8:
+        while uuid in self._tracks and uuid not in seen and len(names) < _DEEPEST:
             seen.add(uuid)
             names.append(self._tracks[uuid].name or self._tracks[uuid].thread)
             uuid = self._tracks[uuid].parent
@@ -281,13 +295,12 @@ class _Trace:
         """Return the track of the process that a track belongs to, or the track itself."""
         first = self._tracks.get(uuid, _Track())
         seen: set[int] = set()
-        while uuid in self._tracks and uuid not in seen:
+        while uuid in self._tracks and uuid not in seen and len(seen) < _DEEPEST:
             seen.add(uuid)
             if self._tracks[uuid].process:
                 return self._tracks[uuid]
             uuid = self._tracks[uuid].parent
-        same = (track for track in self._tracks.values() if track.process and track.pid == first.pid)
-        return next(same, first) if first.pid >= 0 else first
+        return self._processes.get(first.pid, first) if first.pid >= 0 else first
 
 
 _UNITS = {1: "ns", 2: "", 3: "B"}

@@ -1,12 +1,18 @@
 """Databases of AMD's rocprofv3 (rocpd, the default of ROCm 7): tables `rocpd_<what>_<id of the recording>`.
 
 Beside them stand views of the plain names, which are not read: a view could be any program. Rows of processes, threads
-and agents are named by their place in tables of their own; times are ns since the start of the machine.
+and agents are named by their place in tables of their own; times are ns since the start of the machine. A call and what
+it started share the `stack_id` of their events (`correlation_id` is the program's own); the words of a mark stand in
+its event's `extdata`. From schema 4 on a row names its times and its track (process, thread, agent, queue, stream) by
+their places in tables, too.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from profiling.trace.formats.rocm import RocmTimeline
 from profiling.trace.formats.sqlite_tables import MAGIC, Tables
@@ -15,6 +21,7 @@ from profiling.trace.writer import StoreWriter
 
 _SUFFIX = re.compile(r"rocpd_metadata((?:_[0-9a-zA-Z_-]{1,64})?)\Z")
 _KINDS = ("kernel_dispatch", "memory_copy", "region")
+_TRACK = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 
 
 class RocpdReader:
@@ -65,9 +72,15 @@ class _Recording:
         self._threads = dict(self._rows("info_thread", "id", "tid"))
         agents = self._rows("info_agent", "id", "type", "type_index|logical_index", "product_name|name")
         self._gpus = {key: (index, name) for key, kind, index, name in agents if kind == "GPU"}
+        self._tracks = {
+            key: dict(zip(_TRACK, about, strict=True)) for key, *about in self._rows("track", "id", *_TRACK)
+        }
+        self._times = dict(self._rows("timestamp", "id", "value"))
         self._events = {
-            key: (correlation, self._texts.get(category, ""))
-            for key, correlation, category in self._rows("event", "id", "correlation_id", "category_id")
+            key: (stack or correlation, self._texts.get(category, ""), more if more != "{}" else None)
+            for key, stack, correlation, category, more in self._rows(
+                "event", "id", "stack_id", "correlation_id", "category_id", "extdata"
+            )
         }
 
     def read(self) -> list[str]:
@@ -80,10 +93,22 @@ class _Recording:
     def _rows(self, table: str, *wanted: str) -> Any:
         return self._tables.rows(f"rocpd_{table}{self._suffix}", *wanted)
 
+    def _timed(self, table: str, *wanted: str) -> Iterator[tuple[Any, ...]]:
+        """Yield start, end, what a track tells (_TRACK) and the wanted columns of each row."""
+        at = ("start", "end", "start_id", "end_id", "track_id")
+        for start, end, start_id, end_id, track, *rest in self._rows(table, *at, *_TRACK, *wanted):
+            about, others = rest[: len(_TRACK)], rest[len(_TRACK) :]
+            if track is not None:
+                told = self._tracks.get(track, {})
+                about = [told.get(key) if one is None else one for key, one in zip(_TRACK, about, strict=True)]
+                start = self._times.get(start_id) if start is None else start
+                end = self._times.get(end_id) if end is None else end
+            yield start, end, *about, *others
+
     def _add_kernels(self) -> None:
         axes = [f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in "xyz"]
-        columns = ("start", "end", "pid", "agent_id", "queue_id", "stream_id", "kernel_id", "event_id", *axes)
-        for start, end, process, agent, queue, stream, kernel, event, *sizes in self._rows("kernel_dispatch", *columns):
+        rows = self._timed("kernel_dispatch", "kernel_id", "event_id", *axes)
+        for start, end, process, _, agent, queue, stream, kernel, event, *sizes in rows:
             pid, name = self._process(process)
             self._timeline.kernel(
                 str(self._kernels.get(kernel, f"kernel {kernel}")),
@@ -93,13 +118,13 @@ class _Recording:
                 process=name,
                 device=self._device(agent),
                 stream=next((n for n in (stream, queue) if isinstance(n, int)), 0),
-                correlation=self._events.get(event, (0, ""))[0],
+                correlation=self._events.get(event, (0,))[0],
                 details={"grid": sizes[:3], "block": sizes[3:]} if None not in sizes else {},
             )
 
     def _add_copies(self) -> None:
-        columns = ("start", "end", "pid", "src_agent_id", "dst_agent_id", "stream_id", "size", "name_id", "event_id")
-        for start, end, process, source, target, stream, size, text, event in self._rows("memory_copy", *columns):
+        rows = self._timed("memory_copy", "src_agent_id", "dst_agent_id", "size", "name_id", "event_id")
+        for start, end, process, _, agent, _, stream, source, target, size, text, event in rows:
             pid, name = self._process(process)
             self._timeline.copy(
                 self._texts.get(text, ""),
@@ -107,21 +132,19 @@ class _Recording:
                 end,
                 pid=pid,
                 process=name,
-                device=self._device(target if target in self._gpus else source),
-                stream=stream or 0,
-                correlation=self._events.get(event, (0, ""))[0],
+                device=self._device(next((one for one in (target, source) if one in self._gpus), agent)),
+                stream=stream if isinstance(stream, int) else 0,
+                correlation=self._events.get(event, (0,))[0],
                 size=size,
             )
 
     def _add_regions(self) -> None:
-        for start, end, process, thread, text, event in self._rows(
-            "region", "start", "end", "pid", "tid", "name_id", "event_id"
-        ):
+        for start, end, process, thread, *_, text, event in self._timed("region", "name_id", "event_id"):
             pid, name = self._process(process)
-            correlation, domain = self._events.get(event, (0, ""))
+            correlation, domain, more = self._events.get(event, (0, "", None))
             tid = self._threads.get(thread, thread)
             self._timeline.call(
-                self._texts.get(text, ""),
+                (_words(more) if domain.startswith("MARKER") else "") or self._texts.get(text, ""),
                 start,
                 end,
                 pid=pid,
@@ -140,6 +163,15 @@ class _Recording:
     def _device(self, agent: Any) -> int:
         index = self._gpus.get(agent, (-1, ""))[0]
         return index if isinstance(index, int) else -1
+
+
+def _words(more: object) -> str:
+    """Return what a mark says, by the JSON of its event; "" if it says nothing."""
+    try:
+        about = orjson.loads(more) if isinstance(more, str) else None
+    except orjson.JSONDecodeError:
+        about = None
+    return str(about.get("message") or "") if isinstance(about, dict) else ""
 
 
 PLUGIN = RocpdReader()

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from profiling.trace.formats.rocm import RocmTimeline
-from profiling.trace.formats.whole_file import whole_file
-from profiling.trace.limits import Limits, Progress, Unreadable
+from profiling.trace.formats.whole_file import whole_json
+from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
 
 _GPU = 2
@@ -27,11 +25,7 @@ class RocprofJsonReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put kernels, copies and calls of all processes into a store. Raises: Unreadable."""
-        content = whole_file(path, writer, progress=progress, limits=limits)
-        try:
-            processes: Any = orjson.loads(content)["rocprofiler-sdk-tool"]
-        except orjson.JSONDecodeError as error:
-            raise Unreadable(f"The file is cut off or damaged: {error}.") from error
+        processes = whole_json(path, writer, progress=progress, limits=limits)["rocprofiler-sdk-tool"]
         timeline = RocmTimeline(writer, limits)
         names = []
         for process in processes if isinstance(processes, list) else [processes]:

@@ -3,15 +3,14 @@
 Times count from the beginning of each profile, or are no times at all (bytes, samples), so there is no clock.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from profiling.trace.category import Category
-from profiling.trace.formats.stack_frames import ORIGIN, StackFrames
-from profiling.trace.formats.whole_file import whole_file
+from profiling.trace.formats.stack_frames import DEEPEST, ORIGIN, StackFrames
+from profiling.trace.formats.whole_file import whole_json
 from profiling.trace.limits import Limits, Progress, Unreadable
 from profiling.trace.writer import StoreWriter
 
@@ -32,11 +31,7 @@ class SpeedscopeReader:
 
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put every profile into a store. Raises: Unreadable."""
-        content = whole_file(path, writer, progress=progress, limits=limits)
-        try:
-            parsed: Any = orjson.loads(content)
-        except orjson.JSONDecodeError as error:
-            raise Unreadable(f"The file is cut off or damaged: {error}.") from error
+        parsed = whole_json(path, writer, progress=progress, limits=limits)
         names = [_name(frame) for frame in parsed["shared"]["frames"]]
         for i, profile in enumerate(parsed["profiles"]):
             _read_profile(profile, names, i, writer, limits)
@@ -63,42 +58,56 @@ def _read_profile(profile: dict[str, Any], names: list[str], i: int, writer: Sto
     if scale is None:
         writer.note("info", f"{title} is not of time ({unit}): its lengths are {unit}, one drawn as a microsecond.")
         scale = 10**3
-    pieces = _sampled(profile) if profile["type"] == "sampled" else _evented(profile, writer)
-    for at, stack in pieces:
-        frames.stand(ORIGIN + round((at - first) * scale), tuple(names[index] for index in stack))
+    if profile["type"] == "sampled":
+        for at, stack in _sampled(profile):
+            frames.stand(ORIGIN + round((at - first) * scale), [names[index] for index in stack])
+    else:
+        for at, name in _evented(profile, names, writer):
+            when = ORIGIN + round((at - first) * scale)
+            if name is None:
+                frames.close(when)
+            else:
+                frames.open(when, name)
     frames.finish()
 
 
-def _sampled(profile: dict[str, Any]) -> Iterator[tuple[float, tuple[int, ...]]]:
+def _sampled(profile: dict[str, Any]) -> Iterator[tuple[float, Sequence[int]]]:
     at = profile.get("startValue", 0)
     for stack, weight in zip(profile["samples"], profile["weights"], strict=True):
-        yield at, tuple(stack)
+        yield at, stack[:DEEPEST]
         at += weight
     yield at, ()
 
 
-def _evented(profile: dict[str, Any], writer: StoreWriter) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Yield the stack after each event. What closes another frame than the innermost closes all down to it."""
+def _evented(profile: dict[str, Any], names: Sequence[str], writer: StoreWriter) -> Iterator[tuple[float, str | None]]:
+    """Yield each frame that opens, None for one that closes. What closes an outer frame closes all down to it first."""
     stack: list[int] = []
+    open_frames: Counter[int] = Counter()
     at = profile.get("startValue", 0)
     unusable = 0
     for event in profile["events"]:
         if event["at"] < at:
             raise Unreadable(f"The events of {profile.get('name', 'a profile')} are not in the order of their times.")
-        at = event["at"]
+        at, frame = event["at"], event["frame"]
         if event["type"] == "O":
-            stack.append(event["frame"])
-        elif event["frame"] in stack:
-            while stack.pop() != event["frame"]:
-                unusable += 1
+            stack.append(frame)
+            open_frames[frame] += 1
+            yield at, names[frame]
+        elif open_frames[frame]:
+            closed = -1
+            while closed != frame:
+                closed = stack.pop()
+                open_frames[closed] -= 1
+                unusable += closed != frame
+                yield at, None
         else:
             unusable += 1
-        yield at, tuple(stack)
     if stack:
         writer.note("warning", f"{len(stack):,} frames are still open at the end; they end with the profile.")
     if unusable:
         writer.note("warning", f"{unusable:,} frames were not closed in the order in which they were opened.")
-    yield profile.get("endValue", at), ()
+    for _ in stack:
+        yield profile.get("endValue", at), None
 
 
 PLUGIN = SpeedscopeReader()

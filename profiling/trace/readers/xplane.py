@@ -26,6 +26,7 @@ _COPY = re.compile(r"^(?:Memcpy|memcpy|MemcpyH2D|copy(?:-start|-done)?[.\d]*$|in
 _COLLECTIVE = re.compile(r"(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|send|recv)\b")
 _INFO_KEYS = ("hlo_op", "hlo_module", "tf_op", "hlo_category", "long_name", "kernel_details", "source", "flops")
 _LONGEST = 600
+_LATEST = 1 << 62
 
 
 class XplaneReader:
@@ -42,13 +43,23 @@ class XplaneReader:
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put lines of all planes into a store."""
         content = whole_file(path, writer, progress=progress, limits=limits)
+        num_sums = unusable = 0
         try:
             for field, _, value in fields(content):
                 if field == 1:
-                    _Plane(message(value), writer, limits).read()
+                    plane = _Plane(message(value), writer, limits)
+                    plane.read()
+                    num_sums += plane.num_sums
+                    unusable += plane.unusable
         except Damaged as error:
             writer.note("warning", f"The file is cut off or damaged ({error}); what comes after that is missing.")
         writer.meta("tool", "xla")
+        if num_sums:
+            writer.note(
+                "info", f"{num_sums:,} events are sums of many and have no time of their own: they are not shown."
+            )
+        if unusable:
+            writer.note("warning", f"{unusable:,} events were left out: their time is none.")
         if writer.events >= limits.events:
             writer.note("warning", f"Only the first {writer.events:,} events were read; the rest is left out.")
 
@@ -79,6 +90,9 @@ class _Plane:
         self._names: dict[int, str] = {}
         self._statistics: dict[int, str] = {}
         self._name = ""
+        self.num_sums = 0
+        """Events that stand for several occurrences, without a time."""
+        self.unusable = 0
         for field, _, value in fields(data):
             if field == 2:
                 self._name = text(value)
@@ -143,7 +157,9 @@ class _Plane:
         )
 
     def _add(self, data: memoryview, lane: int, kind: str, begin: int) -> None:
-        key = offset = lasts = link = size = 0
+        key = lasts = link = size = 0
+        offset: int | None = None
+        is_sum = False
         details: dict[str, Any] = {}
         for field, _, value in fields(data):
             if field == 1:
@@ -152,6 +168,8 @@ class _Plane:
                 offset = signed(value)
             elif field == 3:
                 lasts = signed(value)
+            elif field == 5:
+                is_sum = True
             elif field == 4:
                 name, amount = self._statistic(message(value))
                 if name == "correlation_id" and isinstance(amount, int):
@@ -160,11 +178,18 @@ class _Plane:
                     size = amount
                 elif name in _INFO_KEYS:
                     details[name] = amount[:_LONGEST] if isinstance(amount, str) else amount
+        if is_sum and offset is None:
+            self.num_sums += 1
+            return
+        start = begin + (offset or 0) // 1000
+        if not 0 <= start < _LATEST:
+            self.unusable += 1
+            return
         name = self._names.get(key, f"event {key}")
         category = _category(name, kind)
         self._writer.add(
             lane,
-            begin + offset // 1000,
+            start,
             max(lasts, 0) // 1000,
             self._writer.name(f"step {name}" if kind == "steps" and name.isdecimal() else name),
             category,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from profiling.trace.category import Category
@@ -74,13 +75,39 @@ def rocpd(folder: Path) -> Path:
     return database(folder / "results.db", rocpd_tables())
 
 
+def rocpd_4(folder: Path) -> Path:
+    """The same by schema 4, where a row names its times and its track."""
+    times: list[tuple[int, int]] = []
+    tracks: list[tuple[Any, ...]] = []
+    tables: dict[str, list[tuple[Any, ...]]] = {}
+    for table, rows in rocpd_tables().items():
+        if '"end"' not in table:
+            tables[table] = rows
+            continue
+        name, _, columns = table.rstrip(")").partition("(")
+        keys = [key.strip(' "') for key in columns.split(",")]
+        told = ("pid", "tid", "agent_id", "queue_id", "stream_id")
+        kept = [key for key in keys if key not in (*told, "start", "end")]
+        moved: list[tuple[Any, ...]] = []
+        for row in rows:
+            about = dict(zip(keys, row, strict=True))
+            tracks.append((len(tracks) + 1, *(about.get(key) for key in told)))
+            times += [(len(times) + 1, about["start"]), (len(times) + 2, about["end"])]
+            moved.append((len(tracks), len(times) - 1, len(times), *(about[key] for key in kept)))
+        tables[f"{name}(track_id, start_id, end_id, {', '.join(kept)})"] = moved
+    end = next(iter(tables)).partition("(")[0].removeprefix("rocpd_metadata")
+    tables[f"rocpd_track{end}(id, pid, tid, agent_id, queue_id, stream_id)"] = tracks
+    tables[f"rocpd_timestamp{end}(id, value)"] = list(times)
+    return database(folder / "results.db", tables)
+
+
 def rocprof_json(folder: Path) -> Path:
     path = folder / "results.json"
     path.write_text(json.dumps({"rocprofiler-sdk-tool": [rocprof_process()]}))
     return path
 
 
-@pytest.mark.parametrize("make", [rocpd, rocprof_json])
+@pytest.mark.parametrize("make", [rocpd, rocpd_4, rocprof_json])
 def test_rocprof_s_kernels_copies_calls_and_marks(make: Callable[[Path], Path], tmp_path: Path) -> None:
     path = make(tmp_path)
 
@@ -270,6 +297,59 @@ def test_requests_of_vllm_have_their_parts_and_share_lanes(tmp_path: Path) -> No
     ]
 
 
+def test_spans_in_snake_case_and_numbers_as_texts_are_the_same_spans(tmp_path: Path) -> None:
+    attributes = [
+        {"key": "gen_ai.latency.time_in_queue", "value": {"int_value": "1"}},
+        {"key": "gen_ai.latency.time_in_model_prefill", "value": {"double_value": 0.5}},
+    ]
+    span = {"trace_id": "a", "name": "llm_request", "start_time_unix_nano": T, "end_time_unix_nano": T + 2 * 10**9}
+    named = {"attributes": [{"key": "service.name", "value": {"string_value": "sglang"}}]}
+    scopes = [{"spans": [span | {"attributes": attributes}]}]
+    path = tmp_path / "a.json"
+    path.write_bytes(b"\xef\xbb\xbf" + orjson.dumps({"resource_spans": [{"resource": named, "scope_spans": scopes}]}))
+
+    (rows,) = stored(path).values()
+
+    begins = {name: at - T for name, _, at, _ in rows}
+    assert begins == {"llm_request": 0, "queue": 0, "prefill": 10**9, "decode": 1_500_000_000}
+
+
+def test_tracks_of_rocprof_in_perfetto_are_devices_that_launches_lead_to(tmp_path: Path) -> None:
+    def flow(key: int) -> bytes:
+        return varint(47 << 3 | 1) + key.to_bytes(8, "little")
+
+    tracks = [(5, "COMPUTE GPU [3] QUEUE [1] GPU"), (6, "COPY to AGENT [2] STREAM [4] (GPU)"), (7, "THREAD 1 (90)")]
+    packets = [wire(60, wire(1, key) + wire(2, name)) for key, name in tracks]
+    for at, category, name, track, lasts in [
+        (0, "hip_api", "hipLaunchKernel", 7, 100),
+        (200, "kernel_dispatch", "gemm", 5, 300),
+        (600, "memory_copy", "MEMORY_COPY_HOST_TO_DEVICE", 6, 50),
+        (700, "marker_api", "forward", 7, 50),
+    ]:
+        begin = wire(9, 1) + wire(23, name) + wire(22, category) + wire(11, track) + flow(2**63 + 8 + (at > 500))
+        packets += [
+            wire(8, BOOT + at) + wire(11, begin),
+            wire(8, BOOT + at + lasts) + wire(11, wire(9, 2) + wire(11, track)),
+        ]
+    path = tmp_path / "rocprof.pftrace"
+    path.write_bytes(b"".join(wire(1, wire(10, 1) + packet) for packet in packets))
+
+    rows = stored(path)
+
+    assert rows["device 3 stream 1"] == [("gemm", Category.KERNEL, BOOT + 200, 300)]
+    assert [row[1] for row in rows["device 2 stream 4"]] == [Category.COPY]
+    assert [row[1] for row in rows["THREAD 1 (90)"]] == [Category.RUNTIME, Category.RANGE]
+    assert links(path) == [("hipLaunchKernel", "gemm")]
+
+
+def test_an_execution_trace_may_begin_with_its_version(tmp_path: Path) -> None:
+    path = tmp_path / "a.et"
+    nodes = [wire(1, i) + wire(2, "gemm") + wire(3, 4) + wire(6, 100 * (i - 1)) + wire(7, 10) for i in (1, 2)]
+    path.write_bytes(b"".join(varint(len(one)) + one for one in (wire(1, "0.0.4"), *nodes)))
+
+    assert [row[2:] for row in stored(path)["device 0 stream 0"]] == [(0, 10_000), (100_000, 10_000)]
+
+
 def test_nodes_of_an_execution_trace_begin_when_what_they_wait_for_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "chakra.0.et"
     path.write_bytes(chakra_et())
@@ -311,6 +391,7 @@ def test_a_report_of_nsight_compute_says_what_to_do_where_ncu_is_missing(
         ((DATA / "linux_perf_script.txt").read_bytes(), "the text of `perf script`"),
         ((DATA / "rocprofv3_doc_hip_api_stats.csv").read_bytes(), "statistics of rocprof"),
         (b"PERFILE2" + bytes(100), "a recording of Linux's perf"),
+        (b'{"data": [{"traceID": "a", "spans": []}]}', "the page of Jaeger"),
         (b'{"resourceMetrics": []}', "metrics of OpenTelemetry"),
         (b"PK\x03\x04" + bytes(30) + b"archive/data.pkl", "a checkpoint of torch"),
         (b"PK\x03\x04" + bytes(60), "an archive"),

@@ -114,9 +114,9 @@ def _lfm_width(config: ConfigValues, hidden: int) -> int:
     if not config.flag("block_auto_adjust_ff_dim", True):
         return width
     width = 2 * width // 3
-    factor = config.value("block_ffn_dim_multiplier")
-    if isinstance(factor, int | float) and not isinstance(factor, bool):
-        width = int(factor * width)
+    key = "block_ffn_dim_multiplier"
+    if config.has(key):
+        width = max(int(config.factor(key) * width), 1)
     multiple = config.optional_count("block_multiple_of") or 256
     return -(-width // multiple) * multiple
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jobs.catalog.model import models
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
+from tests.jobs.planner.shapes.hub_configs import HUB_CONFIGS
 from tests.planner_cases.measure import kv_bytes_of
 
 # Model, parameters, active ones, bytes of keys and values per token in bf16.
@@ -378,3 +379,11 @@ def test_a_diffusion_transformer_is_no_language_model() -> None:
         read_shape({"_class_name": "FluxTransformer2DModel", "num_layers": 19})
 
     assert refused.value.key == "_class_name"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, 0, 10**400, "2", True])
+def test_a_factor_of_a_width_is_a_number_above_0(value: object) -> None:
+    config = HUB_CONFIGS["LiquidAI/LFM2-1.2B"] | {"block_ffn_dim_multiplier": value}
+
+    with pytest.raises(ShapeUnreadable, match=r"block_ffn_dim_multiplier is .* It must be a number above 0"):
+        read_shape(config)
