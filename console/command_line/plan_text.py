@@ -1,10 +1,12 @@
 """The planner's answers of the API as text for a terminal."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from console.command_line.api_json import (
     AdviceJson,
     CanItRunJson,
+    CostJson,
     DiffusionJson,
     HardwareJson,
     IntervalJson,
@@ -47,7 +49,7 @@ def plan_text(plan: PlanJson) -> str:
     rows.append(["step", *_ends(time["step"])])
     lines += [*_table(rows), ""]
     lines.append(f"tokens/s      {_span(time['tokens_per_second'])}")
-    lines.append(f"whole run     {_span(cost['seconds'], 3600)} h, {_span(cost['device_hours'])} device hours")
+    lines.append(f"whole run     {_whole_run(cost)}")
     if cost["money"] is not None:
         lines.append(f"cost          {_span(cost['money'])} {cost['currency']}")
     lines.append(
@@ -68,7 +70,7 @@ def advice_text(advice: AdviceJson) -> str:
         ("What would make it faster", advice["faster"]),
     ):
         rows = [[title, "GiB", "step, s", "changes"]]
-        rows += [[m["title"], _gib(m["needed"]), f"{m['seconds']:.3g}", _changes(m["changes"])] for m in changes]
+        rows += [[m["title"], _gib(m["needed"]), _figure(m["seconds"]), _changes(m["changes"])] for m in changes]
         lines += [*(_table(rows) if changes else [f"{title}: nothing that was tried."]), ""]
     return "\n".join([*lines, *_largest_terms(advice["largest_terms"]), "", *constants_lines(advice["constants"])])
 
@@ -78,7 +80,7 @@ def constants_lines(moved: Sequence[SensitivityJson]) -> list[str]:
     rows = [["Constants that move it most", "low", "high", "GiB", "step, s"]]
     for each in moved[:_NUM_CONSTANTS]:
         gib, seconds = each["needed"], each["seconds"]
-        spans = (f"{_gib(gib['low'])}–{_gib(gib['high'])}", f"{seconds['low']:.3g}–{seconds['high']:.3g}")
+        spans = (f"{_gib(gib['low'])}–{_gib(gib['high'])}", _span(seconds))
         rows.append([each["name"], f"{each['low']:.4g}", f"{each['high']:.4g}", *spans])
     return _table(rows) if moved else []
 
@@ -108,8 +110,7 @@ def can_it_run_text(answer: CanItRunJson) -> str:
         lines += [
             f"{row['bearing']}: {row['model']} on {row['devices']} x {row['device']}" for row in each["published"]
         ]
-    notes = (note for each in answer["options"] for note in each["notes"])
-    return "\n".join([*lines, *_notes([answer["note"], *answer["rests_on"], *notes])])
+    return "\n".join([*lines, *_notes([answer["note"], *answer["rests_on"], *_notes_of(answer["options"])])])
 
 
 def _parameters(answer: CanItRunJson) -> str:
@@ -137,12 +138,21 @@ def diffusion_text(answer: DiffusionJson) -> str:
             line += f", step {step['middle']:,.0f} s ({step['low']:,.0f} to {step['high']:,.0f})"
         lines.append(line)
     lines.append("fewest GPUs: nothing on the host / states between phases / the optimizer and its step")
-    return "\n".join([*lines, *_notes(note for each in answer["options"] for note in each["notes"])])
+    return "\n".join([*lines, *_notes(_notes_of(answer["options"]))])
 
 
 def said_lines(option: HardwareJson) -> list[str]:
     """Return the answer for one hardware in sentences: the headline, and what stands under it."""
     return [f"{option['accelerator']}: {option['answer']}. {option['says']}", *(f"  {line}" for line in option["more"])]
+
+
+def _notes_of(options: Sequence[HardwareJson]) -> list[str]:
+    """Return the notes of all hardware; what is not said of each of several names those of which it is."""
+    of: dict[str, list[str]] = {}
+    for each in options:
+        for note in dict.fromkeys(each["notes"]):
+            of.setdefault(note, []).append(each["accelerator"])
+    return [note if len(names) == len(options) else f"{', '.join(names)}: {note}" for note, names in of.items()]
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
@@ -158,7 +168,7 @@ def _largest_terms(largest_terms: Iterable[LargestTermJson]) -> list[str]:
     """Return the largest parts of memory and time, each with the change that lowers it most."""
     rows = [["What moves it most", "now", "after", "changes"]]
     for each in largest_terms:
-        show = _gib if each["of"] == "memory" else _short
+        show = _gib if each["of"] == "memory" else _figure
         unit = "GiB" if each["of"] == "memory" else "s"
         change = each["change"]
         after = "—" if change is None else f"{show(each['after'])} {unit}"
@@ -173,7 +183,7 @@ def layouts_text(layouts: LayoutsJson) -> str:
     """Return the best layouts, and why the others were rejected."""
     rows = [["", "devices", "step, s", "free GiB", "changes"]]
     for number, each in enumerate(layouts["layouts"], 1):
-        seconds, room = f"{each['seconds']:.3g}", _gib(each["room"])
+        seconds, room = _figure(each["seconds"]), _gib(each["room"])
         rows.append([str(number), str(each["num_devices"]), seconds, room, _changes(each["changes"])])
     lines = [f"{layouts['considered']:,} layouts, by {layouts['goal']}:", *_table(rows)]
     lines += [f"{each['count']:,} rejected: {each['label']}" for each in layouts["rejected"]]
@@ -190,16 +200,25 @@ def _gib(size: float) -> str:
     return f"{size / (1 << 30):.1f}"
 
 
-def _short(seconds: float) -> str:
-    return f"{seconds:.3g}"
+def _figure(value: float) -> str:
+    """Return a number with three digits that count, never in powers of ten: 0.0213, 47.2, 1,190."""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{max(2 - math.floor(math.log10(abs(value))), 0)}f}"
 
 
 def _ends(interval: IntervalJson) -> list[str]:
-    return [f"{interval[end]:.3g}" for end in ("low", "middle", "high")]
+    return [_figure(interval["low"]), _figure(interval["middle"]), _figure(interval["high"])]
 
 
 def _span(interval: IntervalJson | None, unit: float = 1.0) -> str:
-    return "—" if interval is None else f"{interval['low'] / unit:,.3g}–{interval['high'] / unit:,.3g}"
+    return "—" if interval is None else f"{_figure(interval['low'] / unit)}–{_figure(interval['high'] / unit)}"
+
+
+def _whole_run(cost: CostJson) -> str:
+    if cost["seconds"] is None:
+        return "hours and device hours are not known, as the number of steps is not"
+    return f"{_span(cost['seconds'], 3600)} h, {_span(cost['device_hours'])} device hours"
 
 
 def _changes(changes: Mapping[str, Value]) -> str:

@@ -8,7 +8,7 @@ NO_STORE = "no-store"
 _KEPT = ("no-store", "immutable", "public")
 """Words of an answer that says by itself how long it may be kept: versioned tiles, static files, translations."""
 _NOT_USED = ("accelerometer", "camera", "display-capture", "geolocation", "gyroscope", "magnetometer", "microphone")
-_NOT_USED_EITHER = ("midi", "payment", "publickey-credentials-get", "screen-wake-lock", "serial", "usb", "bluetooth")
+_NOT_USED_EITHER = ("midi", "payment", "publickey-credentials-get", "screen-wake-lock", "serial", "usb")
 PERMISSIONS = ", ".join(f"{name}=()" for name in (*_NOT_USED, *_NOT_USED_EITHER))
 
 

@@ -43,7 +43,9 @@ def traces(request: HttpRequest) -> HttpResponse:
     shown = [trace_out(trace) for trace in rows[:_SHOWN]]
     can_edit = allows(role(request.user, project), "editor")
     context = {
-        "traces": [(trace, _state(trace.layers, trace.capture), _events(trace.layers)) for trace in shown],
+        "traces": [
+            (trace, _state(trace.layers, trace.capture), _events(trace.layers), _cause(trace.layers)) for trace in shown
+        ],
         "total": rows.count(),
         "can_edit": can_edit,
         "page": {
@@ -64,6 +66,11 @@ def _state(layers: Any, capture: Any) -> str:
         if state in states:
             return state
     return "ready" if states else (capture.state if capture else "queued")
+
+
+def _cause(layers: Any) -> str:
+    """Return why a file of a trace failed, of several the first one's; "" if none did."""
+    return next((layer.problem for layer in layers if layer.state == "failed"), "")
 
 
 def _events(layers: Any) -> int | None:

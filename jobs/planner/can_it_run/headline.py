@@ -78,7 +78,10 @@ def with_more(verdict: FitVerdict) -> FitVerdict:
         if need is not verdict.possible and need is not best and not _is_beaten(need, verdict.possible):
             lines.append(Sentence("Possible in another way: {layout}", layout=_layout(need)))
     if assumed := verdict.limit.host_bytes:
-        text = "Assumed: {size} GB of host RAM for each device that is used; name a node's to be answered by that."
+        text = (
+            "Assumed: nodes with {size} GB of host RAM for each of their devices, of which a practical layout takes no "
+            "more than the part of the devices that it uses. With a node's own host RAM the answer keeps to that."
+        )
         lines.append(Sentence(text, size=f"{assumed / 1e9:g}"))
     return replace(verdict, more=tuple(lines))
 

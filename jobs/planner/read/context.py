@@ -165,11 +165,9 @@ class RunContext:
         batch = self.knobs.whole("rollout.prompts_per_step" if self.is_rl else "train.batch_size", 1)
         return samples // max(batch, 1) * self.knobs.whole("train.num_epochs", 1)
 
-    def notes(self, *, has_rollouts: bool) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """Return what was assumed, in sentences."""
         sentences = []
-        if has_rollouts and not self.workload.mean_response and not self._goes_to_the_cap:
-            sentences.append(Sentence("Response lengths are not known; a fraction of the length limit is assumed."))
         if self.has_reward_model and self.models.reward is None:
             sentences.append(Sentence("The reward model's size is not known; that of the policy is assumed."))
         is_taught = self.spec.needs("teacher") or self.knobs.flag("algorithm.distillation")

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.hardware_notes import LONG_ROW, long_row
 from jobs.planner.job import Fleet, Job
@@ -31,7 +30,7 @@ def read_models(spec: RunSpec, models: Models, fleet: Fleet, workload: Workload,
         num_steps=spec.num_steps or source.num_steps(),
         checkpoint_every=source.knobs.whole("checkpoint.every_steps"),
         unpriced=source.knobs.unpriced(),
-        notes=(*job.notes, *source.notes(has_rollouts=is_in(spec.algorithm, "rl")), *_of_rows(job, workload)),
+        notes=(*job.notes, *source.notes(), *_of_rows(job, workload)),
     )
 
 

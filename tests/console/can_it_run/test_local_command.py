@@ -38,6 +38,14 @@ def test_the_headline_stands_first_with_host_memory_and_disk() -> None:
     assert "  Possible with offload from 1 device on, " in out
 
 
+def test_figures_are_plain_and_notes_say_of_which_hardware_they_are() -> None:
+    _code, out, _err = run_command("can_it_run", "qwen2.5-72b", "--on", "v100", "h100")
+
+    assert "e+0" not in out.partition("Constants that move it most")[0]
+    assert "note: v100-16: V100 SXM2 16 GB computes nothing in bf16" in out
+    assert "note: The mean response length is not known" in out
+
+
 def test_json_is_what_the_api_says(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(dict(models()["qwen2.5-7b"].config)))
     code, out, _err = run_command(

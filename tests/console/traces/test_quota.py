@@ -52,8 +52,11 @@ def test_a_file_that_failed_counts_with_what_is_here_of_it(tmp_path: Path, setti
     client = Client(headers={"Host": "localhost"})
     client.force_login(make_user("engineer", project=project), backend="django.contrib.auth.backends.ModelBackend")
     layer = make_trace(project).layers.get()
-    Layer.objects.filter(pk=layer.pk).update(state="failed", size=1 << 30, received=3, facts={})
+    Layer.objects.filter(pk=layer.pk).update(
+        state="failed", size=1 << 30, received=3, facts={}, problem="The file has no times."
+    )
     settings.MAX_PROJECT_TRACE_BYTES = 8
 
     assert announce(client, 6).status_code == 422
     assert announce(client, 5).status_code == 201
+    assert "The file has no times." in client.get("/traces/").content.decode()

@@ -356,7 +356,7 @@ def test_a_page_that_waits_shows_that_it_does(
     try:
         for address in addresses:
             page = client.get(address)
-            assert "Computing. Try again in a few seconds." in _text(page)
+            assert "Computing… This page updates itself when the result is ready." in _text(page)
             assert f'hx-get="{address}"' in page.content.decode()
     finally:
         go.set()
