@@ -133,8 +133,10 @@ def _taken(proposals: Iterable[Proposal], *, is_host: bool) -> Iterator[tuple[st
             if not each.is_confirmed:
                 continue
             value, after = each.present, each.before
-        kept = {"num_runs": len(each.runs), "before": each.before, "value": value, "after": after}
-        yield each.constant, {**kept, "spread": each.spread or 1.0} if is_host else kept  # type: ignore[typeddict-item]
+        kept: MeasuredConstant = {"num_runs": len(each.runs), "before": each.before, "value": value, "after": after}
+        if is_host and each.spread is not None:
+            kept["spread"] = each.spread
+        yield each.constant, kept
 
 
 def _finished(project: Project) -> Sequence[Run]:

@@ -91,9 +91,9 @@ def set_joining(*, project: Project, is_on: bool, actor: AbstractBaseUser) -> No
         was = joins(held)
         held.joined_runs = {**held.joined_runs, "is_off": not is_on, "paused": []}
         held.save(update_fields=["joined_runs"])
-        told = [{"joins_calibration": each} for each in (was, is_on)]
-        about = {"object_type": "project", "object_id": project.slug}
-        record(actor=actor, verb="planner.set", before=told[0], after=told[1], **about)  # type: ignore[arg-type]
+        before, after = ({"joins_calibration": each} for each in (was, is_on))
+        slug = project.slug
+        record(actor=actor, verb="planner.set", object_type="project", object_id=slug, before=before, after=after)
     project.joined_runs = held.joined_runs
 
 
@@ -166,8 +166,10 @@ def _of_shipped(proposal: Proposal) -> dict[str, MeasuredConstant]:
     """Return what foretells runs better that were left out."""
     if proposal.proposed is None:
         return {}
-    errors = {"before": proposal.before, "after": proposal.after}
-    return {proposal.constant: {"value": proposal.proposed, "num_runs": len(proposal.runs), **errors}}  # type: ignore[typeddict-item]
+    entry = MeasuredConstant(
+        value=proposal.proposed, num_runs=len(proposal.runs), before=proposal.before, after=proposal.after
+    )
+    return {proposal.constant: entry}
 
 
 def _of_host(proposal: Proposal, present: Constants) -> dict[str, MeasuredConstant]:
@@ -177,8 +179,14 @@ def _of_host(proposal: Proposal, present: Constants) -> dict[str, MeasuredConsta
         return {}
     constant = present.get(proposal.constant)
     value = min(max(proposal.fitted, constant.low), constant.high)
-    errors = {"before": proposal.before, "after": proposal.after, "spread": proposal.spread}
-    return {proposal.constant: {"value": value, "num_runs": len(proposal.runs), **errors}}  # type: ignore[typeddict-item]
+    entry = MeasuredConstant(
+        value=value,
+        num_runs=len(proposal.runs),
+        before=proposal.before,
+        after=proposal.after,
+        spread=proposal.spread,
+    )
+    return {proposal.constant: entry}
 
 
 def _is_news(present: Constants, name: str, entry: MeasuredConstant) -> bool:

@@ -159,5 +159,5 @@ def _answer(request: HttpRequest, home: Project) -> CalibrationOut:
         kinds=kinds,
         left_out=[LeftOut(why=why, num_runs=count) for why, count in made.left_out],
         joins=joins(home),
-        joined=[JoiningOut(**each) for each in joinings(home)],
+        joined=[JoiningOut.model_validate(each) for each in joinings(home)],
     )

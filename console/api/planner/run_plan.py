@@ -93,5 +93,5 @@ def read_run_plan(
         num_steps=plan.measured.num_steps,
         notes=list(plan.notes),
         rows=[RunPlanRow.of(row, plan) for row in plan.rows],
-        joining=None if (joining := joining_of(run)) is None else JoiningOut(**joining),
+        joining=None if (joining := joining_of(run)) is None else JoiningOut.model_validate(joining),
     )

@@ -12,7 +12,6 @@ from console.labels.catalog import phase_label
 from console.labels.numbers import size
 from console.views.plan.panel import (
     KeyNumber,
-    PlanInput,
     PlanPanel,
     interval_text,
     number_labels,
@@ -24,11 +23,12 @@ from console.views.plan.panel import (
 )
 from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate
 from jobs.planning.plan_vs_measured import STEP, seconds_on_cpu
+from jobs.planning.question import PlannerQuestion
 
 _ROOM = 1.06  # of the scale, beside the longest bar
 
 
-def cpu_panel(estimate: Estimate, plan_input: PlanInput) -> PlanPanel:
+def cpu_panel(estimate: Estimate, plan_input: PlannerQuestion) -> PlanPanel:
     """Return the panel of an estimate on a machine's own CPU."""
     pools = tuple(pool for pool in estimate.pools if pool.name != "vllm")
     largest = max(pools, key=lambda pool: pool.binding.memory.total)
