@@ -117,8 +117,9 @@ class Constants:
             if name not in changed:
                 raise ConstantInvalid(name, Sentence("There is no constant {name!r}.", name=name))
             number = _checked(changed[name], value)
-            now = {"value": number, "evidence": evidence, "source": source, "spread": spread}
-            changed[name] = replace(changed[name], **now, is_changed=True)
+            changed[name] = replace(
+                changed[name], value=number, evidence=evidence, source=source, spread=spread, is_changed=True
+            )
         return Constants(changed)
 
 
