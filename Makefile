@@ -16,7 +16,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-captures proof-security proof-trainers gpu-check trainer-env install install-dev lock pin-images clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-security proof-trainers proof-steps proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -87,6 +87,10 @@ proof-backup: install-dev ## backups under load, restored and compared, into doc
 proof-conformance: install-dev ## commands for the other trainers against their own code, into docs/proofs/conformance.md
 	@exec $(BIN)/python -m tests.proofs.conformance
 
+proof-shapes: install-dev ## what transformers counts of every model type, into tests/jobs/planner/shapes/counts.json
+	@$(BIN)/python -m tests.jobs.planner.shapes.write_class_defaults
+	@exec $(BIN)/python -m tests.jobs.planner.shapes.count_with_transformers
+
 bench: install-dev ## measure the promised numbers, as one table
 	@exec $(BIN)/python -m tests.bench
 
@@ -118,8 +122,14 @@ proof-faults: install-dev ## break everything at seeded moments, into docs/proof
 proof-diagnosis: install-dev ## plant faults in real runs and have them found, into docs/proofs/diagnosis.md
 	@exec $(BIN)/python -m tests.proofs.diagnosis $(ONLY)
 
+proof-alarms: install-dev ## alarms of healthy runs and of faults, an older revision beside this one, into docs/proofs/alarms.md (OLD=revision)
+	@exec $(BIN)/python -m tests.proofs.alarms $(OLD)
+
 proof-captures: install-dev ## captures that survive every end, cycle and full disk, into docs/proofs/captures.md (PITWALL_PROOF_CAPTURES=3 for a short one)
 	@exec $(BIN)/python -m tests.proofs.captures $(ONLY)
+
+proof-steps: install-dev ## steps of traces beside TensorBoard's plugin, HTA and TraceLens, into docs/proofs/steps.md
+	@exec $(BIN)/python -m tests.proofs.steps
 
 proof-security: install-dev ## attack consoles in three topologies, into docs/proofs/security.md (root; ONLY=matrix,attacks,H1,embedded EXAMPLES=20)
 	@exec $(BIN)/python -m tests.proofs.security

@@ -29,6 +29,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.settings.storage")),
     path("", include("console.views.settings.calibration")),
     path("", include("console.views.settings.retention")),
+    path("", include("console.views.settings.bands")),
     path("", include("console.views.new_run.sweep")),
     path("", include("console.views.new_run.advice")),
     path("", include("console.views.new_run.page")),  # before the pages of runs: "new" is no run

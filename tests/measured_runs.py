@@ -9,7 +9,9 @@ from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Project, Run
 from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import estimate
+from jobs.planner.job import Lengths
 from jobs.planner.read.context import Workload
+from jobs.planner.time.generation import mean_lengths
 from jobs.planning.plan_vs_measured import RunMeasurements
 from jobs.planning.run_plan import question_of
 from profiling import events
@@ -17,7 +19,9 @@ from tests.batches import T0, delivery
 from tests.rows import NOW, make_run
 
 AWAY = ClusterState(is_reachable=False, problem="away", away_since=None, nodes=(), cpus_total=0.0, gpus_total=0.0)
-PROMPT, RESPONSE = 128.0, 128.0  # as a plan assumes them
+PROMPT, RESPONSE = mean_lengths(
+    Lengths(max_prompt=512, max_response=512), shipped_constants()
+)  # as a plan assumes them
 
 
 def spec_of(prompts: int, **knobs: Any) -> dict[str, Any]:

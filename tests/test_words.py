@@ -37,7 +37,9 @@ EXCEPTIONS = {
         "jobs/catalog/metrics.toml",
         "jobs/migrations/",
         "profiling/diagnosis/rules/",
+        "docs/proofs/diagnosis.md",
         "tests/jobs/telemetry/test_renamed_metrics.py",
+        "tests/profiling/corpus/",
         "tests/profiling/diagnosis/",
     ),
     # A file of Perfetto; what a machine calls its CPU; what a tokenizer does after it has tokenized.

@@ -17,12 +17,12 @@ from console.api.account import account, audit, people, projects, quotas, retent
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
-from console.api.diagnosis import diagnosis, symptoms
+from console.api.diagnosis import diagnosis, health, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, run_plan
 from console.api.problem import RequestProblem
 from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, trash, uploads
-from console.api.traces import trace_data, trace_summary, traces
+from console.api.traces import reading, trace_data, trace_difference, trace_summary, traces
 from console.budget import RETRY_SECONDS, TooManyQuestions
 from jobs.accounts.access import NotAllowed
 from jobs.catalog.spec.parse import SpecInvalid
@@ -55,6 +55,7 @@ for prefix, router in (
     ("/runs", series.router),
     ("/runs", symptoms.router),
     ("/runs", diagnosis.router),
+    ("/runs", health.router),
     ("/runs", run_plan.router),
     ("/compare", compare.router),
     ("/specs", specs.router),
@@ -64,7 +65,9 @@ for prefix, router in (
     ("/traces", traces.router),
     ("/traces", diagnosis.traces),
     ("/traces", trace_data.router),
+    ("/traces", reading.router),
     ("/traces", trace_summary.router),
+    ("/traces", trace_difference.router),
     ("/trash", trash.router),
     ("/uploads", uploads.router),
     ("/tokens", tokens.router),
@@ -72,6 +75,7 @@ for prefix, router in (
     ("/projects", projects.router),
     ("/projects", rights.projects),
     ("/projects", retention.router),
+    ("/projects", health.projects),
     ("/projects", plan.router),
     ("/projects", can_it_run.router),
     ("/projects", diffusion.router),

@@ -6,19 +6,28 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from console.command_line.api_client import ApiClient, ConsoleAway, RequestRefused
 from console.command_line.api_json import RunJson
+from console.command_line.local_planner import LocalPlanner
 from console.command_line.run_table import run_table, wanted
 
 EXIT_CODES = {"finished": 0, "failed": 1, "stopped": 2}
 REFUSED = 3
 AWAY = 4
 TOKEN_VARIABLE = "PITWALL_API_TOKEN"  # noqa: S105 - the name of the variable
+
+
+Client = TypeVar("Client", bound=ApiClient | LocalPlanner)
+
+
+def console_url() -> str:
+    """Return the address of the console that is asked where none is named."""
+    return os.environ.get("PITWALL_URL", settings.PUBLIC_URL)
 
 
 class ApiCommand(BaseCommand):
@@ -28,9 +37,7 @@ class ApiCommand(BaseCommand):
 
     def add_console_arguments(self, parser: ArgumentParser) -> None:
         """Take where the console is and the token."""
-        parser.add_argument(
-            "--url", default=os.environ.get("PITWALL_URL", settings.PUBLIC_URL), help="address of the console"
-        )
+        parser.add_argument("--url", default=console_url(), help="address of the console")
         parser.add_argument("--token-file", help=f"file with the API token; else {TOKEN_VARIABLE} is read")
 
     def ask(self, options: Mapping[str, Any], act: Callable[[ApiClient], int]) -> None:
@@ -38,11 +45,14 @@ class ApiCommand(BaseCommand):
 
         Raises: CommandError if there is no token.
         """
-        client = ApiClient(options["url"], read_token(options["token_file"]))
+        self._leave(ApiClient(options["url"], read_token(options["token_file"])), act)
+
+    def _leave(self, client: Client, act: Callable[[Client], int]) -> None:
         try:
             code = act(client)
         except RequestRefused as refused:
-            self.stderr.write(f"The console refused this ({refused.status}):")
+            who = "The planner" if isinstance(client, LocalPlanner) else "The console"
+            self.stderr.write(f"{who} refused this ({refused.status}):")
             for field, text in refused.problems:
                 self.stderr.write(f"  {field or 'request'}: {text}")
             code = REFUSED
@@ -53,6 +63,19 @@ class ApiCommand(BaseCommand):
             client.close()
         if code:
             sys.exit(code)
+
+    def add_planner_arguments(self, parser: ArgumentParser) -> None:
+        """Take which console to ask instead of planning here."""
+        parser.add_argument("--url", help="address of a console to ask: its prices, constants and cluster")
+        parser.add_argument("--token-file", help=f"file with the API token of a console; else {TOKEN_VARIABLE} is read")
+        parser.add_argument("--project", help="slug of the console's project to plan in; else your first one")
+
+    def ask_planner(self, options: Mapping[str, Any], act: Callable[[ApiClient | LocalPlanner], int]) -> None:
+        """Act as `ask` does, here where no console is named: by what is shipped, without a token."""
+        if not (options["url"] or options["token_file"] or options["project"]):
+            self._leave(LocalPlanner(), act)
+            return
+        self.ask({**options, "url": options["url"] or console_url()}, act)
 
     def follow_run(self, client: ApiClient, run_id: str, *, page: str = "") -> int:
         """Print what changes until the run has ended, then its table; return the exit code of its state.

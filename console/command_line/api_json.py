@@ -146,16 +146,13 @@ class LayoutsJson(TypedDict):
 
 
 class NeedJson(TypedDict):
-    """The fewest devices with so much on the host."""
+    """The fewest devices in one way to train, and what that takes."""
 
-    on_host: Literal["nothing", "between_phases", "always"]
+    on_host: str
+    label: str
     devices: int | None
-
-
-class TightNeedJson(NeedJson):
-    """The same, and whether it is tight there."""
-
     verdict: Verdict | None
+    step: IntervalJson | None
 
 
 class PublishedJson(TypedDict):
@@ -171,7 +168,10 @@ class HardwareJson(TypedDict):
     """Whether a model trains on one hardware."""
 
     accelerator: str
-    answer: Literal["yes", "no", "unknown"]
+    answer: Literal["yes", "possible", "no", "unknown"]
+    says: str
+    more: list[str]
+    needs: list[NeedJson]
     step: IntervalJson | None
     notes: list[str]
 
@@ -179,8 +179,8 @@ class HardwareJson(TypedDict):
 class CanOptionJson(HardwareJson):
     """The same of a language model."""
 
-    says: str
-    needs: list[TightNeedJson]
+    host_bytes: int | None
+    disk_bytes: int | None
     devices: int | None
     phase: str
     band: float | None
@@ -196,6 +196,8 @@ class CanItRunJson(TypedDict):
 
     model: str
     parameters: int
+    is_exact: bool
+    rests_on: list[str]
     method: str
     currency: str
     note: str
@@ -205,7 +207,6 @@ class CanItRunJson(TypedDict):
 class DiffusionOptionJson(HardwareJson):
     """The same of a diffusion transformer."""
 
-    needs: list[NeedJson]
     pool: PoolJson | None
 
 

@@ -1,4 +1,4 @@
-"""What the commands that ask the planner through the API share: `can_it_run` of language models, `diffusion`."""
+"""What the commands that ask the planner share: `can_it_run` of language models, `diffusion`."""
 
 import json
 from abc import ABC, abstractmethod
@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand, read_spec
 from console.command_line.api_json import CanItRunJson, DiffusionJson
+from console.command_line.local_planner import LocalPlanner
 
 RUNS_NOWHERE = 1
 
@@ -18,7 +19,8 @@ Answer = TypeVar("Answer", CanItRunJson, DiffusionJson)
 
 
 class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
-    """Does a model train, and where? Exit code 0 it does somewhere, 1 nowhere, 3 refused, 4 the console is away.
+    """Does a model train, and where? Exit code 0 it does somewhere, 1 nowhere (nor where it is possible and no more),
+    3 refused, 4 the console that was named is away. Answered here, by what is shipped, unless a console is named.
 
     `numbers` are the fields of the request that are whole numbers, with what they mean.
     """
@@ -29,18 +31,21 @@ class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Say what every question takes."""
-        parser.add_argument("model", nargs="?", default="", help="id or hub repository of a known model")
-        parser.add_argument("--config", help="config.json of a model that the console does not know")
+        parser.add_argument(
+            "model", nargs="?", default="", help="id or hub repository of a known model, or a folder with a config.json"
+        )
+        parser.add_argument("--config", help="config.json of a model that is not known")
         parser.add_argument("--method", default=self.method, help=self.methods)
         parser.add_argument("--on", nargs="+", default=["h100-sxm"], help="accelerators, side by side")
         for name, help_text in self.numbers.items():
             parser.add_argument(f"--{name}", type=int, help=help_text)
         parser.add_argument("--json", action="store_true", help="print the API's answer instead of a table")
-        self.add_console_arguments(parser)
-        parser.add_argument("--project", help="slug of the project; else your first one")
+        parser.add_argument("--within-hours", type=float, help="that a practical step takes at most; else one hour")
+        parser.add_argument("--host-gb", type=float, help="RAM of a node, GB; else 250 for each device that is used")
+        self.add_planner_arguments(parser)
 
     @abstractmethod
-    def answer(self, client: ApiClient, project: str, body: Mapping[str, object]) -> Answer:
+    def answer(self, client: ApiClient | LocalPlanner, project: str, body: Mapping[str, object]) -> Answer:
         """Return what the console answers."""
 
     @abstractmethod
@@ -54,16 +59,16 @@ class PlanQuestion(ApiCommand, ABC, Generic[Answer]):
             body["config"] = read_spec(options["config"])
             if not isinstance(body["config"], dict):
                 raise CommandError(f"{options['config']} is not a JSON object.", returncode=REFUSED)
-        names = (name.replace("-", "_") for name in self.numbers)
+        names = (name.replace("-", "_") for name in (*self.numbers, "within-hours", "host-gb"))
         return body | {name: options[name] for name in names if options[name] is not None}
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Ask, print, and leave with the exit code."""
         body = self.body(options)
 
-        def ask(client: ApiClient) -> int:
+        def ask(client: ApiClient | LocalPlanner) -> int:
             answer = self.answer(client, options["project"] or client.first_project(), body)
             self.stdout.write(json.dumps(answer, indent=2) if options["json"] else self.text(answer))
             return 0 if any(each["answer"] == "yes" for each in answer["options"]) else RUNS_NOWHERE
 
-        self.ask(options, ask)
+        self.ask_planner(options, ask)

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from console.command_line.api_json import (
     AdviceJson,
     CanItRunJson,
+    DiffusionJson,
+    HardwareJson,
     IntervalJson,
     LargestTermJson,
     LayoutsJson,
@@ -17,7 +19,7 @@ from jobs.catalog.value import Value
 
 _NUM_CONSTANTS = 5
 _HOST = {"nothing": "fewest", "between_phases": "states away", "always": "host step"}
-_CAN_HEAD = ("devices", "GiB", "binds", "step, s", "cost of a step")
+_CAN_HEAD = ("devices", "GiB", "binds", "step, s", "host GiB", "disk GiB", "cost of a step")
 _WORDS = {"fits": "Fits", "tight": "Fits, but tight", "no": "Does not fit"}
 
 
@@ -82,8 +84,10 @@ def constants_lines(moved: Sequence[SensitivityJson]) -> list[str]:
 
 
 def can_it_run_text(answer: CanItRunJson) -> str:
-    """Return every hardware beside the others, and of each that was estimated what it takes."""
-    lines = [f"{answer['model']}, {answer['method']}: {answer['parameters']:,} parameters", ""]
+    """Return of every hardware the answer in a sentence, all beside each other, and of each what it takes."""
+    lines = [f"{answer['model']}, {answer['method']}: {_parameters(answer)} parameters", ""]
+    for each in answer["options"]:
+        lines += [*said_lines(each), ""]
     rows = [["accelerator", "answer", *(_HOST[need["on_host"]] for need in answer["options"][0]["needs"]), *_CAN_HEAD]]
     for each in answer["options"]:
         pool = max(each["pools"], key=lambda pool: pool["share"], default=None)
@@ -91,11 +95,12 @@ def can_it_run_text(answer: CanItRunJson) -> str:
         money = f"{_span(each['cost_per_step'])} {answer['currency']}" if each["cost_per_step"] else "—"
         fewest = [str(need["devices"] or "—") + " tight" * (need["verdict"] == "tight") for need in each["needs"]]
         devices = "—" if each["devices"] is None else str(each["devices"])
-        figures = [devices, gib, each["phase"] or "—", _span(each["step"]), money]
+        beside = ["—" if size is None else _gib(size) for size in (each["host_bytes"], each["disk_bytes"])]
+        figures = [devices, gib, each["phase"] or "—", _span(each["step"]), *beside, money]
         rows.append([each["accelerator"], each["answer"], *fewest, *figures])
     lines += [*_table(rows), "", "fewest devices: nothing on the host, states between phases, the optimizer's step"]
     for each in answer["options"]:
-        lines += ["", f"{each['accelerator']}: {each['says']}"]
+        lines += ["", f"{each['accelerator']}:"]
         if each["terms"]:
             held = ", ".join(f"{term} {_gib(size)}" for term, size in each["terms"].items())
             lines.append(f"largest in {each['phase']}, GiB (± {each['band']:.0%}): {held}")
@@ -103,8 +108,46 @@ def can_it_run_text(answer: CanItRunJson) -> str:
         lines += [
             f"{row['bearing']}: {row['model']} on {row['devices']} x {row['device']}" for row in each["published"]
         ]
-    notes = dict.fromkeys(note for each in answer["options"] for note in each["notes"])
-    return "\n".join([*lines, *(f"note: {note}" for note in filter(None, (answer["note"], *notes)))])
+    notes = (note for each in answer["options"] for note in each["notes"])
+    return "\n".join([*lines, *_notes([answer["note"], *answer["rests_on"], *notes])])
+
+
+def _parameters(answer: CanItRunJson) -> str:
+    """Return the parameters to the last one, or about how many where they are not known exactly."""
+    number = answer["parameters"]
+    return f"{number:,}" if answer["is_exact"] else f"about {number / 1e9:.3g} B"
+
+
+def diffusion_text(answer: DiffusionJson) -> str:
+    """Return the answer in sentences, a line per accelerator, and what was assumed."""
+    lines = [
+        f"{answer['model']}: {answer['parameters']:,} parameters, {answer['latent_tokens']:,} latent and"
+        f" {answer['text_tokens']:,} text tokens a sample",
+        "",
+    ]
+    for each in answer["options"]:
+        lines += [*said_lines(each), ""]
+    for each in answer["options"]:
+        pool, step = each["pool"], each["step"]
+        fewest = " / ".join(str(need["devices"] or "-") for need in each["needs"])
+        line = f"{each['accelerator']:<14} {each['answer']:<8} fewest GPUs {fewest}"
+        if pool is not None and step is not None:
+            peak = max(phase["total"] for phase in pool["phases"])
+            line += f"; on {pool['num_devices']}: {peak / 2**30:.1f} of {pool['limit'] / 2**30:.1f} GiB"
+            line += f", step {step['middle']:,.0f} s ({step['low']:,.0f} to {step['high']:,.0f})"
+        lines.append(line)
+    lines.append("fewest GPUs: nothing on the host / states between phases / the optimizer and its step")
+    return "\n".join([*lines, *_notes(note for each in answer["options"] for note in each["notes"])])
+
+
+def said_lines(option: HardwareJson) -> list[str]:
+    """Return the answer for one hardware in sentences: the headline, and what stands under it."""
+    return [f"{option['accelerator']}: {option['answer']}. {option['says']}", *(f"  {line}" for line in option["more"])]
+
+
+def _notes(notes: Iterable[str]) -> list[str]:
+    """Return what is known beside the figures, each once."""
+    return [f"note: {note}" for note in dict.fromkeys(filter(None, notes))]
 
 
 def _gibs(pool: PoolJson) -> list[str]:

@@ -157,11 +157,22 @@ def _condition(condition: Condition) -> ConditionText:
         "max": _("most"),
         "spread": _("spread"),
         "growth": _("growth, later half over earlier half,"),
+        "median": _("median"),
+        "repeats": _("share of the same value"),
+        "trend": _("trend (z)"),
+        "fell": _("share of what was gained that is lost again, by the median"),
+        "climbed": _("share of what was gained that is lost again, by the median"),
+        "above_lowest": _("share above the lowest level, by the median"),
+        "times_start": _("multiple of the start, by the median"),
+        "gain": _("rise since the start in standard errors, by the median"),
+        "outburst": _("third largest of the newest 20 over what was usual before, instead"),
     }.get(condition.statistic, "")
     name = metric_label(condition.metric) + (f" / {metric_label(condition.over)}" if condition.over else "")
     words: dict[str, str | int] = {"statistic": statistic, "n": condition.window, "metric": name}
     if condition.statistic == "not_finite":
         text = _("%(metric)s is not a number within its last %(n)s values") % words
+    elif condition.statistic == "flat":
+        text = _("%(metric)s: no rise since the start, within %(n)s values or more") % {**words, "n": condition.least}
     elif condition.above is not None:
         words["bound"] = f"{condition.above:g}"
         text = _("%(metric)s: %(statistic)s of the last %(n)s values above %(bound)s") % words

@@ -27,7 +27,7 @@ from jobs.catalog.rules.symptom import symptoms
 from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import SECTIONS
 from jobs.catalog.trainer import trainers
-from jobs.planner.can_it_run.plans import METHODS, ON_HOST
+from jobs.planner.can_it_run.plans import FURTHER_WAYS, METHODS, ON_HOST
 from jobs.planner.constant import shipped_constants
 from jobs.planner.result import POOL_WORDS
 from jobs.planner.search.advice import TOGETHER
@@ -191,7 +191,7 @@ def _guide_texts() -> Iterator[str]:
 
 
 def _planner_texts() -> Iterator[str]:
-    for words in (REASONS, GOALS, ON_HOST):
+    for words in (REASONS, GOALS, ON_HOST, FURTHER_WAYS):
         yield from words.values()
     yield from (method.label for method in METHODS.values())
     yield from (TOGETHER, *(plan_change.title for plan_change in plan_changes()))

@@ -26,6 +26,7 @@ DEED_WORDS: dict[str, Promise] = {
     "audit.sweep": gettext_lazy("Old rows of the audit deleted"),
     "backup.create": gettext_lazy("Backup written"),
     "backup.restore": gettext_lazy("Backup restored"),
+    "bands.set": gettext_lazy("Healthy bands set"),
     "capture.delete": gettext_lazy("Capture deleted"),
     "capture.end": gettext_lazy("Capture ended early"),
     "capture.request": gettext_lazy("Capture asked for"),

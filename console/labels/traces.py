@@ -11,11 +11,13 @@ KINDS: Mapping[str, Promise] = {
     "compute": gettext_lazy("Compute"),
     "communication": gettext_lazy("Exposed communication"),
     "copy": gettext_lazy("Copies"),
+    "dependency": gettext_lazy("Waiting for another stream"),
     "profiler": gettext_lazy("Profiler"),
     "collector": gettext_lazy("Garbage collector"),
     "data_wait": gettext_lazy("Waiting for data"),
     "synchronisation": gettext_lazy("Synchronisation"),
     "launch": gettext_lazy("Host-bound"),
+    "python": gettext_lazy("Python code"),
     "waiting": gettext_lazy("Waiting for others"),
     "unattributed": gettext_lazy("Idle, cause not recorded"),
     "not_recorded": gettext_lazy("Not covered by the recording"),
@@ -24,19 +26,25 @@ DEFINITIONS: Mapping[str, Promise] = {
     "compute": gettext_lazy("A kernel computes; without a device, an operator runs on the CPU."),
     "communication": gettext_lazy("A collective runs and nothing computes, so that nothing hides it."),
     "copy": gettext_lazy("Memory is copied or set, and neither a kernel nor a collective runs."),
+    "dependency": gettext_lazy(
+        "The next work was launched already: the device waits for another stream or an event, or begins a kernel."
+    ),
     "profiler": gettext_lazy("The device is idle while the profiler does its own work."),
     "collector": gettext_lazy("The device is idle during a pause of Python's garbage collector."),
     "data_wait": gettext_lazy("The device is idle inside the data loader, or a phase of waiting for data."),
     "synchronisation": gettext_lazy("The device is idle while the CPU waits for it: it learns of the end too late."),
     "launch": gettext_lazy(
-        "The device is idle while the CPU prepares its work: in an operator, or a call that launches."
+        "The device is idle while the CPU prepares its work: in an operator, a call that launches, or between calls."
     ),
     "waiting": gettext_lazy("The worker is in no phase while another role or rank is."),
-    "unattributed": gettext_lazy("Idle, and nothing of the above was recorded: Python code, say. Record with stacks."),
+    "python": gettext_lazy("Idle for 1 ms or more while the CPU is in a function of the program; frames name it."),
+    "unattributed": gettext_lazy("Idle, and nothing that was recorded tells why."),
     "not_recorded": gettext_lazy(
         "No trace covers this time, or it holds only ranges: only the phase is known. Record operators too."
     ),
 }
+WITHOUT_STACKS = gettext_lazy("Idle, and nothing that was recorded tells why. Record with stacks: Python is not told.")
+"""The definition of `unattributed` where no frames were recorded."""
 CHANGES: Mapping[str, Promise] = {
     "added": gettext_lazy("added"),
     "removed": gettext_lazy("removed"),

@@ -34,6 +34,8 @@ METRICS = (
     "response/length_max",
     "response/truncated_fraction",
     "groups/zero_variance_fraction",
+    "reward/correct",
+    "eval/accuracy",
     "time/step_seconds",
     *(f"time/{phase}_seconds" for phase in BY_KEY),
 )
@@ -93,7 +95,8 @@ def diagnose_trace(trace: Trace, *, patience: float | None = None) -> Diagnosis:
 
     def work() -> OfFiles:
         with recordings(files) as recorded:
-            return evaluate_files(Evidence(recorded=within(recorded), capture=evidence.capture))
+            memory = tuple(one for one in evidence.readings if one.name.endswith("_memory_total_bytes"))
+            return evaluate_files(Evidence(recorded=within(recorded), capture=evidence.capture, readings=memory))
 
     of_files = answer(trace, (files, evidence.capture), OfFiles, work, patience=patience)
     findings = diagnose(evidence, of_files=of_files)

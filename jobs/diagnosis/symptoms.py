@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobs.catalog.rules.rule import Say
-from jobs.catalog.rules.symptom import Match, evidence_of, matches, symptoms
+from jobs.catalog.rules.symptom import Match, asked_for, evidence_of, matches
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.models import Attempt, LogChunk, Run
@@ -51,7 +51,7 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
     numbers = newest_numbers(run, spec)
     causes = [str(attempt.cause.get(key) or "") for key in ("text", "log_line")]  # a line of the log is better evidence
     texts = [*(text for text in causes if text), *(line.text for line in lines)]
-    matched = matches(spec=spec, log_lines=texts, metrics=numbers, say=say)
+    matched = matches(spec=spec, log_lines=texts, metrics=numbers, planned=run.num_steps, say=say)
     evidence_lines = {evidence.text for match in matched for evidence in match.evidence if evidence.kind == "log"}
     return RunSymptoms(
         attempt=attempt.number,
@@ -81,7 +81,7 @@ def newest_lines(attempt: Attempt) -> list[LogLine]:
 
 def newest_numbers(run: Run, spec: RunSpec) -> dict[str, list[float | None]]:
     """Return the newest values of the driver's metrics that symptoms of such a run ask for, in the order of steps."""
-    names = _asked_for(spec)
+    names = asked_for(spec)
     window = SeriesWindow(low=max(0, run.step - MAX_STEPS))
     answer = read_clean(run_id=run.pk, names=names, num_points=MAX_POINTS, window=window)
     return {
@@ -120,15 +120,3 @@ def _newest_of(attempt: Attempt, lane: Lane, limit: int) -> Sequence[tuple[int, 
             )
             newest.append((chunk.pk, i, line))
     return newest
-
-
-def _asked_for(spec: RunSpec) -> set[str]:
-    """Return the names of the metrics in conditions of symptoms that such a run can have."""
-    conditions = [
-        condition
-        for symptom in symptoms().values()
-        if spec.algorithm in symptom.algorithms and (not symptom.trainers or spec.trainer.name in symptom.trainers)
-        for signal in symptom.metrics
-        for condition in signal.conditions
-    ]
-    return {name for condition in conditions for name in (condition.metric, condition.over) if name}

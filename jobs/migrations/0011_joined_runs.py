@@ -5,7 +5,7 @@ class Migration(migrations.Migration):
     """Keep which finished runs joined the calibrations of a project."""
 
     dependencies = [
-        ("jobs", "0008_alerts"),
+        ("jobs", "0009_health"),
     ]
 
     operations = [

@@ -26,6 +26,7 @@ from jobs.models.captures import (
     new_capture_id,
     new_trace_id,
 )
+from jobs.models.health import HealthMark
 from jobs.models.projects import (
     Membership,
     Project,
@@ -82,6 +83,7 @@ __all__ = [
     "Command",
     "DiskSample",
     "Frame",
+    "HealthMark",
     "Identity",
     "Layer",
     "LogChunk",

@@ -74,6 +74,9 @@ class Run(models.Model):
     study = models.ForeignKey(Study, null=True, on_delete=models.SET_NULL, related_name="runs")
     study_values = models.JSONField(default=dict)  # knob id -> value that the sweep gave this run
     capture_changes = models.PositiveIntegerField(default=0)  # grows with what pages cannot learn from frames
+    health_step = models.IntegerField(default=0)  # judged through this step (jobs.diagnosis.health),
+    health_attempt = models.PositiveIntegerField(default=0)  # of this attempt,
+    health_at = models.DateTimeField(null=True)  # at this moment
     tags = models.JSONField(default=list)
     note = models.TextField(default="", blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)

@@ -8,14 +8,18 @@ class DecodeConstants:
     """Of `decode.toml`."""
 
     bandwidth: float
+    packed_share: float
     compute: float
     compute_experts: float
     prefill: float
     prefill_experts: float
+    rollout_share: float
     layer_seconds: float
     expert_layer_seconds: float
     exchange_seconds: float
     expert_exchange_seconds: float
+    expert_reduce_seconds: float
+    sglang_exchange: float
     first_engine_seconds: float
     eager_layer_seconds: float
     sampler_layer_seconds: float
@@ -24,9 +28,13 @@ class DecodeConstants:
     others: float
     band_dense: float
     band_experts: float
+    band_rollout: float
     band_lengths: float
+    live_share: float
     mean_share: float
     mean_share_cap: float
+    mean_prompt_share: float
+    mean_prompt_cap: float
     spread: float
     drawn_again: float
     fp8_gain: float
@@ -40,6 +48,7 @@ class EngineConstants:
     context_bytes: float
     non_torch_bytes_single: float
     non_torch_bytes_group: float
+    non_torch_bytes_group_early: float
     non_torch_bytes_pipeline: float
     sampler_bytes: float
     sampler_bytes_sorting: float
@@ -57,6 +66,7 @@ class EstimateConstants:
     band_dense: float
     band_experts: float
     band_unmeasured: float
+    band_sharded_quantized: float
     shm_device_bytes: float
     batch_token_bytes: float
     host_memory: float
@@ -67,18 +77,27 @@ class MemoryConstants:
     """Of `memory.toml`."""
 
     allocator: float
+    allocator_expandable: float
+    allocator_blocks: float
+    allocator_varied: float
     context_bytes: float
     communicator_bytes: float
     further_communicator_bytes: float
     expert_buffer_bytes: float
+    fp8_copies: float
+    scores: float
     routed_copies: float
     expert_imbalance: float
     offloaded_layers: float
     logits_unfused: float
+    logits_gaps: float
+    logits_gaps_expandable: float
     logits_compiled: float
     logits_parallel: float
     logits_inplace: float
     logits_chunked: float
+    logits_liger: float
+    logits_half: float
     logits_kept: float
     logits_streamed: float
     logits_forward: float
@@ -112,11 +131,24 @@ class NetworkConstants:
     context_overlap: float
     fetch_seconds: float
     sync_seconds: float
-    sync_tensor_seconds: float
-    sync_rate: float
-    sync_packed_share: float
     sync_local_tensor_seconds: float
     sync_local_rate: float
+    sync_ipc_tensor_seconds: float
+    sync_tensor_seconds: float
+    sync_tensor_rate: float
+    sync_bucket_tensor_seconds: float
+    sync_bucket_rate: float
+    sync_group_seconds: float
+    sync_group_local_seconds: float
+    sync_broadcast_tensor_seconds: float
+    sync_broadcast_rate: float
+    sync_delta_rate: float
+    sync_band_ipc: float
+    sync_band_tensors: float
+    sync_band_buckets: float
+    sync_band_packed: float
+    sync_band_broadcast: float
+    sync_band_deltas: float
     sync_pace: float
 
 
@@ -128,21 +160,28 @@ class SpeedConstants:
     ridge: float
     products_fp8: float
     fp32_share: float
-    attention: float
+    attention_softmax_rate: float
+    attention_flash2_share: float
     attention_flash2_rate: float
     attention_eager: float
+    attention_backward: float
     bandwidth: float
     moved_eager: float
     moved_fused: float
+    moved_liger: float
     moved_compiled: float
     moved_megatron: float
     moved_experts: float
+    moved_grouped: float
     layer_seconds: float
     layer_seconds_compiled: float
+    hook_seconds: float
     layer_seconds_experts: float
+    layer_seconds_grouped: float
     layer_seconds_zero3: float
     expert_seconds: float
-    moved_adapter: float
+    adapter_passes: float
+    adapter_launches: float
     ring_share: float
     dequantize_bytes: float
     step_seconds: float
@@ -150,12 +189,27 @@ class SpeedConstants:
     host_share: float
     host_overlap: float
     host_slowdown: float
+    logit_bytes_unfused: float
+    logit_bytes_compiled: float
+    logit_bytes_chunked: float
+    logit_bytes_parallel: float
+    logit_bytes_inplace: float
+    adam_bytes: float
+    adam_bf16_bytes: float
+    adam_8bit_bytes: float
+    muon_bytes: float
+    sgd_bytes: float
     unfused_optimizer: float
     cpu_adam_seconds: float
     deepspeed_offload_seconds: float
     unfused_cpu_adam: float
     band_dense: float
     band_experts: float
+    band_adapters: float
+    band_scoring: float
+    band_step: float
+    band_waiting: float
+    band_talking: float
     other_share: float
     move_rate_share: float
     wake_seconds: float

@@ -10,14 +10,16 @@ Host memory counts too: what is known to be too little does not fit, and what is
 where nobody says what it has.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constant, Constants, shipped_constants
+from jobs.planner.hardware_notes import notes_of
 from jobs.planner.job import Engine, Job
 from jobs.planner.memo import Memo, TrackedConstants
+from jobs.planner.memory.measured import doubt_of, is_measured, is_quantized_and_sharded
 from jobs.planner.memory.phases import checkpoint_bytes, export_bytes, host_bytes
 from jobs.planner.memory.storage import node_bytes
 from jobs.planner.pools import idle_bytes, least_bytes_of_update, pools_of
@@ -34,6 +36,8 @@ from jobs.planner.result import (
     cost_of,
 )
 from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, reserves_memory, starts_beside
+from jobs.planner.shapes.said import doubts_of
+from jobs.planner.time.split import with_best_split
 from jobs.planner.time.steps import batch_of, step_time
 from jobs.planner.validation import validate
 
@@ -76,6 +80,7 @@ class Estimator:
     def __init__(self, constants: Constants | None = None) -> None:
         self._constants = TrackedConstants(constants or shipped_constants())
         self._memo = Memo(self._constants)
+        self._valid: dict[int, object] = {}
 
     def estimate(self, job: Job) -> Estimate:
         """Return the whole answer. Raises: JobInvalid."""
@@ -86,12 +91,18 @@ class Estimator:
         job, engine = self._with_engine(job)
         return None if engine is None else self._rollout(job, engine)
 
-    def trainer_is_too_large(self, job: Job) -> bool:
-        """Return True if the states of the policy and what the other trainers and models keep beside them are alone
-        more than fits, whatever the engine: `fit` would say no. False says nothing."""
+    def trainer_is_too_large(self, job: Job, *, above: float = 0.0) -> bool:
+        """Return True if the policy's update and what the other trainers and models keep beside it are alone more than
+        fits, whatever the engine: `fit` would say no. False says nothing. `above`: the share of what is usable that is
+        too much, 0 for the share at which nothing is tight any more."""
         usual, band = _bands(job, self._constants)
-        most = job.fleet.accelerator.usable_bytes * TIGHT_TO * (1 + band - usual)
-        return least_bytes_of_update(job, self._constants, self._memo) > most
+        most = job.fleet.accelerator.usable_bytes * (above or TIGHT_TO * (1 + band - usual))
+        return least_bytes_of_update(job, self._constants, self._memo, most=most) > most
+
+    def holds_no_sequence(self, job: Job) -> bool:
+        """Return True if the cache of a job's engine cannot hold one sequence of full length, whatever is trained."""
+        cache = self.rollout(job)
+        return cache is not None and cache.full_sequences < 1
 
     def engine_is_too_large(self, job: Job) -> bool:
         """Return True if a job's engine does not start, alone or beside what its trainers leave on its devices: `fit`
@@ -108,9 +119,10 @@ class Estimator:
 
     def fit(self, job: Job) -> Fit:
         """Return whether a job fits. Raises: JobInvalid."""
-        validate(job)
         constants, memo = self._constants, self._memo
         constants.names = set()
+        job = with_best_split(job, constants, memo)
+        validate(job, self._valid)
         job, engine = self._with_engine(job)
         pools = pools_of(job, engine, constants, memo)
         usual, band = _bands(job, constants)
@@ -134,6 +146,7 @@ class Estimator:
             problems.append(
                 Sentence("A node needs {on_host:,.0f} GiB of host memory; {has}.", on_host=on_host / _GIB, has=has)
             )
+        problems.extend(_doubts(job, verdict, pool, phase, band - usual))
         names = frozenset(constants.names)
         return Fit(
             job=job,
@@ -148,6 +161,10 @@ class Estimator:
             problems=tuple(problems),
             names=names,
         )
+
+    def seconds(self, fit: Fit) -> float:
+        """Return the middle seconds of a step of a job of which it was estimated here whether it fits."""
+        return step_time(fit.job, fit.engine, self._constants, self._memo).step.middle
 
     def answer(self, fit: Fit) -> Estimate:
         """Return the whole answer for a job of which it was estimated here whether it fits."""
@@ -173,7 +190,17 @@ class Estimator:
             export_bytes=export_bytes(job.policy),
             used=(*_used(fit.names, constants), *_used(_of_time(constants.names, time.bottleneck), constants)),
             unpriced=job.unpriced,
-            notes=(*job.notes, *fit.problems, *time.notes),
+            notes=tuple(
+                dict.fromkeys(
+                    (
+                        *job.notes,
+                        *fit.problems,
+                        *time.notes,
+                        *doubts_of(training.model for training in trained),
+                        *notes_of(job),
+                    )
+                )
+            ),
         )
 
     def rests_on(self) -> tuple[Constant, ...]:
@@ -218,13 +245,39 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
     accelerator = job.fleet.accelerator
     is_known = (
         training.model.is_exact
+        and not training.model.rough_layers
         and training.attention != "eager"
         and accelerator.vendor == "nvidia"
         and accelerator.has_bf16
     )
     is_known = is_known and training.model.cache_layers == training.model.num_layers
     band = constants.estimate.band_experts if training.model.experts else constants.estimate.band_dense
+    trained = [each for each in (training, job.critic) if each is not None]
+    if any(is_quantized_and_sharded(each) for each in trained):
+        return band, max(band, constants.estimate.band_unmeasured, constants.estimate.band_sharded_quantized)
+    is_known = is_known and (accelerator.is_host or all(is_measured(each) for each in trained))
     return band, band if is_known else max(band, constants.estimate.band_unmeasured)
+
+
+def _doubts(job: Job, verdict: Verdict, pool: PoolEstimate, phase: PhaseMemory, risk: float) -> Iterator[Sentence]:
+    """Yield why a verdict that is no clear one is none: how near it is and to which side it leans, and what was never
+    measured together."""
+    if verdict != "tight":
+        return
+    share = phase.memory.total / pool.limit
+    if share > TIGHT_FROM / (1 + risk):
+        leans = Sentence("it may go either way")
+        if share * (1 + risk) <= 1:
+            leans = Sentence("it more likely runs than not")
+        elif share > 1:
+            leans = Sentence("it more likely runs out of memory")
+        yield Sentence("Tight: {share:.0%} of what is usable; {leans}.", share=share, leans=leans)
+    if job.fleet.accelerator.is_host:
+        return
+    for training in (job.policy, job.critic):
+        if training is not None and (is_quantized_and_sharded(training) or not is_measured(training)):
+            yield doubt_of(training)
+            return
 
 
 def _verdict(pools: tuple[PoolEstimate, ...], risk: float, unsure: float) -> tuple[Verdict, PoolEstimate, PhaseMemory]:

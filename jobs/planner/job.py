@@ -16,8 +16,12 @@ Checkpointing = Literal["none", "selective", "full"]
 Attention = Literal["eager", "sdpa", "flash2", "flash3"]
 Compute = Literal["bf16", "fp16", "fp8", "fp32"]
 Kernels = Literal["eager", "fused", "liger", "compiled", "megatron"]
-Head = Literal["unfused", "compiled", "chunked", "parallel", "inplace"]
+Head = Literal["unfused", "compiled", "chunked", "parallel", "inplace", "half"]
+MixedPrecision = Literal["fsdp", "autocast", "pure"]
+Allocator = Literal["", "expandable", "blocks"]
+Sampler = Literal["", "sort", "flashinfer"]
 Objective = Literal["lm", "pairs", "scalar"]
+SyncTransport = Literal["ipc", "tensors", "buckets", "packed", "broadcast", "deltas"]
 Optimizer = Literal["adam", "adam_bf16", "adam_8bit", "muon", "sgd"]
 
 
@@ -122,6 +126,18 @@ class Training:
     `has_flat_gradients`: weights that are not trained lie in the same flat parameters as adapters, which have gradients
     as a whole (FSDP1 with use_orig_params). `has_sharded_ends`: embedding and head are units of sharding of their own,
     not of the whole model's. `is_sharded_by_tensor`: every tensor by itself (FSDP2), so that a state dict is no copy.
+    `head` "half": logits stay in 16 bits through the loss. `mixed_precision`, where what is held is wider than what is
+    computed with: "fsdp", weights are cast as they are gathered (or are held in the type that is computed in);
+    "autocast", operations cast their inputs, and what lies between them stays in the weights' type (torch.autocast);
+    "pure", nothing is held wider, moments included, and there is no master copy. `ends_bytes` per element of embedding,
+    head and norms beside a quantized base, 0: as is computed with (PEFT's preparation for training in 4 bits makes them
+    float32). `has_adapter_dropout`, `is_dora`: of adapters. `allocator`: torch's, "expandable" segments or "blocks", ""
+    unknown; `has_varied_lengths`: micro-batches are of many sizes, which leaves gaps. `adapter_bytes`, 0: as
+    `weight_bytes` (PEFT makes adapters float32 beside a base of 16 bits). `keeps_frozen_inputs`: what goes into frozen
+    matrices and norms is kept as if they were trained (bitsandbytes before 0.44). `has_joined_projections`: queries,
+    keys and values are views of one tensor, which stays whole. `selective`: what checkpointing of single operations
+    keeps, every second product of matrices and attention's output, or "attention" alone, where products in fp8 are
+    operations that it does not name (torchtitan with torchao of 2025).
     """
 
     model: ModelShape
@@ -168,7 +184,29 @@ class Training:
     reduced_bytes: float = 0.0
     resharded: bool = True
     bucket_bytes: int = 0
+    mixed_precision: MixedPrecision = "fsdp"
+    ends_bytes: float = 0.0
+    has_adapter_dropout: bool = False
+    is_dora: bool = False
+    adapter_bytes: float = 0.0
+    keeps_frozen_inputs: bool = False
+    has_joined_projections: bool = False
+    selective: Literal["products", "attention"] = "products"
+    allocator: Allocator = ""
+    has_varied_lengths: bool = False
     offload: Offload = field(default_factory=Offload)
+
+    def __post_init__(self) -> None:
+        if self.mixed_precision == "pure" and self.compute != "fp32":
+            self._hold_no_more_than(2.0)
+
+    def _hold_no_more_than(self, width: float) -> None:
+        """Make all that is held as narrow as `width` bytes, as training in 16 bits alone has it."""
+        for name in ("weight_bytes", "base_bytes", "gradient_bytes"):
+            object.__setattr__(self, name, min(getattr(self, name), width))
+        object.__setattr__(self, "has_master", False)
+        if self.optimizer == "adam":  # torch's moments have the type of the weights
+            object.__setattr__(self, "optimizer", "adam_bf16")
 
     @property
     def tokens(self) -> int:
@@ -203,7 +241,9 @@ class Engine:
     `weight_bytes` per element of matrices (None: as the checkpoint holds them), `kv_bytes` per element. `version` is
     "" for the newest known. `sleep_level`: 0 none, 1 weights to the host, 2 weights dropped. 0 for a size that the
     engine chooses itself (`max_num_seqs`, `max_batched_tokens`, `max_model_len`, `block_tokens` of its cache).
-    `shares_weights`: it generates by the trainer's own weights, so it has none, and nothing is synced.
+    `shares_weights`: it generates by the trainer's own weights, so it has none, and nothing is synced. `sampler`: how
+    vLLM cuts the distribution to top-k and top-p, "sort" or by FlashInfer's kernels (its start-up log says "Using
+    FlashInfer for top-p & top-k"); "" as its release does by itself.
     """
 
     model: ModelShape
@@ -225,6 +265,7 @@ class Engine:
     kv_cache_bytes: int = 0
     block_tokens: int = 0
     shares_weights: bool = False
+    sampler: Sampler = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,10 +311,12 @@ class Job:
     `engine_devices` of its own. `schedule`: how rollout and training overlap. `samples` and `num_steps` say how long
     the run is (steps 0: unknown). `batch_tokens`: tokens of one supervised optimizer step over all ranks, 0 to estimate
     them from the micro-batches. `scores_mismatches`: policy and frozen models also score as many responses again before
-    a supervised step learns (KTO's reference point). `checkpoint_copies` kept on disk. `critic_pool`: whose devices the
-    critic sits on; "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the weight
-    sync, 0 if the trainer sends layer by layer. `unpriced`: ids of knobs that change memory or time in a way that is
-    not estimated here; `notes`: sentences on what was assumed in reading.
+    a supervised step learns (KTO's reference point). `precomputes_reference`: instead of a reference beside it, the
+    policy scores all samples once before it is trained. `checkpoint_copies` kept on disk. `critic_pool`: whose devices
+    the critic sits on; "critic" for its own, as many as its layout says. `sync_bucket_bytes`: of one buffer of the
+    weight sync, 0 if the trainer sends layer by layer; `sync_transport`: the way that weights travel to engines on
+    devices of their own, None for what is usual (jobs.planner.time.weight_sync). `unpriced`: ids of knobs that change
+    memory or time in a way that is not estimated here; `notes`: sentences on what was assumed in reading.
     """
 
     algorithm: str
@@ -290,8 +333,10 @@ class Job:
     num_steps: int = 0
     batch_tokens: int = 0
     scores_mismatches: bool = False
+    precomputes_reference: bool = False
     checkpoint_every: int = 0
     critic_pool: Literal["policy", "critic"] = "policy"
     sync_bucket_bytes: int = 0
+    sync_transport: SyncTransport | None = None
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ With each part is kept which constants it was made of, so that an answer can say
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from jobs.planner.constant import GROUPS, Constants
@@ -12,15 +13,18 @@ Made = TypeVar("Made")
 
 
 class _NotingGroup:
-    """The constants of one file; it says which of them is read."""
+    """The constants of one file; it notes which of them is read."""
 
-    __slots__ = ("_group", "_note", "_values")
+    __slots__ = ("_full", "_tracked", "_values")
 
-    def __init__(self, group: str, values: object, note: Callable[[str], None]) -> None:
-        self._group, self._values, self._note = group, values, note
+    def __init__(self, group: str, values: Any, tracked: "TrackedConstants") -> None:
+        self._full = {field.name: f"{group}.{field.name}" for field in fields(values)}
+        self._values, self._tracked = values, tracked
 
     def __getattr__(self, name: str) -> object:
-        self._note(f"{self._group}.{name}")
+        full, tracked = self._full[name], self._tracked
+        tracked.names.add(full)
+        tracked.seen.add(full)
         return getattr(self._values, name)
 
 
@@ -32,7 +36,7 @@ class TrackedConstants(Constants):
         self.names: set[str] = set()
         self.seen: set[str] = set()
         for group in GROUPS:
-            setattr(self, group, _NotingGroup(group, getattr(self, group), self.note))
+            setattr(self, group, _NotingGroup(group, getattr(self, group), self))
 
     def value(self, name: str) -> float:
         """See Constants."""

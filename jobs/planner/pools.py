@@ -8,21 +8,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from jobs.catalog.accelerator import Accelerator
+from jobs.catalog.algorithm import is_in
 from jobs.planner.constant import Constants
 from jobs.planner.job import FrozenModel, Job, Training
 from jobs.planner.memo import Memo
 from jobs.planner.memory.phases import (
     checkpoint_memory,
     frozen_memory,
+    generation_memory,
     least_update_bytes,
     load_memory,
+    process_memory,
     resident_memory,
     scoring_memory,
     sync_memory,
     update_memory,
 )
-from jobs.planner.memory.states import compute_bytes
-from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, Term
+from jobs.planner.memory.precision import compute_bytes
+from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, SummedMemory, Term
 from jobs.planner.serving.engine_memory import EngineMemory, wakes_at_once
 from jobs.planner.time.training import work_of
 
@@ -76,26 +80,41 @@ def idle_bytes(job: Job, constants: Constants, memo: Memo) -> Mapping[str, int]:
     """Return bytes that every role but the engine leaves on the devices of the policy's pool while others work."""
     accelerator = job.fleet.accelerator
 
-    def held(training: Training) -> int:
-        return memo.of("idle", (training, accelerator), lambda: resident_memory(training, accelerator, constants).total)
-
-    def held_frozen(frozen: FrozenModel) -> int:
-        return memo.of("idle", (frozen, accelerator), lambda: frozen_memory(frozen, accelerator, constants).total)
-
-    by_model = {"policy": held(job.policy)}
+    by_model = {"policy": _resident(job.policy, accelerator, constants, memo).total}
     if job.critic is not None and job.critic_pool == "policy":
-        by_model["critic"] = held(job.critic)
+        by_model["critic"] = _resident(job.critic, accelerator, constants, memo).total
     for number, frozen in enumerate(job.frozen):
         if frozen.pool == "policy":
-            by_model[f"{frozen.role} {number}"] = held_frozen(frozen)
+            by_model[f"{frozen.role} {number}"] = _unused(frozen, accelerator, constants, memo).total
     return by_model
 
 
-def least_bytes_of_update(job: Job, constants: Constants, memo: Memo) -> int:
-    """Return bytes that the policy's update never gets below on the fullest device of its pool, the engine left out."""
+def least_bytes_of_update(job: Job, constants: Constants, memo: Memo, *, most: float) -> int:
+    """Return bytes that the policy's update takes on the fullest device of its pool, the engine left out; or, where its
+    states alone are more than `most`, a lower bound, which takes a part of the time."""
     accelerator, training = job.fleet.accelerator, job.policy
     held = memo.of("least", (training, accelerator), lambda: least_update_bytes(training, accelerator, constants))
-    return held + sum(size for role, size in idle_bytes(job, constants, memo).items() if role != "policy")
+    if held > most:
+        return held
+    beside = sum(size for role, size in idle_bytes(job, constants, memo).items() if role != "policy")
+    if held + beside > most:
+        return held + beside
+    return beside + _update(training, accelerator, constants, memo).total
+
+
+def _resident(training: Training, accelerator: Accelerator, constants: Constants, memo: Memo) -> PeakMemory:
+    """Return what a trainer leaves on its devices, estimated once."""
+    return memo.of("resident", (training, accelerator), lambda: resident_memory(training, accelerator, constants))
+
+
+def _unused(frozen: FrozenModel, accelerator: Accelerator, constants: Constants, memo: Memo) -> PeakMemory:
+    """Return what a model that only scores leaves on its devices, estimated once."""
+    return memo.of("frozen", (frozen, accelerator), lambda: frozen_memory(frozen, accelerator, constants))
+
+
+def _update(training: Training, accelerator: Accelerator, constants: Constants, memo: Memo) -> PeakMemory:
+    """Return the peak of a training's update, estimated once."""
+    return memo.of("update", (training, accelerator), lambda: update_memory(training, accelerator, constants))
 
 
 def _phases(members: list[Member]) -> Iterator[PhaseMemory]:
@@ -121,11 +140,7 @@ def _phase(phase: str, worker: Member, members: list[Member]) -> PhaseMemory:
 
 def added(*parts: PeakMemory) -> PeakMemory:
     """Return the sum, term by term, in the order of the terms."""
-    both: dict[Term, int] = {}
-    for part in parts:
-        for term, size in part.terms.items():
-            both[term] = both.get(term, 0) + size
-    return PeakMemory(terms={term: both[term] for term in _TERMS if both.get(term)})
+    return parts[0] if len(parts) == 1 else SummedMemory(parts)
 
 
 def greatest(one: PeakMemory, other: PeakMemory) -> PeakMemory:
@@ -137,12 +152,17 @@ def greatest(one: PeakMemory, other: PeakMemory) -> PeakMemory:
 def _trainer(role: str, job: Job, training: Training, constants: Constants, memo: Memo) -> Member:
     def make() -> Member:
         accelerator = job.fleet.accelerator
-        resident = resident_memory(training, accelerator, constants)
+        resident = _resident(training, accelerator, constants, memo)
         busy = {
             "load": load_memory(training, accelerator, constants),
-            "update": update_memory(training, accelerator, constants),
+            "update": _update(training, accelerator, constants, memo),
             "checkpoint": checkpoint_memory(training, accelerator, constants),
         }
+        if role == "policy" and job.engine is None and is_in(job.algorithm, "rl"):
+            busy["rollout"] = _generation(training, job, constants)
+        if role == "policy" and job.precomputes_reference:
+            alone = process_memory(training, accelerator, constants)
+            busy["reference"] = added(alone, _scoring(training, job, constants))
         if job.scores_mismatches:
             busy["old_logprobs"] = greatest(resident, _scoring(training, job, constants))
         if job.rollouts is not None:
@@ -161,7 +181,21 @@ def _trainer(role: str, job: Job, training: Training, constants: Constants, memo
         job.rollouts,
         job.sync_bucket_bytes,
         job.scores_mismatches,
+        job.precomputes_reference,
+        job.algorithm,
+        job.engine is None,
     )
+
+
+def _generation(training: Training, job: Job, constants: Constants) -> PeakMemory:
+    """Return what the policy takes where it generates by itself: the samples of a step that fall to a rank, at once; a
+    micro-batch where nothing is said."""
+    rows, length = training.micro_batch, training.sequence
+    if job.rollouts is not None:
+        lengths = job.rollouts.lengths
+        samples = job.rollouts.prompts * job.rollouts.samples_per_prompt
+        rows, length = -(-samples // max(training.layout.data, 1)), lengths.max_prompt + lengths.max_response
+    return generation_memory(training, job.fleet.accelerator, constants, rows=rows, length=length)
 
 
 def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:
@@ -188,7 +222,7 @@ def _scoring(training: Training, job: Job, constants: Constants) -> PeakMemory:
 def _frozen(job: Job, frozen: FrozenModel, constants: Constants, memo: Memo) -> Member:
     def make() -> Member:
         accelerator = job.fleet.accelerator
-        idle = frozen_memory(frozen, accelerator, constants)
+        idle = _unused(frozen, accelerator, constants, memo)
         working = scoring_memory(
             frozen.model,
             frozen.layout,

@@ -1,8 +1,9 @@
 """What the planner answers: bytes per device by pool, phase and term; a verdict; seconds by phase as intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, get_args
 
 from jobs.catalog.role import ROLES
 from jobs.catalog.sentence import Sentence
@@ -14,6 +15,7 @@ TERMS = ("weights", "gradients", "optimizer", "kv_cache", "activations", "logits
 """The terms of memory, in the order in which bars show them. KV cache is the engine's; weights are everybody's."""
 
 Term = Literal["weights", "gradients", "optimizer", "kv_cache", "activations", "logits", "graphs", "overhead"]
+_TERMS: tuple[Term, ...] = get_args(Term)
 Verdict = Literal["fits", "tight", "no"]
 TIGHT_FROM, TIGHT_TO = 0.92, 1.03  # shares of what is usable; above, it does not fit
 
@@ -60,16 +62,37 @@ class Interval:
         return Interval(low=numerator / self.high, middle=numerator / self.middle, high=numerator / self.low)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PeakMemory:
     """Peak bytes of one device by term, in one phase; a term that is not there is 0."""
 
     terms: Mapping[Term, int]
 
-    @property
+    @cached_property
     def total(self) -> int:
         """All terms."""
         return sum(self.terms.values())
+
+
+class SummedMemory(PeakMemory):
+    """What several hold together, term by term in the order of the terms: of most layouts only the total is asked."""
+
+    def __init__(self, parts: Sequence[PeakMemory]) -> None:
+        vars(self)["parts"] = parts
+
+    @cached_property
+    def terms(self) -> Mapping[Term, int]:
+        """The sums that are not 0."""
+        both: dict[Term, int] = {}
+        for part in vars(self)["parts"]:
+            for term, size in part.terms.items():
+                both[term] = both.get(term, 0) + size
+        return {term: both[term] for term in _TERMS if both.get(term)}
+
+    @cached_property
+    def total(self) -> int:
+        """All terms."""
+        return sum(part.total for part in vars(self)["parts"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +108,7 @@ class PhaseMemory:
     by_role: Mapping[str, PeakMemory]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolEstimate:
     """Devices that hold the same roles. `limit` is the bytes that a job can use of one."""
 
@@ -94,7 +117,7 @@ class PoolEstimate:
     limit: int
     phases: tuple[PhaseMemory, ...]
 
-    @property
+    @cached_property
     def binding(self) -> PhaseMemory:
         """The phase that needs most."""
         return max(self.phases, key=lambda phase: phase.memory.total)

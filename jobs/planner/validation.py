@@ -4,8 +4,8 @@ Each refusal is a JobInvalid with the field's path in the job and a sentence: wh
 """
 
 import dataclasses
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -58,21 +58,37 @@ _RANGES: dict[tuple[type, str], tuple[float, float]] = {
 _SIZES = ("tensor", "pipeline", "virtual", "context", "ulysses", "expert", "expert_tensor")
 
 
-def validate(job: Job) -> None:
-    """Raise JobInvalid, naming the field, for a job that cannot be estimated or cannot be laid out."""
+def validate(job: Job, checked: dict[int, object] | None = None) -> None:
+    """Raise JobInvalid, naming the field, for a job that cannot be estimated or cannot be laid out.
+
+    `checked`: parts, by their identity, that were good before and are not looked at again; good ones are added.
+    """
+    checked = {} if checked is None else checked
     _numbers(job, "")
-    _numbers(job.fleet, "fleet.")
+    for part, check in _parts(job):
+        if checked.get(id(part)) is not part:
+            check()
+            checked[id(part)] = part
+    _devices(job)
+
+
+def _parts(job: Job) -> Iterator[tuple[object, Callable[[], None]]]:
+    """Yield the parts of a job, each with its own check."""
+    yield job.fleet, lambda: _numbers(job.fleet, "fleet.")
     for name, trained in (("policy", job.policy), ("critic", job.critic)):
         if trained is not None:
-            _training(trained, f"{name}.")
+            yield trained, partial(_training, trained, f"{name}.")
     for index, frozen in enumerate(job.frozen):
-        _numbers(frozen, f"frozen[{index}].")
-        _layout(frozen.layout, frozen.model, f"frozen[{index}].layout.")
+        yield frozen, partial(_frozen, frozen, f"frozen[{index}].")
     if job.rollouts is not None:
-        _rollouts(job.rollouts)
+        yield job.rollouts, partial(_rollouts, job.rollouts)
     if job.engine is not None:
-        validate_engine(job.engine)
-    _devices(job)
+        yield job.engine, partial(validate_engine, job.engine)
+
+
+def _frozen(frozen: FrozenModel, where: str) -> None:
+    _numbers(frozen, where)
+    _layout(frozen.layout, frozen.model, f"{where}layout.")
 
 
 def _training(training: Training, where: str) -> None:

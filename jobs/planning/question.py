@@ -22,6 +22,7 @@ from django.utils.translation import ngettext
 from jobs.accounts.access import User, allows, role
 from jobs.catalog.accelerator import Accelerator, find_accelerator
 from jobs.catalog.algorithm import is_in
+from jobs.catalog.recipe import Recipe
 from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource, RunSpec
 from jobs.cluster.ray_api import ClusterState, Node
@@ -39,12 +40,13 @@ from jobs.planner.search.layouts import GOALS, MAX_LAYOUTS, Goal, SearchResult, 
 from jobs.planner.sensitivity import Sensitivity, sensitivities
 from jobs.planner.shapes.known import shape_of
 from jobs.planner.shapes.model_shape import ModelShape, ShapeUnreadable, read_shape
-from jobs.planning.search_pool import answer_apart
+from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, prices_of
 from jobs.preflight.client import TrialFailed
 from jobs.preflight.preview import kept_config, known_data, read_config
 
 MAX_LAYOUTS_LISTED = 100
+_PER_NODE = 8  # devices of a node of a recipe's hardware
 _MODEL_KNOBS = {"critic": "models.critic_path", "reference": "models.reference_path", "teacher": "models.teacher_path"}
 
 
@@ -63,18 +65,21 @@ class PlanRefused(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """Hypothetical devices, whatever the cluster has. `accelerator`: its id or any of its names."""
+    """Hypothetical devices, whatever the cluster has. `accelerator`: its id or any of its names; `host_gb`: RAM of a
+    node, 0 if nobody said."""
 
     accelerator: str
     nodes: int = 1
     devices_per_node: int = 8
+    host_gb: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerQuestion:
     """What the planner is asked: a spec, the shapes of its models, hardware, what is known of the data, the constants.
 
-    `job` is the spec on this ground. `notes`: sentences on what was assumed here.
+    `job` is the spec on this ground. `notes`: sentences on what was assumed here. `recipe_note`: says that it is
+    planned on a recipe's hardware where the cluster has none, "" where it has, or where somebody chose the hardware.
     """
 
     spec: RunSpec
@@ -84,33 +89,44 @@ class PlannerQuestion:
     constants: Constants
     job: Job
     notes: tuple[str, ...]
+    recipe_note: str = ""
 
 
 def question(
     spec: RunSpec,
     *,
-    project: Project,
-    user: User,
+    project: Project | None,
+    user: User | None,
     state: ClusterState,
     what_if: WhatIf | None = None,
+    fallback: WhatIf | None = None,
     config: Mapping[str, Any] | None = None,
     workload: Workload | None = None,
     reads: bool = True,
     takes_cpu: bool = False,
 ) -> PlannerQuestion:
-    """Return what the planner is asked about a spec in a project.
+    """Return what the planner is asked about a spec in a project, or, without one, on what is shipped alone.
 
-    `what_if`: other hardware than the cluster's; `config`: the policy's own config.json; `workload`: what is known of
-    the data, whose zeros are filled in from a preview, if there was one. Without `reads` no file is read for it, which
-    takes seconds: of a model that is not known, only what was read a while ago is used. `takes_cpu`: a run of the
-    built-in trainer that goes on the CPU is no refusal; only the bytes of its roles that train and score are then
-    estimated, all else of the estimate means nothing. Raises: PlanRefused.
+    `what_if`: other hardware than the cluster's; `fallback`: a recipe's, where the cluster has none; `config`: the
+    policy's own config.json; `workload`: what is known of the data, whose zeros are filled in from a preview, if there
+    was one. Without `reads` no file is read for it, which takes seconds: of a model that is not known, only what was
+    read a while ago is used. `takes_cpu`: a run of the built-in trainer that goes on the CPU is no refusal; only the
+    bytes of its roles that train and score are then estimated, all else of the estimate means nothing.
+    Raises: PlanRefused.
     """
-    may_read = allows(role(user, project), "editor")
+    may_read = project is not None and user is not None and allows(role(user, project), "editor")
     cpu = _cpu_fleet(spec, state) if takes_cpu and what_if is None else None
     # The model first: who asks again once it was read must not be refused before it is, for want of accelerators.
     shape, read_as = policy_shape(spec.model, config=config, project=project, may_read=may_read, reads=reads)
-    fleet, fleet_note = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
+    whose = ""
+    try:
+        fleet, fleet_note = (cpu, "") if cpu is not None else _fleet(spec, project, state, what_if)
+    except PlanRefused as refused:
+        if fallback is None or refused.field != "what_if" or spec.hardware.device == "cpu":
+            raise
+        fleet, fleet_note = hypothetical_fleet(fallback, project), ""
+        text = _("Planned on %(n)s × %(label)s, the recipe's hardware: the cluster has none to plan for.")
+        whose = text % {"n": f"{fleet.num_devices:,}", "label": fleet.accelerator.label}
     places = {name: _place_of(spec, knob_id) for name, knob_id in _MODEL_KNOBS.items()}
     places["reward"] = spec.reward_model
     others = {
@@ -125,7 +141,8 @@ def question(
         workload=lengths,
         constants=constants_of(project, fleet.accelerator.id),
         job=read_job(spec, models, fleet, workload=lengths),
-        notes=tuple(note for note in (fleet_note, read_as) if note),
+        notes=tuple(note for note in (whose, fleet_note, read_as) if note),
+        recipe_note=whose,
     )
 
 
@@ -154,8 +171,10 @@ def sensitivities_of(about: PlannerQuestion) -> tuple[Sensitivity, ...]:
         raise PlanRefused("", sentence_of(invalid)) from invalid
 
 
-def layouts(about: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> SearchResult:
-    """Return the best layouts of the run on all of the hardware. Raises: PlanRefused."""
+def layouts(
+    about: PlannerQuestion, *, goal: str = "time", limit: int = 20, ask: PlannerCall = answer_apart
+) -> SearchResult:
+    """Return the best layouts of the run on all of the hardware; `ask` calls the search. Raises: PlanRefused."""
     if goal not in GOALS:
         text = _("%(given)r is not allowed for the goal. Use one of %(known)s.")
         raise PlanRefused("goal", text % {"given": goal, "known": ", ".join(GOALS)})
@@ -164,7 +183,7 @@ def layouts(about: PlannerQuestion, *, goal: str = "time", limit: int = 20) -> S
         raise PlanRefused("limit", text % {"given": limit, "most": MAX_LAYOUTS_LISTED})
     chosen: Goal = goal  # type: ignore[assignment]  # it is one of GOALS
     try:
-        return answer_apart(
+        return ask(
             search,
             about.spec,
             about.models,
@@ -248,11 +267,31 @@ def shape_of_config(config: Any, *, name: str) -> ModelShape:
         raise PlanRefused("config", sentence_of(unreadable)) from unreadable
 
 
+def recipe_hardware(recipe: Recipe, spec: RunSpec) -> WhatIf | None:
+    """Return the hardware that a recipe names, as many devices as a run takes that was started from it; None where it
+    names none."""
+    if not recipe.accelerators:
+        return None
+    devices = max(spec.num_workers, 1)
+    per_node = min(devices, _PER_NODE)
+    return WhatIf(
+        accelerator=recipe.accelerators[0],
+        nodes=-(-devices // per_node),
+        devices_per_node=per_node,
+        host_gb=recipe.host_gb,
+    )
+
+
 def hypothetical_fleet(what_if: WhatIf, project: Project | None) -> Fleet:
     """Return hypothetical hardware, at the project's price. Raises: PlanRefused."""
     try:
         kind = find_accelerator(what_if.accelerator)
-        fleet = fleet_of(kind, nodes=what_if.nodes, devices_per_node=what_if.devices_per_node)
+        fleet = fleet_of(
+            kind,
+            nodes=what_if.nodes,
+            devices_per_node=what_if.devices_per_node,
+            host_bytes=what_if.host_gb * 10**9,
+        )
     except LookupError as unknown:
         raise PlanRefused("what_if.accelerator", sentence_of(unknown)) from unknown
     except FleetInvalid as invalid:
@@ -288,7 +327,7 @@ def cluster_fleet(state: ClusterState, project: Project | None) -> tuple[Fleet, 
     return _priced(fleet, project), _of_several(len(counts), len(alike), per_node, kind)
 
 
-def _fleet(spec: RunSpec, project: Project, state: ClusterState, what_if: WhatIf | None) -> tuple[Fleet, str]:
+def _fleet(spec: RunSpec, project: Project | None, state: ClusterState, what_if: WhatIf | None) -> tuple[Fleet, str]:
     if what_if is not None:
         return hypothetical_fleet(what_if, project), ""
     if spec.hardware.device == "cpu":
@@ -330,7 +369,7 @@ def _place_of(spec: RunSpec, knob_id: str) -> str:
     return str(chosen.value or "") if chosen is not None else ""
 
 
-def _shape_or_none(place: str, *, project: Project, may_read: bool, reads: bool) -> ModelShape | None:
+def _shape_or_none(place: str, *, project: Project | None, may_read: bool, reads: bool) -> ModelShape | None:
     """Return the shape of a model beside the policy, a folder or a hub id; None where it cannot be had."""
     if not place:
         return None
@@ -342,12 +381,12 @@ def _shape_or_none(place: str, *, project: Project, may_read: bool, reads: bool)
         return None
 
 
-def _workload(spec: RunSpec, project: Project, workload: Workload) -> Workload:
+def _workload(spec: RunSpec, project: Project | None, workload: Workload) -> Workload:
     """Return what is known of the data: what was said, then what a preview has counted.
 
     A preview of prompts says nothing of answers, so that for reinforcement learning it gives the number of samples.
     """
-    data = known_data(spec, project=project)
+    data = None if project is None else known_data(spec, project=project)
     if data is None:
         return workload
     filled = replace(workload, samples=workload.samples or data.num_train)

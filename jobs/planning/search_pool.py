@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
 from multiprocessing import Pipe
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from django.conf import settings
 from django.utils.translation import gettext as _
@@ -27,6 +27,14 @@ from jobs.planner.result import JobInvalid
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class PlannerCall(Protocol):
+    """A way to call a function of the planner: in a process of its own (answer_apart), or here."""
+
+    def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what the function returns."""
+
 
 SECONDS = 60
 """That one answer may take."""

@@ -71,6 +71,11 @@ def prices_of(project: Project | None) -> dict[str, float]:
     return {} if project is None else {name: float(entry["price"]) for name, entry in project.prices.items()}
 
 
+def currency_of(project: Project | None) -> str:
+    """Return the currency of a project's prices."""
+    return "USD" if project is None else project.currency
+
+
 def constants_of(project: Project | None, accelerator: str = "") -> Constants:
     """Return the planner's constants with the project's own values, and with what its runs measured on an accelerator.
 

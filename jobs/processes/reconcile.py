@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
+from jobs.diagnosis import health
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
 from jobs.planning import joining
 from jobs.processes import housekeeping, tasks
@@ -69,6 +70,7 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
     purge.purge_step(now=now)
     apply_retention(now=now)
     _look_at_storage(now, memory)
+    health.judge_next(now=now)
     state = cluster.read_state()
     if not state.is_reachable:
         _say_away(state.problem, now, memory)

@@ -1,7 +1,8 @@
 """What the analysis says of a trace: its files, on one clock with the phases of its run; and of two traces together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from django.utils.translation import gettext as _
 
@@ -10,28 +11,54 @@ from jobs.telemetry.spans import as_phase_spans
 from jobs.traces.files import File, files_of, recordings
 from jobs.traces.phases import read_phases
 from jobs.traces.results import answer
+from profiling.analysis.comparability import Comparability, comparability, facts_of
 from profiling.analysis.difference import ComparedCapture, Difference, difference
+from profiling.analysis.intervals import total
 from profiling.analysis.phases import phases_of
-from profiling.analysis.summary import TraceSummary, open_works, summarise
+from profiling.analysis.rollout import engine_tokens
+from profiling.analysis.stretches import WHOLE, By, Source, Stretches
+from profiling.analysis.summary import OpenedTrace, TraceSummary, open_trace, summarise
 from profiling.analysis.work import WorkerEvents
-from profiling.evidence import PhaseSpans, RecordedTrace
+from profiling.evidence import PhaseSpans, RecordedTrace, Step
 
 Window = tuple[int, int]
 Worker = tuple[str, int]
 
 
+Per = Literal["", "step", "window", "second", "token"]
+"""What the times of a difference are of; "": a step where both traces have steps, else the window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What of a trace is held against another one: a worker and a window of it (None: as the trace has them).
+
+    `tokens`: of a step (of the window, without steps), for times per token; 0: as the passes of an engine tell.
+    """
+
+    worker: Worker | None = None
+    window: Window | None = None
+    tokens: float = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceComparison:
-    """What differs, which worker of each trace it is about, and who there are.
+    """What differs, which worker of each trace it is about, and who there are. `per` is what its times are of.
 
-    `is_cut`: one of the traces holds too many events, so that only its first steps are used.
+    `sources`: where the steps of each are from. `is_cut`: one of the traces holds too many events, so that only its
+    first part is used. `walls`: of each step [ns]. `begins`: when each recording begins, in Unix ns.
     """
 
     difference: Difference
+    comparability: Comparability
+    per: Per
+    sources: tuple[Source, Source]
     worker: Worker
     other_worker: Worker
     workers: tuple[Worker, ...]
     other_workers: tuple[Worker, ...]
+    walls: tuple[tuple[int, ...], tuple[int, ...]]
+    begins: tuple[int, int]
     is_cut: bool
 
 
@@ -45,16 +72,21 @@ def phases_beside(trace: Trace) -> PhaseSpans:
 
 
 def summary_of(
-    trace: Trace, *, window: Window | None = None, drop_first: bool = False, patience: float | None = None
+    trace: Trace,
+    *,
+    window: Window | None = None,
+    drop_first: bool = False,
+    by: By = "steps",
+    patience: float | None = None,
 ) -> TraceSummary:
-    """Return what was recorded in a window of a trace, all of it by default. Raises: NoAnswer."""
+    """Return what was recorded in a window of a trace, all of it by default, by step or as one. Raises: NoAnswer."""
     spans, files = phases_beside(trace), files_of(trace)
 
     def work() -> TraceSummary:
         with recordings(files) as recorded:
-            return summarise(recorded, spans, window, drop_first=drop_first)
+            return summarise(recorded, spans, window, drop_first=drop_first, by=by)
 
-    about = (files, _digest(spans), window, drop_first)
+    about = (files, _digest(spans), window, drop_first, by)
     return answer(trace, about, TraceSummary, work, patience=patience)
 
 
@@ -67,41 +99,65 @@ def compare(
     one: Trace,
     other: Trace,
     *,
-    worker: Worker | None = None,
-    other_worker: Worker | None = None,
+    before: Compared = Compared(),
+    after: Compared = Compared(),
     drop_first: bool = False,
+    per: Per = "",
     patience: float | None = None,
 ) -> TraceComparison:
     """Return what differs from one trace to another.
 
-    By default the first worker that both have, else the first of each. Raises: NothingToCompare; NoAnswer.
+    By default the first worker that both have, else the first of each; per step where both have steps, else of what
+    was recorded as a whole. Raises: NothingToCompare; NoAnswer.
     """
     sides = [(trace.name, files_of(trace), phases_beside(trace)) for trace in (one, other)]
+    worker, other_worker = before.worker, after.worker
 
     def work() -> TraceComparison:
         (name, files, spans), (other_name, other_files, other_spans) = sides
         both = sorted(_workers(files) & _workers(other_files))
         alone, other_alone = worker or next(iter(both), None), other_worker or worker or next(iter(both), None)
         with (
-            recordings(_files_of(files, alone)) as before,
-            recordings(_files_of(other_files, other_alone)) as after,
+            recordings(_files_of(files, alone)) as recorded,
+            recordings(_files_of(other_files, other_alone)) as other_recorded,
         ):
-            left, is_left_cut = _side(name, before, spans, drop_first)
-            right, is_right_cut = _side(other_name, after, other_spans, drop_first)
-            common = sorted(set(left) & set(right))
-            own = _chosen(left, worker or (common[0] if common else None), name)
-            theirs = _chosen(right, other_worker or (own if own in right else None), other_name)
+            opened = [
+                _opened(name, recorded, spans, before, drop_first),
+                _opened(other_name, other_recorded, other_spans, after, drop_first),
+            ]
+            unit = _unit(per, opened)
+            if unit == "window":
+                opened = [side.as_window() for side in opened]
+            left, right = opened
+            common = sorted(set(left.workers) & set(right.workers))
+            own = left.chosen(worker or (common[0] if common else None))
+            theirs = right.chosen(other_worker or (own if own in right.workers else None))
+            captures = (left.capture(own, unit, before.tokens), right.capture(theirs, unit, after.tokens))
+            facts = [
+                facts_of(side.opened.works[key], side.opened.stores[key], capture.whole)
+                for side, key, capture in zip(opened, (own, theirs), captures, strict=True)
+            ]
+            fit = comparability(facts[0], facts[1], (captures[0].count, captures[1].count))
             return TraceComparison(
-                difference=difference(left[own], right[theirs]),
+                difference=difference(*captures),
+                comparability=fit,
+                per=unit,
+                sources=(left.opened.stretches.source, right.opened.stretches.source),
                 worker=own,
                 other_worker=theirs,
-                workers=tuple(sorted({*left, *_workers(files)})),
-                other_workers=tuple(sorted({*right, *_workers(other_files)})),
-                is_cut=is_left_cut or is_right_cut,
+                workers=tuple(sorted({*left.workers, *_workers(files)})),
+                other_workers=tuple(sorted({*right.workers, *_workers(other_files)})),
+                walls=(captures[0].walls, captures[1].walls),
+                begins=(_begin(recorded), _begin(other_recorded)),
+                is_cut=left.opened.is_cut or right.opened.is_cut,
             )
 
-    about = ([(files, _digest(spans)) for _name, files, spans in sides], worker, other_worker, drop_first)
+    about = ([(files, _digest(spans)) for _name, files, spans in sides], before, after, drop_first, per)
     return answer(one, about, TraceComparison, work, patience=patience)
+
+
+def _begin(recorded: Sequence[RecordedTrace]) -> int:
+    return min((one.begin for one in recorded), default=0)
 
 
 def _workers(files: Sequence[File]) -> set[Worker]:
@@ -117,38 +173,83 @@ def _files_of(files: Sequence[File], worker: Worker | None) -> Sequence[File]:
     return [file for file in files if (file.role, file.rank) == (role, worker[1])] or files
 
 
-def _side(
-    name: str, recorded: Sequence[RecordedTrace], spans: PhaseSpans, drop_first: bool
-) -> tuple[dict[Worker, ComparedCapture], bool]:
-    """Return the workers of a trace with its steps, and whether it was cut. Raises: NothingToCompare."""
-    works, steps, is_cut = open_works(recorded, spans)
-    if not works:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """One of the two traces, opened; `steps` are those that count."""
+
+    name: str
+    opened: OpenedTrace
+    steps: tuple[Step, ...]
+    spans: PhaseSpans
+
+    @property
+    def workers(self) -> dict[Worker, WorkerEvents]:
+        """Those who did something in the steps."""
+        return {
+            key: work
+            for key, work in self.opened.works.items()
+            if any(step.begin < work.end and work.begin < step.end for step in self.steps)
+        }
+
+    def as_window(self) -> "_Side":
+        """Return the same with its window as one."""
+        opened = self.opened
+        whole = (Step(number=WHOLE, begin=opened.begin, end=opened.end),) if opened.end > opened.begin else ()
+        return replace(self, opened=replace(opened, stretches=Stretches(source="window", steps=whole)), steps=whole)
+
+    def chosen(self, worker: Worker | None) -> Worker:
+        """Return a worker that is there, by default the one with most work. Raises: NothingToCompare."""
+        workers = self.workers
+        if not workers:
+            text = _("%(name)s holds nothing of a worker in this window. Choose a longer one.")
+            raise NothingToCompare(text % {"name": self.name})
+        if worker is None:
+            return max(workers, key=lambda key: (_weight(workers[key]), -key[1]))
+        if worker not in workers:
+            text = _("%(worker)s did nothing in %(name)s. Its workers are %(workers)s.")
+            names = ", ".join(f"{role} {rank}".strip() for role, rank in sorted(workers))
+            called = f"{worker[0]} {worker[1]}".strip()
+            raise NothingToCompare(text % {"worker": called, "name": self.name, "workers": names})
+        return worker
+
+    def capture(self, worker: Worker, per: Per, tokens: float) -> ComparedCapture:
+        """Return what is compared of a worker. Raises: NothingToCompare where nobody tells of tokens."""
+        work = self.opened.works[worker]
+        steps = tuple(step for step in self.steps if step.begin < work.end and work.begin < step.end)
+        capture = ComparedCapture(
+            work=work,
+            steps=steps,
+            phases=phases_of(self.spans, role=worker[0], rank=worker[1], work=work),
+            host=self.opened.stretches.on_host(worker, steps),
+        )
+        if per == "second":
+            return replace(capture, units=total(capture.whole) / 1e9)
+        if per != "token":
+            return capture
+        count = tokens * len(steps) or engine_tokens(work, capture.whole)
+        if not count:
+            text = _("Nothing in %(name)s tells of tokens. Say how many a step has (the window, without steps).")
+            raise NothingToCompare(text % {"name": self.name})
+        return replace(capture, units=float(count))
+
+
+def _opened(name: str, recorded: Sequence[RecordedTrace], spans: PhaseSpans, side: Compared, drop_first: bool) -> _Side:
+    """Return a trace with its steps. Raises: NothingToCompare."""
+    opened = open_trace(recorded, spans, side.window)
+    if not opened.works:
         text = _("%(name)s holds no events of a worker yet. Wait until its files are imported, or record operators.")
         raise NothingToCompare(text % {"name": name})
-    steps = steps[1:] if drop_first and len(steps) > 1 else steps
-    if not steps:
-        text = _(
-            "%(name)s has no complete step, and differences are computed per step. Record at least one complete step."
-        )
-        raise NothingToCompare(text % {"name": name})
-    by_worker = {}
-    for key, work in works.items():
-        own = tuple(step for step in steps if step.begin < work.end and work.begin < step.end)
-        if own:
-            by_worker[key] = ComparedCapture(
-                work=work, steps=own, phases=phases_of(spans, role=key[0], rank=key[1], work=work)
-            )
-    return by_worker, is_cut
+    steps = opened.stretches.steps
+    return _Side(name=name, opened=opened, steps=steps[1:] if drop_first and len(steps) > 1 else steps, spans=spans)
 
 
-def _chosen(sides: dict[Worker, ComparedCapture], worker: Worker | None, name: str) -> Worker:
-    if worker is None:
-        return max(sides, key=lambda key: (_weight(sides[key].work), -key[1]))
-    if worker not in sides:
-        text = _("%(worker)s did nothing in %(name)s. Its workers are %(workers)s.")
-        workers = ", ".join(f"{role} {rank}".strip() for role, rank in sorted(sides))
-        raise NothingToCompare(text % {"worker": f"{worker[0]} {worker[1]}".strip(), "name": name, "workers": workers})
-    return worker
+def _unit(per: Per, sides: Sequence[_Side]) -> Per:
+    """Return what times are told of. Raises: NothingToCompare where steps are asked for and there are none."""
+    lacking = next((side.name for side in sides if not side.opened.stretches.has_steps), None)
+    if per == "step" and lacking is not None:
+        text = _("%(name)s has no complete step in what is compared. Compare whole windows, seconds or tokens instead.")
+        raise NothingToCompare(text % {"name": lacking})
+    return per or ("step" if lacking is None else "window")
 
 
 def _weight(work: WorkerEvents) -> int:

@@ -27,7 +27,7 @@ from profiling.analysis.work import WorkerEvents
 from profiling.evidence import PhaseSpans, Step
 from profiling.trace.category import Category
 
-KINDS = ("compute", "communication", "copy", *idle.CAUSES, "not_recorded")
+KINDS = ("compute", "communication", "copy", *(key for key in idle.CAUSES if key != "communication"), "not_recorded")
 """In the order in which a bar shows them. communication: not hidden by compute; copy: hidden by neither."""
 
 Worker = tuple[str, int]

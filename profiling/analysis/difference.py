@@ -1,9 +1,10 @@
 """Two captures against each other: which parts explain how much of the difference in step time.
 
-Both are computed per step. Each moment of a step belongs to one item: the kernel that computes (of several the first
-that began), else a collective, else a copy, else an idle cause with the operator or range that the leading thread was
-in; without a device, the innermost operator of the leading thread. So the items of a side add up to its step time, and
-their differences to the difference of step times; what nothing recorded explains stays "unexplained".
+Both are computed per unit: per step, or, where there are none, per window, per second or per token. Each moment of a
+step belongs to one item: the kernel that computes (of several the first that began), else a collective, else a copy,
+else an idle cause with the operator or range that the leading thread was in; without a device, the innermost operator
+of the leading thread. So the items of a side add up to its step time, and their differences to the difference of step
+times; what nothing recorded explains stays "unexplained".
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,16 +34,32 @@ _SAME = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCapture:
-    """One capture: a worker's events, its steps (at least one) and its phases."""
+    """One capture: a worker's events, its steps (at least one) and its phases.
+
+    `host`: when the CPU was in these steps; None where that is when the device was. `units`: how many of what its times
+    are told of (seconds, tokens) there are in all steps together; None for the steps themselves.
+    """
 
     work: WorkerEvents
     steps: tuple[Step, ...]
     phases: WorkerPhases = field(default_factory=WorkerPhases)
+    host: Intervals | None = None
+    units: float | None = None
+
+    @property
+    def count(self) -> float:
+        """How many units there are."""
+        return self.units or len(self.steps)
 
     @property
     def wall(self) -> float:
-        """Mean wall time of a step. [ns]"""
-        return sum(step.end - step.begin for step in self.steps) / len(self.steps)
+        """Mean wall time of a unit. [ns]"""
+        return sum(step.end - step.begin for step in self.steps) / self.count
+
+    @property
+    def walls(self) -> tuple[int, ...]:
+        """How long each of its steps is. [ns]"""
+        return tuple(step.end - step.begin for step in self.steps)
 
     @property
     def whole(self) -> Intervals:
@@ -52,7 +69,7 @@ class ComparedCapture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What one kind of work takes in a step of each side. [ns per step]
+    """What one kind of work takes in a unit of each side. [ns per unit]
 
     `kind` is kernel, communication, copy, memset, operator, or an idle cause; `name` which kernel, or, of an idle
     cause, what the CPU was in. `share` is what of the difference in step time it explains; None where steps are equal.
@@ -69,13 +86,13 @@ class Item:
 
     @property
     def delta(self) -> float:
-        """How much more the second takes. [ns per step]"""
+        """How much more the second takes. [ns per unit]"""
         return self.after - self.before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The second capture against the first. Times in ns per step.
+    """The second capture against the first. Times in ns per unit.
 
     `items` are those that explain most, either way; with `unexplained` and `rest` (the items left out) their
     differences add up to `after - before`. `kinds` and `phases` each add up to it, too. `operators` compare the time of
@@ -159,7 +176,7 @@ def _change(had: bool, has: bool, was: float, now: float) -> Change:
 
 
 def shares_of(side: ComparedCapture) -> _Table:
-    """Return item -> (ns per step, calls per step); the times add up to the mean step."""
+    """Return item -> (ns per unit, calls per unit); the times add up to the mean unit."""
     work, whole = side.work, side.whole
     parts = kinds_of(work, side.phases, whole)
     table: _Table = {}
@@ -175,7 +192,7 @@ def shares_of(side: ComparedCapture) -> _Table:
             _add_innermost(table, "operator" if kind == "compute" else kind, work, hosts, moments)
     if not work.has_device:
         _count(table, work, whole)
-    n = len(side.steps)
+    n = side.count
     return {key: (ns / n, calls / n) for key, (ns, calls) in table.items()}
 
 
@@ -245,9 +262,9 @@ def _count(table: _Table, work: WorkerEvents, whole: Intervals) -> None:
 
 
 def _operators(side: ComparedCapture) -> _Table:
-    """Return the kernels' time of each operator per step, or its own time, where no device was recorded."""
-    rows = operators(DeviceSide(side.work, side.whole), most=_ALL)
-    n = len(side.steps)
+    """Return the kernels' time of each operator per unit, or its own time, where no device was recorded."""
+    rows = operators(DeviceSide(side.work, side.whole, side.host), most=_ALL)
+    n = side.count
     of_device = side.work.has_device
     return {("operator", one.name): ((one.device if of_device else one.own) / n, one.calls / n) for one in rows}
 
@@ -257,9 +274,9 @@ _ALL = 1 << 30
 
 def _phases(side: ComparedCapture) -> _Table:
     parts = partition(side.whole, side.phases.own.items(), "") if side.phases.own else {}
-    return {("phase", key): (total(own) / len(side.steps), 0.0) for key, own in parts.items()}
+    return {("phase", key): (total(own) / side.count, 0.0) for key, own in parts.items()}
 
 
 def _kinds(side: ComparedCapture) -> _Table:
     by_kind = kinds_of(side.work, side.phases, side.whole)
-    return {("kind", kind): (total(by_kind[kind]) / len(side.steps), 0.0) for kind in KINDS if kind in by_kind}
+    return {("kind", kind): (total(by_kind[kind]) / side.count, 0.0) for kind in KINDS if kind in by_kind}

@@ -4,35 +4,55 @@ The causes claim in the order of CAUSES, so that a moment at which several hold 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from profiling.analysis.intervals import Claim, Intervals, Ints, covered, difference, joined, partition
+from profiling.analysis.frames import FrameTime
+from profiling.analysis.intervals import EMPTY, Claim, Intervals, Ints, covered, difference, joined, partition
 from profiling.analysis.nested import Nest
 from profiling.analysis.phases import WorkerPhases
-from profiling.analysis.work import Events, WorkerEvents
+from profiling.analysis.work import LONG, Events, WorkerEvents
 from profiling.trace.category import Category
 
-CAUSES = ("profiler", "collector", "data_wait", "synchronisation", "launch", "waiting", "unattributed")
-"""profiler: its own work. collector: Python's garbage collector. data_wait: the data loader. synchronisation: the CPU
-waits for the device. launch: the CPU prepares work (an operator or a call of the device's interface). waiting: the
-worker is in no phase while another one is. unattributed: nothing was recorded then."""
+CAUSES = (
+    "dependency",
+    "profiler",
+    "collector",
+    "data_wait",
+    "synchronisation",
+    "launch",
+    "communication",
+    "python",
+    "waiting",
+    "unattributed",
+)
+"""dependency: the next work was launched before the gap began, and the device waited for another stream or an event (as
+HTA tells it from waiting for the host). In all others the CPU was late. profiler: its own work. collector: Python's
+garbage collector. data_wait: the data loader. synchronisation: the CPU waits for the device. launch: the CPU prepares
+work (an operator, a call of the device's interface, or less than 1 ms between two calls). communication: the CPU is in
+a collective. python: it is in a function of the program, in a gap of 1 ms or more. waiting: the worker is in no phase
+while another one is. unattributed: nothing was recorded then."""
 
-LEAST = 1_000_000
+LEAST = LONG
 """Shorter gaps are not listed one by one. [ns]"""
 
+OF_PROGRAM = re.compile(r"command buffer full|(?:lazy )?function loading|module loading|jit compiler", re.I)
+"""What tools call overhead although the program pays for it without them, too: launches that wait for room in the
+queue, code that is loaded or compiled by the driver."""
 _LOADER = re.compile(r"dataloader|data_wait|next\(.*loader", re.I)
 _WAITS = re.compile(r"synchronize|streamwait|eventwait", re.I)
+_MEETS = re.compile(r"barrier|^gloo:|^mpi:|_object_list", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """An idle stretch of a device, in Unix ns.
 
-    `cause` is that of most of it; `inside` names the CPU's innermost range or operator in the middle of it, "" where
-    nothing was recorded; `phase` is the worker's phase there, "" outside of all.
+    `cause` is that of most of it; `inside` names the CPU's innermost range or operator in the middle of it, for
+    `python` the function in which most of it lay (`module:function:line`), "" where nothing was recorded; `phase` is
+    the worker's phase there, "" outside of all.
     """
 
     begin: int
@@ -44,20 +64,50 @@ class Gap:
 
 def claims(work: WorkerEvents, phases: WorkerPhases) -> list[Claim]:
     """Return what claims an idle moment of a worker's device, the first claim counting most."""
-    host = work.host
+    host, lead = work.host, work.leading
     loader = [i for i, name in enumerate(work.names) if _LOADER.search(name)]
-    calls = host.of(Category.RUNTIME)
+    calls = lead.of(Category.RUNTIME)
     waits = [i for i, name in enumerate(work.names) if _WAITS.search(name)]
-    loading = host.of(Category.RANGE, Category.OPERATOR)
+    meetings = [i for i, name in enumerate(work.names) if _MEETS.search(name)]
+    loading = lead.of(Category.RANGE, Category.OPERATOR)
+    queued, late = _by_launch(work)
+    program = [i for i, name in enumerate(work.names) if OF_PROGRAM.search(name)]
+    overhead = work.events.of(Category.OVERHEAD)
     ordered = [
-        ("profiler", work.events.of(Category.OVERHEAD).union),
+        ("dependency", queued),
+        ("profiler", overhead.take(~np.isin(overhead.name, program)).union),
         ("collector", host.of(Category.COLLECTOR).union),
         ("data_wait", joined(_named(loading, loader).union, *_phase(phases, "data_wait"))),
-        ("synchronisation", joined(host.of(Category.SYNC).union, _named(calls, waits).union)),
+        ("synchronisation", joined(lead.of(Category.SYNC).union, _named(calls, waits).union)),
+        ("communication", joined(host.of(Category.COMMUNICATION).union, _named(loading, meetings).union)),
     ]
     if work.has_device:  # else an operator is the work itself
-        ordered.append(("launch", host.of(Category.OPERATOR, Category.RUNTIME, Category.BATCH).union))
-    return [*ordered, ("waiting", phases.other_workers)]
+        preparing = lead.of(Category.OPERATOR, Category.RUNTIME, Category.BATCH).union
+        ordered.append(("launch", joined(preparing, overhead.take(np.isin(overhead.name, program)).union)))
+    return [*ordered, ("python", work.long_frames.union), ("launch", late), ("waiting", phases.other_workers)]
+
+
+def _by_launch(work: WorkerEvents) -> tuple[Intervals, Intervals]:
+    """Return gaps before work whose launching call had returned when they began, and short ones before any other work
+    that is linked with its launch.
+    """
+    device, calls, busy = work.device, work.host.of(Category.RUNTIME), work.busy
+    if len(busy) < 2 or not len(calls):
+        return EMPTY, EMPTY
+    order = np.argsort(calls.link, kind="stable")
+    links, ends = calls.link[order], calls.end[order]
+    at = np.searchsorted(links, device.link).clip(0, len(links) - 1)
+    linked = (links[at] == device.link) & (device.link > 0)
+    starts, launched = device.ts[linked], ends[at[linked]]
+    order = np.lexsort((launched, starts))  # of work that begins together, what was launched first
+    begin, end = busy.end[:-1], busy.begin[1:]
+    row = np.searchsorted(starts[order], end)
+    is_linked = row < len(order)
+    is_linked[is_linked] = starts[order][row[is_linked]] == end[is_linked]
+    is_queued = is_linked.copy()
+    is_queued[is_linked] = launched[order][row[is_linked]] <= begin[is_linked]
+    is_late = is_linked & ~is_queued & (end - begin < LEAST)
+    return Intervals(begin[is_queued], end[is_queued]), Intervals(begin[is_late], end[is_late])
 
 
 def _named(events: Events, names: Sequence[int]) -> Events:
@@ -71,6 +121,11 @@ def _phase(phases: WorkerPhases, key: str) -> list[Intervals]:
 def idle_by_cause(work: WorkerEvents, phases: WorkerPhases, within: Intervals) -> dict[str, Intervals]:
     """Return the idle ones of some recorded moments by cause; they make up all of them exactly."""
     return partition(difference(within, work.busy), claims(work, phases), "unattributed")
+
+
+def python_functions(causes: Mapping[str, Intervals], work: WorkerEvents) -> tuple[FrameTime, ...]:
+    """Return the program's own functions behind idle time, by their time in what has the cause `python`."""
+    return work.long_frames.within(causes["python"]) if "python" in causes else ()
 
 
 def longest_gaps(
@@ -87,11 +142,15 @@ def longest_gaps(
     shares = {key: covered(starts, ends, of_cause) for key, of_cause in causes.items()}
     middle = (starts + ends) // 2
     inside = _innermost(work, middle, ends)
+    mostly = [max(shares, key=lambda key: int(shares[key][i])) for i in range(len(rows))]
+    for i, cause in enumerate(mostly):
+        if cause == "python":
+            inside[i] = work.long_frames.named(int(starts[i]), int(ends[i]))
     return tuple(
         Gap(
             begin=int(starts[i]),
             end=int(ends[i]),
-            cause=max(shares, key=lambda key: int(shares[key][i])),
+            cause=mostly[i],
             inside=inside[i],
             phase=next((key for key, own in phases.own.items() if bool(own.contains(middle[i : i + 1])[0])), ""),
         )
@@ -103,7 +162,7 @@ def _innermost(work: WorkerEvents, moments: Ints, ends: Ints) -> list[str]:
     """Return what the thread that launched the next work was in at each moment; else any thread's, "" for none."""
     nest = Nest(work.host.of(Category.RANGE, Category.OPERATOR, Category.RUNTIME, Category.SYNC, Category.BATCH))
     launches = work.host.of(Category.RUNTIME)
-    lanes = np.full(len(moments), main_lane(work), np.int64)
+    lanes = np.full(len(moments), work.main_lane, np.int64)
     links = {link: i for i, link in enumerate(launches.link.tolist()) if link}
     for i, end in enumerate(ends.tolist()):
         next_up = work.device.link[work.device.ts == end]
@@ -118,10 +177,5 @@ def _innermost(work: WorkerEvents, moments: Ints, ends: Ints) -> list[str]:
 
 
 def main_lane(work: WorkerEvents) -> int:
-    """Return the thread that leads: the one with the steps, else with most calls of the device, else most operators."""
-    for categories in ((Category.STEP,), (Category.RUNTIME,), (Category.OPERATOR, Category.RANGE)):
-        host_events = work.host.of(*categories)
-        if len(host_events):
-            lanes, counts = np.unique(host_events.lane, return_counts=True)
-            return int(lanes[counts.argmax()])
-    return -1
+    """Return the thread that leads a worker, -1 for none."""
+    return work.main_lane

@@ -15,6 +15,7 @@ from profiling.analysis.nested import Nest
 from profiling.analysis.stats import Groups, grouped, percentile, sums
 from profiling.analysis.work import Events, WorkerEvents
 from profiling.trace.category import Category
+from profiling.trace.launches import launch_names
 
 MOST = 50
 UNKNOWN = -1
@@ -74,20 +75,26 @@ class Launches:
 
 
 class DeviceSide:
-    """The device events of a worker that begin within some moments, with what launched them."""
+    """The device events of a worker that begin within some moments, with what launched them.
 
-    def __init__(self, work: WorkerEvents, within: Intervals) -> None:
+    `host`: the moments of the same steps on the CPU, which runs ahead of the device; by default they are the same.
+    """
+
+    def __init__(self, work: WorkerEvents, within: Intervals, host: Intervals | None = None) -> None:
         self.work = work
-        self.within = within
+        self.host = within if host is None else host
         device = work.device
         inside = device.take(within.contains(device.ts))
         self.events = inside.take(np.argsort(inside.ts, kind="stable"))
 
     @cached_property
     def launch(self) -> Ints:
-        """The row of the launching call in `calls` [n], -1 where it was not recorded."""
+        """The row of the launching call in `calls` [n], -1 where it was not recorded.
+
+        Of several calls with one number the one that is called like a launch.
+        """
         calls = self.calls
-        order = np.argsort(calls.link, kind="stable")
+        order = np.lexsort((~np.isin(calls.name, launch_names(self.work.names)), calls.link))
         links = calls.link[order]
         at = np.searchsorted(links, self.events.link)
         is_linked = (at < len(links)) & (self.events.link != 0)

@@ -33,13 +33,13 @@ class Operator:
 
 
 def operators(side: DeviceSide, most: int = MOST) -> tuple[Operator, ...]:
-    """Return the operators that begin within its moments, by the time of their kernels, then by their own time."""
+    """Return the operators that begin in its moments of the CPU, by the time of their kernels, then by their own."""
     by_name = _by_name(side, side.operator_nest, side.operator)
     return tuple(sorted(by_name, key=lambda one: (-one.device, -one.own, one.name))[:most])
 
 
 def ranges(side: DeviceSide, most: int = MOST) -> tuple[Operator, ...]:
-    """Return the named ranges and phases that begin within its moments, longest first, told as operators are."""
+    """Return the ranges and phases that begin in its moments of the CPU, longest first, told as operators are."""
     by_name = _by_name(side, side.range_nest, side.range)
     return tuple(sorted(by_name, key=lambda one: (-one.total, one.name))[:most])
 
@@ -51,7 +51,7 @@ def _by_name(side: DeviceSide, nest: Nest, launcher: Ints) -> list[Operator]:
     has_launcher = launcher >= 0
     np.add.at(device, launcher[has_launcher], side.events.dur[has_launcher])
     whole = _with_children(device, nest.parents, nest.depth)
-    inside = np.flatnonzero(side.within.contains(events.ts))
+    inside = np.flatnonzero(side.host.contains(events.ts))
     names = events.name[inside]
     groups = grouped(names, events.dur[inside])
     own, launched, below = (sums(names, values[inside]) for values in (nest.own, device, whole))

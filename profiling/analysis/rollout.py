@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from profiling.analysis.intervals import Ints
+from profiling.analysis.intervals import Intervals, Ints
 from profiling.analysis.stats import percentile
 from profiling.analysis.work import WorkerEvents
 from profiling.trace.category import Category
@@ -96,6 +96,14 @@ def batches(work: WorkerEvents, begin: int, end: int) -> Batches:
         generation=table[rows, 2],
         generation_tokens=table[rows, 3],
     )
+
+
+def engine_tokens(work: WorkerEvents, within: Intervals) -> int:
+    """Return the tokens that passes of an engine generated which begin within some moments; 0 if none are told."""
+    if not len(within):
+        return 0
+    engine_batches = batches(work, int(within.begin[0]), int(within.end[-1]))
+    return int(engine_batches.generation_tokens[within.contains(engine_batches.ts)].sum())
 
 
 def counts_of(name: str) -> tuple[int, int, int, int] | None:

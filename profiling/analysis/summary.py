@@ -1,25 +1,25 @@
 """One entry to it all: what a trace holds in a window, as plain data that JSON can carry."""
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from profiling.analysis.budget import Budget, budget
 from profiling.analysis.communication import Communication, Late, communication, stragglers
 from profiling.analysis.flops import FlopCount, count_store
-from profiling.analysis.idle import Gap, idle_by_cause, longest_gaps
+from profiling.analysis.frames import FrameTime
+from profiling.analysis.idle import Gap, idle_by_cause, longest_gaps, python_functions
 from profiling.analysis.intervals import Intervals, clipped, intersection, interval, joined, total
 from profiling.analysis.kernels import Copies, DeviceSide, Kernel, Launches
 from profiling.analysis.memory import MemoryTimeline, memory
 from profiling.analysis.operators import Operator, operators, ranges
+from profiling.analysis.outside import Outside, outside_of
 from profiling.analysis.phases import WorkerPhases, phases_of
 from profiling.analysis.rollout import RolloutSummary, rollout
-from profiling.analysis.steps import steps_of
+from profiling.analysis.stretches import By, Source, Stretches, stretches_of
 from profiling.analysis.work import WorkerEvents, read
-from profiling.analysis.workers import best, label, split
+from profiling.analysis.workers import best, device_name, label, split
 from profiling.evidence import PhaseSpans, RecordedTrace, Step
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class WorkerSummary:
     there are ranges alone, and neither `busy` nor `idle` mean anything.
 
     `busy` is how long its device did anything (its CPU, where no device was recorded), `idle` the rest of what
-    was recorded by cause, `device_by_phase` when kernels were launched. None: nothing of the kind was recorded.
+    was recorded by cause, `device_by_phase` when kernels were launched, `outside` what the steps do not hold. None:
+    nothing of the kind was recorded.
     """
 
     role: str
@@ -59,6 +60,10 @@ class WorkerSummary:
     gaps: tuple[Gap, ...]
     rollout: RolloutSummary | None
     flops: FlopCount | None
+    outside: Outside | None = None
+    python: tuple[FrameTime, ...] = ()
+    """Functions of the program behind idle time, the longest first."""
+    has_stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +71,9 @@ class TraceSummary:
     """A window of a trace, in Unix ns. `events` are those in it; `is_cut`: there were too many, so that of the window
     up to `asked_end` only the part up to `end` is used.
 
-    `steps` of the budget lie whole in the window; without steps the window counts as one, numbered -1. Without a clock
-    (`has_clock`) there is no budget, and of workers only how long things ran is told.
+    `steps` of the budget lie whole in the window, and `source` says where they are from; without steps the window
+    counts as one, numbered -1. Without a clock (`has_clock`) there is no budget, and of workers only how long things
+    ran is told.
     """
 
     begin: int
@@ -75,12 +81,22 @@ class TraceSummary:
     asked_end: int
     events: int
     is_cut: bool
-    has_steps: bool
+    source: Source
     budget: Budget
     workers: tuple[WorkerSummary, ...]
     late: tuple[Late, ...]
     memory: tuple[MemoryTimeline, ...]
     has_clock: bool = True
+
+    @property
+    def has_steps(self) -> bool:
+        """Return False where the window counts as one step."""
+        return self.source != "window"
+
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the steps, as the run counts them; [] where the steps are none of a run's."""
+        return [step.number for step in self.budget.steps] if self.source in ("phases", "marks") else []
 
 
 def summarise(
@@ -89,65 +105,126 @@ def summarise(
     window: tuple[int, int] | None = None,
     *,
     drop_first: bool = False,
+    by: By = "steps",
     most_events: int = MOST_EVENTS,
 ) -> TraceSummary:
     """Return what was recorded in a window, by default in all of the recording.
 
     `recorded` are the files with the worker each is of; a file of several workers is split. `drop_first` leaves out the
-    first step, if there are others: it often pays for warming up. Of files without a clock the lengths are told, and
-    only where there are no others.
+    first step, if there are others: it often pays for warming up. `by` window: the window counts as one, whatever
+    steps there are. Of files without a clock the lengths are told, and only where there are no others.
     """
-    recorded, has_clock = _on_one_clock(recorded)
-    begin, end = window or _recorded_window(recorded, spans)
-    events = sum(_count(one, begin, end) for one in recorded)
-    until = end if events <= most_events else affordable(recorded, begin, end, most_events)
-    chosen, store_of = _open(recorded, begin, until)
-    is_cut = until < end
-    steps = steps_of(spans, list(chosen.values()), begin, until, is_whole=window is None and not is_cut)
-    if drop_first and len(steps) > 1:
-        steps = steps[1:]
-    has_steps = bool(steps)
-    begin, until = min([begin, *(step.begin for step in steps)]), max([until, *(step.end for step in steps)])
-    steps = steps or ((Step(number=-1, begin=begin, end=until),) if until > begin else ())
+    opened = _opened(recorded, spans, window, by=by, most_events=most_events)
+    stretches, works, has_clock = opened.stretches, opened.works, opened.has_clock
+    steps = stretches.steps[1:] if drop_first and len(stretches.steps) > 1 else stretches.steps
+    begin, until = min([opened.begin, *(one.begin for one in steps)]), max([opened.end, *(one.end for one in steps)])
     whole = joined(*(interval(step.begin, step.end) for step in steps))
     workers = [
-        _worker(work, phases_of(spans, role=key[0], rank=key[1], work=work), whole, store_of[key])
-        for key, work in sorted(chosen.items())
+        replace(
+            _worker(work, phases_of(spans, role=key[0], rank=key[1], work=work), whole, host, opened.stores[key]),
+            outside=outside_of(work, stretches.by_worker.get(key), whole, begin, until)
+            if stretches.has_steps
+            else None,
+        )
+        for key, work in sorted(works.items())
+        for host in [stretches.on_host(key, steps)]
     ]
     first, last = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (begin, until)
     return TraceSummary(
         begin=begin,
         end=until,
-        asked_end=max(end, until),
-        events=events,
-        is_cut=is_cut,
-        has_steps=has_steps,
-        budget=budget(chosen, spans, steps if has_clock else ()),
+        asked_end=max(opened.asked_end, until),
+        events=opened.events,
+        is_cut=opened.is_cut,
+        source=stretches.source,
+        budget=budget(works, spans, steps if has_clock else ()),
         workers=tuple(workers if has_clock else map(_lengths, workers)),
         memory=tuple(
             timeline
-            for one in recorded
+            for one in opened.recorded
             for timeline in memory(one.store, begin, until + 1, role=one.role, rank=_rank(one))
         ),
-        late=stragglers([work for _, work in sorted(chosen.items())], first, last) if has_clock else (),
+        late=stragglers([work for _, work in sorted(works.items())], first, last) if has_clock else (),
+        has_clock=has_clock,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedTrace:
+    """The workers of some files by role and rank, the stores that they are from, and what their numbers are of.
+
+    All of [begin, end) in Unix ns; `is_cut`: there are too many `events` in the window up to `asked_end`. `recorded`
+    are the files that are on one clock, or all of them where none has a clock.
+    """
+
+    works: Mapping[tuple[str, int], WorkerEvents]
+    stores: Mapping[tuple[str, int], "Store"]
+    stretches: Stretches
+    recorded: Sequence[RecordedTrace]
+    begin: int
+    end: int
+    asked_end: int
+    events: int
+    is_cut: bool
+    has_clock: bool
+
+
+def open_trace(
+    recorded: Sequence[RecordedTrace],
+    spans: PhaseSpans,
+    window: tuple[int, int] | None = None,
+    *,
+    by: By = "steps",
+    most_events: int = MOST_EVENTS,
+) -> OpenedTrace:
+    """Return the workers of some files in a window (by default in all of the recording) with their steps.
+
+    Without any step the window counts as one. Files without a clock have no workers here.
+    """
+    opened = _opened(recorded, spans, window, by=by, most_events=most_events)
+    return opened if opened.has_clock else replace(opened, works={}, stores={})
+
+
+def _opened(
+    recorded: Sequence[RecordedTrace],
+    spans: PhaseSpans,
+    window: tuple[int, int] | None,
+    *,
+    by: By,
+    most_events: int,
+) -> OpenedTrace:
+    recorded, has_clock = _on_one_clock(recorded)
+    begin, end = window or _recorded_window(recorded, spans)
+    events = sum(_count(one, begin, end) for one in recorded)
+    until = end if events <= most_events else affordable(recorded, begin, end, most_events)
+    works, stores = _open(recorded, begin, until)
+    by = by if has_clock else "window"  # of what is laid one after another no order repeats
+    stretches = stretches_of(spans, works, stores, begin, until, is_whole=window is None and until == end, by=by)
+    launched = min((int(host.begin[0]) for host in map(stretches.on_host, works) if host), default=begin)
+    if launched < begin:  # before the window, by a CPU that ran ahead
+        works, stores = _open(recorded, launched, until)
+    return OpenedTrace(
+        works=works,
+        stores=stores,
+        stretches=stretches,
+        recorded=recorded,
+        begin=begin,
+        end=until,
+        asked_end=end,
+        events=events,
+        is_cut=until < end,
         has_clock=has_clock,
     )
 
 
 def open_works(
     recorded: Sequence[RecordedTrace], spans: PhaseSpans, *, most_events: int = MOST_EVENTS
-) -> tuple[dict[tuple[str, int], WorkerEvents], tuple[Step, ...], bool]:
-    """Return the workers of some files by role and rank, the steps of which they tell, and whether there are too many
+) -> tuple[Mapping[tuple[str, int], WorkerEvents], tuple[Step, ...], bool]:
+    """Return the workers of some files, the steps of which they tell (() for none), and whether there are too many
     events, so that both are of the first of them only.
     """
-    recorded, has_clock = _on_one_clock(recorded)
-    if not has_clock:
-        return {}, (), False
-    begin, end = _recorded_window(recorded, spans)
-    is_cut = sum(_count(one, begin, end) for one in recorded) > most_events
-    until = affordable(recorded, begin, end, most_events) if is_cut else end
-    works = _open(recorded, begin, until)[0]
-    return works, steps_of(spans, list(works.values()), begin, until, is_whole=not is_cut), is_cut
+    opened = open_trace(recorded, spans, most_events=most_events)
+    return opened.works, opened.stretches.steps if opened.stretches.has_steps else (), opened.is_cut
 
 
 def _on_one_clock(recorded: Sequence[RecordedTrace]) -> tuple[Sequence[RecordedTrace], bool]:
@@ -158,7 +235,7 @@ def _on_one_clock(recorded: Sequence[RecordedTrace]) -> tuple[Sequence[RecordedT
 
 def _lengths(worker: WorkerSummary) -> WorkerSummary:
     """Return what remains of a worker where nothing is known of the time between its events."""
-    return replace(worker, recorded=0, busy=0, launches=None, communication=None, idle={}, gaps=())
+    return replace(worker, recorded=0, busy=0, launches=None, communication=None, idle={}, gaps=(), python=())
 
 
 def _open(
@@ -240,18 +317,20 @@ def _distinct(works: Sequence[WorkerEvents], sources: Sequence[object]) -> list[
     return named
 
 
-def _worker(work: WorkerEvents, phases: WorkerPhases, whole: Intervals, store: "Store") -> WorkerSummary:
+def _worker(
+    work: WorkerEvents, phases: WorkerPhases, whole: Intervals, host: Intervals | None, store: "Store"
+) -> WorkerSummary:
     begin, end = (int(whole.begin[0]), int(whole.end[-1])) if len(whole) else (0, 0)
     seen = clipped(whole, work.begin, work.end)
-    side = DeviceSide(work, whole)
+    side = DeviceSide(work, whole, host)
     parts = idle_by_cause(work, phases, seen) if work.tells_work else {}
     rollouts = phases.own.get("rollout")
-    shapes = count_store(store, begin, end)
+    shapes = count_store(store, *((int(side.host.begin[0]), int(side.host.end[-1])) if len(side.host) else (0, 0)))
     return WorkerSummary(
         role=work.role,
         rank=work.rank,
         label=label(work),
-        device_name=_device_name(work, store),
+        device_name=device_name(work, store),
         has_device=work.has_device,
         has_work=work.tells_work,
         recorded=total(seen),
@@ -267,17 +346,9 @@ def _worker(work: WorkerEvents, phases: WorkerPhases, whole: Intervals, store: "
         gaps=longest_gaps(work, phases, seen) if work.tells_work else (),
         rollout=rollout(work, _pairs(rollouts, whole), begin, end),
         flops=shapes if shapes.with_shapes or shapes.without_shapes else None,
+        python=python_functions(parts, work),
+        has_stacks=work.has_stacks,
     )
-
-
-def _device_name(work: WorkerEvents, store: "Store") -> str:
-    """Return what the first device of a worker is called, "" where the trace does not tell."""
-    numbers = {work.lanes[lane].device for lane in np.unique(work.device.lane).tolist()}
-    described = store.meta.get("devices")
-    for about in described if isinstance(described, list) else ():
-        if isinstance(about, dict) and about.get("id") in numbers and isinstance(about.get("name"), str):
-            return str(about["name"])
-    return ""
 
 
 def _pairs(rollouts: Intervals | None, whole: Intervals) -> list[tuple[int, int]]:

@@ -1,6 +1,5 @@
 """What happened in a part of a trace: events by name, how busy each device was, and when steps began."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,19 +7,24 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.analysis.intervals import clipped, intersection, total, union
+from profiling.analysis.steps import across, worker_steps
+from profiling.evidence import Step
 from profiling.trace.category import DEVICE, Category
 from profiling.trace.store import Store
 
-_NUMBER = re.compile(r"(\d+)\D*$")
 _MOST_STEPS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameSum:
-    """Events of one name in a window: how many, their time inside it together and that of the longest [ns]."""
+    """Events of one name in a window: how many, their time inside it together and that of the longest [ns].
+
+    `on_device`: on lanes of a device; what the host and a device call alike are two.
+    """
 
     name: str
     category: str
+    on_device: bool
     count: int
     total: int
     longest: int
@@ -58,26 +62,26 @@ def summarise_window(
     store: Store, *, begin: int, end: int, lanes: Sequence[int] | None = None, limit: int = 40
 ) -> WindowSum:
     """Return what happened in [begin, end), each event with the part of it that lies inside."""
-    where, params = "ts < $end AND ts + dur > $begin", {"begin": begin, "end": end, "limit": limit}
+    where = "ts < $end AND ts + dur > $begin"
+    of_devices = [lane.id for lane in store.lanes if lane.device >= 0]
+    params: dict[str, object] = {"begin": begin, "end": end, "limit": limit, "devices": of_devices}
     if lanes is not None:
         where += " AND list_contains($lanes, lane)"
-        params["lanes"] = [int(lane) for lane in lanes]  # type: ignore[assignment]
+        params["lanes"] = [int(lane) for lane in lanes]
     rows = store.sql(
-        "SELECT n.text AS name, g.* EXCLUDE (name) FROM (SELECT name, first(cat) AS cat, count(*) AS n, "  # noqa: S608
+        "SELECT n.text AS name, g.* EXCLUDE (name) FROM ("  # noqa: S608
+        "SELECT name, list_contains($devices, lane) AS on_device, first(cat) AS cat, count(*) AS n, "
         "sum(least(ts + dur, $end) - greatest(ts, $begin))::DOUBLE AS total, max(dur) AS longest, "
-        f"sum(count(*)) OVER ()::BIGINT AS events FROM ev WHERE {where} GROUP BY name) g "
-        "JOIN names n ON n.id = g.name ORDER BY total DESC, n.text LIMIT $limit",
+        f"sum(count(*)) OVER ()::BIGINT AS events FROM ev WHERE {where} GROUP BY name, on_device) g "
+        "JOIN names n ON n.id = g.name ORDER BY total DESC, n.text, on_device LIMIT $limit",
         params,
     )
     names = tuple(
-        NameSum(name=name, category=Category(cat).name.lower(), count=n, total=int(total_ns), longest=longest)
-        for name, cat, n, total_ns, longest in zip(
-            rows["name"].tolist(),
-            rows["cat"].tolist(),
-            rows["n"].tolist(),
-            rows["total"].tolist(),
-            rows["longest"].tolist(),
-            strict=True,
+        NameSum(
+            name=name, category=Category(cat).name.lower(), on_device=is_there, count=n, total=int(ns), longest=longest
+        )
+        for name, cat, is_there, n, ns, longest in zip(
+            *(rows[key].tolist() for key in ("name", "cat", "on_device", "n", "total", "longest")), strict=True
         )
     )
     count = int(rows["events"][0]) if len(rows["events"]) else 0
@@ -130,28 +134,16 @@ def _device(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRange:
-    """When a step ran, by a range that the trace itself holds; `begin` and `end` in Unix ns."""
+def steps(store: Store) -> tuple[Step, ...]:
+    """Return the steps that the trace marks (torch's ProfilerStep#3, a range `step 3`), by begin.
 
-    number: int
-    begin: int
-    end: int
-
-
-def steps(store: Store) -> tuple[StepRange, ...]:
-    """Return the steps that the trace marks (torch's ProfilerStep#3, a range `step 3`), by begin."""
-    rows = store.sql(
-        "SELECT n.text AS name, min(e.ts) AS first, max(e.ts + e.dur) AS last FROM ev e JOIN names n ON n.id = e.name "
-        "WHERE e.cat = ? GROUP BY n.text ORDER BY first LIMIT ?",
-        [int(Category.STEP), _MOST_STEPS],
-    )
-    numbered = []
-    for name, first, last in zip(rows["name"].tolist(), rows["first"].tolist(), rows["last"].tolist(), strict=True):
-        number = _NUMBER.search(name)
-        if number is not None and len(number[1]) < 10:
-            numbered.append(StepRange(number=int(number[1]), begin=first, end=last))
-    return tuple(numbered)
+    Each lasts until the last device work that it launched, as in the summary; of several processes from the first that
+    begins it to the last that ends it.
+    """
+    marked = store.sql("SELECT DISTINCT lane FROM ev WHERE cat = ?", [int(Category.STEP)])["lane"].tolist()
+    pids = {store.lanes[lane].pid for lane in marked}
+    families = [[lane for lane in store.lanes if lane.pid == pid] for pid in sorted(pids)]
+    return across(worker_steps(store, lanes) for lanes in families)[:_MOST_STEPS]
 
 
 def thinned(

@@ -1,22 +1,27 @@
 """Events of one worker as the analysis sees them: columns of a store, with names and lanes at hand."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profiling.analysis.intervals import EMPTY, Bools, Intervals, Ints, difference, joined, union
+from profiling.analysis.frames import NONE, Frames, frames_in
+from profiling.analysis.intervals import EMPTY, Bools, Intervals, Ints, difference, interval, joined, union
 from profiling.trace.category import DEVICE, Category
 
 if TYPE_CHECKING:
     from profiling.trace.store import Lane, Store
 
+LONG = 1_000_000
+"""Shorter gaps are not looked into one by one. [ns]"""
+
+_MOST_TRIED = 4  # threads that are asked for frames
 _COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
 _READ = tuple(category for category in Category if category not in (Category.PYTHON, Category.OTHER))
-"""Frames of Python are left out: they are many, and nothing here is computed from them."""
+"""Frames of Python are left out: they are many, and those in long gaps are read when they are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,10 @@ class WorkerEvents:
     end: int
     role: str = ""
     rank: int = -1
+    has_stacks: bool = False
+    """Frames of Python were recorded."""
+    frames: Callable[["Lane", Intervals], Frames] | None = None
+    """Reads the frames of a thread in some gaps, as long as the store is open."""
 
     @cached_property
     def device(self) -> Events:
@@ -126,6 +135,43 @@ class WorkerEvents:
             return self.device.union
         return joined(self.compute, self.collectives.union)
 
+    @cached_property
+    def main_lane(self) -> int:
+        """The thread that leads: the one with the steps, else with most calls of the device, else most operators."""
+        for categories in ((Category.STEP,), (Category.RUNTIME,), (Category.OPERATOR, Category.RANGE)):
+            events = self.host.of(*categories)
+            if len(events):
+                lanes, counts = np.unique(events.lane, return_counts=True)
+                return int(lanes[counts.argmax()])
+        return -1
+
+    @cached_property
+    def leading(self) -> Events:
+        """What ran on threads that launch work of the device, and on the one that leads; on all without a device."""
+        if not self.has_device:
+            return self.host
+        calls = self.host.of(Category.RUNTIME)
+        launching = calls.lane[np.isin(calls.link, self.device.link) & (calls.link > 0)]
+        return self.host.on({*np.unique(launching).tolist(), self.main_lane})
+
+    @cached_property
+    def long_frames(self) -> Frames:
+        """The program's own functions that the leading thread was in during idle gaps of 1 ms or more.
+
+        Autograd's thread, which launches most of a backward pass, has no frames: then it is the next one that has.
+        """
+        if self.frames is None or not self.has_stacks:
+            return NONE
+        idle = difference(interval(self.begin, self.end), self.busy)
+        keep = idle.lengths >= LONG
+        gaps = Intervals(idle.begin[keep], idle.end[keep])
+        lanes, counts = np.unique(self.leading.lane, return_counts=True)
+        others = [lane for lane in lanes[np.argsort(-counts, kind="stable")].tolist() if lane != self.main_lane]
+        for lane in [self.main_lane, *others][:_MOST_TRIED]:
+            if lane in self.lanes and len((frames := self.frames(self.lanes[lane], gaps)).begin):
+                return frames
+        return NONE
+
     def name(self, number: int) -> str:
         """Return a name by its number."""
         return self.names[number]
@@ -165,4 +211,11 @@ def read(
         end=store.end,
         role=role,
         rank=rank,
+        has_stacks=_has_stacks(store),
+        frames=partial(frames_in, store),
     )
+
+
+def _has_stacks(store: "Store") -> bool:
+    rows = store.sql("SELECT 1 AS one FROM ev WHERE cat = ? LIMIT 1", [int(Category.PYTHON)])
+    return len(rows["one"]) > 0

@@ -3,10 +3,14 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from profiling.analysis.work import WorkerEvents
+
+if TYPE_CHECKING:
+    from profiling.trace.store import Store
 
 _PLUMBING = re.compile(r"ray::|(ba|da)?sh$")
 
@@ -67,6 +71,16 @@ def label(work: WorkerEvents) -> str:
     devices = sorted({lane.device for lane in streams if lane.device >= 0})
     parts += [f"device {device}" for device in devices]
     return ", ".join(part for part in parts if part)
+
+
+def device_name(work: WorkerEvents, store: "Store") -> str:
+    """Return what the first device of a worker is called, "" where the trace does not tell."""
+    numbers = {work.lanes[lane].device for lane in np.unique(work.device.lane).tolist()}
+    described = store.meta.get("devices")
+    for about in described if isinstance(described, list) else ():
+        if isinstance(about, dict) and about.get("id") in numbers and isinstance(about.get("name"), str):
+            return str(about["name"])
+    return ""
 
 
 def best(works: Iterable[WorkerEvents]) -> dict[tuple[str, int], WorkerEvents]:

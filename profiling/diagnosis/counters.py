@@ -42,3 +42,41 @@ def counters(evidence: Evidence, *names: str) -> list[Counter]:
                 one = Counter(recorded=recorded, process=series.process, device=series.device, time=time, value=value)
                 matches.append(one)
     return matches
+
+
+def memory_of_device(evidence: Evidence, counter: Counter) -> float:
+    """Return all the memory of the device that a counter is of [bytes]; 0 where nothing tells it.
+
+    A trace describes its devices, DCGM counts used and free memory [MiB], and a run reports its devices' memory.
+    """
+    return next(
+        (
+            whole
+            for whole in (_described(counter), _counted(evidence, counter), _reported(evidence, counter))
+            if whole > 0
+        ),
+        0.0,
+    )
+
+
+def _described(counter: Counter) -> float:
+    described = counter.recorded.store.meta.get("devices")
+    for about in described if isinstance(described, list) else ():
+        if isinstance(about, dict) and about.get("id") == counter.device:
+            whole = about.get("totalGlobalMem", about.get("memory"))
+            return float(whole) if isinstance(whole, int | float) else 0.0
+    return 0.0
+
+
+def _counted(evidence: Evidence, counter: Counter) -> float:
+    """Return the memory that DCGM tells of a device of that number: all nodes of a cluster have the same, as a rule."""
+    used, free = (
+        [one for one in counters(evidence, f"DCGM_FI_DEV_FB_{what}") if one.device == counter.device]
+        for what in ("USED", "FREE")
+    )
+    return (float(used[0].value[-1]) + float(free[0].value[-1])) * 2**20 if used and free else 0.0
+
+
+def _reported(evidence: Evidence, counter: Counter) -> float:
+    readings = evidence.all_readings(f"gpu{counter.device}_memory_total_bytes")
+    return max((float(one.finite.max()) for one in readings), default=0.0)

@@ -1,24 +1,28 @@
 """What a device did in a recorded file: unions of its work over time, and the calls that launched it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from profiling.analysis.intervals import Intervals, total, union
+from profiling.analysis.intervals import Intervals, clipped, total, union
+from profiling.analysis.window import steps
 from profiling.diagnosis.finding import Observation
 from profiling.evidence import Evidence, Ints, RecordedTrace
 from profiling.trace.category import DEVICE, Category
 
-_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "bytes")
+_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceWork:
-    """Everything that ran on one device within one file; columns [n] sorted by start. `begin` and `end` in Unix ns."""
+    """Everything that ran on one device within one file; columns [n] sorted by start.
+
+    `begin` and `end` (Unix ns) are those of the marked steps, of the recording where there are none.
+    """
 
     recorded: RecordedTrace
     device: int
@@ -29,6 +33,7 @@ class DeviceWork:
     name: Ints
     category: Ints
     link: Ints
+    outer: Ints
     stream: Ints
     bytes: Ints
     begin: int
@@ -41,8 +46,11 @@ class DeviceWork:
 
     def of(self, *categories: Category) -> Intervals:
         """Return the union of the work of these categories."""
-        rows = np.isin(self.category, [int(one) for one in categories])
-        return union(self.start[rows], self.start[rows] + self.duration[rows])
+        return self.moments(np.isin(self.category, [int(one) for one in categories]))
+
+    def moments(self, rows: npt.NDArray[np.bool_]) -> Intervals:
+        """Return the union of some of the work within the window."""
+        return clipped(union(self.start[rows], self.start[rows] + self.duration[rows]), self.begin, self.end)
 
     @cached_property
     def busy(self) -> Intervals:
@@ -74,6 +82,18 @@ class DeviceWork:
         begin[is_linked] = calls["ts"][order][at[is_linked]]
         length[is_linked] = calls["dur"][order][at[is_linked]]
         return begin, length
+
+    @cached_property
+    def launched(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Recorded calls that launched kernels, all [n]: begin and length, and of their kernels the first begin and the
+        time of all together [ns]. A graph is one call with many kernels.
+        """
+        begin, length = self.launches
+        rows = self.kernels & (length >= 0)
+        calls, first, of_call = np.unique(self.link[rows], return_index=True, return_inverse=True)
+        together = np.zeros(len(calls), np.int64)
+        np.add.at(together, of_call, self.duration[rows])
+        return begin[rows][first], length[rows][first], self.start[rows][first], together
 
     @property
     def words(self) -> dict[str, object]:
@@ -113,6 +133,7 @@ def devices(evidence: Evidence) -> tuple[DeviceWork, ...]:
 def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
     store = recorded.store
     streams = [lane for lane in store.lanes if lane.kind == "stream" and lane.events]
+    begin, end = _window(recorded)
     for device, pid in sorted({(lane.device, lane.pid) for lane in streams}):
         own_streams = [lane for lane in streams if (lane.device, lane.pid) == (device, pid)]
         events = recorded.events(lanes=[lane.id for lane in own_streams], categories=sorted(DEVICE), columns=_COLUMNS)
@@ -121,7 +142,7 @@ def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
         order = np.argsort(events["ts"], kind="stable")
         stream_of = np.full(max(lane.id for lane in own_streams) + 1, -1, np.int64)
         stream_of[[lane.id for lane in own_streams]] = [lane.stream for lane in own_streams]
-        yield DeviceWork(
+        work = DeviceWork(
             recorded=recorded,
             device=device,
             process=own_streams[0].process,
@@ -131,8 +152,28 @@ def _devices_of(recorded: RecordedTrace) -> Iterator[DeviceWork]:
             name=events["name"][order],
             category=events["cat"][order],
             link=events["link"][order],
+            outer=events["outer"][order],
             stream=stream_of[events["lane"][order]],
             bytes=events["bytes"][order],
-            begin=recorded.begin,
-            end=recorded.end,
+            begin=begin,
+            end=end,
         )
+        yield replace(work, end=_end_of_work(work))
+
+
+def _end_of_work(work: DeviceWork) -> int:
+    """Return the end of the window, or of the last work that was launched in it, if that is later."""
+    called = work.launches[0]
+    ends = (work.start + work.duration)[(called >= 0) & (called < work.end)]
+    return max(work.end, min(int(ends.max(initial=0)), work.recorded.end))
+
+
+def _window(recorded: RecordedTrace) -> tuple[int, int]:
+    """Return from when to when work is looked at, in Unix ns: the marked steps, else all that was recorded.
+
+    Before the first step and after the last one a recording is switched on and written.
+    """
+    marked = steps(recorded.store)
+    begin = max(recorded.begin, marked[0].begin) if marked else recorded.begin
+    end = min(recorded.end, max(step.end for step in marked)) if marked else recorded.end
+    return (begin, end) if begin < end else (recorded.begin, recorded.end)

@@ -212,6 +212,12 @@ def _finding(key: str, rule: Rule, result: RuleResult) -> Finding:
     return Finding(key=key, rule=rule, state="fires" if is_firing else "clear", level=level, observation=observation)
 
 
+def _tells_more(of_run: Finding, of_file: Finding) -> bool:
+    """Return True if what the run tells is to be shown in place of what its files tell: it fires, or they lack data."""
+    order = ("not_enough_data", "clear", "fires")
+    return order.index(of_run.state) > order.index(of_file.state)
+
+
 def diagnose(evidence: Evidence, *, live: bool = False, of_files: OfFiles | None = None) -> list[Finding]:
     """Return what every rule says: what fires first, the bad before what is to be watched, then clear, then unknown.
 
@@ -221,7 +227,8 @@ def diagnose(evidence: Evidence, *, live: bool = False, of_files: OfFiles | None
     findings = []
     for key, rule in rules(live=live).items():
         evaluation = evaluations.get(key)
-        is_told = evaluation is not None and (evaluation.observation is not None or not rule.is_live)
-        findings.append(_finding(key, rule, evaluation) if evaluation and is_told else finding_of(key, rule, evidence))
+        of_file = _finding(key, rule, evaluation) if evaluation else None
+        of_run = finding_of(key, rule, evidence) if of_file is None or rule.is_live else of_file
+        findings.append(of_run if of_file is None or _tells_more(of_run, of_file) else of_file)
     order = ("fires", "clear", "not_enough_data")
     return sorted(findings, key=lambda one: (order.index(one.state), one.level != "bad", one.key))

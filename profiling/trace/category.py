@@ -47,8 +47,19 @@ _BATCH = re.compile(r"execute_(?:context|new|model)_\d+\(")
 _CPU_COLLECTIVE = re.compile(r"gloo:|mpi:|hccl_|hcom_", re.I)
 
 
+_COPY_KERNEL = re.compile(r"__amd_rocclr_copy|MEMORY_COPY_|Memcpy ")
+_FILL_KERNEL = re.compile(r"__amd_rocclr_fill|Memset ")
+"""What ROCm 7.1 and older record as kernels, although they copy and set memory."""
+
+
 def of_kernel(name: str) -> Category:
-    """Return whether a kernel computes or communicates, by its name: NCCL, RCCL, HCCL, MSCCL, vLLM's own all-reduce."""
+    """Return whether a kernel computes, copies or communicates, by its name: NCCL, RCCL, HCCL, MSCCL, vLLM's own
+    all-reduce; ROCm's copies and fills.
+    """
+    if _COPY_KERNEL.match(name):
+        return Category.COPY
+    if _FILL_KERNEL.match(name):
+        return Category.MEMSET
     return Category.COMMUNICATION if _DEVICE_COLLECTIVE.search(name) else Category.KERNEL
 
 

@@ -19,7 +19,7 @@ EVENT_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "
 _TEMPORARY = """
 CREATE TEMP TABLE raw(lane INTEGER, ts BIGINT, dur BIGINT, name INTEGER, cat UTINYINT, link BIGINT, "outer" BIGINT,
     bytes BIGINT, info INTEGER);
-CREATE TEMP TABLE depths(depth SMALLINT);
+CREATE TEMP TABLE depths(lane INTEGER, depth SMALLINT);
 CREATE TEMP TABLE raw_samples(series INTEGER, ts BIGINT, value DOUBLE);
 """
 
@@ -29,6 +29,7 @@ CREATE TABLE infos(id INTEGER, text VARCHAR);
 CREATE TABLE lanes(id INTEGER, kind VARCHAR, process VARCHAR, pid BIGINT, thread VARCHAR, tid BIGINT, device INTEGER,
     stream BIGINT, title VARCHAR, depths INTEGER, events BIGINT, first_ts BIGINT, last_ts BIGINT);
 CREATE TABLE series(id INTEGER, name VARCHAR, unit VARCHAR, device INTEGER, process VARCHAR, samples BIGINT);
+CREATE TABLE arrows(number BIGINT, lane INTEGER, ts BIGINT, is_end BOOLEAN);
 CREATE TABLE notes(severity VARCHAR, text VARCHAR);
 CREATE TABLE meta(key VARCHAR, value VARCHAR);
 """

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from profiling.trace import schema
 from profiling.trace.category import Category
+from profiling.trace.launches import is_launch
 from profiling.trace.schema import StoreFacts
 
 if TYPE_CHECKING:
@@ -210,6 +211,12 @@ class Store:
         return [text for (text,) in self._connection.execute("SELECT text FROM names ORDER BY id").fetchall()]
 
     @cached_property
+    def has_arrows(self) -> bool:
+        """Whether links from forward to backward were kept; files that were imported before they were have none."""
+        tables = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+        return ("arrows",) in self._connection.execute(tables).fetchall()
+
+    @cached_property
     def notes(self) -> tuple[Note, ...]:
         """What the reader had to say."""
         rows = self._connection.execute("SELECT severity, text FROM notes").fetchall()
@@ -283,7 +290,7 @@ class Store:
         ).fetchall()
         hits = []
         for name, category, events, total, number in rows:
-            longest = self._event(number)
+            longest = self.event(number)
             hits.append(
                 SearchHit(
                     name=name,
@@ -308,11 +315,11 @@ class Store:
         ).fetchall()
         if not texts:
             return None
-        event = self._event(number)
+        event = self.event(number)
         return EventDetail(
             event=event,
             info=json.loads(texts[0][0]) if texts[0][0] else {},
-            linked=self._others(event, "link", event.link),
+            linked=_launches(self._others(event, "link", event.link)),
             operators=self._others(event, "outer", event.outer),
         )
 
@@ -327,9 +334,9 @@ class Store:
             f"ORDER BY rowid LIMIT {_MOST_LINKED}",
             [value, event.id, family],
         ).fetchall()
-        return tuple(self._event(number) for (number,) in others)
+        return tuple(self.event(number) for (number,) in others)
 
-    def _event(self, number: int) -> StoredEvent:
+    def event(self, number: int) -> StoredEvent:
         """Return one event. Raises: LookupError if there is none of that number."""
         (row,) = self._connection.execute(
             'SELECT e.rowid, e.lane, e.depth, e.ts, e.dur, n.text, e.cat, e.link, e."outer", e.bytes '
@@ -338,6 +345,14 @@ class Store:
         ).fetchall()
         names = ("id", "lane", "depth", "ts", "dur", "name", "category", "link", "outer", "bytes")
         return StoredEvent(**{**dict(zip(names, row, strict=True)), "category": Category(row[6]).name.lower()})
+
+
+def _launches(linked: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
+    """Return the events without calls that only asked for something, where one of the calls is a launch."""
+    runtime = Category.RUNTIME.name.lower()
+    if not any(one.category == runtime and is_launch(one.name) for one in linked):
+        return linked
+    return tuple(one for one in linked if one.category != runtime or is_launch(one.name))
 
 
 def _window(begin: int | None, end: int | None) -> tuple[int, int]:

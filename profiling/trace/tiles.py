@@ -4,8 +4,9 @@ A tile is 512 columns of 2**level ns each, for some lanes, as bytes that a brows
 the length of its header (uint32, little-endian), then comes the header as JSON in UTF-8, then zeros up to a multiple of
 8 bytes, then arrays (little-endian, row by row), each beginning at a multiple of 8 bytes.
 
-Header: level, index, columns, begin (ns from the origin), rows ([lane, depth] each), names and cats (a text and its
-category), exact, n (events in its rows), omitted (rows that did not fit; ask for fewer lanes).
+Header: level, index, columns, begin (ns from the origin), rows ([lane, depth] each), names, cats and labels (a text,
+its category and a shorter word for it, "" where there is none), exact, n (events in its rows), omitted (rows that did
+not fit; ask for fewer lanes).
 
 exact      per event: uint16 row, uint16 name, float64 start (ns from the tile's begin, may be negative), float64
            duration (ns), uint32 id. Such a tile has at most MOST_EXACT events.
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from profiling.trace.naming import readable
 from profiling.trace.store import Columns, Store
 
 if TYPE_CHECKING:
@@ -319,25 +321,29 @@ class _View:
         room -= _ROOM + 14 * _MOST_ROWS + 32 * 10
         texts: list[str] = []
         categories: list[int] = []
+        shorts: list[str] = []
         to = np.zeros(len(used), np.int64)
         rest: dict[int, int] = {}
         for i in np.argsort(-count, kind="stable").tolist():
             label = int(used[i])
             text, category = self._store.names[label >> 5], label & 31
-            if len(text) > _LONGEST_NAME:
-                text = text[: _LONGEST_NAME - 1] + _REST
-            room -= len(_json(text)) + 5
+            short = readable(text, category)
+            short = "" if short == text else _cut(short)
+            text = _cut(text)
+            room -= len(_json(text)) + len(_json(short)) + 6
             if room > 0 and len(texts) < _NONE - 32:
                 to[i] = len(texts)
                 texts.append(text)
                 categories.append(category)
+                shorts.append(short)
             else:
                 if category not in rest:
                     rest[category] = len(texts)
                     texts.append(_REST)
                     categories.append(category)
+                    shorts.append("")
                 to[i] = rest[category]
-        return _Names(texts, categories, to[number])
+        return _Names(texts, categories, shorts, to[number])
 
     def _packed(
         self, rows: Ints, names: "_Names", arrays: list[npt.NDArray[Any]], *, exact: bool, events: int, omitted: int
@@ -352,6 +358,7 @@ class _View:
                 "rows": [[int(row) >> 8, int(row) & 255] for row in rows],
                 "names": names.texts,
                 "cats": names.categories,
+                "labels": names.labels,
                 "exact": exact,
                 "n": events,
                 "omitted": omitted,
@@ -367,9 +374,10 @@ class _View:
 class _Names:
     """Texts with their categories, and which of them each event or cell has. [n]"""
 
-    def __init__(self, texts: list[str], categories: list[int], number: Ints) -> None:
+    def __init__(self, texts: list[str], categories: list[int], labels: list[str], number: Ints) -> None:
         self.texts = texts
         self.categories = categories
+        self.labels = labels
         self.number = number
 
 
@@ -377,6 +385,10 @@ def _rows(of: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_], int]:
     """Return the rows of a tile, the place of each event or cell among them, which have one, how many rows do not."""
     rows, row = np.unique(of, return_inverse=True)
     return rows[:_MOST_ROWS], row, row < _MOST_ROWS, max(len(rows) - _MOST_ROWS, 0)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + _REST
 
 
 def _json(value: object) -> bytes:

@@ -8,7 +8,7 @@ import itertools
 import json
 import shutil
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from profiling.trace import schema
+from profiling.trace.frames import INNER_FRAMES, Ints, Packages, Runs
 from profiling.trace.limits import DEFAULT
+from profiling.trace.names import LONGEST_NAME, shortened
 from profiling.trace.nesting import MOST_DEPTHS, Nesting
+from profiling.trace.repeated import drop_repeated
 from profiling.trace.schema import StoreFacts
 from profiling.trace.tiles import build_levels, origin
 
@@ -27,9 +30,9 @@ LaneKind = Literal["thread", "stream", "range", "counter", "phase"]
 Severity = Literal["info", "warning", "error"]
 
 MOST_LANES = 4096
+MOST_ARROWS = 1_000_000
 MOST_NAMES = 200_000
 MOST_NAME_BYTES = 64 << 20
-LONGEST_NAME = 2000
 LONGEST_INFO = 16_000
 OTHER_NAME = "(another name)"
 """What events are called once a trace has used up the names that a store keeps."""
@@ -37,6 +40,7 @@ OTHER_NAME = "(another name)"
 _Lane = tuple[LaneKind, str, int, str, int, int, int, str]
 
 _ROW = struct.Struct(f"={len(schema.EVENT_COLUMNS)}q")
+_ARROW = struct.Struct("=4q")
 _BLOCK = 100_000  # events per insert: below one row group of DuckDB, so that their order is kept
 _SWEEP = 200_000  # events per block of the sweep
 _KNOWN_INFOS = 100_000
@@ -60,6 +64,8 @@ class StoreWriter:
         self._connection = schema.create(self._part)
         self._lanes: list[_Lane] = []
         self._lane_numbers: dict[_Lane, int] = {}
+        self._frames: dict[int, int] = {}
+        self._arrows = bytearray()
         self._names: dict[str, int] = {}
         self._name_bytes = 0
         self._infos: dict[str, int] = {}
@@ -75,6 +81,9 @@ class StoreWriter:
         self._meta: dict[str, object] = {"source": source, "version": schema.VERSION}
         self._events = 0
         self._offset = 0
+        self._cut_off = ""
+        self._starts_at_zero = False
+        self._drops_repeated = False
 
     def __enter__(self) -> Self:
         return self
@@ -127,16 +136,30 @@ class StoreWriter:
             *old[4:],
         )
 
+    def frames(self, lane: int) -> None:
+        """Say that a lane holds frames of Python alone: those inside one of the same framework get a lane beside it."""
+        self._frames[lane] = -1
+
+    def arrow(self, number: int, lane: int, time: int, *, is_end: bool) -> None:
+        """Keep one end of an arrow from an operator forward to its backward: on `lane`, at `time` [Unix ns].
+
+        The other end has the same number. Those beyond MOST_ARROWS are left out, with a note.
+        """
+        if len(self._arrows) >= MOST_ARROWS * _ARROW.size:
+            self.note("warning", f"Only the first {MOST_ARROWS // 2:,} links from forward to backward were kept.")
+        elif 0 <= time < _LATEST and abs(number) < _LATEST:
+            self._arrows += _ARROW.pack(number, lane, time, is_end)
+
     def shift(self, offset: int) -> None:
         """Move everything, also what was added before, by an offset [ns] that became known late."""
         self._offset = offset
 
     def name(self, text: str) -> int:
-        """Return the number of a text; what is longer than LONGEST_NAME is cut."""
+        """Return the number of a text; of one longer than LONGEST_NAME a hash stands for the rest."""
         number = self._names.get(text)
         if number is not None:
             return number
-        text = text[:LONGEST_NAME].encode(errors="replace").decode()
+        text = shortened(text.encode(errors="replace").decode())
         if text not in self._names:
             if len(self._names) >= MOST_NAMES or self._name_bytes > MOST_NAME_BYTES:
                 text = OTHER_NAME
@@ -196,7 +219,7 @@ class StoreWriter:
 
     def counter(self, name: str, unit: str, *, device: int = -1, process: str = "") -> int:
         """Return the number of a series of samples, which is made when its properties are new. Raises: TooMuch."""
-        key = (name[:LONGEST_NAME], unit[:40], device, process[:200])
+        key = (shortened(name), unit[:40], device, process[:200])
         if key not in self._series and len(self._series) >= MOST_LANES:
             raise TooMuch(f"The trace has more than {MOST_LANES:,} counters, which is the most.")
         return self._series.setdefault(key, len(self._series))
@@ -217,6 +240,18 @@ class StoreWriter:
         if len(self._notes) < 200 and (severity, text[:LONGEST_NAME]) not in self._notes:
             self._notes.append((severity, text[:LONGEST_NAME]))
 
+    def start_at_zero(self) -> None:
+        """Count all times from the earliest event: where nothing tells when the recording began."""
+        self._starts_at_zero = True
+
+    def cut_off(self, text: str) -> None:
+        """Keep that the file ends early; up to which time it was read is said with it."""
+        self._cut_off = text
+
+    def leave_out_repeated(self) -> None:
+        """Leave out what comes twice, with a note: where events of one name, lane and number at one time are one."""
+        self._drops_repeated = True
+
     def meta(self, key: str, value: object) -> None:
         """Keep a fact about the trace; anything that JSON can hold."""
         self._meta[key] = value
@@ -229,20 +264,28 @@ class StoreWriter:
         if self._sampled > self._most_samples:
             self.note("warning", f"Only the first {self._most_samples:,} samples were read; the rest is left out.")
         run = self._connection.execute
+        if self._starts_at_zero:
+            self._move_to_zero()
         self._drop_broken()
         shifted = f"* REPLACE (ts + {self._offset} AS ts)"
         run(
             f"CREATE TEMP TABLE sorted AS SELECT {shifted} FROM raw ORDER BY lane, ts, dur DESC, rowid; "  # noqa: S608
             "DROP TABLE raw"
         )
+        if self._drops_repeated:
+            drop_repeated(self._connection, self.note)
         self._sweep()
         run(
-            "CREATE TABLE ev AS SELECT s.lane, d.depth, s.* EXCLUDE (lane) FROM sorted s POSITIONAL JOIN depths d "
-            "ORDER BY s.lane, d.depth, s.ts; DROP TABLE sorted; DROP TABLE depths"
+            "CREATE TABLE ev AS SELECT d.lane, d.depth, s.* EXCLUDE (lane) FROM sorted s POSITIONAL JOIN depths d "
+            "ORDER BY d.lane, d.depth, s.ts; DROP TABLE sorted; DROP TABLE depths"
         )
         run(f"CREATE TABLE samples AS SELECT {shifted} FROM raw_samples ORDER BY series, ts, rowid")  # noqa: S608
-        self._describe()
         begin, end = self._span()
+        if self._cut_off:
+            self.note(
+                "warning", f"{self._cut_off} The last event ends {(end - begin) / 1e9:,.3f} s after the first begins."
+            )
+        self._describe()
         (events, samples), *_ = run("SELECT (SELECT count(*) FROM ev), (SELECT count(*) FROM samples)").fetchall()
         facts = StoreFacts(
             events=events,
@@ -297,6 +340,15 @@ class StoreWriter:
         self._insert_rows("raw_samples", list(self._samples))
         self._samples = []
 
+    def _move_to_zero(self) -> None:
+        run = self._connection.execute
+        ((first,),) = run(
+            "SELECT min(ts) FROM (SELECT ts FROM raw UNION ALL SELECT ts FROM raw_samples) WHERE abs(ts) < ?", [_FAR]
+        ).fetchall()
+        if first:
+            run("UPDATE raw SET ts = ts - ?", [first])
+            run("UPDATE raw_samples SET ts = ts - ?", [first])
+
     def _drop_broken(self) -> None:
         """Leave out events whose times cannot be: one of them would make the whole view a month wide."""
         run = self._connection.execute
@@ -313,33 +365,49 @@ class StoreWriter:
             )
 
     def _sweep(self) -> None:
-        """Compute the depth of each event, lane by lane, in blocks."""
+        """Compute the depth of each event, and the lane that it is drawn on, lane by lane, in blocks."""
         run = self._connection.execute
-        nestings: dict[int, Nesting] = {}
-        deepest = 0
+        sweep = _Sweep(self._frames, self._beside, list(self._names) if self._frames else [])
         (total,) = run("SELECT count(*) FROM sorted").fetchall()[0]
         for first in range(0, total, _SWEEP):
             block = run(
-                "SELECT lane, ts, dur FROM sorted WHERE rowid BETWEEN ? AND ? ORDER BY rowid",
+                "SELECT lane, ts, dur, name FROM sorted WHERE rowid BETWEEN ? AND ? ORDER BY rowid",
                 [first, first + _SWEEP - 1],
             ).fetchnumpy()
             cuts = [0, *(np.flatnonzero(np.diff(block["lane"])) + 1).tolist(), len(block["lane"])]
-            parts = []
-            for a, b in itertools.pairwise(cuts):
-                lane = int(block["lane"][a])
-                if lane not in nestings:
-                    nestings = {lane: Nesting()}  # they come one after the other
-                parts.append(nestings[lane].depths(block["ts"][a:b], block["dur"][a:b]))
-            depth = np.concatenate(parts).astype(np.int16)
-            deepest = max(deepest, int(depth.max()))
+            lanes, depths = zip(
+                *(
+                    sweep.part(int(block["lane"][a]), block["ts"][a:b], block["dur"][a:b], block["name"][a:b])
+                    for a, b in itertools.pairwise(cuts)
+                ),
+                strict=True,
+            )
+            lane, depth = np.concatenate(lanes).astype(np.int32), np.concatenate(depths).astype(np.int16)
             for a in range(0, len(depth), _BLOCK):
-                piece = {"depth": depth[a : a + _BLOCK]}  # noqa: F841  (the statement below reads it)
+                piece = {"lane": lane[a : a + _BLOCK], "depth": depth[a : a + _BLOCK]}  # noqa: F841  (read below)
                 run("INSERT INTO depths SELECT * FROM piece")
-        if deepest == MOST_DEPTHS - 1:
+        if sweep.deepest == MOST_DEPTHS - 1:
             self.note("warning", f"Events lie more than {MOST_DEPTHS} deep in each other; the deepest share a row.")
+
+    def _beside(self, lane: int) -> int:
+        """Return a new lane of the same thread for frames inside frames; the lane itself where there are too many."""
+        if len(self._lanes) >= MOST_LANES:
+            return lane
+        kind, process, pid, thread, tid, device, stream, _ = self._lanes[lane]
+        self._lanes.append((kind, process, pid, thread, tid, device, stream, INNER_FRAMES))
+        return len(self._lanes) - 1
+
+    def _insert_arrows(self) -> None:
+        table = np.frombuffer(self._arrows, np.int64).reshape(-1, 4)
+        for first in range(0, len(table), _BLOCK):
+            piece = table[first : first + _BLOCK]
+            rows = {"number": piece[:, 0], "lane": piece[:, 1], "ts": piece[:, 2] + self._offset, "end": piece[:, 3]}
+            columns = {key: np.ascontiguousarray(values) for key, values in rows.items()}  # noqa: F841  (read below)
+            self._connection.execute("INSERT INTO arrows SELECT * FROM columns")
 
     def _describe(self) -> None:
         """Fill the small tables."""
+        self._insert_arrows()
         run = self._connection.execute
         self._insert_rows("names", [(number, text) for text, number in self._names.items()])
         counted = {
@@ -361,6 +429,38 @@ class StoreWriter:
             "SELECT min(ts), max(ts) FROM samples)"
         ).fetchall()[0]
         return (int(bounds[0]), int(bounds[1])) if bounds[0] is not None else (0, 0)
+
+
+class _Sweep:
+    """Depths, lane by lane; they come one after the other."""
+
+    def __init__(self, frames: dict[int, int], beside: Callable[[int], int], names: list[str]) -> None:
+        self._frames = frames
+        self._beside = beside
+        self._package = Packages().numbers(names)
+        self._lane = -1
+        self.deepest = 0
+
+    def part(self, lane: int, ts: Ints, dur: Ints, name: Ints) -> tuple[Ints, Ints]:
+        """Return on which lane and how deep each event of the next part of a lane is drawn. All [n]."""
+        if lane != self._lane:
+            self._lane = lane
+            self._nesting, self._outer, self._inner = Nesting(), Nesting(), Nesting()
+            self._runs = Runs()
+        lanes = np.full(len(ts), lane, np.int64)
+        depth = self._nesting.depths(ts, dur)
+        self.deepest = max(self.deepest, int(depth.max()))
+        if lane not in self._frames:
+            return lanes, depth
+        is_inner = self._runs.inner(depth, self._package[name])
+        if is_inner.any() and self._frames[lane] < 0:
+            self._frames[lane] = self._beside(lane)
+        if self._frames[lane] in (-1, lane):
+            return lanes, depth
+        depth[~is_inner] = self._outer.depths(ts[~is_inner], dur[~is_inner])
+        depth[is_inner] = self._inner.depths(ts[is_inner], dur[is_inner])
+        lanes[is_inner] = self._frames[lane]
+        return lanes, depth
 
 
 def _lane(kind: LaneKind, process: str, pid: int, thread: str, tid: int, device: int, stream: int, title: str) -> _Lane:

@@ -12,6 +12,7 @@ import { ConfigTab } from "./run/config.js";
 import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
 import { Header } from "./run/header.js";
+import { Health } from "./run/health.js";
 import { changeMarks } from "./run/knob-changes.js";
 import { LiveKnobs } from "./run/live-knobs.js";
 import { LogTab } from "./run/logs.js";
@@ -44,6 +45,7 @@ const context = { page, phases, query, store, view, feed };
 const files = new FileTab(context);
 const captures = new Captures(context);
 const liveKnobs = new LiveKnobs(context);
+const health = new Health(context);
 const ask = new ProfileAsk({ page, captures });
 const tabs = {
   overview: new Overview(context),
@@ -91,6 +93,7 @@ function showHeader(next) {
   showBranches();
   ask.update(next);
   liveKnobs.update(next);
+  health.update(next);
   for (const tab of all) tab.update?.(next);
 }
 
@@ -206,13 +209,22 @@ function listen() {
       .map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
     const resumed = store.branches.resumes.map(({ step }) => ({ x: step, type: "resume" }));
     const changed = changeMarks(liveKnobs.changes);
-    view.marks = [...saved, ...recorded, ...resumed, ...changed];
+    const judged = health.marks();
+    view.marks = [...saved, ...recorded, ...judged, ...resumed, ...changed];
+    for (const tone of ["alarm", "good"]) {
+      const isThere = judged.some(({ type }) => type === tone);
+      for (const key of document.querySelectorAll(`[data-${tone}-key]`)) key.hidden = !isThere;
+    }
     for (const key of document.querySelectorAll("[data-change-key]")) key.hidden = changed.length === 0;
     for (const key of document.querySelectorAll("[data-capture-key]")) key.hidden = recorded.length === 0;
     view.redraw();
   };
   captures.addEventListener("change", mark);
   liveKnobs.addEventListener("change", mark);
+  health.addEventListener("change", () => {
+    mark();
+    if (health.hasChanged) find("#symptoms").dispatchEvent(new Event("pitwall:ended")); // say what it is now
+  });
   store.on("branches", mark);
   files.onChange(() => {
     mark();

@@ -2,17 +2,22 @@
 
 import { send } from "./api.js";
 import { around, field, find, jsonOf } from "./dom.js";
-import { el, fill, gettext, grouped, laneName, messageOf, write } from "./format.js";
+import { el, fill, gettext, laneName, messageOf, write } from "./format.js";
 import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
 import { Clock } from "./timeline/clock.js";
 import { toast } from "./toast.js";
+import { Chain } from "./trace/chain.js";
 import { Counters } from "./trace/counters.js";
 import { Details, goTo } from "./trace/details.js";
+import { Dock } from "./trace/dock.js";
 import { layerGroups, phaseGroup } from "./trace/lanes.js";
 import { Layers } from "./trace/layers.js";
 import { Layout } from "./trace/layout.js";
+import { LaneMenu } from "./trace/menu.js";
 import { CATEGORIES, categoryToken, categoryWord, Palette } from "./trace/palette.js";
+import { CriticalPath } from "./trace/path.js";
+import { Pins } from "./trace/pins.js";
 import { Search } from "./trace/search.js";
 import { Selection } from "./trace/selection.js";
 import { Strip } from "./trace/strip.js";
@@ -101,14 +106,20 @@ class TracePage {
     this.phaseSteps = [];
     for (const name of ["fold", "hide", "deep"]) {
       const set = { fold: this.layout.folded, hide: this.layout.hidden, deep: this.layout.deep }[name];
-      for (const key of (query.get(name) ?? "").split(",").filter(Boolean)) set.add(key);
+      for (const key of (query.get(name) ?? "").split(",").filter((one) => one && one !== "none")) set.add(key);
     }
+    this.layout.isRestored = query.get("fold") !== null;
     this.view.isByStep = query.get("axis") === "step";
     const context = { page, view: this.view, clock: this.clock, layers: this.layers, query };
     this.selection = new Selection(context);
     this.details = new Details(context);
+    this.chain = new Chain(context);
     this.search = new Search(context);
     this.counters = new Counters(context);
+    this.dock = new Dock(context);
+    this.path = new CriticalPath({ ...context, onChange: () => this.#place() });
+    this.pins = new Pins({ layout: this.layout, query, project: page.trace.project });
+    this.menu = new LaneMenu({ view: this.view, counters: this.counters, onChange: () => this.#folds() });
     this.layers.addEventListener("phases", ({ detail }) => this.#phases(detail));
     this.layers.addEventListener("layer", ({ detail }) => this.#layer(detail));
     this.layers.addEventListener("state", () => this.#empty());
@@ -129,6 +140,7 @@ class TracePage {
     this.#empty();
     this.#restore();
     this.selection.soon();
+    this.dock.soon();
   }
 
   #phases(answer) {
@@ -175,10 +187,11 @@ class TracePage {
       view.zero = from;
       view.setExtent({ from, to: Math.max(to, from + 1000) });
     }
-    this.layout.setGroups(groups.phases ? [groups.phases, ...layers] : layers);
+    this.pins.know(layers);
+    this.layout.setGroups([this.path.group, groups.phases, ...layers].filter((group) => group !== null));
     this.strip.loaded();
     this.#empty();
-    this.#laneList();
+    this.menu.draw();
     view.draw();
   }
 
@@ -187,8 +200,11 @@ class TracePage {
   }
 
   #empty() {
-    const has = this.layout.groups.length > 0;
-    find("[data-body]").hidden = !has;
+    const hasLanes = this.layout.groups.length > 0;
+    const has = hasLanes || this.counters.known.size > 0;
+    const body = find("[data-body]");
+    body.hidden = !has;
+    body.dataset.lanes = hasLanes ? "some" : "none"; // without lanes the curves stand below the axis
     const empty = field("empty");
     empty.hidden = has;
     if (has || !this.isStarted) return;
@@ -246,9 +262,11 @@ class TracePage {
   }
 
   #folds() {
-    query.set("fold", [...this.layout.folded].join(","));
+    query.set("fold", [...this.layout.folded].join(",") || "none");
     query.set("deep", [...this.layout.deep].join(","));
     query.set("hide", [...this.layout.hidden].join(","));
+    this.pins.keep();
+    this.menu.draw();
   }
 
   #tools() {
@@ -265,71 +283,7 @@ class TracePage {
     for (const button of document.querySelectorAll("[data-axis]"))
       button.addEventListener("click", () => axis(button.dataset.axis === "step"));
     axis(view.isByStep);
-    onKeys(Object.fromEntries([..."0z+=-"].map((key) => [key, view.keys[key]])));
-    find("[data-lane-list]").addEventListener("change", (event) => {
-      const box = around(event, "input");
-      if (!box) return;
-      if (box.dataset.counter) {
-        const isDone = this.counters.toggle(box.dataset.counter, box.checked);
-        if (!isDone) {
-          box.checked = false;
-          toast(gettext("No more counters can be shown. Remove one first."), { isError: true });
-        }
-        return;
-      }
-      this.layout.show(box.value, box.checked);
-      this.#folds();
-      view.draw();
-    });
-  }
-
-  #laneList() {
-    const held = find("[data-lane-list]");
-    const focused = held.querySelector("input:focus")?.value;
-    const counters = [...this.counters.known.values()];
-    const chooser = el(
-      "fieldset",
-      {},
-      el("legend", { class: "menu-head" }, fill(gettext("Counters, %(n)s"), { n: grouped(counters.length) })),
-      ...counters.map(({ key, title, series }) => {
-        const box = el("input", {
-          type: "checkbox",
-          value: `counter ${key}`,
-          "data-counter": key,
-          checked: this.counters.isShown(key),
-        });
-        return el(
-          "label",
-          { class: "menu-item" },
-          box,
-          el("span", { class: "cut", title }, title),
-          el("span", { class: "spacer" }),
-          el("span", { class: "faint num" }, grouped(series.samples)),
-        );
-      }),
-    );
-    held.replaceChildren(
-      ...(counters.length ? [chooser] : []),
-      ...this.layout.groups.map((group) =>
-        el(
-          "fieldset",
-          {},
-          el("legend", { class: "menu-head" }, group.title),
-          ...group.lanes.map((lane) => {
-            const box = el("input", { type: "checkbox", value: lane.key, checked: !this.layout.hidden.has(lane.key) });
-            return el(
-              "label",
-              { class: "menu-item" },
-              box,
-              el("span", { class: "cut" }, lane.title),
-              el("span", { class: "spacer" }),
-              el("span", { class: "faint num" }, lane.events ? grouped(lane.events) : ""),
-            );
-          }),
-        ),
-      ),
-    );
-    if (focused) held.querySelector(`[value="${CSS.escape(focused)}"]`)?.focus();
+    onKeys(Object.fromEntries([..."0z+=-wasd"].map((key) => [key, view.keys[key]])));
   }
 
   #tip(detail) {
@@ -339,7 +293,7 @@ class TracePage {
     const { event, column, x, y } = detail;
     const category = event ? CATEGORIES[event.category] : CATEGORIES[column.category];
     const phase = event?.about ? (phases.get(event.about.phase)?.label ?? event.about.phase) : null;
-    const name = event ? event.about?.name || phase || event.name : column.text;
+    const name = event ? event.about?.name || phase || event.label || event.name : column.label || column.text;
     const parts = event
       ? [
           span(event.end - event.begin),

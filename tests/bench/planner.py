@@ -13,9 +13,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import estimate
 from jobs.planner.result import JobInvalid
 from tests.planner_cases.device_rows import device_cases
+from tests.planner_cases.held_out import BIAS, COVERAGE, WIDTH, Figure, as_shipped, held_out
 from tests.planner_cases.load import HERE, Case, CaseInvalid, load
 from tests.planner_cases.measure import Reading, readings
 from tests.planner_cases.speed import (
@@ -51,12 +53,42 @@ def main() -> None:
     rows = summarize(found)
     halves: tuple[Half, ...] = ("fit",) if given.fit_only else ("all",) if given.path else HALVES
     print_summary(rows, halves)
+    shipped = as_shipped(found)
+    left_out: tuple[Figure, ...] = ()
+    if not given.fit_only and not given.path:
+        left_out = held_out((*load(HERE), *load(HERE / "later")), shipped_constants())
+    print_times("seconds, with the constants as they are", shipped)
+    print_times("seconds, each source judged by constants and widths made without it", left_out)
     print_peers(found, peers)
     is_fast = print_speed(cases)
     judged: Half = "fit" if given.fit_only else "all"
     missed = [row.what for row in rows if row.is_gate and not row.reaches(judged)]
+    missed += [f"{each.kind}: {', '.join(each.fails)}, its source left out" for each in left_out if each.fails]
     if missed or not is_fast:
         sys.exit("Missed: " + "; ".join([*missed, *([] if is_fast else ["speed"])]))
+
+
+def print_times(head: str, figures: Sequence[Figure]) -> None:
+    """Print bias, coverage and width of every class of seconds, and which of the goals are missed."""
+    if not figures:
+        return
+    goal = f"{BIAS[0]:g} to {BIAS[1]:g}", f"≥ {COVERAGE:g} %", f"≤ x{WIDTH:g}"
+    lines = [(head, "readings", "sources", "predicted / measured", "inside", "high / low", "four of five within", "")]
+    lines += [
+        (
+            each.kind,
+            str(each.num),
+            str(each.sources),
+            f"{each.bias:.2f}",
+            f"{each.coverage:.1f} %",
+            f"x{each.width:.2f}",
+            f"x{each.residual:.2f}",
+            " ".join(f"{check}: {'MISSED' if check in each.fails else 'missed (no gate)'}" for check in each.misses),
+        )
+        for each in figures
+    ]
+    print()
+    _print_columns([*lines, ("goal", "", "", *goal, "", "")])
 
 
 def print_readings(found: Sequence[Reading], peers: Peers) -> None:
@@ -133,18 +165,19 @@ def print_peers(found: Sequence[Reading], peers: Peers) -> None:
 
 
 def print_speed(cases: Sequence[Case]) -> bool:
-    """Print how long one estimate, a search and "Can it run?" take; True if both are as fast as asked."""
+    """Print what one estimate, a search and "Can it run?" take of a CPU; True if all are as fast as they shall
+    be."""
     took = []
     for case in (case for case in cases if case.job is not None):
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             estimate(case.job)  # type: ignore[arg-type]
         except JobInvalid:
             continue
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     lines = [("speed", "measured", "goal")]
-    median = statistics.median(took) if took else math.inf
-    lines.append((f"one estimate, median of {len(took)}", f"{median * 1e3:.2f} ms", f"≤ {ESTIMATE_GOAL * 1e3:g} ms"))
+    slow = _p90(took) if took else math.inf
+    lines.append((f"one estimate, p90 of {len(took)}", f"{slow * 1e3:.2f} ms", f"≤ {ESTIMATE_GOAL * 1e3:g} ms"))
     num, searched = seconds_of_search()
     per_thousand = searched / num * RANKED if num else math.inf
     lines.append(
@@ -154,7 +187,7 @@ def print_speed(cases: Sequence[Case]) -> bool:
     lines.append((f"can it run: {asked}", f"{answered:.2f} s", f"≤ {CAN_GOAL:g} s"))
     print()
     _print_columns(lines)
-    return median <= ESTIMATE_GOAL and per_thousand <= SEARCH_GOAL and answered <= CAN_GOAL
+    return slow <= ESTIMATE_GOAL and per_thousand <= SEARCH_GOAL and answered <= CAN_GOAL
 
 
 def _peers(cases: Sequence[Case]) -> Peers:

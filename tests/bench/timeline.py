@@ -108,6 +108,7 @@ def main() -> None:
 
 
 def _looked_at(url: str, session: str, trace: str, events: int) -> list[Result]:
+    import django.db.models  # noqa: F401  (whole, before conftest imports a part that needs the rest)
     from playwright.sync_api import sync_playwright
 
     from tests.conftest import CHROMIUM_ARGUMENTS, find_chromium

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from console.api.diagnosis import diagnosis
-from console.api.traces import trace_summary
+from console.api.traces import trace_difference, trace_summary
 from jobs.cluster.ray_api import forget_state
 from jobs.traces import results as trace_answers
 from tests.console.commands import served_here  # noqa: F401 (fixture)
@@ -36,6 +36,7 @@ def _pages_of_traces_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_answers, "PATIENCE", 120.0)
     monkeypatch.setattr(diagnosis, "API_PATIENCE", 120.0)
     monkeypatch.setattr(trace_summary, "API_PATIENCE", 120.0)
+    monkeypatch.setattr(trace_difference, "API_PATIENCE", 120.0)
 
 
 TAG = re.compile(rb"<[a-zA-Z][^<>]*>")

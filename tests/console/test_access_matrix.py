@@ -191,6 +191,7 @@ class Scene:
             "level": "20",
             "item_id": str(self.trash_item.pk),
             "series": "0",
+            "key": "queue-1",
             "token": "x" * 43,
             "sha256": "0" * 64,
             "name": "model/final",

@@ -98,7 +98,8 @@ def readings(values: Values, rng: random.Random, *, steps: int) -> tuple[Reading
 
 def written(path: Path, rng: random.Random, *, events: int, values: Values, rank: int = 0, clock: str = "") -> Store:
     """Return a store with events of every category and samples of every counter that a rule may ask for."""
-    names = [*WORDS, "ncclDevKernel_AllReduce_Sum_bf16", "ampere_sgemm_128x64_tn", "cudaLaunchKernel"]
+    collective = "ncclDevKernel_AllReduce_Sum_bf16"
+    names = [*WORDS, collective, "cudaLaunchKernel"]
     with StoreWriter(path, source="test") as writer:
         whose = {"process": "python", "pid": 100 + rank}
         streams = [writer.lane("stream", **whose, device=rank, stream=stream) for stream in (7, 20)]  # type: ignore[arg-type]
@@ -107,7 +108,12 @@ def written(path: Path, rng: random.Random, *, events: int, values: Values, rank
             lane = streams[number % 2] if category in DEVICE else others[category == Category.RANGE]
             start, length, size = BEGIN + number * 10_000, rng.randrange(30_000), rng.randrange(1 << 20)
             link = 1 + number // len(Category)
-            writer.add(lane, start, length, writer.name(rng.choice(names)), category, link=link, bytes=size)
+            usual = {Category.COMMUNICATION: collective, Category.STEP: f"ProfilerStep#{link}"}  # on all ranks alike
+            chosen = rng.choice(names)
+            if category == Category.KERNEL:
+                chosen = rng.choice((chosen, "ampere_sgemm_128x64_tn"))
+            name = usual.get(category, chosen)
+            writer.add(lane, start, length, writer.name(name), category, link=link, bytes=size)
         for name in WORDS if events else ():
             series = writer.counter(name, "", device=rank, process="python")
             for i in range(4):

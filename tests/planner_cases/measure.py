@@ -18,6 +18,7 @@ from jobs.planner.serving.kv_cache import layer_token_bytes
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.time.decoding import decode_step_seconds
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
+from jobs.planner.time.training import scoring_seconds, work_of
 from tests.planner_cases.load import Case
 
 Quantity = Literal[
@@ -29,6 +30,7 @@ Quantity = Literal[
     "engine weights",
     "engine cache",
     "training speed",
+    "scoring",
     "RL step",
     "RL phase",
     "decode",
@@ -39,7 +41,6 @@ Quantity = Literal[
 WIDEST = 2.5  # an interval that is wider says nothing
 NEAR = 0.08  # of capacity: "tight" is right within it
 _GIB = 2**30
-_LIVE_SHARE = 0.6  # of its response a sequence holds in the mean while it is decoded (planner.md, 6.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,8 @@ class Reading:
     """One quantity of one case. `estimate` is None if it cannot be estimated; `why` then says why.
 
     `error`: relative, None where there is none; `is_right`: whether it counts as right where that is a yes or no;
-    `detail` is what the planner adds: an interval, the phase that binds.
+    `detail` is what the planner adds: an interval, the phase that binds. `interval`: of what is measured in seconds, or
+    in tokens or FLOPs by the second (`is_rate`).
     """
 
     case: Case
@@ -59,6 +61,12 @@ class Reading:
     is_right: bool | None = None
     detail: str = ""
     why: str = ""
+    interval: Interval | None = None
+
+    @property
+    def is_rate(self) -> bool:
+        """True if more is faster."""
+        return self.what.startswith("tok/s") or self.what == "MFU"
 
 
 def readings(case: Case, k: Constants | None = None) -> tuple[Reading, ...]:
@@ -66,14 +74,24 @@ def readings(case: Case, k: Constants | None = None) -> tuple[Reading, ...]:
     return tuple(_readings(case, k or shipped_constants()))
 
 
+def time_readings(case: Case, k: Constants, estimator: Estimator) -> tuple[Reading, ...]:
+    """Return the readings of seconds alone; `estimator`, with the same constants, may know parts of the answer."""
+    found, problem = _estimated(case, estimator)
+    why = problem or "the case has no policy to train"
+    return (*_times(case, found, why, k), *_of_decoding(case, k))
+
+
+def _estimated(case: Case, estimator: Estimator) -> tuple[Estimate | None, str]:
+    if case.job is None or case.problem:
+        return None, case.problem
+    try:
+        return estimator.estimate(case.job), ""
+    except (JobInvalid, ValueError) as error:
+        return None, str(error)
+
+
 def _readings(case: Case, k: Constants) -> Iterator[Reading]:
-    found: Estimate | None = None
-    problem = case.problem
-    if case.job is not None and not problem:
-        try:
-            found = Estimator(k).estimate(case.job)
-        except (JobInvalid, ValueError) as error:
-            problem = str(error)
+    found, problem = _estimated(case, Estimator(k))
     yield from _counts(case)
     yield from _of_estimate(case, found, problem, k)
     yield from _of_engine(case, problem, k)
@@ -121,10 +139,18 @@ def _of_estimate(case: Case, found: Estimate | None, problem: str, k: Constants)
             yield _number(case, "host memory", "GB", numbers["host_gb"], found.host_bytes / 1e9)
     if case.truth.verdict:
         yield _unknown(case, "verdict", "", case.truth.verdict, why) if found is None else _verdict(case, found, k)
+    yield from _times(case, found, why, k)
+
+
+def _times(case: Case, found: Estimate | None, why: str, k: Constants) -> Iterator[Reading]:
+    numbers = case.truth.numbers
     if "sync_seconds" in numbers:
         phase = found.time.phases.get("weight_sync") if found else None
         yield _timed(case, "weight sync", "seconds", numbers["sync_seconds"], phase, why)
     yield from _speeds(case, found, why)
+    if "score_seconds" in numbers:
+        pass_seconds = _scored(case, k) if found else None
+        yield _timed(case, "scoring", "seconds", numbers["score_seconds"], pass_seconds, why)
     for phase, seconds in case.truth.phases.items():
         yield _timed(case, "RL phase", phase, seconds, found.time.phases.get(phase) if found else None, why)
 
@@ -144,6 +170,22 @@ def _speeds(case: Case, found: Estimate | None, why: str) -> Iterator[Reading]:
     elif "mfu" in numbers:  # the share moves as the seconds do
         share = time and time.step.inverse(time.mfu * time.step.middle)
         yield _timed(case, quantity, "MFU", numbers["mfu"], share, why)
+
+
+def _scored(case: Case, k: Constants) -> Interval:
+    """Return seconds of one pass without gradients over the policy's micro-batches."""
+    assert case.job is not None
+    training, work = case.job.policy, work_of(case.job.policy)
+    return scoring_seconds(
+        training.model,
+        training.layout,
+        training,
+        case.job.fleet,
+        k,
+        tokens=work.tokens * work.count * training.layout.data,
+        document=work.document,
+        row=work.tokens,
+    )
 
 
 def _peak(case: Case, job: Job, found: Estimate, k: Constants) -> float:
@@ -216,7 +258,7 @@ def _of_decoding(case: Case, k: Constants) -> Iterator[Reading]:
             rate = decode_tokens_per_second(engine, a, point.batch, prompt, output, k)
             yield _timed(case, "decode", f"tok/s at {point.batch}", point.tokens_per_second, rate, "")
         if point.itl_ms:
-            step = 1e3 * decode_step_seconds(engine, a, point.batch, prompt + _LIVE_SHARE * output, k)
+            step = 1e3 * decode_step_seconds(engine, a, point.batch, prompt + k.decode.live_share * output, k)
             yield _number(case, "token interval", f"ms at {point.batch}", point.itl_ms, step)
     if seconds is not None and case.rollouts is not None:
         whole = generation_seconds(engine, a, case.rollouts, engine.num_engines, k)
@@ -278,6 +320,7 @@ def _timed(case: Case, quantity: Quantity, what: str, truth: float, interval: In
         error=interval.middle / truth - 1,
         is_right=is_narrow and interval.low <= truth <= interval.high,
         detail=f"{interval.low:.3g} – {interval.high:.3g}",
+        interval=interval,
     )
 
 

@@ -20,7 +20,8 @@ Event = tuple[float, float, str, Category]  # start and duration in ms, name, ca
 class Trace:
     """`device` and `host` events; the n-th launch of `launches` (start, duration in ms) launched the n-th of `device`.
 
-    `window` is the length of the recording in ms: a range of that length is on the host.
+    `window` is the length of the recording in ms: a range of that length is on the host. `pool` happens on a thread
+    that runs no operator; `meta` is what the trace says of itself.
     """
 
     device: Sequence[Event] = ()
@@ -28,6 +29,8 @@ class Trace:
     launches: Sequence[tuple[float, float]] = ()
     samples: dict[str, Sequence[float]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    pool: Sequence[Event] = ()
+    meta: dict[str, object] = field(default_factory=dict)
     bytes: int = 0
     streams: tuple[int, int] = (7, 20)  # of what computes, of collectives
     window: float = 1000.0
@@ -54,6 +57,11 @@ def recorded(path: Path, trace: Trace, *, rank: int = 0) -> RecordedTrace:
             series = writer.counter(name, "", device=rank, process="python")
             for i, value in enumerate(values):
                 writer.count(series, BEGIN + i * MS, value)
+        for start, duration, name, category in trace.pool:
+            pool = writer.lane("thread", process="python", pid=pid, thread="pool", tid=2)
+            writer.add(pool, BEGIN + int(start * MS), int(duration * MS), writer.name(name), category)
+        for key, value in trace.meta.items():
+            writer.meta(key, value)
         for text in trace.notes:
             writer.note("warning", text)
         writer.finish()

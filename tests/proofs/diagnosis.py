@@ -1,7 +1,8 @@
 """`make proof-diagnosis`: faults planted in real runs are found, and their twins without the fault are clear of them.
 
 Each case is a GRPO run on a Ray head of its own (DeepSpeed, vLLM), with one fault of tests/proofs/planted or of its
-spec. The twin is the same run without it. Arguments: names of cases; nothing for all. Writes docs/proofs/diagnosis.md.
+spec. The twin is the same run without it. Arguments: names of cases; nothing for all; `corpus` for recordings made in
+code alone. Writes docs/proofs/diagnosis.md.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import Any
 
 from profiling.diagnosis.finding import Finding, finding_of, rules
 from tests.jobs.engine.conftest import EndedRun, Running
+from tests.proofs.diagnosis_corpus import count, section, with_section
 from tests.proofs.run_evidence import evidence_of
 from tests.ray_head import HOUSE, RayHead, running_head
 
@@ -200,6 +202,11 @@ def _report(results: list[Result]) -> str:
 
 def main(names: list[str]) -> int:
     """Run the cases; return 1 if one is wrong."""
+    if names == ["corpus"]:
+        counts = count()
+        REPORT.write_text(with_section(REPORT.read_text(), section(counts)))
+        print(section(counts))
+        return 0 if counts.is_right else 1
     with planted_head() as runs:
         results = []
         for name in names or list(CASES):
@@ -209,7 +216,7 @@ def main(names: list[str]) -> int:
     text = _report(results)
     print(text)
     if not names:
-        REPORT.write_text(text)
+        REPORT.write_text(with_section(text, section(count())))
     return 0 if all(one.is_right for one in results) else 1
 
 

@@ -39,6 +39,7 @@ class SymptomOut(Schema):
 
     id: str
     title: str
+    tone: str = Field(description="alarm; good: a state to be glad of")
     signal: str
     causes: list[str]
     source: str
@@ -54,6 +55,7 @@ class SymptomsOut(Schema):
     num_lines: int
     num_metrics: int
     symptoms: list[SymptomOut]
+    hints: list[SymptomOut] = Field(description="Where time goes, which is no fault")
 
 
 @router.get("/{run_id}/symptoms", response={200: SymptomsOut, **REFUSALS}, summary="What the run looks like")
@@ -65,7 +67,8 @@ def list_symptoms(request: HttpRequest, run_id: str) -> SymptomsOut:
         computed_at=run_facts.computed_at,
         num_lines=run_facts.num_lines,
         num_metrics=run_facts.num_metrics,
-        symptoms=[_symptom(match, run_facts) for match in run_facts.matches],
+        symptoms=[_symptom(match, run_facts) for match in run_facts.matches if match.symptom.tone != "hint"],
+        hints=[_symptom(match, run_facts) for match in run_facts.matches if match.symptom.tone == "hint"],
     )
 
 
@@ -74,6 +77,7 @@ def _symptom(match: Match, run_facts: RunSymptoms) -> SymptomOut:
     return SymptomOut(
         id=symptom.id,
         title=symptom.title,
+        tone=symptom.tone,
         signal=symptom.signal,
         causes=list(symptom.causes),
         source=symptom.source,

@@ -8,6 +8,7 @@ from jobs.catalog.accelerator import accelerators
 from jobs.catalog.diffusion_model import diffusion_models
 from jobs.catalog.model import models
 from jobs.planner.shapes.known import shape_of, shape_of_diffusion
+from jobs.planner.shapes.said import doubts
 
 
 class AcceleratorOut(Schema):
@@ -46,6 +47,8 @@ class ModelOut(Schema):
     layers: int
     experts: int
     max_positions: int
+    is_exact: bool
+    rests_on: list[str]
     source: str
 
 
@@ -117,5 +120,7 @@ def _model(model_id: str) -> ModelOut:
         layers=shape.num_layers,
         experts=shape.experts,
         max_positions=shape.max_positions,
+        is_exact=shape.is_exact,
+        rests_on=list(doubts(shape)),
         source=model.source,
     )

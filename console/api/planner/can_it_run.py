@@ -6,6 +6,15 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 from pydantic import JsonValue
 
+from console.api.planner.fit_schema import (
+    HOST_GB,
+    WITHIN_HOURS,
+    FitAnswer,
+    HostGb,
+    WithinHours,
+    answer_fields,
+    bytes_of,
+)
 from console.api.planner.schema import PlanInterval, PlanPool, PlanSensitivity
 from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import caller, project_for
@@ -14,13 +23,16 @@ from jobs.accounts.access import allows, role
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.runspec import ModelSource
-from jobs.planner.can_it_run.language_models import DeviceNeed, HardwareOption, PublishedRun, compare_hardware
-from jobs.planner.can_it_run.plans import METHODS, Demand, OnHost
+from jobs.models import Project
+from jobs.planner.can_it_run.headline import share_of
+from jobs.planner.can_it_run.language_models import HardwareOption, PublishedRun, compare_hardware
+from jobs.planner.can_it_run.plans import METHODS, Demand
 from jobs.planner.result import JobInvalid
 from jobs.planner.sensitivity import sensitivities
+from jobs.planner.shapes.said import doubts
 from jobs.planning.question import PlanRefused, policy_shape, shape_of_config
-from jobs.planning.search_pool import answer_apart
-from jobs.planning.settings import constants_of, prices_of
+from jobs.planning.search_pool import PlannerCall, answer_apart
+from jobs.planning.settings import constants_of, currency_of, prices_of
 
 router = Router(tags=["planner"])
 
@@ -50,23 +62,8 @@ class CanItRunIn(Schema):
     prompts: _Count = Field(Demand().prompts, description="Of a step with rollouts")
     samples_per_prompt: _Count = Demand().samples_per_prompt
     batch_size: _Count = Field(Demand().batch_size, description="Samples of a step without rollouts")
-
-
-class CanNeed(Schema):
-    """The fewest devices with so much on the host, null: with none of those that were tried; the phase that binds and
-    whether it is tight there, or of the nearest miss."""
-
-    on_host: OnHost
-    devices: int | None
-    phase: str
-    verdict: Literal["fits", "tight", "no"] | None
-
-    @classmethod
-    def of(cls, need: DeviceNeed) -> "CanNeed":
-        """Return a need as the API gives it."""
-        estimate = need.estimate
-        verdict = None if estimate is None else estimate.verdict
-        return cls(on_host=need.on_host, devices=need.num_devices, phase=need.phase, verdict=verdict)
+    within_hours: WithinHours = Field(None, description=WITHIN_HOURS)
+    host_gb: HostGb = Field(None, description=HOST_GB)
 
 
 class CanPublished(Schema):
@@ -93,17 +90,12 @@ class CanPublished(Schema):
         )
 
 
-class CanOption(Schema):
+class CanOption(FitAnswer):
     """The answer for one hardware. `devices`, `pools`, `band`, `terms` (the largest of the phase that binds), `seconds`
     by phase, `step` and the rest are of the layout that is asked for, recommended or needed, or of the nearest miss.
-    `constants`: those that move it most. `needs`: less on the host first."""
+    `constants`: those that move it most."""
 
-    accelerator: str
     label: str
-    answer: Literal["yes", "no", "unknown"]
-    says: str
-    needs: list[CanNeed]
-    recommended: int | None
     devices: int | None
     verdict: Literal["fits", "tight", "no"] | None
     phase: str
@@ -114,6 +106,8 @@ class CanOption(Schema):
     step: PlanInterval | None
     cost_per_step: PlanInterval | None
     host_bytes: int | None
+    disk_bytes: int | None
+    share: float | None
     constants: list[PlanSensitivity]
     published: list[CanPublished]
     notes: list[str]
@@ -126,12 +120,8 @@ class CanOption(Schema):
         terms = estimate.binding.memory.terms if estimate is not None else {}
         largest = sorted(terms, key=lambda term: -terms[term])[:_NUM_TERMS]
         return cls(
-            accelerator=option.accelerator.id,
+            **answer_fields(verdict),
             label=option.accelerator.label,
-            answer=verdict.answer,
-            says=str(verdict.summary),
-            needs=[CanNeed.of(need) for need in verdict.needs],
-            recommended=verdict.recommended.num_devices if verdict.recommended is not None else None,
             devices=at.num_devices if at is not None else None,
             verdict=estimate.verdict if estimate is not None else None,
             phase=estimate.phase if estimate is not None else "",
@@ -142,6 +132,8 @@ class CanOption(Schema):
             step=PlanInterval.of(estimate.time.step) if estimate is not None else None,
             cost_per_step=PlanInterval.of(option.cost_per_step) if option.cost_per_step is not None else None,
             host_bytes=estimate.host_bytes if estimate is not None else None,
+            disk_bytes=estimate.checkpoint_bytes if estimate is not None else None,
+            share=share_of(at) if at is not None else None,
             constants=constants,
             published=[CanPublished.of(each) for each in verdict.published],
             notes=[str(note) for note in estimate.notes] if estimate is not None else [],
@@ -149,12 +141,15 @@ class CanOption(Schema):
 
 
 class CanItRunOut(Schema):
-    """The answer: exact parameters, and every hardware, the cheapest (then fastest) that runs it first. `note`: how the
-    model was found, where that is an assumption."""
+    """The answer: parameters, and every hardware, the cheapest (then fastest) that runs it first. `is_exact`: they are
+    those of the model to the last one; `rests_on` says on what count and estimates rest where they are not. `note`: how
+    the model was found, where that is an assumption."""
 
     model: str
     parameters: int
     active_parameters: int
+    is_exact: bool
+    rests_on: list[str]
     method: str
     currency: str
     note: str
@@ -169,6 +164,12 @@ def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRun
     It needs no cluster and no trainer; of the project it takes prices and constants. Nothing is queued.
     """
     home = project_for(request, project)
+    return answered(body, home, may_read=allows(role(caller(request), home), "editor"), ask=answer_apart)
+
+
+def answered(body: CanItRunIn, home: Project | None, *, may_read: bool, ask: PlannerCall) -> CanItRunOut:
+    """Return the answer by the prices and constants of a project, or by those that are shipped; `ask` calls a function
+    of the planner. Raises: RequestProblem."""
     if body.method not in METHODS:
         text = f"{body.method[:40]!r} is not a known method. Use one of {', '.join(METHODS)}."
         raise RequestProblem(422, text, field="method")
@@ -181,7 +182,6 @@ def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRun
             shape, note = shape_of_config(body.config, name=body.model or "config"), ""
         else:
             kind: Literal["path", "hub"] = "path" if body.model.startswith(("/", "~", ".")) else "hub"
-            may_read = allows(role(caller(request), home), "editor")
             shape, note = policy_shape(ModelSource(kind=kind, id=body.model), may_read=may_read)
     except PlanRefused as refused:
         field = "model" if refused.field == "model.id" else refused.field
@@ -189,7 +189,7 @@ def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRun
     demand = Demand(**{name: getattr(body, name) for name in Demand.__dataclass_fields__})
     k = constants_of(home)
     try:
-        options = answer_apart(
+        options = ask(
             compare_hardware,
             shape,
             on,
@@ -198,6 +198,8 @@ def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRun
             demand=demand,
             prices=prices_of(home),
             constants=k,
+            within_hours=body.within_hours,
+            host_bytes=bytes_of(body.host_gb),
         )
     except JobInvalid as invalid:
         raise RequestProblem(422, str(invalid), field=invalid.field) from invalid
@@ -210,8 +212,10 @@ def can_it_run(request: HttpRequest, project: str, body: CanItRunIn) -> CanItRun
         model=shape.name,
         parameters=shape.parameters,
         active_parameters=shape.active_parameters,
+        is_exact=shape.is_exact,
+        rests_on=list(doubts(shape)),
         method=body.method,
-        currency=home.currency,
+        currency=currency_of(home),
         note=note,
         options=told_of,
     )

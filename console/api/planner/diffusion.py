@@ -6,19 +6,29 @@ from django.http import HttpRequest
 from ninja import Field, Router, Schema
 from pydantic import JsonValue
 
+from console.api.planner.fit_schema import (
+    HOST_GB,
+    WITHIN_HOURS,
+    FitAnswer,
+    HostGb,
+    WithinHours,
+    answer_fields,
+    bytes_of,
+)
 from console.api.planner.schema import PlanInterval, PlanPool
 from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import project_for
 from console.budget import expensive
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import find_diffusion_model
+from jobs.models import Project
 from jobs.planner.can_it_run.verdict import HardwareOption
 from jobs.planner.diffusion.can_it_run import compare_for_diffusion
 from jobs.planner.diffusion.job import Picture, stream_tokens
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.config_values import ShapeUnreadable
 from jobs.planner.shapes.diffusion import DiffusionShape, read_diffusion_shape
-from jobs.planning.search_pool import answer_apart
+from jobs.planning.search_pool import PlannerCall, answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
 router = Router(tags=["planner"])
@@ -48,25 +58,15 @@ class DiffusionIn(Schema):
     trained_steps: _Whole | None = None
     zero: Literal[0, 1, 2, 3] = 3
     recomputes: bool = True
+    within_hours: WithinHours = Field(None, description=WITHIN_HOURS)
+    host_gb: HostGb = Field(None, description=HOST_GB)
     encoders: bool = Field(False, description="Text encoders and VAE stay on every device; of known models only")
 
 
-class DiffusionNeed(Schema):
-    """The fewest devices with so much on the host; null: with none of those that were tried."""
-
-    on_host: Literal["nothing", "between_phases", "always"]
-    devices: int | None
-
-
-class DiffusionOption(Schema):
+class DiffusionOption(FitAnswer):
     """The answer for one hardware. `verdict`, `pool`, `seconds` and `notes` are of the layout on `devices`, or of the
     nearest miss; null where none was estimated."""
 
-    accelerator: str
-    answer: Literal["yes", "no", "unknown"]
-    says: str
-    needs: list[DiffusionNeed]
-    recommended: int | None
     devices: int | None
     verdict: Literal["fits", "tight", "no"] | None
     pool: PlanPool | None
@@ -81,11 +81,7 @@ class DiffusionOption(Schema):
         verdict = option.verdict
         estimate = verdict.at.estimate if verdict.at is not None else None
         return cls(
-            accelerator=option.accelerator.id,
-            answer=verdict.answer,
-            says=str(verdict.summary),
-            needs=[DiffusionNeed(on_host=need.on_host, devices=need.num_devices) for need in verdict.needs],
-            recommended=verdict.recommended.num_devices if verdict.recommended is not None else None,
+            **answer_fields(verdict),
             devices=option.num_devices,
             verdict=estimate.verdict if estimate is not None else None,
             pool=PlanPool.of(estimate.pools[0]) if estimate is not None else None,
@@ -113,7 +109,12 @@ class DiffusionOut(Schema):
 def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> DiffusionOut:
     """Say whether a diffusion transformer can be trained, on how few devices, what a phase needs and how long a step
     takes. A hypothetical plan: no trainer here trains these, and nothing is queued."""
-    home = project_for(request, project)
+    return answered(body, project_for(request, project), ask=answer_apart)
+
+
+def answered(body: DiffusionIn, home: Project | None, *, ask: PlannerCall) -> DiffusionOut:
+    """Return the answer by the prices and constants of a project, or by those that are shipped; `ask` calls a function
+    of the planner. Raises: RequestProblem."""
     shape, picture = _shape_and_picture(body)
     try:
         on = [find_accelerator(name) for name in body.on]
@@ -121,7 +122,7 @@ def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> Dif
         raise RequestProblem(422, str(unknown), field="on") from unknown
     try:
         latent, text = stream_tokens(shape, picture)
-        options = answer_apart(
+        options = ask(
             compare_for_diffusion,
             shape,
             on,
@@ -130,6 +131,8 @@ def plan_diffusion(request: HttpRequest, project: str, body: DiffusionIn) -> Dif
             picture=picture,
             prices=prices_of(home),
             constants=constants_of(home),
+            within_hours=body.within_hours,
+            host_bytes=bytes_of(body.host_gb),
         )
     except JobInvalid as invalid:
         raise RequestProblem(422, str(invalid), field=invalid.field) from invalid

@@ -23,6 +23,7 @@ class WhatIfIn(Schema):
     accelerator: str = Field(max_length=200)
     nodes: int = Field(1, ge=1, le=4096, strict=True)
     devices_per_node: int = Field(8, ge=1, le=128, strict=True)
+    host_gb: int = Field(0, ge=0, le=1_000_000, strict=True, description="RAM of a node, GB; 0: nobody said")
 
 
 class WorkloadIn(Schema):
@@ -41,7 +42,8 @@ class WorkloadIn(Schema):
 
 class PlanIn(Schema):
     """What to plan. `spec`: as `POST /runs` takes it, what is left out takes its default. `config`: the policy's
-    config.json, for a model that the console does not know."""
+    config.json, for a model that the console does not know. `recipe`: whose hardware is planned for
+    where the cluster has none."""
 
     model_config = {"extra": "forbid"}
 
@@ -49,6 +51,7 @@ class PlanIn(Schema):
     what_if: WhatIfIn | None = None
     config: dict[str, JsonValue] | None = None
     workload: WorkloadIn | None = None
+    recipe: str = Field("", max_length=200, description="Id of a recipe")
 
 
 class LayoutsIn(PlanIn):
@@ -178,6 +181,7 @@ class PlanOut(Schema):
     fleet: PlanFleet
     parameters: int = Field(description="Of the policy")
     active_parameters: int
+    is_exact: bool = Field(description="Whether they are counted to the last one; notes say what they rest on if not")
     pools: list[PlanPool]
     rollout: PlanRollout | None
     time: PlanTime
@@ -211,6 +215,7 @@ class PlanOut(Schema):
             ),
             parameters=question.models.policy.parameters,
             active_parameters=question.models.policy.active_parameters,
+            is_exact=question.models.policy.is_exact,
             pools=[PlanPool.of(pool) for pool in estimate.pools],
             rollout=None
             if estimate.rollout is None

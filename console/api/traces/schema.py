@@ -121,8 +121,10 @@ class LinkedEventOut(Schema):
 class TraceEventOut(LinkedEventOut):
     """One event with all that is known of it; `linked` and `operators` are events that belong to it."""
 
+    short: str = Field(description="its name as people say it, the name itself where that is short")
     bytes: int
     info: dict[str, object]
+    source: LinkedEventOut | None = Field(description="the frame of Python, of no framework, that it was called in")
     linked: list[LinkedEventOut]
     operators: list[LinkedEventOut]
 
@@ -161,10 +163,13 @@ class HitOut(Schema):
 
 
 class NameSumOut(Schema):
-    """Events of one name inside a window: how many, their time in it together and the longest one [ns]."""
+    """Events of one name inside a window: how many, their time in it together and the longest one [ns].
+
+    `on_device`: what a device calls like the host is another row."""
 
     name: str
     category: str
+    on_device: bool
     count: int
     total: int
     longest: int

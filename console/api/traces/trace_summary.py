@@ -1,6 +1,5 @@
-"""What the analysis says of traces, and what another trace does differently."""
+"""What the analysis says of traces."""
 
-from collections.abc import Iterable
 from typing import Annotated
 
 from django.http import HttpRequest
@@ -13,23 +12,23 @@ from console.budget import expensive
 from console.trace_use import TYPES, Wrong, asked_of, by_model, by_shapes, filled, in_update
 from jobs.diagnosis.model_facts import FormulaInput, OfRun, of_run
 from jobs.traces.files import NoAnswer, ready_layers
-from jobs.traces.summary import NothingToCompare, compare, summary_of
+from jobs.traces.summary import summary_of
 from profiling.analysis.budget import BudgetPart
 from profiling.analysis.communication import Communication, Late
-from profiling.analysis.difference import Item
 from profiling.analysis.flops import FlopCount, Use
+from profiling.analysis.frames import FrameTime
 from profiling.analysis.kernels import Copies, Kernel, Launches
 from profiling.analysis.memory import AllocationSite
 from profiling.analysis.operators import Operator
+from profiling.analysis.stretches import By
 from profiling.analysis.summary import TraceSummary, WorkerSummary
 
 router = Router(tags=["traces"])
 
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
 
 First = Annotated[bool, Query(False, description="leave out the first step, which often pays for warming up")]
-WorkerName = Annotated[str, Query("", max_length=40, description="role-rank, as in the summary's workers")]
-Moment = Annotated[int | None, Query(None, ge=0, le=_LARGEST)]
+StepsOrWindow = Annotated[By, Query("steps", description="per step where there are any, or the window as one")]
 
 
 MomentText = Annotated[str, BeforeValidator(str), Field(description="Unix ns")]
@@ -116,6 +115,22 @@ class MemoryOut(Schema):
     is_at_peak: bool
 
 
+class OutsideOut(Schema):
+    """What the steps of a worker do not hold, in ns. `outside` of `busy`: the device's time in the window that lies in
+    no step. `before`: operations that were launched before the recording. `host_step`: the mean step of the CPU alone;
+    `own_step`: that of this worker, to the end of the last device work that it launched. `dropped`: steps at the end
+    whose device work was not recorded."""
+
+    busy: int
+    outside: int
+    share: float
+    before: int
+    before_ns: int
+    host_step: float | None
+    own_step: float | None
+    dropped: list[int]
+
+
 class WorkerOut(Schema):
     """What one worker did; times in ns, see docs/use/profile.md. Null: nothing of the kind was recorded."""
 
@@ -135,9 +150,12 @@ class WorkerOut(Schema):
     device_by_phase: dict[str, int]
     idle: dict[str, int]
     gaps: list[GapOut]
+    python: list[FrameTime] = Field(description="Functions of the program behind idle gaps of 1 ms or more")
+    has_stacks: bool
     rollout: RolloutOut | None
     flops: FlopCount | None
     peak_share: Use | None = Field(description="of one device's peak, by the recorded sizes of products")
+    outside: OutsideOut | None = Field(description="what lies beside the steps; null without steps")
 
     @classmethod
     def of(cls, worker: WorkerSummary, peak_share: Use | None) -> "WorkerOut":
@@ -159,9 +177,12 @@ class WorkerOut(Schema):
             device_by_phase=worker.device_by_phase,
             idle=worker.idle,
             gaps=[GapOut.model_validate(gap) for gap in worker.gaps],
+            python=list(worker.python),
+            has_stacks=worker.has_stacks,
             rollout=None if worker.rollout is None else RolloutOut.model_validate(worker.rollout),
             flops=worker.flops,
             peak_share=peak_share,
+            outside=None if worker.outside is None else OutsideOut.model_validate(worker.outside),
         )
 
 
@@ -174,6 +195,9 @@ class AnalysisOut(Schema):
     asked_end: MomentText = Field(description="of the window that was asked for: after `end` where it is cut")
     is_cut: bool = Field(description="too many events: only the window's beginning is used")
     has_steps: bool
+    source: str = Field(
+        description="what a step is: phases of the run, marks in the trace, a repetition that was found, or the window"
+    )
     has_clock: bool = Field(description="false: only how long things ran is known, not when; there is no budget then")
     path: list[StepBudgetOut]
     budget: list[WorkerBudgetOut]
@@ -188,42 +212,6 @@ class AnalysisOut(Schema):
     notes: list[str]
 
 
-class ItemOut(Schema):
-    """What one kind of work takes per step of each trace, in ns; `share` of the difference in step time."""
-
-    kind: str
-    name: str
-    before: float
-    after: float
-    delta: float
-    calls_before: float
-    calls_after: float
-    share: float | None
-    change: str = Field(description="added, removed, slower, faster or same")
-
-
-class DifferenceOut(Schema):
-    """The other trace against this one, per step, in ns. items + rest + unexplained add up to after - before.
-
-    `is_cut`: one of them holds too many events, so that only its first steps are compared.
-    """
-
-    worker: str
-    other_worker: str
-    before: float
-    after: float
-    steps_before: int
-    steps_after: int
-    is_cut: bool
-    items: list[ItemOut]
-    num_items: int
-    rest: float
-    unexplained: float
-    kinds: list[ItemOut]
-    phases: list[ItemOut]
-    operators: list[ItemOut]
-
-
 @router.get(
     "/{trace_id}/analysis",
     response={200: AnalysisOut, 503: ProblemsOut, **EXPENSIVE},
@@ -233,9 +221,10 @@ class DifferenceOut(Schema):
 def analysis(
     request: HttpRequest,
     trace_id: str,
-    begin: Annotated[int | None, Query(None, alias="from", ge=0, le=_LARGEST, description="Unix ns")] = None,
-    end: Annotated[int | None, Query(None, alias="to", ge=0, le=_LARGEST, description="Unix ns")] = None,
+    begin: Annotated[int | None, Query(None, alias="from", ge=0, le=LARGEST, description="Unix ns")] = None,
+    end: Annotated[int | None, Query(None, alias="to", ge=0, le=LARGEST, description="Unix ns")] = None,
     drop_first: First = False,
+    by: StepsOrWindow = "steps",
     accelerator: Annotated[str, Query("", max_length=200)] = "",
     dtype: Annotated[str, Query("", description=f"{', '.join(TYPES)}; of the run, else bf16")] = "",
     devices: Annotated[int | None, Query(None, ge=1, le=1_000_000, description="of the run, else 1")] = None,
@@ -248,15 +237,11 @@ def analysis(
 ) -> AnalysisOut:
     """Return the budget of each step, kernels, operators, communication, idle time, rollout, memory and MFU."""
     trace = trace_for(request, trace_id)
-    window = None
-    if begin is not None or end is not None:
-        if begin is None or end is None or end <= begin:
-            raise RequestProblem(422, "to: give both `from` and `to`, the second after the first.", field="to")
-        window = (begin, end)
+    window = window_of(begin, end, "to")
     if not ready_layers(trace):
         raise RequestProblem(409, "No file of this trace has been imported yet. Ask again when one is ready.")
     try:
-        summary = summary_of(trace, window=window, drop_first=drop_first, patience=API_PATIENCE)
+        summary = summary_of(trace, window=window, drop_first=drop_first, by=by, patience=API_PATIENCE)
     except NoAnswer as error:
         raise RequestProblem(error.status, str(error)) from error
     texts = {
@@ -275,11 +260,21 @@ def analysis(
             )
         },
     }
-    run = of_run(trace, [step.number for step in summary.budget.steps])
+    run = of_run(trace, summary.numbers)
     try:
         return _analysis_out(summary, filled(texts, run), run)
     except Wrong as error:
         raise RequestProblem(422, problems=error.problems) from error
+
+
+def window_of(begin: int | None, end: int | None, last: str) -> tuple[int, int] | None:
+    """Return a window, None where neither end is given; `last` is the field of its end. Raises: RequestProblem."""
+    if begin is None and end is None:
+        return None
+    if begin is None or end is None or end <= begin:
+        first = last.replace("to", "from")
+        raise RequestProblem(422, f"{last}: give both `{first}` and `{last}`, the second after the first.", field=last)
+    return begin, end
 
 
 def _analysis_out(summary: TraceSummary, texts: dict[str, str], run: OfRun) -> AnalysisOut:
@@ -293,6 +288,7 @@ def _analysis_out(summary: TraceSummary, texts: dict[str, str], run: OfRun) -> A
         asked_end=str(summary.asked_end),
         is_cut=summary.is_cut,
         has_steps=summary.has_steps,
+        source=summary.source,
         has_clock=summary.has_clock,
         path=[StepBudgetOut.model_validate(step) for step in summary.budget.path],
         budget=[WorkerBudgetOut.model_validate(one) for one in summary.budget.workers],
@@ -308,69 +304,3 @@ def _analysis_out(summary: TraceSummary, texts: dict[str, str], run: OfRun) -> A
         from_run=[one for one in run.inputs if texts.get(one.key) == one.value],
         notes=list(run.notes),
     )
-
-
-@router.get(
-    "/{trace_id}/difference",
-    response={200: DifferenceOut, 503: ProblemsOut, **EXPENSIVE},
-    summary="What another trace does differently",
-)
-@expensive
-def trace_difference(
-    request: HttpRequest,
-    trace_id: str,
-    other: Annotated[str, Query(..., max_length=40, description="id of the trace to compare with this one")],
-    worker: WorkerName = "",
-    other_worker: WorkerName = "",
-    drop_first: First = False,
-) -> DifferenceOut:
-    """Return what explains the difference in step time from this trace to the other one, largest first."""
-    one, second = trace_for(request, trace_id), trace_for(request, other)
-    try:
-        compared = compare(
-            one,
-            second,
-            worker=worker_of(worker),
-            other_worker=worker_of(other_worker),
-            drop_first=drop_first,
-            patience=API_PATIENCE,
-        )
-    except NothingToCompare as error:
-        raise RequestProblem(409, str(error)) from error
-    except NoAnswer as error:
-        raise RequestProblem(error.status, str(error)) from error
-    difference = compared.difference
-    return DifferenceOut(
-        worker=_name(compared.worker),
-        other_worker=_name(compared.other_worker),
-        before=difference.before,
-        after=difference.after,
-        steps_before=difference.steps_before,
-        steps_after=difference.steps_after,
-        is_cut=compared.is_cut,
-        items=_items(difference.items),
-        num_items=difference.num_items,
-        rest=difference.rest,
-        unexplained=difference.unexplained,
-        kinds=_items(difference.kinds),
-        phases=_items(difference.phases),
-        operators=_items(difference.operators),
-    )
-
-
-def _items(items: Iterable[Item]) -> list[ItemOut]:
-    return [ItemOut.model_validate(each) for each in items]
-
-
-def worker_of(text: str) -> tuple[str, int] | None:
-    """Return the role and rank that "policy-0" means, None for nothing. Raises: RequestProblem."""
-    role, dash, rank = text.rpartition("-")
-    if not text:
-        return None
-    if not dash or not rank.isascii() or not rank.isdigit() or len(rank) > 9:
-        raise RequestProblem(422, f"worker: {text!r} is no role and rank, like policy-0.", field="worker")
-    return role, int(rank)
-
-
-def _name(worker: tuple[str, int]) -> str:
-    return f"{worker[0]}-{worker[1]}"

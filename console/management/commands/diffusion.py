@@ -1,4 +1,4 @@
-"""`manage.py diffusion flux.1-dev --on h100`: ask the planner through the API whether a diffusion model trains."""
+"""`manage.py diffusion flux.1-dev --on h100`: ask the planner whether a diffusion model trains."""
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_json import DiffusionJson
+from console.command_line.local_planner import LocalPlanner
 from console.command_line.plan_question import PlanQuestion
+from console.command_line.plan_text import diffusion_text
 
 
 class Command(PlanQuestion[DiffusionJson]):
@@ -29,7 +31,7 @@ class Command(PlanQuestion[DiffusionJson]):
         "zero": "stage of sharding, 0 to 3",
     }
 
-    def answer(self, client: ApiClient, project: str, body: Mapping[str, object]) -> DiffusionJson:
+    def answer(self, client: ApiClient | LocalPlanner, project: str, body: Mapping[str, object]) -> DiffusionJson:
         """Return what the console answers."""
         return client.diffusion(project, body)
 
@@ -47,23 +49,3 @@ class Command(PlanQuestion[DiffusionJson]):
         """Return the body of the request."""
         more = {"recomputes": not options["keep_activations"], "encoders": options["encoders"]}
         return super().body(options) | more
-
-
-def diffusion_text(answer: DiffusionJson) -> str:
-    """Return the answer as a table, a line per accelerator, and what was assumed."""
-    lines = [
-        f"{answer['model']}: {answer['parameters']:,} parameters, {answer['latent_tokens']:,} latent and"
-        f" {answer['text_tokens']:,} text tokens a sample"
-    ]
-    for each in answer["options"]:
-        pool, step = each["pool"], each["step"]
-        fewest = " / ".join(str(need["devices"] or "-") for need in each["needs"])
-        line = f"{each['accelerator']:<14} {each['answer']:<8} fewest GPUs {fewest}"
-        if pool is not None and step is not None:
-            peak = max(phase["total"] for phase in pool["phases"])
-            line += f"; on {pool['num_devices']}: {peak / 2**30:.1f} of {pool['limit'] / 2**30:.1f} GiB"
-            line += f", step {step['middle']:,.0f} s ({step['low']:,.0f} to {step['high']:,.0f})"
-        lines.append(line)
-    lines.append("fewest GPUs: nothing on the host / states between phases / the optimizer and its step")
-    notes = dict.fromkeys(note for each in answer["options"] for note in each["notes"])
-    return "\n".join([*lines, *(f"note: {note}" for note in notes)])

@@ -22,7 +22,9 @@ from console.views.plan.largest_terms import LargestTermsPanel, parts_panel
 from console.views.plan.panel import MemoryRow, PlanPanel, estimate_panel, interval_text, seconds_text
 from jobs.catalog.accelerator import Accelerator, accelerators
 from jobs.catalog.model import models
+from jobs.catalog.sentence import in_words
 from jobs.models import Project
+from jobs.planner.can_it_run.headline import doubt, how
 from jobs.planner.can_it_run.language_models import (
     DeviceNeed,
     FitVerdict,
@@ -31,12 +33,13 @@ from jobs.planner.can_it_run.language_models import (
     compare_hardware,
 )
 from jobs.planner.can_it_run.own_layouts import LEAST_DEVICES, OwnLayoutFit, own_layouts
-from jobs.planner.can_it_run.plans import METHODS, OnHost
+from jobs.planner.can_it_run.plans import METHODS
 from jobs.planner.diffusion.can_it_run import compare_for_diffusion
 from jobs.planner.diffusion.job import DiffusionJob
 from jobs.planner.job import Fleet, Job
-from jobs.planner.result import JobInvalid
+from jobs.planner.result import Interval, JobInvalid
 from jobs.planner.sensitivity import sensitivities
+from jobs.planner.shapes.said import parameters_text
 from jobs.planning.search_pool import answer_apart
 from jobs.planning.settings import constants_of, prices_of
 
@@ -60,13 +63,9 @@ METHOD_WORDS = {
     "grpo-lora": gettext_lazy("GRPO with LoRA"),
     "ppo": gettext_lazy("PPO, all weights"),
 }
-ON_HOST_WORDS: Mapping[OnHost, Any] = {
-    "nothing": gettext_lazy("Everything on the GPUs"),
-    "between_phases": gettext_lazy("Training states in host memory while others work"),
-    "always": gettext_lazy("Optimizer and its step in host memory"),
-}
 _ANSWERS = {
     "yes": ("ready", gettext_lazy("yes")),
+    "possible": ("warning", gettext_lazy("possible")),
     "no": ("failed", gettext_lazy("no")),
     "unknown": ("warning", gettext_lazy("unknown")),
 }
@@ -110,23 +109,27 @@ class NeedRow:
     bar: MemoryRow | None
     limit_x: str
     step: str
+    host: str
+    disk: str
     is_least: bool
     is_tight: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionRow:
-    """One hardware of the comparison. `bar` is of the layout whose `devices`, time and cost are shown."""
+    """One hardware of the comparison: the practical minimum, the fewest devices at all (`possible`) and their step;
+    `bar` is of the layout whose `devices`, time and cost are shown."""
 
     id: str
     label: str
     state: str
     word: str
     reason: str
-    fewest: str
-    fewest_offloaded: str
-    is_tight: bool
-    is_tight_offloaded: bool
+    practical: str
+    doubt: str
+    possible: str
+    possible_doubt: str
+    possible_step: str
     devices: str
     bar: MemoryRow | None
     limit_x: str
@@ -172,6 +175,7 @@ class Detail:
     state: str
     word: str
     reason: str
+    more: tuple[str, ...]
     needs: tuple[NeedRow, ...]
     layout: str
     devices: str
@@ -233,6 +237,8 @@ def _compare(question: HardwareQuestion, project: Project | None) -> tuple[Hardw
             demand=demand,
             prices=prices,
             constants=constants,
+            within_hours=question.within_hours,
+            host_bytes=question.host_bytes,
         )
     if question.pictured is None:
         return ()
@@ -246,6 +252,8 @@ def _compare(question: HardwareQuestion, project: Project | None) -> tuple[Hardw
         picture=pictured.picture,
         prices=prices,
         constants=constants,
+        within_hours=question.within_hours,
+        host_bytes=question.host_bytes,
     )
 
 
@@ -264,7 +272,7 @@ def _facts(question: HardwareQuestion) -> tuple[tuple[str, str], ...]:
     shape = question.shape
     if shape is None:
         return ()
-    facts = [(_("Parameters"), f"{shape.parameters:,}")]
+    facts = [(_("Parameters"), in_words(parameters_text(shape), _))]
     if shape.experts:
         facts.append((_("Per token"), f"{shape.active_parameters:,}"))
         facts.append((_("Experts"), _("%(each)s of %(all)s") % {"each": shape.experts_per_token, "all": shape.experts}))
@@ -274,27 +282,44 @@ def _facts(question: HardwareQuestion) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _overall(options: tuple[HardwareOption, ...], question: HardwareQuestion) -> dict[str, str]:
-    """Say in a sentence on which hardware it runs."""
-    able = [option for option in options if option.verdict.answer == "yes"]
-    maybe = [option for option in options if option.verdict.answer == "unknown"]
-    words = {"method": str(METHOD_WORDS[question.method]), "n": len(able), "all": len(options)}
-    if able:
-        state, word = _ANSWERS["yes"]
-        least = min(able, key=lambda option: option.num_devices or MAX_DEVICES)
-        words |= {"devices": _times(question.devices or _fewest(least.verdict)), "label": least.accelerator.label}
-        fits = ngettext("It fits on %(n)s of %(all)s.", "It fits on %(n)s of these %(all)s accelerators.", len(options))
-        least_text = _("%(method)s: on %(devices)s %(label)s.")
-        if question.devices is None:
-            least_text = _("%(method)s: from %(devices)s %(label)s on.")
-        text = least_text if len(options) == 1 else f"{least_text} {fits}"
-    elif maybe:
-        state, word = _ANSWERS["unknown"]
-        text = _("%(method)s: close to the limit; only a probe run can tell.")
-    else:
-        state, word = _ANSWERS["no"]
-        text = _("%(method)s: it fits on none of these.")
-    return {"state": state, "word": str(word), "text": text % words}
+def _overall(options: tuple[HardwareOption, ...], question: HardwareQuestion) -> dict[str, object]:
+    """Say in a sentence on which hardware it runs, and under it what else there is to know of the best of them."""
+    verdicts = [option.verdict for option in options]
+    answer = next((a for a in ("yes", "possible", "unknown") if any(v.answer == a for v in verdicts)), "no")
+    same = [verdict for verdict in verdicts if verdict.answer == answer]
+    best = min(same, key=lambda verdict: (_headline(verdict).num_devices or MAX_DEVICES, _seconds(verdict)))
+    state, word = _ANSWERS[answer]
+    words = {"method": str(METHOD_WORDS[question.method]), "n": len(same), "all": len(options)}
+    need = _headline(best)
+    words |= {"devices": _times(need.num_devices), "label": best.accelerator.label, "step": seconds_text(_step(need))}
+    text = {
+        "yes": _("%(method)s: from %(devices)s %(label)s on, %(step)s a step."),
+        "possible": _("%(method)s: possible on %(devices)s %(label)s, and not practical: %(step)s a step."),
+        "unknown": _("%(method)s: close to the limit; only a probe run can tell."),
+        "no": _("%(method)s: it fits on none of these."),
+    }[answer]
+    if answer == "yes" and question.devices is not None:
+        text = _("%(method)s: on %(devices)s %(label)s, %(step)s a step.")
+    if answer == "yes" and len(options) > 1:
+        fits = ngettext("It runs on %(n)s of %(all)s.", "It runs on %(n)s of these %(all)s accelerators.", len(options))
+        text = f"{text} {fits}"
+    lines = (how(need), *best.more) if answer == "yes" else (best.summary, *best.more)
+    return {"state": state, "word": str(word), "text": text % words, "lines": [in_words(line, _) for line in lines]}
+
+
+def _headline(verdict: FitVerdict) -> DeviceNeed:
+    """Return the layout that the headline goes by."""
+    need = verdict.at if verdict.num_devices is not None else verdict.practical or verdict.possible or verdict.at
+    return need if need is not None else verdict.needs[-1]
+
+
+def _seconds(verdict: FitVerdict) -> float:
+    step = _step(_headline(verdict))
+    return step.middle if step is not None else 0.0
+
+
+def _step(need: DeviceNeed | None) -> Interval | None:
+    return need.estimate.time.step if need is not None and need.estimate is not None and need.num_devices else None
 
 
 def _option(option: HardwareOption, question: HardwareQuestion, currency: str, *, is_shown: bool) -> OptionRow:
@@ -309,11 +334,12 @@ def _option(option: HardwareOption, question: HardwareQuestion, currency: str, *
         label=option.accelerator.label,
         state=state,
         word=str(word),
-        reason=_reason(verdict),
-        fewest=_count(verdict.minimum),
-        fewest_offloaded=_count(verdict.minimum_with_offload),
-        is_tight=_is_tight(verdict.minimum),
-        is_tight_offloaded=_is_tight(verdict.minimum_with_offload),
+        reason=in_words(verdict.summary, _),
+        practical=_count(verdict.practical),
+        doubt=_doubt(verdict.practical),
+        possible=_count(verdict.fewest_at_all),
+        possible_doubt=_doubt(verdict.fewest_at_all),
+        possible_step=seconds_text(_step(verdict.fewest_at_all)),
         devices=_times(verdict.at.num_devices if verdict.at is not None else None),
         bar=bar,
         limit_x=panel.limit_x if panel is not None else "",
@@ -326,57 +352,19 @@ def _option(option: HardwareOption, question: HardwareQuestion, currency: str, *
     )
 
 
-def _reason(verdict: FitVerdict) -> str:
-    """Say why, in a sentence."""
-    least = verdict.minimum_with_offload.num_devices
-    number = verdict.num_devices
-    if verdict.answer == "unknown":
-        return _("It comes within the uncertainty of the limit: a probe run tells.")
-    if verdict.answer == "yes" and number is None:
-        text = ngettext("It fits from %(n)s device on.", "It fits from %(n)s devices on.", least or 0) % {"n": least}
-        return f"{text} {_tight_text()}" if _is_tight(verdict.minimum_with_offload) else text
-    if verdict.answer == "yes":
-        at = verdict.at
-        label = str(ON_HOST_WORDS[at.on_host]) if at is not None else ""
-        text = ngettext("It fits on %(n)s device: %(how)s.", "It fits on %(n)s devices: %(how)s.", number or 0)
-        text %= {"n": number, "how": label[:1].lower() + label[1:]}
-        return f"{text} {_tight_text()}" if at is not None and _is_tight(at) else text
-    if least is None:
-        return _("It fits on none of the numbers of devices that were tried, up to 1,024.")
-    text = ngettext(
-        "Not on %(n)s device; it takes %(least)s.", "Not on %(n)s devices; it takes %(least)s.", number or 0
-    )
-    return " ".join(filter(None, (text % {"n": number, "least": least}, _lacks(verdict.at))))
-
-
-def _lacks(at: DeviceNeed | None) -> str:
-    """Say what the nearest layout lacks."""
-    panel = _panel(at)
-    if at is None or at.estimate is None or at.job is None or panel is None:
-        return ""
-    if at.estimate.verdict == "no":
-        return panel.message
-    there = at.job.fleet.host_bytes
-    if there and at.estimate.host_bytes > there:
-        text = _("The nearest layout needs %(needed)s of host memory in a node; %(there)s are assumed.")
-        return text % {"needed": size(at.estimate.host_bytes), "there": size(there)}
-    if at.estimate.rollout is not None and at.estimate.rollout.full_sequences < 1:
-        return _("The KV cache of the nearest layout's engine cannot hold one full sequence.")
-    return ""
-
-
 def _detail(option: HardwareOption, question: HardwareQuestion, project: Project | None) -> Detail:
     verdict = option.verdict
     state, word = _ANSWERS[verdict.answer]
     at = verdict.at
-    numbers = [need.num_devices for need in verdict.needs if need.num_devices]
+    least = verdict.practical or verdict.possible
     fits = verdict.answer != "no" and at is not None
     return Detail(
         label=option.accelerator.label,
         state=state,
         word=str(word),
-        reason=_reason(verdict),
-        needs=tuple(_need(need, is_least=need.num_devices == min(numbers, default=0)) for need in verdict.needs),
+        reason=in_words(verdict.summary, _),
+        more=tuple(in_words(line, _) for line in verdict.more),
+        needs=tuple(_need(need, is_least=need is least) for need in _shown_needs(verdict)),
         layout=_layout(at),
         devices=_times(at.num_devices if at is not None else None),
         is_recommended=verdict.recommended is not None and at is verdict.recommended,
@@ -388,19 +376,30 @@ def _detail(option: HardwareOption, question: HardwareQuestion, project: Project
     )
 
 
+def _shown_needs(verdict: FitVerdict) -> tuple[DeviceNeed, ...]:
+    """Return the needs of every way, and the practical minimum where it is none of them: by what sits on the host."""
+    needs, best = [*verdict.needs, *verdict.others], verdict.practical
+    if best is not None and all(need is not best for need in needs):
+        ways = [need.on_host for need in needs]
+        needs.insert(ways.index(best.on_host) + 1 if best.on_host in ways else len(needs), best)
+    return tuple(needs)
+
+
 def _need(need: DeviceNeed, *, is_least: bool) -> NeedRow:
     panel = _panel(need)
     fits = need.num_devices is not None
     return NeedRow(
-        label=str(ON_HOST_WORDS[need.on_host]),
+        label=_(need.label),
         devices=_count(need),
         layout=_layout(need) if fits else "",
         phase=phase_label(need.phase) if need.phase else "—",
         bar=_binding(panel),
         limit_x=panel.limit_x if panel is not None else "",
-        step=seconds_text(need.estimate.time.step) if fits and need.estimate is not None else "—",
+        step=seconds_text(_step(need)),
+        host=size(need.estimate.host_bytes) if fits and need.estimate is not None else "—",
+        disk=size(need.estimate.checkpoint_bytes) if fits and need.estimate is not None else "—",
         is_least=is_least,
-        is_tight=_is_tight(need),
+        is_tight=need.is_tight,
     )
 
 
@@ -438,12 +437,9 @@ def _own_row(each: OwnLayoutFit, accelerator: Accelerator) -> OwnLayoutRow:
     )
 
 
-def _is_tight(need: DeviceNeed) -> bool:
-    return need.num_devices is not None and need.estimate is not None and need.estimate.verdict == "tight"
-
-
-def _tight_text() -> str:
-    return _("It is tight: a little more would not fit.")
+def _doubt(need: DeviceNeed | None) -> str:
+    """Say how near the limit a tight layout is, "" for one that is not."""
+    return in_words(doubt(need), _) if need is not None and need.is_tight else ""
 
 
 def _panel(need: DeviceNeed | None) -> PlanPanel | None:
@@ -504,12 +500,8 @@ def _published(run: PublishedRun) -> PublishedRow:
     return PublishedRow(each=shown_row(row), state=state, word=str(word), reason=reason)
 
 
-def _fewest(verdict: FitVerdict) -> int | None:
-    return verdict.minimum_with_offload.num_devices
-
-
-def _count(need: DeviceNeed) -> str:
-    return f"{need.num_devices:,}" if need.num_devices is not None else "—"
+def _count(need: DeviceNeed | None) -> str:
+    return f"{need.num_devices:,}" if need is not None and need.num_devices is not None else "—"
 
 
 def _times(number: int | None) -> str:

@@ -1,8 +1,8 @@
 """The question of *Can it run?*: what an address asks, read and checked, and the addresses of questions.
 
 What is asked: `model` (an id, a hub repository, a folder, or a size in billions), `config` (a pasted config.json, or
-the name under which a long one is kept), `method`, `on` (accelerators, side by side), `devices`, `prompt`, `response`
-and `show` (whose details are shown).
+the name under which a long one is kept), `method`, `on` (accelerators, side by side), `devices`, `prompt`, `response`,
+`within` (hours that a practical step takes at most), `host_gb` (RAM of a node) and `show` (whose details are shown).
 """
 
 import json
@@ -25,6 +25,7 @@ from jobs.catalog.spec.runspec import ModelSource
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.can_it_run.plans import METHODS, Demand
+from jobs.planner.can_it_run.verdict import MOST_HOURS
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planning.question import PlanRefused, cluster_fleet, policy_shape, shape_of_config
 
@@ -39,6 +40,10 @@ _NUMBERS = {
     "devices": gettext_lazy("Number of GPUs"),
     "prompt": gettext_lazy("Longest prompt, tokens"),
     "response": gettext_lazy("Longest response, tokens"),
+}
+_AMOUNTS = {
+    "within": (gettext_lazy("A step within, hours"), MOST_HOURS),
+    "host_gb": (gettext_lazy("Host RAM of a node, GB"), 1_000_000),
 }
 _USUAL = ("h200-sxm", "h100-sxm", "a100-80-sxm", "l40s", "rtx-4090")
 _SIZE = re.compile(r"(\d+(?:[.,]\d+)?)\s*b?", re.IGNORECASE)
@@ -64,6 +69,8 @@ class HardwareQuestion:
     show: str
     reads: bool
     can_be_read: bool
+    within_hours: float | None = None
+    host_bytes: int = 0
     pictured: DiffusionQuestion | None = None
 
     @property
@@ -85,6 +92,7 @@ def read_question(
         method = "grpo"
     devices = _typed_number(query, "devices", MAX_DEVICES, problems)
     prompt, response = (_typed_number(query, name, MAX_TOKENS, problems) for name in ("prompt", "response"))
+    within, host_gb = (_typed_amount(query, name, problems) for name in _AMOUNTS)
     usual = Demand()
     on = _chosen(query.getlist("on"), project, problems)
     size, shape, note = None, None, ""
@@ -113,11 +121,13 @@ def read_question(
         shape=shape,
         size=size if size is not None else (shape.parameters / 1e9 if shape is not None else None),
         problems=problems,
-        typed={name: query.get(name, "").strip()[:_MAX_TYPED] for name in _NUMBERS},
+        typed={name: query.get(name, "").strip()[:_MAX_TYPED] for name in (*_NUMBERS, *_AMOUNTS)},
         note=note,
         show=query.get("show", ""),
         reads=reads,
         can_be_read=may_read and not reads and "model" in problems,
+        within_hours=within,
+        host_bytes=round((host_gb or 0.0) * 1e9),
         pictured=pictured,
     )
 
@@ -156,6 +166,21 @@ def _typed_number(query: QueryDict, name: str, most: int, problems: dict[str, st
         return int(typed)
     text = _("%(given)s is not allowed for “%(field)s”. Use a whole number from 1 to %(most)s.")
     problems[name] = text % {"given": repr(typed[:_MAX_TYPED]), "field": _NUMBERS[name], "most": f"{most:,}"}
+    return None
+
+
+def _typed_amount(query: QueryDict, name: str, problems: dict[str, str]) -> float | None:
+    typed = query.get(name, "").strip().replace(",", ".")
+    if not typed:
+        return None
+    label, most = _AMOUNTS[name]
+    try:
+        if 0 < (amount := float(typed)) <= most:
+            return amount
+    except ValueError:
+        pass
+    text = _("%(given)s is not allowed for “%(field)s”. Use a number above 0, up to %(most)s.")
+    problems[name] = text % {"given": repr(typed[:_MAX_TYPED]), "field": label, "most": f"{most:,}"}
     return None
 
 

@@ -155,7 +155,9 @@ def config(request: HttpRequest) -> JsonResponse:
         shape = shape_of_config(config_of(text), name=name)
     except PlanRefused as error:
         return _refusal(error)
-    message = _("Planned with this config: %(n)s B parameters.") % {"n": f"{shape.parameters / 1e9:.3g}"}
+    message = _("Planned with this config: %(n)s B parameters.") % {
+        "n": f"{'' if shape.is_exact else '≈ '}{shape.parameters / 1e9:.3g}"
+    }
     return JsonResponse({"values": {"plan.config": text, "plan.config_of": name}, "says": message})
 
 

@@ -9,6 +9,8 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
+from console.forms.new_run.form import base_of
+from console.forms.new_run.recipes import recipe_of
 from console.labels.catalog import error_text, field_label, knob_label
 from console.views.plan.cpu import cpu_panel
 from console.views.plan.findings import input_of
@@ -20,7 +22,15 @@ from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
 from jobs.planner.result import JobInvalid
-from jobs.planning.question import PlannerQuestion, PlanRefused, estimate_of, question, what_if_of
+from jobs.planning.question import (
+    PlannerQuestion,
+    PlanRefused,
+    WhatIf,
+    estimate_of,
+    question,
+    recipe_hardware,
+    what_if_of,
+)
 
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
 _KNOBS = {
@@ -50,14 +60,14 @@ _KNOBS = {
 def plan_answer(request: HttpRequest, spec: RunSpec, project: Project, state: ClusterState) -> dict[str, object]:
     """Return what the check of the form answers of the plan: the panel's pieces, the verdict, problems by input."""
     began = time.perf_counter()
-    panel, problems = _panel(request.POST, spec, project, request.user, state)
+    panel, problems, recipe_note = _panel(request.POST, spec, project, request.user, state)
     milliseconds = (time.perf_counter() - began) * 1000
     return {
-        "verdict": render_to_string("new_run/plan.html", {"plan": panel}),
+        "verdict": render_to_string("new_run/plan.html", {"plan": panel, "recipe_note": recipe_note}),
         "strip": render_to_string("new_run/plan_strip.html", {"plan": panel}),
         "bars": render_to_string("new_run/plan_bars.html", {"plan": panel}),
         "state": panel.state,
-        "is_what_if": bool(request.POST.get("plan.accelerator")),
+        "is_what_if": bool(recipe_note or request.POST.get("plan.accelerator")),
         "milliseconds": None if panel.state == "unknown" else round(milliseconds) or 1,
         "problems": problems,
         "is_unread": panel.is_unread,
@@ -76,11 +86,12 @@ def accelerator_choices() -> list[tuple[str, list[tuple[str, str]]]]:
 
 def _panel(
     form: Mapping[str, Any], spec: RunSpec, project: Project, user: User, state: ClusterState
-) -> tuple[PlanPanel, list[dict[str, str]]]:
+) -> tuple[PlanPanel, list[dict[str, str]], str]:
+    """Return the panel, problems by input, and whose hardware it is planned on where the cluster has none."""
     try:
         planner_question = planner_question_of(form, spec, project, user, state, reads=False, takes_cpu=True)
         show = cpu_panel if planner_question.fleet.accelerator.is_host else estimate_panel
-        return show(estimate_of(planner_question), planner_question), []
+        return show(estimate_of(planner_question), planner_question), [], planner_question.recipe_note
     except PlanRefused as error:
         message = error_text(error)
         problems: list[dict[str, str]] = []
@@ -88,7 +99,7 @@ def _panel(
             message, problems = _beside_its_knob(error.__cause__, spec)
         elif error.field.startswith("what_if."):
             problems = [{"field": error.field.replace("what_if", "plan", 1), "message": message}]
-        return unknown_panel(message, needs_config=error.needs_config, is_unread=error.is_unread), problems
+        return unknown_panel(message, needs_config=error.needs_config, is_unread=error.is_unread), problems, ""
 
 
 def planner_question_of(
@@ -110,10 +121,17 @@ def planner_question_of(
         user=user,
         state=state,
         what_if=what_if_of(texts),
+        fallback=None if state.gpus_total else _recipes_hardware(form, spec),
         config=config_of(config_text) if config_text else None,
         reads=reads,
         takes_cpu=takes_cpu,
     )
+
+
+def _recipes_hardware(form: Mapping[str, Any], spec: RunSpec) -> WhatIf | None:
+    """Return the hardware of the recipe that the form was started from, None if it was started from none."""
+    used = recipe_of(base_of(str(form.get("base", ""))))
+    return None if used is None else recipe_hardware(used, spec)
 
 
 def config_of(text: str) -> dict[str, object]:

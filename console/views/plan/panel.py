@@ -12,6 +12,7 @@ from console.labels.catalog import phase_label
 from console.labels.numbers import figure, size
 from jobs.catalog.knob import knobs
 from jobs.catalog.sentence import in_words
+from jobs.planner.figures import seconds_span, span
 from jobs.planner.job import Fleet, Job
 from jobs.planner.result import (
     POOL_WORDS,
@@ -236,11 +237,7 @@ def devices_word(num: int, *, is_host: bool) -> str:
 
 def interval_text(value: Interval | None, *, unit: str = "") -> str:
     """Return an estimate as the interval it is, without false digits: 98–131 s."""
-    if value is None:
-        return "—"
-    low, high = _pair(value.low, value.high)
-    text = low if low == high else f"{low}–{high}"
-    return f"{text} {unit}".rstrip()
+    return "—" if value is None else f"{span(value)} {unit}".rstrip()
 
 
 def share_text(share: float) -> str:
@@ -250,18 +247,7 @@ def share_text(share: float) -> str:
 
 def seconds_text(value: Interval | None) -> str:
     """Return an interval of seconds in the unit that suits it."""
-    if value is None:
-        return "—"
-    for unit, seconds, most in (("ms", 1e-3, 1.0), ("s", 1.0, 300.0), ("min", 60.0, 5400.0), ("h", 3600.0, 259_200.0)):
-        if value.high < most:
-            return interval_text(value.scaled(1 / seconds), unit=unit)
-    return interval_text(value.scaled(1 / 86_400), unit=_("days"))
-
-
-def _pair(low: float, high: float) -> tuple[str, str]:
-    """Return two ends with as many decimals as tell them apart, two at most."""
-    digits = 0 if high >= 20 else 1 if high >= 2 else 2
-    return f"{low:,.{digits}f}", f"{high:,.{digits}f}"
+    return "—" if value is None else in_words(seconds_span(value), _)
 
 
 def number_labels() -> tuple[str, ...]:

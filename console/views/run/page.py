@@ -29,6 +29,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.cluster.ray_api import is_local
+from jobs.diagnosis.bands import bands_of
 from jobs.models import Run, RunWatch
 from jobs.runs.live_changes import live_settings
 from jobs.runs.queries import run_header
@@ -172,6 +173,11 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, ob
         "header": json.loads(json.dumps(dataclasses.asdict(run_header(run)), default=str)),
         "phases": [{"key": phase.key, "label": phase_label(phase.key), "token": phase.token} for phase in PHASES],
         "metrics": metric_words(),
+        "bands": {
+            name: [band.low, band.high]
+            for name, band in bands_of(run.project).items()
+            if band.low is not None and band.high is not None
+        },
         "charts": [dataclasses.asdict(plan) for plan in overview_charts(spec)],
         "chips": [dataclasses.asdict(chip) for chip in overview_chips(spec)],
     }

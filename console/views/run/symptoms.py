@@ -20,7 +20,7 @@ from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.value import Value, value_text
 from jobs.diagnosis.symptoms import RunSymptoms, run_symptoms
-from jobs.models import Run
+from jobs.models import HealthMark, Run
 from jobs.telemetry.attempt_spec import latest_spec_json
 
 
@@ -47,10 +47,12 @@ class RemedyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymptomRow:
-    """One symptom of the run."""
+    """One symptom of the run; `since` is the step from which on its metrics show it, None where that is not known."""
 
     id: str
     title: str
+    tone: str
+    since: int | None
     signal: str
     causes: tuple[str, ...]
     source: str
@@ -64,9 +66,13 @@ def symptoms_card(request: HttpRequest, run_id: str) -> HttpResponse:
     run, role = visible_run(request, run_id)
     run_facts = run_symptoms(run, now=timezone.now(), say=_)
     spec = parse_spec(latest_spec_json(run))
+    marks = HealthMark.objects.filter(run=run, end_step=None)
+    since = dict(marks.values_list("finding", "begin_step"))
+    rows = [_row(match, run, spec, run_facts, since.get(match.symptom.id)) for match in run_facts.matches]
     context = {
         "found": run_facts,
-        "rows": [_row(match, run, spec, run_facts) for match in run_facts.matches],
+        "rows": [row for row in rows if row.tone != "hint"],
+        "hints": [row for row in rows if row.tone == "hint"],
         "can_edit": allows(role, "editor"),
         "has_attempts": run.latest_attempt > 1,
     }
@@ -79,11 +85,13 @@ def clone_url(run: Run, changes: Mapping[str, Value]) -> str:
     return f"{reverse('new-run')}?{urlencode([('from', run.pk), *sets])}"
 
 
-def _row(match: Match, run: Run, spec: RunSpec, run_facts: RunSymptoms) -> SymptomRow:
+def _row(match: Match, run: Run, spec: RunSpec, run_facts: RunSymptoms, since: int | None) -> SymptomRow:
     symptom = match.symptom
     return SymptomRow(
         id=symptom.id,
         title=_(symptom.title),
+        tone=symptom.tone,
+        since=since,
         signal=_(symptom.signal),
         causes=tuple(_(cause) for cause in symptom.causes),
         source=symptom.source,

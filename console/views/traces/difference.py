@@ -1,26 +1,34 @@
 """Two traces against each other: what explains the difference in step time, largest first."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import URLPattern, path
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET
 
 from console.api.traces.traces import without_trash
 from console.budget import expensive
 from console.labels.catalog import phase_label
 from console.labels.traces import CHANGES, ITEMS, KINDS, change_text, share_text, short_name, time_text, worker_text
+from console.labels.verdicts import UNITS, differs_beforehand, unit_note, verdict_text
 from console.views.traces.page import page_of, unanswered, visible_trace
+from console.views.traces.windows import NoWindow, window_in_ms
+from jobs.comparison.trace_verdict import verdict_of
 from jobs.models import Trace
 from jobs.traces.files import NoAnswer
-from jobs.traces.summary import NothingToCompare, compare
+from jobs.traces.summary import Compared, NothingToCompare, Per, TraceComparison, compare
 from profiling.analysis.difference import Difference, Item
 
 _SHOWN = 40
 _STEPS = 8
 _MOST_OTHERS = 100
+_FIELDS = ("from_ms", "to_ms", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +71,31 @@ def trace_difference(request: HttpRequest, trace_id: str) -> HttpResponse:
     others = without_trash(
         Trace.objects.filter(project=trace.project, layers__state="ready").exclude(pk=trace.pk).distinct()
     )
-    drop_first = request.GET.get("first") == "off"
     context = page_of(trace, held, tab="summary") | {
         "others": others.order_by("-created_at")[:_MOST_OTHERS],
         "other": None,
-        "drop_first": drop_first,
+        "drop_first": request.GET.get("first") == "off",
+        "units": UNITS.items(),
+        **_fields(request.GET.dict()),
         "problem": "",
     }
     if wanted:
         other, _held = visible_trace(request, wanted)
         try:
-            context |= {"other": other, **_comparison(request, trace, other, drop_first=drop_first)}
+            context |= {"other": other, **_comparison(request, trace, other)}
         except NoAnswer as error:
             return unanswered(request, trace, context, error)
     return render(request, "trace/difference.html", context)
 
 
-def _comparison(request: HttpRequest, trace: Trace, other: Trace, *, drop_first: bool) -> dict[str, object]:
-    workers = [_worker(request.GET.get(name, "")) for name in ("worker", "other_worker")]
+def _comparison(request: HttpRequest, trace: Trace, other: Trace) -> dict[str, object]:
+    texts = request.GET.dict()
     try:
-        comparison = compare(trace, other, worker=workers[0], other_worker=workers[1], drop_first=drop_first)
-    except NothingToCompare as error:
+        before, after = (_side(texts, one, prefix) for one, prefix in ((trace, ""), (other, "other_")))
+        comparison = compare(
+            trace, other, before=before, after=after, drop_first=texts.get("first") == "off", per=_per(texts)
+        )
+    except (NothingToCompare, NoWindow) as error:
         return {"problem": str(error)}
     return {
         "choices": [
@@ -92,8 +104,36 @@ def _comparison(request: HttpRequest, trace: Trace, other: Trace, *, drop_first:
         ],
         "chosen": [_name(comparison.worker), _name(comparison.other_worker)],
         "is_cut": comparison.is_cut,
-        **difference_context(comparison.difference),
+        **difference_context(comparison),
     }
+
+
+def _fields(texts: Mapping[str, str]) -> dict[str, object]:
+    """Return what the form holds of units, windows and tokens."""
+    sides = ((_("Before"), ""), (_("After"), "other_"))
+    windows = [(title, prefix, *(texts.get(prefix + key, "")[:30] for key in _FIELDS)) for title, prefix in sides]
+    return {
+        "asked_per": texts.get("per", ""),
+        "windows": windows,
+        "is_narrowed": any(text for row in windows for text in row[2:]),
+    }
+
+
+def _side(texts: Mapping[str, str], trace: Trace, prefix: str) -> Compared:
+    """Return what of a trace is compared. Raises: NoWindow."""
+    tokens = texts.get(f"{prefix}tokens", "").strip()
+    count = float(tokens) if tokens.isascii() and tokens.isdigit() and len(tokens) < 13 else 0.0
+    if tokens and not count:
+        raise NoWindow(
+            _("Tokens: %(text)r is no number of tokens. Give a whole number above 0.") % {"text": tokens[:30]}
+        )
+    window = window_in_ms(texts, trace, prefix)
+    return Compared(worker=_worker(texts.get(f"{prefix}worker", "")), window=window, tokens=count)
+
+
+def _per(texts: Mapping[str, str]) -> Per:
+    per = texts.get("per", "")
+    return cast(Per, per) if per in UNITS else ""
 
 
 def _name(worker: tuple[str, int]) -> str:
@@ -106,13 +146,17 @@ def _worker(text: str) -> tuple[str, int] | None:
     return (role, int(rank)) if dash and rank.isascii() and rank.isdigit() and len(rank) < 10 else None
 
 
-def difference_context(difference: Difference) -> dict[str, object]:
+def difference_context(comparison: TraceComparison) -> dict[str, object]:
     """Return what the page shows of a difference."""
+    difference = comparison.difference
     gained = difference.after - difference.before
     shown = [item for item in difference.items if item.change != "same"]
     return {
         "found": difference,
-        "answer": _answer(difference, shown),
+        "answer": _answer(comparison, shown),
+        "per": comparison.per,
+        "unit": UNITS[comparison.per],
+        "unit_note": unit_note(comparison),
         "delta": change_text(gained),
         "before": time_text(difference.before),
         "after": time_text(difference.after),
@@ -129,19 +173,40 @@ def difference_context(difference: Difference) -> dict[str, object]:
     }
 
 
-def _answer(difference: Difference, shown: list[Item]) -> str:
+_TAKES: Mapping[str, tuple[Promise, Promise]] = {
+    "step": (
+        gettext_lazy("A step takes %(after)s instead of %(before)s: less than 1 %% apart."),
+        gettext_lazy("A step takes %(after)s instead of %(before)s: %(delta)s (%(share)s)."),
+    ),
+    "window": (
+        gettext_lazy("The window takes %(after)s instead of %(before)s: less than 1 %% apart."),
+        gettext_lazy("The window takes %(after)s instead of %(before)s: %(delta)s (%(share)s)."),
+    ),
+    "token": (
+        gettext_lazy("A token takes %(after)s instead of %(before)s: less than 1 %% apart."),
+        gettext_lazy("A token takes %(after)s instead of %(before)s: %(delta)s (%(share)s)."),
+    ),
+}
+
+
+def _answer(comparison: TraceComparison, shown: list[Item]) -> str:
+    """Say what differs beforehand, how the times differ, what makes most of it, and the verdict."""
+    difference = comparison.difference
     gained = difference.after - difference.before
-    words = {"after": time_text(difference.after), "before": time_text(difference.before), "delta": change_text(gained)}
-    if abs(gained) < 0.01 * difference.before:
-        sentence = _("A step takes %(after)s instead of %(before)s: less than 1 %% apart.") % words
-    else:
-        share = ("+" if gained > 0 else "") + share_text(gained / difference.before)
-        sentence = _("A step takes %(after)s instead of %(before)s: %(delta)s (%(share)s).") % {**words, "share": share}
-    same_way = [item for item in shown if item.delta * gained > 0][:2]
-    if same_way and abs(gained) >= 0.01 * difference.before:
-        names = ", ".join(f"{_label(item)} ({change_text(item.delta)})" for item in same_way)
-        sentence += " " + _("Most of it: %(names)s.") % {"names": names}
-    return sentence
+    is_apart = abs(gained) >= 0.01 * difference.before
+    sentences = [differs_beforehand(comparison.comparability)]
+    if comparison.per in _TAKES:
+        words = {"after": time_text(difference.after), "before": time_text(difference.before)}
+        if is_apart:
+            share = ("+" if gained > 0 else "") + share_text(gained / difference.before)
+            words |= {"delta": change_text(gained), "share": share}
+        sentences.append(str(_TAKES[comparison.per][is_apart]) % words)
+    moved = [item for item in shown if item.delta * gained > 0] if comparison.per in _TAKES else shown
+    if moved and (is_apart or comparison.per not in _TAKES):
+        names = ", ".join(f"{_label(item)} ({change_text(item.delta)})" for item in moved[:2])
+        sentences.append(_("Most of it: %(names)s.") % {"names": names})
+    sentences.append(verdict_text(verdict_of(comparison), comparison.comparability))
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _label(item: Item) -> str:

@@ -12,9 +12,10 @@ from django.views.decorators.http import require_GET
 from console.budget import expensive
 from console.labels.catalog import phase_label
 from console.labels.numbers import size
-from console.labels.traces import DEFINITIONS, KINDS, share_text, short_name, time_text, worker_text
+from console.labels.traces import DEFINITIONS, KINDS, WITHOUT_STACKS, share_text, short_name, time_text, worker_text
 from console.trace_use import use_panel
 from console.views.traces.page import page_of, unanswered, visible_trace
+from console.views.traces.steps import host_figure, step_remarks
 from jobs.diagnosis.model_facts import of_run
 from jobs.traces.files import NoAnswer, ready_layers
 from jobs.traces.summary import summary_of
@@ -24,6 +25,7 @@ from profiling.analysis.kernels import Kernel
 from profiling.analysis.memory import MemoryCurve, MemoryTimeline
 from profiling.analysis.operators import Operator
 from profiling.analysis.rollout import RolloutSummary
+from profiling.analysis.stretches import By
 from profiling.analysis.summary import TraceSummary, WorkerSummary
 
 _SHOWN = 15
@@ -108,25 +110,26 @@ def trace_summary(request: HttpRequest, trace_id: str) -> HttpResponse:
     context = page_of(trace, held, tab="summary")
     window = _window(request)
     drop_first = request.GET.get("first") == "off"
+    by: By = "window" if request.GET.get("by") == "window" else "steps"
     if not ready_layers(trace):
         return render(request, "trace/summary.html", {**context, "summary": None})
     try:
-        summary = summary_of(trace, window=window, drop_first=drop_first)
+        summary = summary_of(trace, window=window, drop_first=drop_first, by=by)
     except NoAnswer as error:
         return unanswered(request, trace, context, error)
     worker = _chosen(summary, request.GET.get("worker", ""))
     context |= summary_context(summary, worker)
-    context |= {"window": window, "drop_first": drop_first, "kept_query": _query(window, drop_first)}
+    context |= {"window": window, "drop_first": drop_first, "by": by, "kept_query": _query(window, drop_first, by)}
     if worker is not None:
-        run = of_run(trace, [step.number for step in summary.budget.steps])
+        run = of_run(trace, summary.numbers)
         context["use"] = use_panel(request.GET.dict(), summary, worker, run)
     return render(request, "trace/summary.html", context)
 
 
-def _query(window: tuple[int, int] | None, drop_first: bool) -> str:
-    """Return what keeps the window and the first step's place in an address that names a worker."""
-    first = "&first=off" if drop_first else ""
-    return f"&from={window[0]}&to={window[1]}{first}" if window else first
+def _query(window: tuple[int, int] | None, drop_first: bool, by: By) -> str:
+    """Return what keeps the window and what was chosen of its steps in an address that names a worker."""
+    chosen = ("&first=off" if drop_first else "") + ("&by=window" if by == "window" else "")
+    return f"&from={window[0]}&to={window[1]}{chosen}" if window else chosen
 
 
 def _window(request: HttpRequest) -> tuple[int, int] | None:
@@ -155,6 +158,7 @@ def summary_context(summary: TraceSummary, worker: WorkerSummary | None) -> dict
         "worker": worker,
         "worker_name": worker_text(worker.role, worker.rank) if worker else "",
         "answer": _answer(summary, budget),
+        "remarks": step_remarks(summary, worker) if worker and summary.has_clock else [],
         "path": _path_bar(summary),
         "bars": _worker_bars(summary) if summary.has_clock else [],
         "step_bars": _step_bars(budget) if budget and len(budget.steps) > 1 else [],
@@ -167,6 +171,7 @@ def summary_context(summary: TraceSummary, worker: WorkerSummary | None) -> dict
         "operators": _named(worker.operators) if worker else [],
         "ranges": _named(worker.ranges) if worker else [],
         "idle": _idle(worker) if worker else [],
+        "functions": _functions(worker) if worker else [],
         "gaps": _gaps(worker, summary) if worker else [],
         "late": [(worker_text(one.role, one.rank), one) for one in summary.late],
         "has_engine": any(one.role.startswith("vllm") for one in summary.workers),
@@ -221,7 +226,10 @@ def _figures(summary: TraceSummary, worker: WorkerSummary, budget: WorkerBudget 
     if summary.has_steps:
         text = _("mean of %(n)s steps, %(low)s–%(high)s") if len(steps) > 1 else _("one step")
         note = text % {"n": len(steps), "low": time_text(walls[0]), "high": time_text(walls[-1])}
+        if summary.source == "repetition":
+            note = _("%(note)s; found by repetition") % {"note": note}
         figures.append({"label": _("Step time"), "value": time_text(sum(walls) / len(walls)), "note": note})
+        figures += host_figure(worker)
     busy = worker.busy / worker.recorded if worker.recorded and worker.has_work else None
     what = _("operators, no device") if worker.has_work else _("no operators: record with the torch profiler")
     what = _("of the time recorded, any kernel, collective or copy") if worker.has_device else what
@@ -345,7 +353,9 @@ def _legend(summary: TraceSummary) -> list[tuple[str, str, str]]:
     """Return key, word and definition of each kind that occurs."""
     tables: list[Sequence[StepBudget]] = [one.steps for one in summary.budget.workers]
     shown = {kind for table in [*tables, summary.budget.path] for kind in totals(table)}
-    return [(kind, str(KINDS[kind]), str(DEFINITIONS[kind])) for kind in ORDER if kind in shown]
+    has_stacks = any(worker.has_stacks for worker in summary.workers)
+    words = {**DEFINITIONS, **({} if has_stacks else {"unattributed": WITHOUT_STACKS})}
+    return [(kind, str(KINDS[kind]), str(words[kind])) for kind in ORDER if kind in shown]
 
 
 def _named(rows: Sequence[Kernel | Operator]) -> list[NamedRow]:
@@ -359,12 +369,19 @@ def _idle(worker: WorkerSummary) -> list[dict[str, str]]:
         {
             "key": cause,
             "word": str(KINDS[cause]),
-            "definition": str(DEFINITIONS[cause]),
+            "definition": str(
+                WITHOUT_STACKS if cause == "unattributed" and not worker.has_stacks else DEFINITIONS[cause]
+            ),
             "time": time_text(ns),
             "share": share_text(ns / whole),
         }
         for cause, ns in sorted(worker.idle.items(), key=lambda item: -item[1])
     ]
+
+
+def _functions(worker: WorkerSummary) -> list[tuple[str, str, int]]:
+    """Return the functions of the program behind idle time: name, time and in how many gaps."""
+    return [(one.name, time_text(one.ns), one.gaps) for one in worker.python[:_SHOWN]]
 
 
 def _gaps(worker: WorkerSummary, summary: TraceSummary) -> list[GapLine]:

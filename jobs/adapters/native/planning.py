@@ -68,6 +68,7 @@ def _job(source: RunContext) -> Job:
         method=_method(source),
         lora_rank=knobs.whole("lora.rank"),
         lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
+        has_adapter_dropout=knobs.number("lora.dropout") > 0,
         weight_bytes=element,
         base_bytes=_base_bytes(source, element),
         gradient_bytes=4.0,
@@ -179,6 +180,7 @@ def _job(source: RunContext) -> Job:
         placement="colocated" if is_colocated else "split",
         engine_devices=0 if is_colocated else hardware.rollout_engines * hardware.tensor_parallel_size,
         sync_bucket_bytes=256 << 20,
+        sync_transport="broadcast",
         notes=(_COLOCATED,) if ranks_draw else (),
     )
 

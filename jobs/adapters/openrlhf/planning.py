@@ -102,6 +102,7 @@ def _rl(source: RunContext) -> Job:
         schedule=schedule,
         staleness=float(knobs.whole("async.queue_size", 1)) if is_async else 0.0,
         engine_devices=0 if is_colocated else engines * tensor,
+        sync_transport="tensors",
         critic_pool="policy" if is_shared else "critic",
     )
 
@@ -210,6 +211,7 @@ def _trained(
         method=_method(rank, is_quantized=knobs.flag("quantization.load_in_4bit")),
         lora_rank=rank,
         lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
+        has_adapter_dropout=knobs.number("lora.dropout") > 0,
         weight_bytes=ELEMENT_BYTES[precision],
         base_bytes=_frozen_bytes(source),
         gradient_bytes=ELEMENT_BYTES[summed] if summed else 4.0 if stage == 0 else ELEMENT_BYTES[precision],

@@ -80,19 +80,25 @@ def _policy(source: RunContext, devices: int, rows: MicroBatches) -> Training:
     held = knobs.text("memory.master_precision", "float32")
     is_half = stage > 0 and precision != "float32"
     element = 2.0 if is_half else ELEMENT_BYTES[held]
-    base = _NF4_BYTES if knobs.flag("quantization.load_in_4bit") else element
+    method = _method(source, rank)
+    base = _NF4_BYTES if method == "qlora" else element
+    # PEFT keeps adapters in float32; of a quantized base TRL makes them bfloat16.
+    adapter = 2.0 if method == "qlora" and precision != "float32" else 4.0
+    trained = element if rank == 0 or is_half else adapter
     kernels: Kernels = "liger" if knobs.flag("kernels.liger") else "eager"
     is_pairs = is_in(source.spec.algorithm, "pairs")
     return Training(
         model=source.models.policy,
         layout=Layout(num_devices=devices, shards=stage),
         family="deepspeed" if stage else "plain",
-        method=_method(source, rank),
+        method=method,
         lora_rank=rank,
         lora_targets=split_targets(knobs.text("lora.target_modules", "all-linear")),
-        weight_bytes=element if rank == 0 or is_half else 4.0,  # PEFT keeps adapters in float32
+        has_adapter_dropout=knobs.number("lora.dropout") > 0,
+        weight_bytes=trained,
         base_bytes=base,
-        gradient_bytes=element if rank == 0 or is_half else 4.0,
+        ends_bytes=element if method == "qlora" else 0.0,
+        gradient_bytes=trained,
         optimizer=_optimizer(source, is_half=is_half or held == "float32"),
         has_master=stage > 0,
         compute=COMPUTE[precision],

@@ -68,6 +68,7 @@ def _job(source: RunContext) -> Job:
         staleness=float(knobs.whole("async.max_staleness", 8)) if mode != "sync" else 0.0,
         engine_devices=pool if is_split else 0,
         sync_bucket_bytes=knobs.whole("rollout.sync_bucket_mib", 2048) << 20,
+        sync_transport="broadcast",
     )
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from jobs.alerts.scene import Scene, in_scope
 from jobs.alerts.sighting import Sighting
+from jobs.catalog.rules.symptom import symptoms
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.diagnosis.rules import diagnose_run
 from jobs.diagnosis.symptoms import run_symptoms
@@ -84,8 +85,8 @@ class FindingWatch:
             if not in_scope(rule, runs[pk]):
                 continue
             for what, (title, said) in seen.matches.items():
-                if wanted and what not in wanted:
-                    continue
+                if what not in wanted if wanted else self.kind == "symptom" and symptoms()[what].tone != "alarm":
+                    continue  # who names none means what is wrong, not what is good or only costs time
                 reported.add(f"{pk}/{what}")
                 data = {"what": self.kind, "name": runs[pk].name, "found": title, "said": said, "id": what}
                 yield Sighting(rule=rule, object_id=f"{pk}/{what}", run=runs[pk], is_on=True, data=data)

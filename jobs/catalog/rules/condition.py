@@ -1,7 +1,8 @@
-"""Conditions of metrics as data: a statistic of a metric's last values, and the number it must be above or below.
+"""Conditions of metrics as data: a statistic of a metric's values, and the number it must be above or below.
 
-    { metric = "kl/reference", statistic = "mean", window = 10, above = 0.5 }
+    { metric = "kl/reference", statistic = "median", window = 10, above = 0.5 }
     { metric = "time/rollout_seconds", over = "time/step_seconds", statistic = "mean", window = 10, above = 0.7 }
+    { metric = "reward/mean", statistic = "fell", window = 10, above = 0.5 }
 
 | statistic | of the window's values |
 |---|---|
@@ -9,9 +10,21 @@
 | `spread` | the largest less the smallest |
 | `growth` | mean of the later half divided by that of the earlier half |
 | `not_finite` | how many are nan or infinite |
+| `repeats` | the share of those that are the same as their median |
+| `trend` | Mann and Kendall's z: how surely they rise (above 2) or fall (below -2) |
+
+| statistic | of all values, the newest level being the median of the window ([course](course.py)) |
+|---|---|
+| `fell`, `climbed` | how much of what was gained is lost again, of a metric that is better high, or low |
+| `above_lowest` | the newest level over the lowest one, less 1 |
+| `times_start` | the newest level over that of the first values |
+| `gain` | the rise since the start, in standard errors |
+| `flat` | how many values there are without a rise; none before `PATIENCE`, or a third of a run that is to be longer |
+| `outburst` | the third largest of the newest 20 over what was usual before |
 
 With `over`, each value is divided by the other metric's at the same place, counted from the end. A window that is not
-full says nothing yet: at the start of a run everything moves. `not_finite` is the exception.
+full says nothing yet: at the start of a run everything moves. `not_finite` is the exception. `least` asks for more
+values than the window has.
 """
 
 import math
@@ -21,13 +34,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.catalog.metric import metric, metrics
+from jobs.catalog.rules import course
 
 Numbers = Mapping[str, Sequence[float | None]]
 """Values by canonical name, in the order of steps; None where the trainer reported what is no number."""
 
 Say = Callable[[str], str]
+_NOTHING = (math.nan, math.nan, math.nan)
 DEFAULT_WINDOW = 10
-_KEYS = {"metric", "over", "statistic", "window", "above", "below"}
+PATIENCE = 30  # values before a metric can be called flat
+_MOST_PATIENCE = 300  # of a run that is to be very long
+_KEYS = {"metric", "over", "statistic", "window", "least", "above", "below"}
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -40,14 +57,26 @@ def _growth(values: Sequence[float]) -> float:
     return late / early if early > 0 else math.nan
 
 
-_STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
+_STATISTICS: Mapping[str, Callable[[list[float]], float]] = {
     "mean": _mean,
     "median": statistics.median,
     "min": min,
     "max": max,
     "spread": lambda values: max(values) - min(values),
     "growth": _growth,
+    "repeats": lambda values: values.count(statistics.median(values)) / len(values),
+    "trend": course.trend,
 }
+_Levels = Callable[[Sequence[float], int], tuple[float, float, float]]
+_COURSES: Mapping[str, _Levels] = {
+    "fell": course.fell,
+    "climbed": course.climbed,
+    "above_lowest": course.above_lowest,
+    "times_start": course.times_start,
+    "gain": course.gain,
+    "outburst": lambda values, _window: course.outburst(values),
+}
+_FLAT = "flat"
 _NOT_FINITE = "not_finite"
 
 TEXTS: Mapping[str, str] = {
@@ -60,55 +89,77 @@ TEXTS: Mapping[str, str] = {
     "max": "the largest",
     "spread": "the spread",
     "growth": "the growth from the earlier to the later half",
+    "repeats": "the share of the same value",
+    "trend": "the trend (z)",
+    "fell": "{metric} was at {before} and fell to {now} (medians of {window} values)",
+    "climbed": "{metric} was down at {before} and climbed to {now} (medians of {window} values)",
+    "above_lowest": "{metric} was down at {before} and is at {now} again (medians of {window} values)",
+    "times_start": "{metric} began at {before} and is at {now} (median of {window} values)",
+    "gain": "{metric} began at {before} and is at {now} (median of {window} values)",
+    "flat": "{metric} has not risen within {value} values: it is at {now}",
+    "outburst": "{metric} jumps: {now} within its last 20 values, where up to {before} was usual",
 }
 """The sentences of evidence and the words for statistics, for whoever translates them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition; `above` and `below` are exclusive bounds, one of them is None."""
+    """One condition; `above` and `below` are exclusive bounds, one of them is None. `least` values have to be there."""
 
     metric: str
     over: str
     statistic: str
     window: int
+    least: int
     above: float | None
     below: float | None
 
-    def evidence(self, numbers: Numbers, *, say: Say = str) -> str:
+    def evidence(self, numbers: Numbers, *, planned: int = 0, say: Say = str) -> str:
         """Return a sentence with the numbers if the condition holds; "" if not, or if there is too little to say.
 
-        `say` gives a text in the reader's language.
+        `planned` are the steps that the run is to have, 0 where nobody knows. `say` gives a text in the reader's
+        language.
         """
-        value = self._value(numbers)
-        if value is None or math.isnan(value):
-            return ""
+        value, before, now = self._value(numbers, planned)
         bound, word = (self.above, "above") if self.above is not None else (self.below or 0.0, "below")
-        if not (value > bound if word == "above" else value < bound):
+        if math.isnan(value) or not (value > bound if word == "above" else value < bound):
             return ""
         labels = [say(metric(name).label) for name in (self.metric, self.over) if name]
-        return say(TEXTS[_NOT_FINITE if self.statistic == _NOT_FINITE else word]).format(
+        text = self.statistic if self.statistic in (_NOT_FINITE, _FLAT, *_COURSES) else word
+        return say(TEXTS[text]).format(
             metric=" / ".join(labels),
             statistic=say(TEXTS[self.statistic]),
             window=self.window,
             value=f"{value:.4g}",
             bound=f"{bound:g}",
+            before=f"{before:.4g}",
+            now=f"{now:.4g}",
         )
 
-    def _value(self, numbers: Numbers) -> float | None:
-        values = list(numbers.get(self.metric, ()))[-self.window :]
+    def _value(self, numbers: Numbers, planned: int) -> tuple[float, float, float]:
+        """Return the statistic, the level before and the newest one; nan where there is nothing to say."""
+        values = numbers.get(self.metric, ())
         if self.statistic == _NOT_FINITE:
-            return float(sum(not _is_finite(value) for value in values))
-        finite = [value for value in values if value is not None and math.isfinite(value)]
-        if len(finite) < self.window:
-            return None
+            return float(sum(not _is_finite(value) for value in values[-self.window :])), math.nan, math.nan
+        if self.statistic in _COURSES or self.statistic == _FLAT:
+            return self._course([value for value in values if value is not None and math.isfinite(value)], planned)
+        finite = [value for value in values[-self.window :] if value is not None and math.isfinite(value)]
+        if len(finite) < self.window or len(values) < self.least:
+            return _NOTHING
         if self.over:
             others = list(numbers.get(self.over, ()))[-self.window :]
             pairs = [(a, b) for a, b in zip(finite, others, strict=False) if b is not None and b > 0]
             if len(pairs) < self.window:
-                return None
+                return _NOTHING
             finite = [a / b for a, b in pairs]
-        return _STATISTICS[self.statistic](finite)
+        return _STATISTICS[self.statistic](finite), math.nan, math.nan
+
+    def _course(self, values: Sequence[float], planned: int) -> tuple[float, float, float]:
+        if self.statistic == _FLAT:
+            enough = max(self.least, min(_MOST_PATIENCE, planned // 3))
+            is_flat = len(values) >= enough and course.is_flat(values)
+            return (float(len(values)), math.nan, values[-1]) if is_flat else _NOTHING
+        return _COURSES[self.statistic](values, self.window) if len(values) >= self.least else _NOTHING
 
 
 def condition(name: str, table: Mapping[str, Any]) -> Condition:
@@ -122,18 +173,27 @@ def condition(name: str, table: Mapping[str, Any]) -> Condition:
         if key in table and table[key] not in metrics():
             raise ValueError(f"{name}: there is no metric {table[key]!r} in the dictionary.")
     statistic = table["statistic"]
-    if statistic not in (*_STATISTICS, _NOT_FINITE):
-        raise ValueError(f"{name}: {statistic!r} is no statistic. Use {', '.join((*_STATISTICS, _NOT_FINITE))}.")
+    names = (*_STATISTICS, *_COURSES, _FLAT, _NOT_FINITE)
+    if statistic not in names:
+        raise ValueError(f"{name}: {statistic!r} is no statistic. Use {', '.join(names)}.")
     if ("above" in table) == ("below" in table):
         raise ValueError(f"{name}: a condition has one bound, above or below.")
     return Condition(
         metric=table["metric"],
         over=table.get("over", ""),
         statistic=statistic,
-        window=table.get("window", DEFAULT_WINDOW),
+        window=(window := table.get("window", DEFAULT_WINDOW)),
+        least=table.get("least", _least(statistic, window)),
         above=table.get("above"),
         below=table.get("below"),
     )
+
+
+def _least(statistic: str, window: int) -> int:
+    """Return how many values there have to be: a course has a start besides its newest level."""
+    if statistic == _FLAT:
+        return PATIENCE
+    return window + max(1, window // 2) if statistic in _COURSES else window
 
 
 def _is_finite(value: float | None) -> bool:

@@ -11,6 +11,7 @@
     causes = ["The micro batch is too large."]
     source = "who says so"
     ref = "U02"
+    tone = "alarm"                      # or "good": a state to be glad of; or "hint": where time goes, no fault
     [[device_memory.logs]]             # a line of the log; `text` is what `file` of the package says, word for word
     pattern = "No available memory for the cache blocks"
     text = "No available memory for the cache blocks. "
@@ -19,6 +20,8 @@
     [[device_memory.metrics]]          # each of these is enough; of its conditions, all have to hold
     all = [{ metric = "kl/reference", statistic = "mean", window = 10, above = 0.5 }]
     source = "whose threshold"
+    [[device_memory.unless]]           # each of these is enough for the metrics to say nothing: they are as they should
+    all = [{ metric = "eval/accuracy", statistic = "median", window = 2, above = 0.85 }]
     [[device_memory.remedies]]         # in the order in which to try them
     title = "Halve the micro batch"
     change = { "train.micro_batch_size" = "max(1, train.micro_batch_size // 2)" }
@@ -42,6 +45,7 @@ from jobs.catalog.knob import KnobValueInvalid, applicable, is_live, knobs
 from jobs.catalog.log_line import read_line, uncolored
 from jobs.catalog.rules.condition import Condition, Numbers, Say, condition
 from jobs.catalog.rules.expression import Expression, NotApplicable, parse_expression
+from jobs.catalog.rules.reward_meaning import NEEDED, with_meanings
 from jobs.catalog.rules.rule import Fix, changed, lookup_of, refused
 from jobs.catalog.spec.contradictions import contradictions
 from jobs.catalog.spec.runspec import RunSpec
@@ -52,7 +56,10 @@ from jobs.catalog.value import Value
 MAX_LINE = 4000  # characters of a line that are searched: who prints more does not say it there
 
 _REQUIRED = ("title", "signal", "causes", "source", "remedies")
-_KEYS = {*_REQUIRED, "trainers", "algorithms", "when", "ref", "logs", "metrics"}
+_KEYS = {*_REQUIRED, "trainers", "algorithms", "when", "ref", "tone", "logs", "metrics", "unless"}
+Tone = Literal["alarm", "good", "hint"]
+_TONES: tuple[Tone, ...] = ("alarm", "good", "hint")
+_LOUDEST = {tone: place for place, tone in enumerate(("good", "alarm", "hint"))}
 _LOG_KEYS = {"pattern", "text", "file", "source"}
 _REMEDY_KEYS = {"title", "change", "trainers", "algorithms", "when", "source"}
 
@@ -89,7 +96,10 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """One thing that goes wrong."""
+    """One thing that goes wrong; of tone "good" one that goes right, of tone "hint" one that only costs time.
+
+    Where one of `unless` holds, the metrics are as they should be, and say nothing.
+    """
 
     id: str
     title: str
@@ -100,8 +110,10 @@ class Symptom:
     causes: tuple[str, ...]
     source: str
     ref: str
+    tone: Tone
     logs: tuple[LogSignal, ...]
     metrics: tuple[MetricSignal, ...]
+    unless: tuple[tuple[Condition, ...], ...]
     remedies: tuple[Remedy, ...]
 
 
@@ -141,21 +153,51 @@ def symptoms() -> Mapping[str, Symptom]:
     return {symptom_id: _symptom(symptom_id, table) for symptom_id, table in folder_entries("symptoms")}
 
 
-def matches(*, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, say: Say = str) -> list[Match]:
-    """Return the symptoms that a run has: those that its log tells of first, then those of its numbers.
+def matches(
+    *, spec: RunSpec, log_lines: Sequence[str], metrics: Numbers, planned: int = 0, say: Say = str
+) -> list[Match]:
+    """Return the symptoms that a run has: what is good first, then what its log tells of, its numbers, and hints.
 
     `log_lines` are lines of its log, its exit cause among them; `metrics` are values by canonical name, in the
-    order of steps. A change that the run already has is not offered. `say` gives a text in the reader's language; it is
-    used for evidence and for the titles of remedies, the symptom keeps its own.
+    order of steps, from the first on where the run is not very long; `planned` are the steps that it is to have, 0
+    where nobody knows. A change that the run already has is not offered. `say` gives a text in the reader's language;
+    it is used for evidence and for the titles of remedies, the symptom keeps its own.
     """
     matched = []
     lines = [(line, read_line(line[:MAX_LINE]).said) for line in reversed(log_lines)]
+    of_numbers = in_metrics(spec=spec, metrics=metrics, planned=planned, say=say)
     for symptom in symptoms().values():
         if _concerns(symptom, spec):
-            evidence = (*_in_log(symptom, lines), *_in_metrics(symptom, metrics, say))
+            evidence = (*_in_log(symptom, lines), *of_numbers.get(symptom.id, ()))
             if evidence:
                 matched.append(Match(symptom=symptom, evidence=evidence, remedies=offers(symptom, spec, say=say)))
-    return sorted(matched, key=lambda match: match.evidence[0].kind != "log")
+    return sorted(matched, key=lambda match: (_LOUDEST[match.symptom.tone], match.evidence[0].kind != "log"))
+
+
+def in_metrics(
+    *, spec: RunSpec, metrics: Numbers, planned: int = 0, say: Say = str
+) -> Mapping[str, tuple[SymptomEvidence, ...]]:
+    """Return what the metrics alone tell of, by the id of the symptom; see `matches`."""
+    numbers = with_meanings(spec, metrics)
+    evidence = {
+        symptom.id: _in_metrics(symptom, numbers, planned, say)
+        for symptom in symptoms().values()
+        if symptom.metrics and _concerns(symptom, spec)
+    }
+    return {name: sentences for name, sentences in evidence.items() if sentences}
+
+
+def asked_for(spec: RunSpec) -> set[str]:
+    """Return the names of the metrics in conditions of symptoms that such a run can have."""
+    wanted = [
+        condition
+        for symptom in symptoms().values()
+        if spec.algorithm in symptom.algorithms and (not symptom.trainers or spec.trainer.name in symptom.trainers)
+        for conditions in (*(signal.conditions for signal in symptom.metrics), *symptom.unless)
+        for condition in conditions
+    ]
+    names = {name for condition in wanted for name in (condition.metric, condition.over) if name}
+    return names | NEEDED
 
 
 def _concerns(part: Symptom | Remedy, spec: RunSpec) -> bool:
@@ -185,13 +227,14 @@ def evidence_of(line: str) -> str:
     return uncolored(line).strip()[:MAX_LINE]
 
 
-def _in_metrics(symptom: Symptom, metrics: Numbers, say: Say) -> tuple[SymptomEvidence, ...]:
+def _in_metrics(symptom: Symptom, metrics: Numbers, planned: int, say: Say) -> tuple[SymptomEvidence, ...]:
     evidence = []
     for signal in symptom.metrics:
-        sentences = [each.evidence(metrics, say=say) for each in signal.conditions]
+        sentences = [each.evidence(metrics, planned=planned, say=say) for each in signal.conditions]
         if all(sentences):
             evidence.append(SymptomEvidence(kind="metric", text="; ".join(sentences), source=signal.source))
-    return tuple(evidence)
+    is_fine = evidence and any(all(each.evidence(metrics) for each in fine) for fine in symptom.unless)
+    return () if is_fine else tuple(evidence)
 
 
 def offers(symptom: Symptom, spec: RunSpec, *, say: Say = str) -> tuple[Offer, ...]:
@@ -245,6 +288,9 @@ def _symptom(name: str, table: Mapping[str, Any]) -> Symptom:
     if missing := [key for key in _REQUIRED if key not in table]:
         raise ValueError(f"{name}: the symptom says nothing under {missing[0]!r}.")
     _check_trainers(name, table)
+    tone = table.get("tone", "alarm")
+    if tone not in _TONES:
+        raise ValueError(f"{name}: the tone {tone!r} is not known. Use {', '.join(_TONES)}.")
     return Symptom(
         id=name,
         title=table["title"],
@@ -255,11 +301,13 @@ def _symptom(name: str, table: Mapping[str, Any]) -> Symptom:
         causes=tuple(table["causes"]),
         source=table["source"],
         ref=table.get("ref", ""),
+        tone=tone,
         logs=tuple(_log(name, signal) for signal in table.get("logs", ())),
         metrics=tuple(
             MetricSignal(conditions=tuple(condition(name, each) for each in signal["all"]), source=signal["source"])
             for signal in table.get("metrics", ())
         ),
+        unless=tuple(tuple(condition(name, each) for each in fine["all"]) for fine in table.get("unless", ())),
         remedies=tuple(_remedy(name, remedy) for remedy in table["remedies"]),
     )
 

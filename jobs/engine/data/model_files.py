@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import TypedDict
 
@@ -10,6 +11,7 @@ from jobs.engine.problem import RunProblem, first_sentence
 
 BUNDLED = Path(__file__).resolve().parents[1] / "bundled"
 _TEXT_FILES = ["*.json", "*.jinja"]
+_SCALES = ("_scale", "_scale_inv", ".scales", ".qzeros", ".g_idx", ".absmax", ".quant_map", "_scale_2", "input_scale")
 _ALL_FILES = [*_TEXT_FILES, "*.safetensors"]
 
 
@@ -49,7 +51,8 @@ def source_of(place: str) -> ModelSource:
 def read_config(model: ModelSource) -> dict[str, object]:
     """Return a model's config.json; of a hub model that file alone is fetched. Raises: RunProblem naming `model.id`."""
     if model.kind != "hub":
-        return read_json(find_model(model, with_weights=False) / "config.json", field="model.id")
+        folder = find_model(model, with_weights=False)
+        return with_weights_counted(read_json(folder / "config.json", field="model.id"), folder)
     import huggingface_hub as hub
 
     where = {"repo_id": model.id, "filename": "config.json", "revision": model.revision or None}
@@ -64,7 +67,32 @@ def read_config(model: ModelSource) -> dict[str, object]:
             f"The config.json of the hub model {model.id!r} cannot be fetched: {first_sentence(error)} "
             "Check the id and the connection.",
         ) from error
-    return read_json(Path(file), field="model.id")
+    return with_weights_counted(read_json(Path(file), field="model.id"), Path(file).parent)
+
+
+def with_weights_counted(config: dict[str, object], folder: Path) -> dict[str, object]:
+    """Return a config with the table `safetensors` as the hub's API gives it: elements by number type.
+
+    Headers alone are read, and only where all files are there; scales and zero points of quantised weights are no
+    parameters. Without whole weights, the config as it is.
+    """
+    index = folder / "model.safetensors.index.json"
+    try:
+        parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values() if index.is_file() else None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return config
+    files = (
+        sorted({folder / str(part) for part in parts}) if parts is not None else sorted(folder.glob("*.safetensors"))
+    )
+    by_type: dict[str, int] = {}
+    try:
+        for file in files:
+            for name, tensor in _header(file, folder.name).items():
+                if not name.endswith(_SCALES):
+                    by_type[str(tensor["dtype"])] = by_type.get(str(tensor["dtype"]), 0) + prod(tensor["shape"])
+    except (RunProblem, KeyError, TypeError):
+        return config
+    return {**config, "safetensors": {"parameters": by_type}} if by_type else config
 
 
 def architectures(config: Mapping[str, object]) -> list[str]:

@@ -28,12 +28,21 @@ from jobs.planner.search.axes import last_stage, powers, stage_counts
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.validity import least_bytes
 
-OnHost = Literal["nothing", "between_phases", "always"]
-ON_HOST: Mapping[OnHost, str] = {
-    "nothing": "Everything on the devices",
-    "between_phases": "Training states on the host while others work",
-    "always": "The optimizer and its step on the host",
+Way = Literal["nothing", "between_phases", "always", "activations", "weights", "pure"]
+ON_HOST: Mapping[Way, str] = {
+    "nothing": "Everything on the GPUs",
+    "between_phases": "Training states in host memory while others work",
+    "always": "Optimizer and its step in host memory",
 }
+"""The usual ways, by what sits on the host: less of it first."""
+
+FURTHER_WAYS: Mapping[Way, str] = {
+    "activations": "Checkpoints of layers in host memory, each sequence divided among GPUs",
+    "weights": "Weights, optimizer and its step in host memory",
+    "pure": "Pure 16-bit training: weights, gradients and moments in bf16, no copy in fp32",
+}
+"""What is tried where the usual ways take more devices. Pure 16-bit learns other weights than the rest, so that it is
+never what a headline goes by."""
 
 _NODE_SIZES = (1, 2, 4, 8)
 _CLUSTER_SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # nodes
@@ -108,6 +117,11 @@ class Demand:
         """Tokens of the longest sample."""
         return self.max_prompt + self.max_response
 
+    @property
+    def document(self) -> int:
+        """Mean tokens of a sample in a row of the longest, 0 if they are not known."""
+        return min(round(self.mean_prompt + self.mean_response), self.longest)
+
 
 def world_sizes(devices_per_node: int) -> tuple[int, ...]:
     """Return the numbers of devices that are tried, ascending: within a node, then whole nodes."""
@@ -132,16 +146,23 @@ class TrainingPlan:
 
 
 def plans_of(
-    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: OnHost, *, micro_batch: int
+    shape: ModelShape,
+    recipe: TrainingMethod,
+    fleet: Fleet,
+    demand: Demand,
+    on_host: Way,
+    *,
+    micro_batch: int,
+    engines: tuple[Engine, ...] | None = None,
 ) -> Iterator[TrainingPlan]:
     """Yield the ways to train the model on all devices of the fleet that can hold its weights: FSDP first, then the
-    Megatron layouts that hold least, the least divided of them first."""
+    Megatron layouts that hold least, the least divided of them first. `engines`: those of `engines_of`, where they are
+    made already and shared, so that each is estimated once."""
+    engines = engines_of(shape, recipe, fleet, demand) if engines is None else engines
     limit = fleet.accelerator.usable_bytes
     policies = [p for p in _policies(shape, recipe, fleet, demand, on_host, micro_batch) if least_bytes(p) <= limit]
     megatron = sorted((p for p in policies if p.family == "megatron"), key=least_bytes)[:_MOST_LAYOUTS]
     megatron.sort(key=lambda p: (p.layout.tensor * p.layout.pipeline, p.layout.expert))
-    level = 1 if recipe.method != "full" else 2
-    engines = tuple(_engines(shape, fleet, demand, level)) if recipe.has_rollouts else ()
     rollouts = Rollouts(
         prompts=demand.prompts,
         samples_per_prompt=demand.samples_per_prompt,
@@ -165,35 +186,50 @@ def plans_of(
 
 
 def _policies(
-    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: OnHost, micro: int
+    shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand, on_host: Way, micro: int
 ) -> Iterator[Training]:
     devices = fleet.num_devices
     samples = demand.prompts * demand.samples_per_prompt if recipe.has_rollouts else demand.batch_size
     attention: Literal["flash2", "sdpa"] = "flash2" if "flash2" in fleet.accelerator.attention else "sdpa"
-    stays = on_host == "always" and recipe.method == "full"  # of adapters there is too little to be worth it
+    is_full = recipe.method == "full"
+    stays = on_host in ("always", "weights") and is_full  # of adapters there is too little to be worth it
+    is_pure = on_host == "pure" and is_full
     moves = on_host != "nothing" and recipe.has_rollouts
-    each = max(samples // devices, 1)
-    yield Training(
-        model=shape,
-        layout=Layout(num_devices=devices, shards=3),
-        family="deepspeed" if stays else "fsdp",
-        method=recipe.method,
-        lora_rank=_RANK if recipe.method != "full" else 0,
-        weight_bytes=2.0 if stays else 4.0,
-        base_bytes=_NF4_BYTES if recipe.method == "qlora" else 2.0,
-        gradient_bytes=2.0 if stays else 4.0,
-        has_master=stays,
-        compute="bf16" if fleet.accelerator.has_bf16 else "fp16",
-        attention=attention,
-        head="chunked",
-        head_chunk=_CHUNK,
-        objective=recipe.objective,
-        micro_batch=min(micro, each) * (2 if recipe.objective == "scalar" else 1),
-        sequence=demand.longest,
-        num_micro_batches=-(-each // min(micro, each)),
-        offload=Offload(optimizer=1.0 if stays else 0.0, params_between_phases=moves, optimizer_between_phases=moves),
+    offload = Offload(
+        optimizer=1.0 if stays else 0.0,
+        params=on_host == "weights",
+        activations=on_host == "activations",
+        params_between_phases=moves and on_host != "weights",
+        optimizer_between_phases=moves,
     )
-    if recipe.method != "full" or devices == 1 or not fleet.accelerator.has_bf16 or recipe.objective != "lm":
+    is_wide = not stays and not is_pure
+    for ulysses in _ulysses_sizes(shape, fleet) if on_host == "activations" else (1,):
+        each = max(samples * ulysses // devices, 1)
+        yield Training(
+            model=shape,
+            layout=Layout(num_devices=devices, shards=3, ulysses=ulysses),
+            family="deepspeed" if stays else "fsdp",
+            method=recipe.method,
+            lora_rank=0 if is_full else _RANK,
+            weight_bytes=4.0 if is_wide else 2.0,
+            base_bytes=_NF4_BYTES if recipe.method == "qlora" else 2.0,
+            gradient_bytes=4.0 if is_wide else 2.0,
+            has_master=stays,
+            optimizer="adam_bf16" if is_pure else "adam",
+            compute="bf16" if fleet.accelerator.has_bf16 else "fp16",
+            mixed_precision="pure" if is_pure else "fsdp",
+            attention=attention,
+            head="chunked",
+            head_chunk=_CHUNK,
+            objective=recipe.objective,
+            micro_batch=min(micro, each) * (2 if recipe.objective == "scalar" else 1),
+            sequence=demand.longest,
+            document=0 if recipe.has_rollouts else demand.document,
+            num_micro_batches=-(-each // min(micro, each)),
+            offload=offload,
+        )
+    has_megatron = is_full and devices > 1 and fleet.accelerator.has_bf16 and recipe.objective == "lm"
+    if not has_megatron or on_host in ("weights", "pure"):
         return
     for layout in _megatron_layouts(shape, fleet):
         each = max(samples // layout.data, 1)
@@ -208,11 +244,18 @@ def _policies(
             objective=recipe.objective,
             micro_batch=min(micro, each),
             sequence=demand.longest,
+            document=0 if recipe.has_rollouts else demand.document,
             num_micro_batches=-(-each // min(micro, each)),
-            offload=Offload(
-                optimizer=1.0 if stays else 0.0, params_between_phases=moves, optimizer_between_phases=moves
-            ),
+            offload=offload,
         )
+
+
+def _ulysses_sizes(shape: ModelShape, fleet: Fleet) -> tuple[int, ...]:
+    """Return among how many devices of a node a sequence may be divided by its heads, the fewest first."""
+    sizes = powers(min(fleet.devices_per_node, fleet.num_devices))
+    divided = (n for n in sizes if shape.heads % n == 0 and fleet.num_devices % n == 0)
+    is_grouped = shape.attention_kind == "gqa"
+    return tuple(n for n in divided if not is_grouped or shape.kv_heads % n == 0 or n % shape.kv_heads == 0)
 
 
 def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
@@ -244,7 +287,7 @@ def _megatron_layouts(shape: ModelShape, fleet: Fleet) -> list[Layout]:
 
 
 def _frozen(
-    shape: ModelShape, recipe: TrainingMethod, policy: Training, demand: Demand, on_host: OnHost
+    shape: ModelShape, recipe: TrainingMethod, policy: Training, demand: Demand, on_host: Way
 ) -> tuple[FrozenModel, ...]:
     return tuple(
         FrozenModel(
@@ -260,8 +303,13 @@ def _frozen(
     )
 
 
+def engines_of(shape: ModelShape, recipe: TrainingMethod, fleet: Fleet, demand: Demand) -> tuple[Engine, ...]:
+    """Return engines for the shared devices: the smallest first, each with more and more of the memory; none for a
+    method without rollouts."""
+    return tuple(_engines(shape, fleet, demand, 1 if recipe.method != "full" else 2)) if recipe.has_rollouts else ()
+
+
 def _engines(shape: ModelShape, fleet: Fleet, demand: Demand, sleep_level: int) -> Iterator[Engine]:
-    """Yield engines for the shared devices: the smallest first, each with more and more of the memory."""
     weights = 2.0 * shape.parameters
     total = fleet.accelerator.usable_bytes
     for tensor in powers(min(fleet.num_devices, 32)):

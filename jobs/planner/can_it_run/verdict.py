@@ -1,17 +1,34 @@
 """The answer to *Can it run?* as it is handed around: needs, what was published, the verdict, and hardware in order."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.device_table import DeviceRow
-from jobs.planner.can_it_run.plans import OnHost, TrainingMethod
+from jobs.planner.can_it_run.plans import TrainingMethod, Way
 from jobs.planner.job import Job
 from jobs.planner.result import Estimate, Interval
 
-Answer = Literal["yes", "no", "unknown"]
+Answer = Literal["yes", "possible", "no", "unknown"]
+"""Possible: it fits, but a step takes longer than anybody waits, or it trains in another way than was asked."""
+
 Bearing = Literal["supports", "contradicts", "says nothing"]
+
+USUAL_HOURS = 1.0
+"""That a step may take at most to be called practical, where nobody said how long."""
+
+MOST_HOURS = 8760
+"""A year: what may be said of a step at most."""
+
+ASSUMED_HOST_BYTES = 250 * 10**9
+"""Host memory of a node per device, where nobody said how much it has: 2 TB for eight, as in the largest published
+nodes. What is practical takes no more than the share of the devices that are used."""
+
+MOST_WASTE = 20.0
+"""Device seconds of a step at most, as a multiple of the recommended layout's, where nobody said how long one may
+take: a layout that wastes more is tried once and given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +38,7 @@ class DeviceNeed:
     `job` and `estimate` are those of that layout; without one, of the nearest miss. `phase`, `pool`: what binds there.
     """
 
-    on_host: OnHost
+    on_host: Way
     label: str
     num_devices: int | None
     job: Job | None
@@ -31,6 +48,52 @@ class DeviceNeed:
     def phase(self) -> str:
         """The phase that needs most, "" if nothing was estimated."""
         return "" if self.estimate is None else self.estimate.phase
+
+    @property
+    def is_tight(self) -> bool:
+        """True if it fits so near the limit that a little more would not."""
+        return self.num_devices is not None and self.estimate is not None and self.estimate.verdict == "tight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PracticalLimit:
+    """What a practical layout keeps to: `seconds` of a step (the middle of its interval), its `device_seconds`, and
+    `host_bytes` of a node for each device that is used there, where nobody said what a node has (0: somebody did)."""
+
+    seconds: float = USUAL_HOURS * 3600
+    device_seconds: float = math.inf
+    host_bytes: int = 0
+
+    @classmethod
+    def of(cls, hours: float | None, recommended: DeviceNeed | None, *, host_bytes: int) -> "PracticalLimit":
+        """Return the limit with the hours that somebody set, else with the usual ones, in which what is recommended
+        counts as well."""
+        if hours is not None:
+            return cls(seconds=hours * 3600, host_bytes=host_bytes)
+        if recommended is None or recommended.estimate is None:
+            return cls(host_bytes=host_bytes)
+        return cls(device_seconds=MOST_WASTE * _device_seconds(recommended), host_bytes=host_bytes)
+
+    def allows(self, need: DeviceNeed) -> bool:
+        """Return True if a layout is practical."""
+        return self.is_quick(need) and self.has_host_memory(need)
+
+    def is_quick(self, need: DeviceNeed) -> bool:
+        """Return True if a layout fits and its step is no longer than people wait."""
+        if need.num_devices is None or need.estimate is None:
+            return False
+        return need.estimate.time.step.middle <= self.seconds and _device_seconds(need) <= self.device_seconds
+
+    def has_host_memory(self, need: DeviceNeed) -> bool:
+        """Return True if a layout takes no more of a node's host memory than is its devices' share of it."""
+        if not self.host_bytes or need.estimate is None or need.job is None:
+            return True
+        fleet = need.job.fleet
+        return need.estimate.host_bytes <= self.host_bytes * min(fleet.devices_per_node, fleet.num_devices)
+
+
+def _device_seconds(need: DeviceNeed) -> float:
+    return 0.0 if need.estimate is None else need.estimate.time.step.middle * (need.num_devices or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +107,13 @@ class PublishedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitVerdict:
-    """The answer for `num_devices` (None: for any number), why, the needs by what sits on the host, the number that is
-    recommended, and the published rows. `needs` are in the order of ON_HOST: less on the host first. `at`: the layout
-    on `num_devices`, or the one that comes nearest; without a number, the recommended one, else that of the fewest."""
+    """The answer for `num_devices` (None: for any number), in a sentence (`summary`) and what else there is to know
+    (`more`), the needs by what sits on the host, the number that is recommended, and the published rows.
+
+    `needs` are in the order of ON_HOST: less on the host first; `others`: the further ways that take fewer devices than
+    all of them. `practical`: the fewest devices whose step is within `limit`; `possible`: fewer ones, whose step is
+    not. `at`: the layout on `num_devices`, or the one that comes nearest; without a number, the recommended one, else
+    that of the fewest."""
 
     answer: Answer
     summary: str
@@ -57,8 +124,13 @@ class FitVerdict:
     recommended: DeviceNeed | None
     at: DeviceNeed | None
     published: tuple[PublishedRun, ...]
+    others: tuple[DeviceNeed, ...] = ()
+    practical: DeviceNeed | None = None
+    possible: DeviceNeed | None = None
+    limit: PracticalLimit = PracticalLimit()
+    more: tuple[str, ...] = ()
 
-    def need(self, on_host: OnHost) -> DeviceNeed:
+    def need(self, on_host: Way) -> DeviceNeed:
         """Return one of the needs."""
         return next(need for need in self.needs if need.on_host == on_host)
 
@@ -70,9 +142,18 @@ class FitVerdict:
 
     @property
     def minimum_with_offload(self) -> DeviceNeed:
-        """The fewest devices at all."""
-        possible = [need for need in self.needs if need.num_devices is not None]
-        return min(possible, key=lambda need: need.num_devices or 0, default=self.needs[-1])
+        """The fewest devices at all, however long a step takes."""
+        return fewest(self.needs) or self.needs[-1]
+
+    @property
+    def fewest_at_all(self) -> DeviceNeed | None:
+        """The fewest devices in any way that learns the same; None if it fits on none."""
+        return self.possible or self.practical
+
+
+def fewest(needs: Iterable[DeviceNeed]) -> DeviceNeed | None:
+    """Return the need of the fewest devices, the first of several; None if it fits on none."""
+    return min((n for n in needs if n.num_devices), key=lambda need: need.num_devices or 0, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +172,10 @@ class HardwareOption:
 def in_order(options: Iterable[HardwareOption]) -> tuple[HardwareOption, ...]:
     """Return options with those on which it runs first, the cheapest (then fastest) step first."""
 
-    def order(option: HardwareOption) -> tuple[bool, float, float]:
+    def order(option: HardwareOption) -> tuple[bool, bool, float, float]:
         cost = option.cost_per_step.middle if option.cost_per_step else float("inf")
-        return option.step is None, cost, option.step.middle if option.step else 0.0
+        is_slow = option.verdict.answer == "possible"
+        return option.step is None, is_slow, cost, option.step.middle if option.step else 0.0
 
     return tuple(sorted(options, key=order))
 

@@ -11,13 +11,22 @@ from typing import Any
 
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
-from jobs.planner.can_it_run.language_models import ASSUMED_HOST_BYTES
-from jobs.planner.can_it_run.plans import METHODS, ON_HOST, OnHost, TrainingMethod, world_sizes
-from jobs.planner.can_it_run.verdict import DeviceNeed, FitVerdict, HardwareOption, in_order, option_of
+from jobs.planner.can_it_run.headline import judged_on, judged_on_any, with_more
+from jobs.planner.can_it_run.plans import METHODS, ON_HOST, TrainingMethod, Way, world_sizes
+from jobs.planner.can_it_run.verdict import (
+    ASSUMED_HOST_BYTES,
+    DeviceNeed,
+    FitVerdict,
+    HardwareOption,
+    PracticalLimit,
+    in_order,
+    option_of,
+)
 from jobs.planner.constant import Constants, shipped_constants
 from jobs.planner.diffusion.job import DIFFUSION_METHODS, DiffusionJob, Picture, diffusion_job, stream_tokens
 from jobs.planner.diffusion.memory import pool_of
 from jobs.planner.diffusion.time import step_time
+from jobs.planner.hardware_notes import hardware_notes
 from jobs.planner.job import Fleet
 from jobs.planner.memory.storage import checkpoint_bytes, export_bytes, host_bytes, node_bytes
 from jobs.planner.result import TIGHT_FROM, TIGHT_TO, Estimate, Term, cost_of
@@ -37,7 +46,7 @@ def estimate_diffusion(job: DiffusionJob, constants: Constants | None = None) ->
     verdict: Fits = "fits" if needed <= TIGHT_FROM else "tight" if needed <= TIGHT_TO else "no"
     on_host = host_bytes(job, constants)
     limit = node_bytes(job.fleet, constants)
-    notes = [WHAT_IF, *job.notes]
+    notes = [WHAT_IF, *job.notes, *hardware_notes(job)]
     if not job.picture.encoders:
         notes.append(Sentence("Texts and pictures are taken to be encoded before: no encoder is on the devices."))
     if on_host > TIGHT_FROM * limit:
@@ -75,6 +84,7 @@ def can_it_train(
     picture: Picture | None = None,
     devices_per_node: int = 8,
     host_bytes: int = 0,
+    within_hours: float | None = None,
     price: float | None = None,
     constants: Constants | None = None,
 ) -> FitVerdict:
@@ -98,34 +108,24 @@ def can_it_train(
     picture = picture or Picture()
     stream_tokens(shape, picture)
     case = _DiffusionCase(shape, METHODS[method], fleet, picture, constants or shipped_constants())
-    needs = case.needs()
-    recommended = case.recommended()
-    candidates = [case.on(devices, on_host) for on_host in ON_HOST] if devices is not None else list(needs)
-    able = [need for need in candidates if need.num_devices is not None]
-    best = next((need for need in able if not _is_tight(need)), able[0] if able else None)
-    if devices is None:
-        best = min((n for n in needs if n.num_devices), key=lambda n: n.num_devices or 0, default=None)
-    if best is None:
-        at: DeviceNeed | None = min(candidates, key=_share)
-        near = at is not None and _is_tight(at)
-        summary = Sentence("It comes within the uncertainty of the limit.") if near else Sentence("It does not fit.")
-        answer = "unknown" if near else "no"
-    else:
-        at, answer = best, "yes"
-        summary = Sentence("It fits on {n:,}.", n=best.num_devices)
-        if _is_tight(best):
-            summary = Sentence("It fits on {n:,}. It is tight: a little more would not fit.", n=best.num_devices)
-    return FitVerdict(
-        answer=answer,  # type: ignore[arg-type]  # one of its three
-        summary=summary,
+    needs, recommended = case.needs(), case.recommended()
+    limit = PracticalLimit.of(within_hours, recommended, host_bytes=0 if host_bytes else ASSUMED_HOST_BYTES)
+    verdict = FitVerdict(
+        answer="no",
+        summary="",
         method=METHODS[method],
         accelerator=accelerator,
         num_devices=devices,
         needs=needs,
         recommended=recommended,
-        at=at if devices is not None else recommended or at,
+        at=None,
         published=(),
+        limit=limit,
     )
+    verdict = judged_on_any(verdict, case.practical(limit), most=case.sizes()[-1])
+    if devices is not None:
+        verdict = judged_on(verdict, *case.judged(devices, limit))
+    return with_more(verdict)
 
 
 def compare_for_diffusion(
@@ -150,10 +150,6 @@ def _is_enough(estimate: Estimate) -> bool:
     return estimate.verdict != "no" and all(pool.share <= 1 for pool in estimate.pools)
 
 
-def _is_tight(need: DeviceNeed) -> bool:
-    return need.estimate is not None and need.estimate.verdict == "tight"
-
-
 def _share(need: DeviceNeed) -> float:
     return max((pool.share for pool in need.estimate.pools), default=9.0) if need.estimate is not None else 9.0
 
@@ -172,12 +168,13 @@ class _DiffusionCase:
             constants,
         )
 
-    def _on(self, size: int, on_host: OnHost, *, micro_batch: int = 1) -> tuple[DiffusionJob, Estimate]:
-        fleet = replace(self._fleet, num_devices=size, devices_per_node=min(self._fleet.devices_per_node, size))
+    def _on(self, size: int, on_host: Way, *, micro_batch: int = 1) -> tuple[DiffusionJob, Estimate]:
+        per_node = min(self._fleet.devices_per_node, size)
+        fleet = replace(self._fleet, num_devices=size, devices_per_node=per_node)
         job = diffusion_job(self._shape, self._recipe, fleet, self._picture, on_host, micro_batch=micro_batch)
         return job, estimate_diffusion(job, self._constants)
 
-    def on(self, size: int, on_host: OnHost) -> DeviceNeed:
+    def on(self, size: int, on_host: Way) -> DeviceNeed:
         """Return the plan on so many devices; its number is None where it does not fit."""
         job, estimate = self._on(size, on_host)
         number = size if _is_enough(estimate) else None
@@ -194,17 +191,31 @@ class _DiffusionCase:
             device_needs.append(self._fewest(on_host, label))
         return tuple(device_needs)
 
-    def _sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> tuple[int, ...]:
         """Return the numbers of devices that are tried: no more than a step has samples, each of which is on one."""
         picture = self._picture
         samples = picture.prompts * picture.samples_per_prompt if self._recipe.has_rollouts else picture.batch_size
         sizes = [size for size in world_sizes(self._fleet.devices_per_node) if size <= samples]
         return tuple(sizes) or (1,)
 
-    def _fewest(self, on_host: OnHost, label: str) -> DeviceNeed:
+    def practical(self, limit: PracticalLimit) -> DeviceNeed | None:
+        """Return the fewest devices on which a step is within the limit, with the least on the host."""
+        tried = (self.on(size, on_host) for size in self.sizes() for on_host in ON_HOST)
+        return next((need for need in tried if limit.allows(need)), None)
+
+    def judged(self, devices: int, limit: PracticalLimit) -> tuple[DeviceNeed | None, DeviceNeed | None]:
+        """Return the layout on so many devices, one that is practical and not tight rather than another; else None and
+        the one that comes nearest."""
+        candidates = [self.on(devices, on_host) for on_host in ON_HOST]
+        able = [need for need in candidates if need.num_devices is not None]
+        if able:
+            return min(able, key=lambda need: (not limit.allows(need), need.is_tight)), None
+        return None, min(candidates, key=_share)
+
+    def _fewest(self, on_host: Way, label: str) -> DeviceNeed:
         job: DiffusionJob | None = None
         estimate: Estimate | None = None
-        for size in self._sizes():
+        for size in self.sizes():
             job, estimate = self._on(size, on_host)
             if _is_enough(estimate):
                 return DeviceNeed(on_host=on_host, label=label, num_devices=size, job=job, estimate=estimate)
@@ -212,7 +223,7 @@ class _DiffusionCase:
 
     def recommended(self) -> DeviceNeed | None:
         """Return the fewest devices on which it fits with memory to spare: nothing on the host, two samples at once."""
-        for size in self._sizes():
+        for size in self.sizes():
             job, estimate = self._on(size, "nothing", micro_batch=_RECOMMENDED_MICRO)
             if estimate.verdict == "fits":
                 return DeviceNeed(

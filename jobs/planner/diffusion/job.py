@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from jobs.catalog.sentence import Sentence
-from jobs.planner.can_it_run.plans import OnHost, TrainingMethod
+from jobs.planner.can_it_run.plans import TrainingMethod, Way
 from jobs.planner.job import Fleet, Job, Layout, Method, Offload, Training
 from jobs.planner.result import JobInvalid
 from jobs.planner.shapes.diffusion import DiffusionShape
@@ -152,7 +152,7 @@ def diffusion_job(
     recipe: TrainingMethod,
     fleet: Fleet,
     picture: Picture,
-    on_host: OnHost,
+    on_host: Way,
     *,
     micro_batch: int = 1,
 ) -> DiffusionJob:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from jobs.planner.constant import Constants
 from jobs.planner.diffusion.job import DiffusionJob, stream_tokens
 from jobs.planner.memory.phases import checkpoint_memory, load_memory, overhead_bytes, resident_memory
+from jobs.planner.memory.precision import compute_bytes
 from jobs.planner.memory.stages import Stage, stages_of
-from jobs.planner.memory.states import States, compute_bytes, states_of, transients_of
+from jobs.planner.memory.states import States, states_of, transients_of
 from jobs.planner.result import PeakMemory, PhaseMemory, PoolEstimate, Term
 from jobs.planner.shapes.diffusion import Block
 

@@ -11,8 +11,9 @@ from jobs.planner.diffusion.job import DiffusionJob, stream_tokens
 from jobs.planner.result import Interval, StepTime
 from jobs.planner.shapes.diffusion import Block, DiffusionShape
 from jobs.planner.time.flops import RECOMPUTED
+from jobs.planner.time.layers import peak_rate, rates_of
 from jobs.planner.time.network import exchange_of, exposed
-from jobs.planner.time.training import WIDEST, optimizer_seconds, peak_rate, rates_of
+from jobs.planner.time.training import WIDEST, optimizer_seconds
 
 _HALF = 2
 _ATTENTION_BACKWARD = 2.5  # of its forward pass: flash attention computes its scores again

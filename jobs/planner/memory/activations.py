@@ -17,10 +17,12 @@ from dataclasses import dataclass
 
 from jobs.planner.constant import Constants
 from jobs.planner.job import Kernels, Training
+from jobs.planner.memory.adapters import identities, inputs_of_adapters, is_frozen, keeps_product, kept_for_adapters
+from jobs.planner.memory.precision import casts_inputs_of_adapters, stream_width
 from jobs.planner.memory.stages import Stage
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
 
-_SCORE_BYTES = 6.0  # eager attention keeps the softmax in fp32 and its cast
+_MATRICES_OF_HIDDEN = 5.0  # queries, keys, values, gate and up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,28 +42,45 @@ class LayerActivations:
 
 
 def saved_elements(layer: LayerShape, training: Training) -> LayerActivations:
-    """Return what a layer keeps without checkpointing."""
+    """Return what a layer keeps without checkpointing. Of frozen matrices no input is kept (see adapters.py)."""
     model, kernels = training.model, training.kernels
     attention = _latent(model, kernels) if model.attention_kind == "mla" else _heads(layer, training)
     width = model.shared_width if layer.is_moe else model.mlp_width
-    inner = attention + _mlp(width, model, kernels)
+    inner = attention + _mlp(width, training)
     routed = 0.0
     if layer.is_moe:
-        routed = model.experts_per_token * (2 * model.hidden + _mlp(model.expert_width, model, kernels))
+        routed = model.experts_per_token * (2 * model.hidden + _mlp(model.expert_width, training, is_routed=True))
         inner += model.experts  # the router's logits
-    return LayerActivations(hidden=_hidden(layer, model, kernels), inner=inner, routed=routed)
+    return LayerActivations(
+        hidden=(_norms(layer, training) + _inputs(training)) * model.hidden,
+        inner=inner + kept_for_adapters(layer, training),
+        routed=routed,
+    )
 
 
-def _hidden(layer: LayerShape, model: ModelShape, kernels: Kernels) -> float:
-    """Inputs of norms and of the first matrices behind them."""
-    has_biases = model.final >= 2 * model.hidden  # layer norms, which torch has a kernel for
-    if kernels == "compiled":
-        return (layer.norms + 1.0) * model.hidden
-    if kernels != "eager" or has_biases:
-        return (layer.norms + 2.0) * model.hidden
-    # In fp32, 2 each, and normed, 1; where four norms stand around both parts, they are scaled in fp32 too.
-    each = 4 if layer.norms > 2 else 3
-    return (each * layer.norms + 2.0) * model.hidden
+def _norms(layer: LayerShape, training: Training) -> float:
+    """Hidden states that norms keep."""
+    stream = stream_width(training)
+    has_biases = training.model.final >= 2 * training.model.hidden  # layer norms, which torch has a kernel for
+    if training.kernels != "eager" or has_biases:
+        return layer.norms * stream
+    # In fp32, 2 each; normed too where its weight has a gradient; where four norms stand around both parts, they are
+    # scaled in fp32 too.
+    if is_frozen(training):
+        return 2.0 * layer.norms
+    return (2.0 + (2.0 if layer.norms > 2 else stream)) * layer.norms
+
+
+def _inputs(training: Training) -> float:
+    """Hidden states that go into matrices: one before attention and one before the MLP, where a compiler computes one
+    of them again; autocast casts an fp32 one for each matrix anew, unless a compiler sees that they are alike."""
+    is_compiled = training.kernels == "compiled"
+    if is_frozen(training):
+        return min(inputs_of_adapters(training), 1.0) if is_compiled else inputs_of_adapters(training)
+    copies = inputs_of_adapters(training) if casts_inputs_of_adapters(training) else 0.0
+    if stream_width(training) > 1:
+        return 2.0 if is_compiled else max(_MATRICES_OF_HIDDEN, copies)
+    return (1.0 if is_compiled else 2.0) + copies
 
 
 def _heads(layer: LayerShape, training: Training) -> float:
@@ -74,8 +93,8 @@ def _heads(layer: LayerShape, training: Training) -> float:
     seen = query if repeats and not training.has_grouped_attention else kv
     total = 2.0 * query + 2.0 * seen
     if model.has_qk_norm:
-        total += {"eager": 3, "compiled": 0}.get(training.kernels, 1) * (query + kv)
-    if training.kernels == "megatron":
+        total += {"eager": 3.0 - is_frozen(training), "compiled": 0.0}.get(training.kernels, 1.0) * (query + kv)
+    if training.kernels == "megatron" or training.has_joined_projections:
         total += query + kv  # before the rotation
     return total
 
@@ -90,10 +109,12 @@ def _latent(model: ModelShape, kernels: Kernels) -> float:
     return 2.0 * compressed + model.rope_size + 2.0 * model.query + expanded + value
 
 
-def _mlp(width: int, model: ModelShape, kernels: Kernels) -> float:
-    if not model.is_gated:
-        return 2.0 * width
-    return (4.0 if kernels in ("eager", "fused") else 3.0) * width
+def _mlp(width: int, training: Training, *, is_routed: bool = False) -> float:
+    """Gate, its activation, up, and their product, which a frozen matrix behind it does not keep."""
+    each = 4.0 if training.kernels in ("eager", "fused") else 3.0
+    if not training.model.is_gated:
+        each = 2.0
+    return (each if is_routed or keeps_product(training) else each - 1.0) * width
 
 
 def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
@@ -101,16 +122,19 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
 
     Full: its input. Selective outside of Megatron (torchtitan's per operation): every second product of matrices and
     attention's output are kept, all else is computed again: of a gated layer q, kv, f, h; attention's output q; the
-    input h. Megatron's recomputes attention's core, of which flash attention keeps nothing.
+    input h. Where it keeps attention's output alone, that and the input. Megatron's recomputes attention's core, of
+    which flash attention keeps nothing.
     """
     whole = saved_elements(layer, training)
     if training.checkpointing == "none":
         return whole
+    model, stream = training.model, stream_width(training)
     if training.checkpointing == "full":
-        return LayerActivations(hidden=float(training.model.hidden), inner=0.0, routed=0.0)
+        return LayerActivations(hidden=stream * model.hidden, inner=0.0, routed=0.0)
     if training.kernels == "megatron":
         return whole
-    model = training.model
+    if training.selective == "attention":
+        return LayerActivations(hidden=float(model.hidden), inner=min(float(model.query), whole.inner), routed=0.0)
     inner, routed = 2.0 * model.query + model.kv, 0.0
     if layer.is_moe:
         inner += model.shared_width
@@ -118,7 +142,9 @@ def kept_elements(layer: LayerShape, training: Training) -> LayerActivations:
     else:
         inner += model.mlp_width
     return LayerActivations(
-        hidden=min(2.0 * model.hidden, whole.hidden), inner=min(inner, whole.inner), routed=min(routed, whole.routed)
+        hidden=min((1.0 + stream) * model.hidden, whole.hidden),
+        inner=min(inner, whole.inner),
+        routed=min(routed, whole.routed),
     )
 
 
@@ -147,8 +173,8 @@ def activations_of(training: Training, stage: Stage, constants: Constants, *, wi
     of the widest tensors (see _gradients). A stage that offloads keeps the inputs of a few layers only, those that are
     on their way.
     """
-    stored = working = 0.0
-    scores = _score_bytes(training)
+    stored = working = beside = made_again = 0.0
+    scores = _score_bytes(training, constants)
     for layer, count in stage.layers:
         whole = saved_elements(layer, training)
         each = _divided(kept_elements(layer, training), training, constants) * width + (
@@ -162,8 +188,14 @@ def activations_of(training: Training, stage: Stage, constants: Constants, *, wi
         working = max(working, again * width + 2 * scores - each)
         held = min(float(count), constants.memory.offloaded_layers) if training.offload.activations else float(count)
         stored += held * each
+        fixed = identities(layer, training) * width
+        beside += held * fixed if training.checkpointing == "none" else 0.0
+        made_again = max(made_again, fixed if training.checkpointing != "none" else 0.0)
     ends = _ends(training, stage) * width
-    return Activations(stored=training.tokens * (stored * stage.in_flight + ends), working=training.tokens * working)
+    return Activations(
+        stored=training.tokens * (stored * stage.in_flight + ends) + beside * stage.in_flight,
+        working=training.tokens * working + made_again,
+    )
 
 
 def _gradients(layer: LayerShape, training: Training, constants: Constants) -> LayerActivations:
@@ -174,12 +206,14 @@ def _gradients(layer: LayerShape, training: Training, constants: Constants) -> L
     matrices = 3.0 if model.is_gated else 2.0
     if training.kernels == "liger" and model.is_gated:
         matrices = 1.0
+    if casts_inputs_of_adapters(training) and keeps_product(training):
+        matrices = 3.0  # of the product, and once more in fp32 through the adapter
     routed = 0.0
     if layer.is_moe:
         each = matrices * model.expert_width + (2.0 + constants.memory.routed_copies) * model.hidden
         routed = model.experts_per_token * each
     width = model.shared_width if layer.is_moe else model.mlp_width
-    return LayerActivations(hidden=float(model.hidden), inner=matrices * width, routed=routed)
+    return LayerActivations(hidden=stream_width(training) * model.hidden, inner=matrices * width, routed=routed)
 
 
 def _gathered(layer: LayerShape, training: Training) -> float:
@@ -195,12 +229,12 @@ def _gathered(layer: LayerShape, training: Training) -> float:
     return total
 
 
-def _score_bytes(training: Training) -> float:
+def _score_bytes(training: Training, constants: Constants) -> float:
     """Return bytes per token of the scores that eager attention keeps: a row's length of them per head."""
     if training.attention != "eager":
         return 0.0
     return (
-        _SCORE_BYTES
+        constants.memory.scores
         * training.model.heads
         / (training.layout.tensor * training.layout.ulysses)
         * training.sequence
@@ -209,10 +243,18 @@ def _score_bytes(training: Training) -> float:
 
 
 def _ends(training: Training, stage: Stage) -> float:
-    """Return elements per token of the final norm and what goes into the head."""
+    """Return elements per token of the final norm and what goes into the head; where the loss is fused with the head,
+    also the gradient of what goes in, which it makes of all tokens."""
     if not stage.has_head:
         return 0.0
-    each = 4.0 if training.kernels == "eager" else 2.0
+    stream = stream_width(training)
+    norm = stream
+    if training.kernels == "eager":
+        norm = 2.0 + (0.0 if is_frozen(training) else stream)
+    cast = 1.0 if stream > 1 and training.head != "chunked" else 0.0
+    each = norm + (cast or stream)
+    if training.head == "chunked" and not training.keeps_logits and training.objective != "scalar":
+        each += stream
     if training.layout.tensor > 1 and training.layout.has_sequence_parallel:
         return (each / training.layout.tensor + 3.0) * training.model.hidden  # as it is gathered before a matrix
     return each * training.model.hidden

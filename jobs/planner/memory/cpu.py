@@ -21,8 +21,9 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
 from jobs.planner.job import Fleet, Layout, Training
 from jobs.planner.memory.activations import activations_of
+from jobs.planner.memory.precision import compute_bytes
 from jobs.planner.memory.stages import Stage, stage_share, vocabulary_share
-from jobs.planner.memory.states import States, compute_bytes, states_of
+from jobs.planner.memory.states import States, states_of
 from jobs.planner.result import Term
 from jobs.planner.shapes.model_shape import ModelShape
 

@@ -19,6 +19,13 @@ _NAMES = {
 }
 
 
+@cache
+def adapted_parts(targets: frozenset[str]) -> frozenset[str]:
+    """Return which matrices of a layer have adapters, of q, k, v, o, gate, up and down."""
+    named = {target.lower() for target in targets}
+    return frozenset(part for part, names in _NAMES.items() if named & (names | _ALL))
+
+
 def adapter_parameters(training: Training) -> int:
     """Return the parameters of one LoRA's matrices over the whole model; 0 for full training."""
     if training.method == "full":
@@ -47,7 +54,7 @@ def scale_of_adapters(training: Training) -> float:
 
 def layer_adapters(layer: LayerShape, model: ModelShape, rank: int, targets: Iterable[str]) -> tuple[int, int]:
     """Return the elements of the adapters of one layer: beside what all tokens use, and beside the routed experts."""
-    chosen = _chosen(frozenset(targets))
+    chosen = adapted_parts(frozenset(targets))
     sides = _latent_sides(model, chosen) if model.attention_kind == "mla" else _attention_sides(model, chosen)
     matrices = len(chosen & ({"gate", "up", "down"} if model.is_gated else {"up", "down"}))
     width = model.shared_width if layer.is_moe else model.mlp_width

@@ -25,11 +25,12 @@ from jobs.planner.memory.cpu import (
     scored_logits,
     scored_weights,
 )
-from jobs.planner.memory.logits import scoring_logits, training_logits
+from jobs.planner.memory.generation import generation_terms
+from jobs.planner.memory.logits import logit_gaps, scoring_logits, training_logits
+from jobs.planner.memory.precision import compute_bytes
 from jobs.planner.memory.stages import Stage, layer_share, telling_stages
 from jobs.planner.memory.states import (
     States,
-    compute_bytes,
     frozen_bytes,
     largest_matrix,
     largest_unit,
@@ -46,9 +47,11 @@ __all__ = [
     "counted",
     "export_bytes",
     "frozen_memory",
+    "generation_memory",
     "host_bytes",
     "load_memory",
     "overhead_bytes",
+    "process_memory",
     "resident_memory",
     "scoring_memory",
     "sync_memory",
@@ -60,8 +63,23 @@ def update_memory(training: Training, accelerator: Accelerator, constants: Const
     """Return the peak of forward, backward and optimizer step, on the fullest stage of the pipeline."""
     stages = telling_stages(training.model, training.layout, training.num_micro_batches)
     moments = host_peaks if accelerator.is_host else _peaks
-    peaks = (peak for stage in stages for peak in moments(training, stage, constants))
-    return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), training.layout, accelerator, constants)
+    peaks: Iterator[dict[Term, float]] = (peak for stage in stages for peak in moments(training, stage, constants))
+    gaps = 0.0 if accelerator.is_host else logit_gaps(training, constants)
+
+    def whole(peak: dict[Term, float]) -> dict[Term, float]:
+        return {**peak, "overhead": gaps} if peak.get("logits") else peak
+
+    peak = max((whole(peak) for peak in peaks), key=lambda peak: sum(peak.values()))
+    return _with_overhead(peak, training.layout, accelerator, constants, slack=_slack(training, constants))
+
+
+def _slack(training: Training, constants: Constants) -> float:
+    """Return what the allocator reserves per byte of tensors, by its setting and by how alike micro-batches are."""
+    memory = constants.memory
+    usual = {"expandable": memory.allocator_expandable, "blocks": memory.allocator_blocks}
+    return usual.get(training.allocator, memory.allocator) * (
+        memory.allocator_varied if training.has_varied_lengths else 1.0
+    )
 
 
 def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[dict[Term, float]]:
@@ -72,13 +90,15 @@ def _peaks(training: Training, stage: Stage, constants: Constants) -> Iterator[d
     logits = training_logits(training, constants) if stage.has_head else 0.0
     gradients = held.gradients if _keeps_gradients(training) else 0.0
     made = held.gradients if _makes_gradients_at_once(training) else gradients
-    at_end = held.gradients + (passing.in_backward if _drops_gradients(training) else 0.0)
+    at_end = held.gradients - passing.late + (passing.in_backward if _drops_gradients(training) else 0.0)
     last = activations.stored / max(stage.num_layers * stage.in_flight, 1) + activations.working
     for gathered, in_layers, in_head, more in (
         (passing.gathered_at_loss, activations.stored, logits, gradients + passing.at_loss + passing.standing_buffers),
         (passing.gathered, activations.stored + activations.working, 0.0, made + passing.in_backward + passing.buffers),
         # The first layer is differentiated last: of activations its own are left, and all gradients are there.
-        (passing.gathered, min(last, activations.stored + activations.working), 0.0, at_end + passing.buffers),
+        (passing.gathered_first, min(last, activations.stored + activations.working), 0.0, at_end + passing.buffers),
+        # Then the embedding, of which no activations are left.
+        (passing.gathered_last, 0.0, 0.0, held.gradients + passing.in_ends + passing.buffers),
     ):
         yield {
             "weights": held.weights + gathered,
@@ -146,10 +166,17 @@ def counted(memory: PeakMemory, layout: Layout, counts: Counts, accelerator: Acc
 
 
 def _with_overhead(
-    terms: dict[Term, float], layout: Layout | None, accelerator: Accelerator, constants: Constants
+    terms: dict[Term, float],
+    layout: Layout | None,
+    accelerator: Accelerator,
+    constants: Constants,
+    *,
+    slack: float = 0.0,
 ) -> PeakMemory:
-    """Return terms with what the allocator adds; with a layout also what its process takes outside of it."""
-    beyond = 0.0 if accelerator.is_host else sum(terms.values()) * (constants.memory.allocator - 1)
+    """Return terms with what the allocator adds, `slack` per byte of them or as usual; with a layout also what its
+    process takes outside of it."""
+    tensors = sum(size for term, size in terms.items() if term != "overhead")
+    beyond = 0.0 if accelerator.is_host else tensors * ((slack or constants.memory.allocator) - 1)
     if layout is not None:
         beyond += overhead_bytes(layout, accelerator, constants)
     return _memory({**terms, "overhead": terms.get("overhead", 0.0) + beyond})
@@ -198,6 +225,12 @@ def resident_memory(training: Training, accelerator: Accelerator, constants: Con
     if accelerator.is_host:
         terms["overhead"] = host_libraries(training, constants)
     return _with_overhead(terms, training.layout, accelerator, constants)
+
+
+def process_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:
+    """Return what a process takes beside a pass that it makes before anything is trained. Its weights count with the
+    pass."""
+    return _with_overhead({}, training.layout, accelerator, constants)
 
 
 def frozen_memory(frozen: FrozenModel, accelerator: Accelerator, constants: Constants) -> PeakMemory:
@@ -261,6 +294,17 @@ def scoring_memory(
             }
         )
     return _with_overhead(max(peaks, key=lambda peak: sum(peak.values())), None, accelerator, constants)
+
+
+def generation_memory(
+    training: Training, accelerator: Accelerator, constants: Constants, *, rows: int, length: int
+) -> PeakMemory:
+    """Return the peak while the trainer generates by itself `rows` sequences at once, of up to `length` tokens."""
+    stage, held = _fullest(training)
+    terms = generation_terms(training, stage, held, rows=rows, length=length)
+    if _has_gradient_buffers(training):
+        terms["gradients"] = held.gradients
+    return _with_overhead(terms, training.layout, accelerator, constants)
 
 
 def load_memory(training: Training, accelerator: Accelerator, constants: Constants) -> PeakMemory:

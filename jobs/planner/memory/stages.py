@@ -144,7 +144,7 @@ def vocabulary_share(
 ) -> tuple[float, float]:
     """Return a rank's elements of the embedding, and of the head with the final norm. A head that is tied counts where
     it is apart from the embedding alone."""
-    embedding = model.embedding / layout.tensor if stage.has_embedding else 0.0
+    embedding = model.embedding / layout.tensor + model.outside if stage.has_embedding else 0.0
     if not stage.has_head:
         return embedding, 0.0
     if not has_vocabulary:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from jobs.planner.constant import Constants
 from jobs.planner.job import Layout, Optimizer, Training
 from jobs.planner.memory.lora import layer_adapters, scale_of_adapters
+from jobs.planner.memory.precision import compute_bytes, ends_bytes, gathered_bytes, is_autocast, trained_bytes
 from jobs.planner.memory.stages import (
     Elements,
     Stage,
@@ -21,7 +22,7 @@ from jobs.planner.memory.stages import (
     telling_stages,
     vocabulary_share,
 )
-from jobs.planner.shapes.model_shape import ModelShape
+from jobs.planner.shapes.model_shape import LayerShape, ModelShape
 
 _FP32 = 4.0
 _MOMENTS: Mapping[Optimizer, float] = {"adam": 8.0, "adam_bf16": 4.0, "adam_8bit": 2.0, "muon": 4.0, "sgd": 4.0}
@@ -36,11 +37,6 @@ class States:
     gradients: float
     optimizer: float
     trained: Elements
-
-
-def compute_bytes(training: Training) -> float:
-    """Return bytes of an element of what is computed with: fp8 keeps its tensors in bf16 and casts inside."""
-    return _FP32 if training.compute == "fp32" else 2.0
 
 
 def trained_elements(training: Training, stage: Stage) -> Elements:
@@ -60,8 +56,8 @@ def trained_elements(training: Training, stage: Stage) -> Elements:
 def base_bytes(training: Training, stage: Stage) -> float:
     """Return bytes that one rank keeps of the weights that are not trained, sharded where weights are.
 
-    Of a quantized base (QLoRA) the matrices of the layers take `base_bytes` each; embedding, head and norms what is
-    computed with.
+    Of a quantized base (QLoRA) the matrices of the layers take `base_bytes` each; embedding, head and norms
+    `ends_bytes`, or what is computed with.
     """
     if training.method == "full":
         return 0.0
@@ -73,12 +69,15 @@ def base_bytes(training: Training, stage: Stage) -> float:
     for layer, count in stage.layers:
         packed = packed + matrix_share(layer, layout).scaled(count)
     rest = Elements(dense=whole.dense - packed.dense, experts=whole.experts - packed.experts)
-    return _sharded(packed, training, 3) * training.base_bytes + _sharded(rest, training, 3) * compute_bytes(training)
+    return _sharded(packed, training, 3) * training.base_bytes + _sharded(rest, training, 3) * ends_bytes(training)
 
 
 def optimizer_bytes(training: Training) -> float:
     """Return bytes per trained parameter of master copy and moments."""
-    return _MOMENTS[training.optimizer] + (training.master_bytes if training.has_master else 0.0)
+    moments = _MOMENTS[training.optimizer]
+    if training.optimizer == "adam_bf16" and trained_bytes(training) >= _FP32:
+        moments = _MOMENTS["adam"]  # torch's moments have the type of what they are of
+    return moments + (training.master_bytes if training.has_master else 0.0)
 
 
 @lru_cache(maxsize=1024)
@@ -107,8 +106,8 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
             vocabulary_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
         )
         optimizer += _sharded(Elements(dense=vocabulary), training, 1) * _FP32 * (1 - share)
-    weights = _sharded(trained, training, 3) * training.weight_bytes + base_bytes(training, stage)
-    gradients = 0.0 if training.optimizer_in_backward else _sharded(trained, training, 2) * training.gradient_bytes
+    weights = _sharded(trained, training, 3) * trained_bytes(training) + base_bytes(training, stage)
+    gradients = 0.0 if training.optimizer_in_backward else _sharded(trained, training, 2) * _gradient_bytes(training)
     if training.has_flat_gradients and training.method != "full":
         flat = stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
         gradients = (flat.total if training.keeps_gradients else _sharded(flat, training, 2)) * training.gradient_bytes
@@ -123,6 +122,11 @@ def states_of(training: Training, stage: Stage, *, is_offloaded: bool = True) ->
         if training.family == "fsdp":
             gradients = optimizer = 0.0
     return States(weights=weights, gradients=gradients, optimizer=optimizer, trained=trained)
+
+
+def _gradient_bytes(training: Training) -> float:
+    """Return bytes of a gradient: as wide as an adapter where that is known."""
+    return training.gradient_bytes if training.method == "full" else training.adapter_bytes or training.gradient_bytes
 
 
 def _sums_on_device(training: Training) -> bool:
@@ -149,11 +153,15 @@ class Transients:
     in_step: float
     buffers: float
     standing_buffers: float
+    gathered_first: float
+    gathered_last: float
+    in_ends: float
+    late: float
 
 
 def transients_of(training: Training, stage: Stage, held: States, constants: Constants) -> Transients:
     """Return the transients of a rank's step. Source: docs/develop/planner-formulas.md, States."""
-    width = compute_bytes(training)
+    width = gathered_bytes(training)
     unit = max((layer_share(layer, training.layout).total for layer, _ in stage.layers), default=0.0)
     embedding, head = vocabulary_share(
         stage, training.model, training.layout, has_vocabulary=training.objective != "scalar"
@@ -177,10 +185,13 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         in_backward = max(unit, head, embedding) * max(width, training.gradient_bytes)
     if training.head == "chunked" and training.objective != "scalar" and stage.has_head:
         at_loss = head_gradient  # summed over the chunks before anything else is differentiated
+        if training.kernels == "liger" and is_full:
+            at_loss += head_matrix * compute_bytes(training)  # of one chunk, before it is added
     if training.family == "megatron" and is_full:
         buffers = _dummy_gradients(training, stage) * width
     if training.family == "deepspeed":
         buffers += _buckets(training, held, constants)
+    own_ends = _own_ends(training, (embedding, head), unit)
     # ZeRO 1 and 2 make their bucket with the first gradient and drop it with the last (setup_buckets).
     comes_late = training.family == "deepspeed" and training.layout.shards in (1, 2)
     return Transients(
@@ -191,6 +202,43 @@ def transients_of(training: Training, stage: Stage, held: States, constants: Con
         in_step=_step_bytes(training, held, constants),
         buffers=buffers,
         standing_buffers=0.0 if comes_late else buffers,
+        gathered_first=own_ends.first or gathered,
+        gathered_last=own_ends.last,
+        in_ends=own_ends.gradients,
+        late=own_ends.late,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """What embedding and head take after the layers: see Transients. All 0 where it is not known to be more."""
+
+    first: float = 0.0
+    last: float = 0.0
+    gradients: float = 0.0
+    late: float = 0.0
+
+
+def _own_ends(training: Training, ends: tuple[float, float], unit: float) -> _Ends:
+    """Return what the ends add once all layers are differentiated.
+
+    A tied matrix has two gradients, of the head and of the embedding, and autograd makes their sum anew. Under FSDP the
+    ends are one unit with what no layer holds, so that their gradients are reduced last of all, and the first layer,
+    which is differentiated before that, is the only one that is gathered.
+    """
+    if training.method != "full" or training.keeps_gradients or training.objective == "scalar":
+        return _Ends()
+    width, layout = gathered_bytes(training), training.layout
+    if training.family == "plain" and training.model.is_tied and not training.optimizer_in_backward:
+        return _Ends(gradients=2 * ends[0] * training.gradient_bytes)
+    if training.family != "fsdp" or layout.shards < 3 or training.has_sharded_ends or not training.resharded:
+        return _Ends()
+    elements = sum(ends)
+    return _Ends(
+        first=(unit + elements) * width + (unit * compute_bytes(training) if is_autocast(training) else 0.0),
+        last=elements * width,
+        gradients=elements * (width + training.gradient_bytes),
+        late=Elements(dense=elements).sharded(layout) * training.gradient_bytes,
     )
 
 
@@ -199,26 +247,69 @@ def _gathered(
 ) -> tuple[float, float]:
     """Return bytes of weights that are whole for a while, within the layers and at the loss: under FSDP two layers and
     the ends, at the loss one layer, as those before it were given up, or all of them where they are not; under
-    DeepSpeed what it lets live; of a quantized base one layer. Ends that are units of their own come one at a time."""
-    width = compute_bytes(training)
-    vocabulary = embedding + head
-    whole = stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar").total
-    if training.layout.shards == 3:
-        if not training.resharded:
-            return whole * width, whole * width
-        if training.family == "deepspeed":
-            live = max(constants.memory.deepspeed_live_elements, unit, vocabulary / 2)
-            return min(live, whole) * width, min(live, whole) * width
-        if training.has_sharded_ends:
-            return min(2 * unit, whole) * width, min(
-                unit + max(head, embedding * training.model.is_tied), whole
-            ) * width
-        return min(2 * unit + vocabulary, whole) * width, min(unit + vocabulary, whole) * width
+    DeepSpeed what it lets live. Ends that are units of their own come one at a time. Beside them the casts of
+    autocast, of a quantized base one matrix at a time that is unpacked to be multiplied by, and what Transformer Engine
+    keeps in fp8."""
+    width = gathered_bytes(training)
+    vocabulary = (embedding + head) * width
+    whole = _whole_bytes(training, stage)
+    each = unit * width
     if training.method == "qlora":
-        return unit * width, unit * width
-    if training.family == "plain" and training.method == "full" and training.weight_bytes > width:
-        return whole * width, whole * width  # autocast keeps its casts of the weights until the backward pass is done
-    return 0.0, 0.0
+        each = max(_unit_bytes(layer, training) for layer, _ in stage.layers)
+    beside, beside_at_loss = _copies(training, stage)
+    if training.family == "megatron" and training.compute == "fp8":
+        packed = sum(count * matrix_share(layer, training.layout).total for layer, count in stage.layers)
+        beside = beside_at_loss = packed * constants.memory.fp8_copies
+    if training.layout.shards < 3:
+        return beside, beside_at_loss
+    if not training.resharded:
+        return whole + beside, whole + beside_at_loss
+    if training.family == "deepspeed":
+        live = min(max(constants.memory.deepspeed_live_elements * width, each, vocabulary / 2), whole)
+        return live + beside, live + beside_at_loss
+    if training.has_sharded_ends:
+        end = max(head, embedding * training.model.is_tied) * width
+        return min(2 * each, whole) + beside, min(each + end, whole) + beside_at_loss
+    return min(2 * each + vocabulary, whole) + beside, min(each + vocabulary, whole) + beside_at_loss
+
+
+def _unit_bytes(layer: LayerShape, training: Training) -> float:
+    """Return bytes of a whole layer as it is gathered; of a quantized base its matrices are gathered packed."""
+    total = layer_share(layer, training.layout).total
+    packed = matrix_share(layer, training.layout).total if training.method == "qlora" else 0.0
+    return packed * training.base_bytes + (total - packed) * gathered_bytes(training)
+
+
+def _whole_bytes(training: Training, stage: Stage) -> float:
+    """Return bytes of a stage's weights if all were gathered at once."""
+    has_vocabulary = training.objective != "scalar"
+    ends = sum(vocabulary_share(stage, training.model, training.layout, has_vocabulary=has_vocabulary))
+    layers = sum(count * _unit_bytes(layer, training) for layer, count in stage.layers)
+    return ends * gathered_bytes(training) + layers
+
+
+def _copies(training: Training, stage: Stage) -> tuple[float, float]:
+    """Return bytes of weights in the type that is computed with, beside those that are held or gathered: within the
+    layers and at the loss.
+
+    Autocast casts each matrix for its product, and the product keeps the cast for the backward pass, of all layers that
+    are not checkpointed; its own cache of casts ends with the forward pass, before the loss takes most. bitsandbytes
+    and torchao unpack a matrix for its product, and once more in the backward pass.
+    """
+    width = compute_bytes(training)
+    if training.method == "qlora":
+        return largest_share(training, stage) * width, 0.0
+    if not is_autocast(training) or ends_bytes(training) <= width:
+        return 0.0, 0.0
+    whole = stage_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar").total
+    unit = max((layer_share(layer, training.layout).total for layer, _ in stage.layers), default=0.0)
+    is_kept = training.checkpointing == "none"
+    return (whole if is_kept else unit) * width, whole * width if is_kept else 0.0
+
+
+def largest_share(training: Training, stage: Stage) -> float:
+    """Return elements of the largest matrix of a stage's layers, a rank's share of it."""
+    return max(float(layer.largest_matrix) for layer, _ in stage.layers) / training.layout.tensor
 
 
 def _dummy_gradients(training: Training, stage: Stage) -> float:
@@ -274,8 +365,8 @@ def _step_bytes(training: Training, held: States, constants: Constants) -> float
 def largest_unit(training: Training, stage: Stage) -> float:
     """Return bytes of the largest unit of a stage that is gathered at once: a layer, or one of the model's ends."""
     ends = vocabulary_share(stage, training.model, training.layout, has_vocabulary=training.objective != "scalar")
-    layers = (layer_share(layer, training.layout).total for layer, _ in stage.layers)
-    return max(*ends, *layers) * compute_bytes(training)
+    layers = (_unit_bytes(layer, training) for layer, _ in stage.layers)
+    return max(*(end * gathered_bytes(training) for end in ends), *layers)
 
 
 def largest_matrix(training: Training, stage: Stage) -> float:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.planner.hardware_notes import LONG_ROW, long_row
 from jobs.planner.job import Fleet, Job
 from jobs.planner.read.context import Models, RunContext, Workload, samples_per_update
 from jobs.planner.trainer import planning_of
@@ -30,5 +31,11 @@ def read_models(spec: RunSpec, models: Models, fleet: Fleet, workload: Workload,
         num_steps=spec.num_steps or source.num_steps(),
         checkpoint_every=source.knobs.whole("checkpoint.every_steps"),
         unpriced=source.knobs.unpriced(),
-        notes=(*job.notes, *source.notes(has_rollouts=is_in(spec.algorithm, "rl"))),
+        notes=(*job.notes, *source.notes(has_rollouts=is_in(spec.algorithm, "rl")), *_of_rows(job, workload)),
     )
+
+
+def _of_rows(job: Job, workload: Workload) -> tuple[str, ...]:
+    """Return a note for rows so long that the lengths of their documents, which nobody said, decide the time."""
+    is_unknown = not workload.mean_sample and job.policy.sequence > LONG_ROW
+    return (long_row(job.policy.sequence),) if is_unknown else ()

@@ -16,7 +16,7 @@ from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_json
 from jobs.catalog.value import Value
 from jobs.planner.constant import Constants, shipped_constants
-from jobs.planner.estimate import Estimator
+from jobs.planner.estimate import Estimator, Fit
 from jobs.planner.job import Fleet, Job, Layout
 from jobs.planner.read.context import Models, Workload, samples_per_update
 from jobs.planner.read.spec import read_models
@@ -97,6 +97,22 @@ class _Way:
     changes: Changes
     layout: Layout
     job: Job | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A layout that fits, of which the whole answer is made once it is listed."""
+
+    changes: Changes
+    job: Job
+    fit: Fit
+    seconds: float
+    room: int
+
+    @property
+    def device_seconds(self) -> float:
+        """Of one step."""
+        return self.seconds * self.job.fleet.num_devices
 
 
 class _Rejections:
@@ -184,7 +200,7 @@ class _Hunt:
         self._samples = samples_per_update(spec)
         self._estimator = Estimator(constants)
         self._rejections = _Rejections()
-        self._ranked: list[RankedLayout] = []
+        self._candidates: list[_Candidate] = []
         self._skipped = 0
         self._old_rules = {problem.message for problem in refused(spec)}
 
@@ -281,26 +297,27 @@ class _Hunt:
         spec = changed(self._spec, changes)
         return read_models(spec, self._models, self._fleet, self._workload, samples=self._samples)
 
-    def _consider(self, changes: Changes, job: Job) -> RankedLayout | None:
-        """Estimate one layout; return it if it fits."""
+    def _consider(self, changes: Changes, job: Job) -> _Candidate | None:
+        """Estimate whether one layout fits, and how long its step is; return it if it does."""
         try:
             fit = self._estimator.fit(job)
             if short := shortfall_of(fit):
                 self._reject(short, changes)
                 return None
-            estimate = self._estimator.answer(fit)
+            seconds = self._estimator.seconds(fit)
         except JobInvalid as invalid:
             self._rejections.add("invalid", changes, sentence_of(invalid))
             return None
-        ranked = _ranked(changes, job, estimate)
-        self._ranked.append(ranked)
-        return ranked
+        room = min(pool.limit - pool.binding.memory.total for pool in fit.pools)
+        candidate = _Candidate(changes=changes, job=job, fit=fit, seconds=seconds, room=room)
+        self._candidates.append(candidate)
+        return candidate
 
     def result(self, goal: Goal, *, limit: int, considered: int) -> SearchResult:
         """Return what was found; the best are held against the validator and the rules before they are listed."""
         listed: dict[Hashable, RankedLayout] = {}
         unlisted = 0
-        for candidate in sorted(self._ranked, key=_key(goal)):
+        for candidate in sorted(self._candidates, key=_key(goal)):
             kind = _kind(candidate.job)
             if len(listed) == limit or kind in listed:
                 unlisted += 1
@@ -308,7 +325,7 @@ class _Hunt:
             changes = differences(self._spec, candidate.changes)
             problem = self._broken(changes)
             if problem is None:
-                listed[kind] = replace(candidate, changes=changes)
+                listed[kind] = _ranked(changes, candidate, self._estimator.answer(candidate.fit))
             else:
                 self._rejections.add("rule", candidate.changes, problem)
         return SearchResult(
@@ -359,27 +376,25 @@ def _degree(way: _Way) -> tuple[int, int, bool]:
     return layout.tensor * layout.pipeline * layout.context, layout.expert, keeps
 
 
-def _ranked(changes: Changes, job: Job, estimate: Estimate) -> RankedLayout:
-    seconds = estimate.time.step.middle
-    device_seconds = seconds * job.fleet.num_devices
-    price = job.fleet.price
+def _ranked(changes: Changes, candidate: _Candidate, estimate: Estimate) -> RankedLayout:
+    price = candidate.job.fleet.price
     return RankedLayout(
         changes=changes,
-        job=job,
+        job=candidate.job,
         estimate=estimate,
-        seconds=seconds,
-        device_seconds=device_seconds,
-        cost=None if price is None else device_seconds / 3600 * price,
-        room=min(pool.limit - pool.binding.memory.total for pool in estimate.pools),
+        seconds=candidate.seconds,
+        device_seconds=candidate.device_seconds,
+        cost=None if price is None else candidate.device_seconds / 3600 * price,
+        room=candidate.room,
     )
 
 
-def _key(goal: Goal) -> Callable[[RankedLayout], tuple[bool, float, int]]:
+def _key(goal: Goal) -> Callable[[_Candidate], tuple[bool, float, int]]:
     """Return the order of a goal. A tight layout comes after all that fit: it is the first to fail. Of two that differ
     by less than a hundredth, the one with more room comes first."""
 
-    def key(ranked: RankedLayout) -> tuple[bool, float, int]:
-        is_tight = max(pool.share for pool in ranked.estimate.pools) > TIGHT_FROM
+    def key(ranked: _Candidate) -> tuple[bool, float, int]:
+        is_tight = max(pool.share for pool in ranked.fit.pools) > TIGHT_FROM
         measure = {"time": ranked.seconds, "cost": ranked.device_seconds, "room": -float(ranked.room)}[goal]
         return is_tight, measure if goal == "room" else float(f"{measure:.2e}"), -ranked.room
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
-from jobs.planner.job import Engine
+from jobs.planner.job import Engine, Sampler
 from jobs.planner.result import JobInvalid, PeakMemory, Term
 from jobs.planner.serving.engine_weights import weight_bytes
 from jobs.planner.serving.kv_cache import KvCache, sglang_cache, stages, vllm_cache
@@ -214,13 +214,19 @@ def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Consta
     layer = 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants.engine.forward_factor
     if stage < engine.pipeline - 1:
         return round(workspace + layer), 0
-    is_sorting = _version(engine) < (0, 17)
+    is_sorting = (engine.sampler or _usual_sampler(engine)) == "sort"
     per_entry = constants.engine.sampler_bytes_sorting if is_sorting else constants.engine.sampler_bytes
     logits = per_entry * seqs * model.vocab
     hidden = 2 * batched * model.hidden
     if layer > logits + hidden:
         return round(workspace + layer), 0
     return round(workspace + hidden), round(logits)
+
+
+def _usual_sampler(engine: Engine) -> Sampler:
+    """Return how a release samples unless it is told: before 0.17 it sorts. From 0.9 to 0.11 it takes FlashInfer's
+    kernels where that package is installed, which is no part of its own."""
+    return "sort" if _version(engine) < (0, 17) else "flashinfer"
 
 
 def _expert_workspace(engine: Engine, index: int, batched: int) -> float:
@@ -239,7 +245,8 @@ def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -
     if engine.name == "sglang":
         return round(constants.engine.sglang_nccl_bytes) if engine.tensor * engine.pipeline > 1 else 0
     if max(engine.tensor, engine.expert) > 1 and accelerator.has_peer_to_peer:
-        return round(constants.engine.non_torch_bytes_group)
+        early = _version(engine) < (0, 12)
+        return round(constants.engine.non_torch_bytes_group_early if early else constants.engine.non_torch_bytes_group)
     return round(
         constants.engine.non_torch_bytes_pipeline if engine.pipeline > 1 else constants.engine.non_torch_bytes_single
     )

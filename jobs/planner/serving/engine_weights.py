@@ -34,7 +34,7 @@ def vocabulary_bytes(engine: Engine, stage: int) -> float:
     one = -(-model.vocab // _VOCAB_MULTIPLE) * _VOCAB_MULTIPLE * model.hidden * plain / engine.tensor
     is_first, is_last = stage == 0, stage == engine.pipeline - 1
     count = 1 if model.is_tied and (is_first or is_last) else is_first + is_last
-    return count * one + (model.final * plain if is_last else 0)
+    return count * one + (model.final * plain if is_last else 0) + (model.outside * plain if is_first else 0)
 
 
 def layer_bytes(layer: LayerShape, engine: Engine, *, share: float = 1.0) -> float:

@@ -27,17 +27,42 @@ _REPR.maxlevel, _REPR.maxdict, _REPR.maxstring = 2, 2, 40
 class ConfigValues:
     """A config, or a table of it. `name` is what the model is called in messages, `path` stands before keys.
 
-    `defaults` are what the family's own code takes for a key that is absent.
+    `defaults` are what the family's own code takes for a key that is absent; `aliases` what a family calls a key: its
+    own name counts where the usual one is not there. `read_keys` gathers the keys that anybody asked for: what is left
+    of a config is what nobody understood.
     """
 
     values: Mapping[str, Any]
     name: str = ""
     path: str = ""
-    defaults: Mapping[str, int] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    read_keys: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    def value(self, key: str) -> Any:
+        """Return what stands under a key, or under the family's own name for it; where both are absent what the
+        family's own code takes, and None where it is null."""
+        self.read_keys.add(key)
+        own = self.aliases.get(key)
+        if own is not None:
+            self.read_keys.add(own)
+        there = [each for each in (key, own) if each is not None and each in self.values]
+        if there:
+            return next((self.values[each] for each in there if self.values[each] is not None), None)
+        return self.defaults.get(key, self.defaults.get(own) if own is not None else None)
+
+    def is_said(self, key: str) -> bool:
+        """Return True if the config itself has a value under the key, or under the family's own name for it."""
+        return any(self.values.get(each) is not None for each in (key, self.aliases.get(key)) if each is not None)
+
+    def left(self) -> tuple[str, ...]:
+        """Return the keys with a value that nobody asked for, in order."""
+        return tuple(key for key, value in self.values.items() if value is not None and key not in self.read_keys)
 
     def refusal(self, key: str, problem: str) -> ShapeUnreadable:
         """Return the exception for a key: "<model>: <key> <problem>"."""
-        full = f"{self.path}{key}"
+        own = self.aliases.get(key)
+        full = f"{self.path}{own if own in self.values and key not in self.values else key}"
         message = Sentence("{model}: {key} {problem}", model=self.name or "config.json", key=full, problem=problem)
         return ShapeUnreadable(full, message)
 
@@ -50,11 +75,12 @@ class ConfigValues:
 
     def has(self, key: str) -> bool:
         """Return True if the key has a value that is not null."""
-        return self.values.get(key) is not None
+        return self.value(key) is not None
 
     def first(self, *keys: str) -> str:
         """Return the first of the keys, which mean the same, that has a value, or the first of all."""
-        return next((key for key in keys if self.has(key)), keys[0])
+        said = next((key for key in keys if self.is_said(key)), None)
+        return said or next((key for key in keys if self.has(key)), keys[0])
 
     def count(self, *keys: str, low: int = 1, limit: int = SIZE_LIMIT) -> int:
         """Return a whole number from `low` to `limit` under one of the keys. Raises: ShapeUnreadable."""
@@ -72,10 +98,9 @@ class ConfigValues:
     def optional_count(self, *keys: str, low: int = 1, limit: int = SIZE_LIMIT) -> int | None:
         """Return a whole number, or None where all the keys are absent or null. Raises: ShapeUnreadable."""
         key = self.first(*keys)
-        value = self.values.get(key)
+        value = self.value(key)
         if value is None:
-            is_absent = not any(each in self.values for each in keys)
-            return self.defaults.get(keys[0]) if is_absent else None
+            return None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= limit:
             problem = Sentence(
                 "is {value}. It must be a whole number from {low} to {limit}.",
@@ -88,7 +113,7 @@ class ConfigValues:
 
     def flag(self, key: str, default: bool) -> bool:
         """Return true or false; `default` where the key is absent or null. Raises: ShapeUnreadable."""
-        value = self.values.get(key)
+        value = self.value(key)
         if value is None:
             return default
         if not isinstance(value, bool):
@@ -97,7 +122,7 @@ class ConfigValues:
 
     def text(self, key: str, default: str | None = None) -> str:
         """Return a text that is not empty. Raises: ShapeUnreadable."""
-        value = self.values.get(key)
+        value = self.value(key)
         if value is None and default is not None:
             return default
         if not isinstance(value, str) or not value:
@@ -107,7 +132,7 @@ class ConfigValues:
 
     def table(self, key: str) -> "ConfigValues | None":
         """Return the table under a key, None where it is absent or null. Raises: ShapeUnreadable."""
-        value = self.values.get(key)
+        value = self.value(key)
         if value is None:
             return None
         if not isinstance(value, Mapping):
@@ -116,7 +141,7 @@ class ConfigValues:
 
     def items(self, key: str, of: type[Any]) -> tuple[Any, ...] | None:
         """Return a list whose items are all of one type, None where it is absent or null. Raises: ShapeUnreadable."""
-        value = self.values.get(key)
+        value = self.value(key)
         if value is None:
             return None
         if not isinstance(value, list | tuple):

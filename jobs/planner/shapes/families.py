@@ -1,13 +1,18 @@
 """How model families differ from one another, as far as their parameters and windows go.
 
-Source: the modeling code of transformers, checked against its models on the meta device by the tests.
+A family is an entry of data: properties that most decoders share, and, for what is its own, readers of what mixes
+tokens, by the name a layer's kind has. Source: the modeling code of transformers, checked against its models on the
+meta device by the tests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-Windows = Literal["none", "all", "upper", "alternate", "pattern", "chunked"]
+from jobs.planner.shapes.config_values import ConfigValues
+from jobs.planner.shapes.layer_shapes import LayerKind, Mixer, Mixture
+
+Windows = Literal["none", "all", "upper", "alternate", "pattern", "chunked", "interval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +22,41 @@ class FamilyProperty:
     default: bool = False
     key: str = ""
 
+    def of(self, config: ConfigValues) -> bool:
+        """Return what it is for this config. Raises: ShapeUnreadable."""
+        return config.flag(self.key, self.default) if self.key else self.default
 
-_BIAS = FamilyProperty(False, "attention_bias")
-_YES = FamilyProperty(True)
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Sizes of attention with keys and values per head; `value` is that of a value where it is not `size`."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    size: int
+    value: int
+
+    @property
+    def query(self) -> int:
+        """Elements of all queries of a token."""
+        return self.heads * self.size
+
+    @property
+    def kv(self) -> int:
+        """Elements of all keys of a token."""
+        return self.kv_heads * self.size
+
+
+MixerReader = Callable[[ConfigValues, "Family", int, LayerKind], Mixer]
+"""Config, family, hidden size and kind of layer -> what mixes its tokens. Raises ShapeUnreadable."""
+
+KindsReader = Callable[[ConfigValues, "Family", int], tuple[LayerKind, ...]]
+"""Config, family and number of layers -> the kind of each. Raises ShapeUnreadable."""
+
+BIAS = FamilyProperty(False, "attention_bias")
+YES = FamilyProperty(True)
+NO = FamilyProperty(False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,136 +66,58 @@ class Family:
     `qkv_bias`, `output_bias`, `mlp_bias`, `head_bias`: which linear layers have one. `norms` per layer, of width h, or
     2h where `has_layer_norm` (they have a bias). `qk_norm`: queries and keys are normed per head or as a whole
     projection. `is_gated`: the MLP has three matrices, not two. `has_sinks`: one number per head in attention;
-    `has_expert_bias`: experts and router have biases. `has_output_gate`: queries are twice as wide, one half gates.
-    `mixture`: the model has experts; `width_key`: of a dense layer in a model with experts. `windows`: which layers see
-    a window. `has_mla`: multi-head latent attention. `tied`: what an absent `tie_word_embeddings` means.
-    `is_exact`: False for a kind nobody checked, read as most models are built.
+    `has_expert_bias`: experts and router have biases. `output_gate`: what gates the output of attention: queries twice
+    as wide, a projection of its own, or one number per head. `mixture`: the model has experts, none where it
+    `may_lack_experts` and says 0; `mixture_of` corrects what the usual keys say of them. `width_key`: of a dense layer;
+    without it `width_times` the hidden size, where that is not 0, and `width` reads one that is computed. `windows`:
+    which layers see a window. `has_mla`: multi-head latent attention; `indexer`: which of its layers choose what they
+    attend to. `tied`: what an absent `tie_word_embeddings` means. `is_exact`: False for a kind nobody checked, read as
+    most models are built.
+
+    `attention` reads what mixes tokens where it is not the usual attention, `mixers` those of single kinds of layers;
+    `kinds` reads which layer is what, where `layer_types` and the family's windows do not say it; `count_layers` how
+    many, where no key has it; `has_final_norm`. `attention_extra`, `mlp_extra` (of the hidden size and the width),
+    `router_extra` (of the number of experts and the hidden size) and `layer_extra` are elements that stand beside;
+    `outside` those outside all layers, beside embedding, head and final norm: tables of positions, streams, embeddings
+    per layer. `defaults` are what the family's code takes for keys that are absent, where it is not what its class says
+    (class_defaults.json); `aliases` are its own names of keys.
     """
 
-    qkv_bias: FamilyProperty = _BIAS
-    output_bias: FamilyProperty = _BIAS
-    mlp_bias: FamilyProperty = FamilyProperty(False)
-    head_bias: bool = False
+    qkv_bias: FamilyProperty = BIAS
+    output_bias: FamilyProperty = BIAS
+    mlp_bias: FamilyProperty = NO
+    head_bias: FamilyProperty = NO
     norms: int = 2
     has_layer_norm: bool = False
-    qk_norm: Literal["", "head", "projection"] = ""
-    qk_norm_flag: FamilyProperty = _YES
+    norm_bias: FamilyProperty = YES
+    has_final_norm: FamilyProperty = YES
+    qk_norm: Literal["", "head", "head_biased", "projection"] = ""
+    qk_norm_flag: FamilyProperty = YES
     is_gated: bool = True
     has_sinks: bool = False
     has_expert_bias: bool = False
-    has_output_gate: bool = False
+    output_gate: Literal["", "queries", "projection", "head"] = ""
     mixture: bool = False
+    may_lack_experts: bool = False
+    mixture_of: Callable[[ConfigValues, Mixture], Mixture | None] | None = None
     shared_gate: bool = False
     width_key: str = "intermediate_size"
+    width_times: int = 0
     windows: Windows = "none"
     has_mla: bool = False
+    indexer: Literal["", "all", "listed"] = ""
     has_mtp: bool = False
     tied: bool = False
     is_exact: bool = True
-    defaults: Mapping[str, int] = field(default_factory=dict)
-
-
-_NONE = FamilyProperty(False)
-_LLAMA = Family(mlp_bias=FamilyProperty(False, "mlp_bias"))
-_QWEN2 = Family(qkv_bias=_YES, output_bias=_NONE, windows="upper")
-_QWEN2_MOE = Family(qkv_bias=FamilyProperty(True, "qkv_bias"), output_bias=_NONE, mixture=True, shared_gate=True)
-_QWEN3 = Family(qk_norm="head", windows="upper")
-_QWEN3_MOE = Family(qk_norm="head", windows="upper", mixture=True)
-_QWEN3_5_MOE = Family(qk_norm="head", has_output_gate=True, mixture=True, shared_gate=True)
-_GEMMA3 = Family(
-    norms=4,
-    qk_norm="head",
-    windows="pattern",
-    tied=True,
-    # What released configs leave out, as the family's own code fills it in.
-    defaults={
-        "vocab_size": 262_208,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "max_position_embeddings": 131_072,
-        "sliding_window": 4096,
-        "sliding_window_pattern": 6,
-    },
-)
-_DEEPSEEK = Family(qkv_bias=_BIAS, mixture=True, has_mla=True, has_mtp=True)
-_LLAMA4 = Family(mixture=True, width_key="intermediate_size_mlp", windows="chunked")
-_GRANITE = Family(mlp_bias=FamilyProperty(False, "mlp_bias"))
-
-FAMILIES: Mapping[str, Family] = {
-    "llama": _LLAMA,
-    "granite": _GRANITE,
-    "smollm3": Family(mlp_bias=FamilyProperty(False, "mlp_bias"), tied=True),
-    "seed_oss": Family(
-        qkv_bias=FamilyProperty(True, "attention_bias"),
-        output_bias=FamilyProperty(False, "attention_out_bias"),
-        mlp_bias=_LLAMA.mlp_bias,
-    ),
-    "mistral": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all", defaults={"sliding_window": 4096}),
-    "mixtral": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all", mixture=True),
-    "qwen2": _QWEN2,
-    "qwen2_vl_text": _QWEN2,
-    "qwen2_5_vl_text": _QWEN2,
-    "qwen2_moe": _QWEN2_MOE,
-    "qwen3": _QWEN3,
-    "qwen3_vl_text": _QWEN3,
-    "qwen3_moe": _QWEN3_MOE,
-    "qwen3_vl_moe_text": _QWEN3_MOE,
-    "qwen3_5_text": Family(qk_norm="head", has_output_gate=True),
-    "qwen3_5_moe_text": _QWEN3_5_MOE,
-    "gemma": Family(tied=True),
-    "gemma2": Family(norms=4, windows="alternate", tied=True, defaults={"sliding_window": 4096}),
-    "gemma3_text": _GEMMA3,
-    "gemma3": _GEMMA3,
-    "phi": Family(
-        qkv_bias=_YES,
-        output_bias=_YES,
-        mlp_bias=_YES,
-        head_bias=True,
-        norms=1,
-        has_layer_norm=True,
-        is_gated=False,
-    ),
-    "phi3": Family(qkv_bias=_NONE, output_bias=_NONE, windows="all"),
-    "gpt_neox": Family(
-        qkv_bias=FamilyProperty(True, "attention_bias"),
-        output_bias=FamilyProperty(True, "attention_bias"),
-        mlp_bias=_YES,
-        has_layer_norm=True,
-        is_gated=False,
-    ),
-    "stablelm": Family(qkv_bias=FamilyProperty(False, "use_qkv_bias"), output_bias=_NONE, has_layer_norm=True),
-    "falcon": Family(
-        qkv_bias=FamilyProperty(False, "bias"),
-        output_bias=FamilyProperty(False, "bias"),
-        mlp_bias=FamilyProperty(False, "bias"),
-        has_layer_norm=True,
-        is_gated=False,
-        width_key="ffn_hidden_size",
-        tied=True,
-        defaults={"max_position_embeddings": 2048},
-    ),
-    "olmo2": Family(qk_norm="projection"),
-    "olmo3": Family(
-        qk_norm="projection", windows="pattern", defaults={"sliding_window": 4096, "sliding_window_pattern": 4}
-    ),
-    "gpt_oss": Family(
-        qkv_bias=FamilyProperty(True, "attention_bias"),
-        output_bias=FamilyProperty(True, "attention_bias"),
-        has_sinks=True,
-        has_expert_bias=True,
-        mixture=True,
-        windows="alternate",
-    ),
-    "deepseek_v2": _DEEPSEEK,
-    "deepseek_v3": _DEEPSEEK,
-    "kimi_k2": _DEEPSEEK,
-    "glm4_moe": Family(
-        output_bias=_NONE, qk_norm="head", qk_norm_flag=FamilyProperty(False, "use_qk_norm"), mixture=True, has_mtp=True
-    ),
-    "llama4_text": _LLAMA4,
-    "minimax_m2": Family(qkv_bias=_NONE, output_bias=_NONE, qk_norm="projection", mixture=True),
-}
-
-# For a model type that is not known: a decoder as most are built, with whatever of these its config names.
-GENERIC = Family(mlp_bias=FamilyProperty(False, "mlp_bias"), windows="all", is_exact=False)
+    attention: MixerReader | None = None
+    mixers: Mapping[str, MixerReader] = field(default_factory=dict)
+    kinds: KindsReader | None = None
+    count_layers: Callable[[ConfigValues], int] | None = None
+    attention_extra: Callable[[ConfigValues, Heads], int] | None = None
+    mlp_extra: Callable[[int, int], int] | None = None
+    router_extra: Callable[[int, int], int] | None = None
+    layer_extra: Callable[[ConfigValues, int, LayerKind], int] | None = None
+    outside: Callable[[ConfigValues, int, int], int] | None = None
+    width: Callable[[ConfigValues, int], int] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)

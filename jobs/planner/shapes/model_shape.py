@@ -9,22 +9,20 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from jobs.catalog.sentence import Sentence
+from jobs.planner.shapes.class_defaults import is_tied_by, text_defaults
 from jobs.planner.shapes.config_values import LAYER_LIMIT, ConfigValues, ShapeUnreadable
 from jobs.planner.shapes.diffusion import is_diffusion
-from jobs.planner.shapes.families import FAMILIES, GENERIC, Family
-from jobs.planner.shapes.layer_shapes import (
-    Attention,
-    LayerShape,
-    Mixture,
-    layer,
-    linear_attention,
-    read_attention,
-    read_latent_attention,
-    read_mixture,
-    read_windows,
-)
+from jobs.planner.shapes.entries.known import FAMILIES, GENERIC, REFUSED
+from jobs.planner.shapes.families import Family
+from jobs.planner.shapes.headers import overruled, read_headers
+from jobs.planner.shapes.layer_kinds import read_kinds
+from jobs.planner.shapes.layer_shapes import LayerShape, Mixer
+from jobs.planner.shapes.layers import norm_elements, read_layers
+from jobs.planner.shapes.mixtures import read_mixture
+from jobs.planner.shapes.neutral_keys import NEUTRAL
 from jobs.planner.shapes.quantization import read_quantization
-from jobs.planner.shapes.served_parts import rotary_elements, tower_elements
+from jobs.planner.shapes.served_parts import rotary_elements, tower_about
+from jobs.planner.shapes.towers import KINDS, hearing_of, tower_of
 
 __all__ = ["LayerShape", "ModelShape", "ShapeUnreadable", "read_shape"]
 
@@ -54,7 +52,11 @@ class ModelShape:
     `parameters` are all, P, without multi-token prediction; `active_parameters` those that one token touches, with
     embeddings and routers in full; `expert_parameters` those of all routed experts. `rotary` are elements of the tables
     of positions that an engine keeps, `tower` of the part that sees images: neither is in `parameters`.
-    `has_plain_head`: logits are the head applied to the last hidden states, neither scaled nor capped.
+    `has_plain_head`: logits are the head applied to the last hidden states, neither scaled nor capped. `outside` are
+    elements that no layer, embedding, head or norm has: tables of learned positions, embeddings per layer. `rests_on`
+    says what the count rests on where it is not exact; `is_confirmed`: the headers of its weights were read, and their
+    count is this one. `rough_layers` names the kinds of layers whose memory and time
+    are estimated as if they were the usual ones.
     """
 
     name: str
@@ -95,6 +97,10 @@ class ModelShape:
     rotary: int = 0
     tower: int = 0
     has_plain_head: bool = True
+    outside: int = 0
+    is_confirmed: bool = False
+    rests_on: tuple[str, ...] = ()
+    rough_layers: tuple[str, ...] = ()
     parameters: int = field(init=False, repr=False, compare=False)
     active_parameters: int = field(init=False, repr=False, compare=False)
     expert_parameters: int = field(init=False, repr=False, compare=False)
@@ -102,7 +108,7 @@ class ModelShape:
     def __post_init__(self) -> None:
         """Count once: a search asks thousands of times."""
         experts = sum(layer.experts for layer in self.layers)
-        total = self.embedding + self.head + self.final + sum(layer.total for layer in self.layers)
+        total = self.embedding + self.head + self.final + self.outside + sum(layer.total for layer in self.layers)
         unused = sum(
             layer.experts - layer.experts * self.experts_per_token // self.experts
             for layer in self.layers
@@ -176,59 +182,78 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
     nested = next(filter(None, map(outer.table, _NESTED)), outer)
     kind = nested.text("model_type") if nested.has("model_type") else outer.text("model_type")
     family = _family(outer, nested, kind)
-    text = ConfigValues(values=nested.values, name=name, path=nested.path, defaults=family.defaults)
-    layers_key = text.first("num_hidden_layers", "n_layer", "num_layers")
-    num_layers = text.count(layers_key, limit=LAYER_LIMIT)
+    text = ConfigValues(
+        values=nested.values,
+        name=name,
+        path=nested.path,
+        defaults={**text_defaults(kind, is_alone=nested is outer), **family.defaults},
+        aliases=family.aliases,
+    )
+    if text.flag("add_cross_attention", False):
+        raise text.refusal(
+            "add_cross_attention", Sentence("is true. Layers that attend to an encoder are not counted.")
+        )
+    num_layers = _count_layers(text, family)
     hidden = text.count("hidden_size", "n_embd")
-    attention = read_latent_attention(text, hidden) if family.has_mla else read_attention(text, family, hidden)
-    mixture = read_mixture(text, family, num_layers) if family.mixture or not family.is_exact else None
-    width = _width(text, family, mixture, hidden)
-    layers = _layers(text, family, attention, mixture, hidden=hidden, width=width, num_layers=num_layers)
+    mixture = read_mixture(text, family, num_layers) if _may_have_experts(family) else None
+    kinds = read_kinds(text, family, mixture, num_layers)
+    width = _width(text, family, hidden, is_needed=any(each.feed == "dense" and not each.width for each in kinds))
+    made = read_layers(text, family, kinds, mixture, hidden=hidden, width=width)
+    layers = tuple(layer for layer, _ in made)
+    main = _main([mixer for _, mixer in made])
     vocab = text.count("vocab_size")
     quantization = read_quantization(outer, text)
     mtp_layers = _mtp_layers(text, family)
-    norm = hidden * (2 if family.has_layer_norm else 1)
-    return ModelShape(
+    norm = norm_elements(text, family, hidden)
+    rotary = rotary_elements(text, main.rope_size or main.head_size)
+    has_mla = main.kv_rank > 0
+    tower, doubts = _tower(outer, hidden)
+    rests_on = (*(() if family.is_exact else _rests_on(text, kind)), *doubts)
+    counted = ModelShape(
         name=name,
         model_type=kind,
         layers=layers,
         hidden=hidden,
-        heads=attention.heads,
-        kv_heads=attention.kv_heads,
-        head_size=attention.head_size,
-        query=attention.heads * attention.head_size,
-        kv=attention.kv_heads * attention.head_size,
+        heads=main.heads,
+        kv_heads=main.kv_heads,
+        head_size=main.head_size,
+        query=main.heads * main.head_size,
+        kv=main.kv_heads * main.head_size,
         mlp_width=width,
         vocab=vocab,
         is_tied=_is_tied(outer, text, family),
-        final=norm + vocab * family.head_bias,
+        final=norm * family.has_final_norm.of(text) + vocab * family.head_bias.of(text),
         experts=mixture.experts if mixture else 0,
         experts_per_token=mixture.per_token if mixture else 0,
         expert_width=mixture.width if mixture else 0,
         shared_experts=mixture.num_shared if mixture else 0,
         shared_width=mixture.shared_width if mixture else 0,
-        latent=attention.kv_rank + attention.rope_size if family.has_mla else 0,
-        has_qk_norm=family.qk_norm == "head" and text.flag(family.qk_norm_flag.key, family.qk_norm_flag.default),
-        attention_kind="mla" if family.has_mla else "gqa",
+        latent=main.kv_rank + main.rope_size if has_mla else 0,
+        has_qk_norm=family.qk_norm.startswith("head") and family.qk_norm_flag.of(text),
+        attention_kind="mla" if has_mla else "gqa",
         mtp_layers=mtp_layers,
         # Of each: a layer like the last, the projection of two hidden states into one, and three norms.
         mtp_parameters=mtp_layers * (layers[-1].total + 2 * hidden * hidden + 3 * norm),
         max_positions=text.optional_count("max_position_embeddings", "n_positions", limit=10**9) or 0,
         quantization=quantization.name,
         quantized_bytes=quantization.quantized_bytes,
-        query_rank=attention.query_rank,
-        kv_rank=attention.kv_rank,
-        nope_size=attention.nope_size,
-        rope_size=attention.rope_size,
-        value_size=attention.value_size,
+        query_rank=main.query_rank,
+        kv_rank=main.kv_rank,
+        nope_size=main.nope_size,
+        rope_size=main.rope_size,
+        value_size=main.value_size,
         is_gated=family.is_gated,
         element_bytes=quantization.element_bytes,
         quantizes=quantization.reaches,
-        is_exact=family.is_exact,
-        rotary=rotary_elements(text, attention.rope_size or attention.head_size),
-        tower=tower_elements(outer, hidden),
+        is_exact=not rests_on,
+        rotary=rotary,
+        tower=tower,
         has_plain_head=not (kind in _CHANGED_LOGITS or any(text.has(key) for key in _LOGIT_CHANGES)),
+        outside=family.outside(text, hidden, num_layers) if family.outside else 0,
+        rests_on=rests_on,
+        rough_layers=tuple(dict.fromkeys(mixer.kind for _, mixer in made if mixer.is_rough)),
     )
+    return overruled(counted, read_headers(outer))
 
 
 # Under these keys a model with other towers has its language model.
@@ -256,6 +281,10 @@ _FOREIGN = (
 
 
 def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
+    for each, where in ((outer.value("model_type"), outer), (kind, nested)):
+        if isinstance(each, str) and each in REFUSED:
+            text = Sentence("is {kind}, which is not counted: {reason}", kind=each, reason=REFUSED[each])
+            raise where.refusal("model_type", text)
     if kind in FAMILIES:
         return FAMILIES[kind]
     foreign = next((key for key in _FOREIGN if nested.values.get(key)), None)
@@ -274,46 +303,67 @@ def _family(outer: ConfigValues, nested: ConfigValues, kind: str) -> Family:
     return GENERIC
 
 
-def _width(text: ConfigValues, family: Family, mixture: Mixture | None, hidden: int) -> int:
-    if family.width_key == "ffn_hidden_size":
-        return text.optional_count("ffn_hidden_size") or 4 * hidden
-    if mixture is None or not all(mixture.layers):
-        return text.count(family.width_key)
-    return text.optional_count(family.width_key) or 0
+def _rests_on(text: ConfigValues, kind: str) -> tuple[str, ...]:
+    """Return what a count rests on that nobody checked, with the keys of its config that nobody understood."""
+    said = [Sentence("Its model type {kind} is not known: counted as most decoders are built.", kind=text.shown(kind))]
+    foreign = [key for key in text.left() if key not in NEUTRAL]
+    if foreign:
+        said.append(Sentence("These keys of its config were not understood: {keys}.", keys=", ".join(foreign[:12])))
+    return tuple(said)
 
 
-def _layers(
-    text: ConfigValues,
-    family: Family,
-    attention: Attention,
-    mixture: Mixture | None,
-    *,
-    hidden: int,
-    width: int,
-    num_layers: int,
-) -> tuple[LayerShape, ...]:
-    windows = read_windows(text, family, num_layers)
-    linear = linear_attention(text, hidden) if any(is_linear for _, is_linear in windows) else attention
-    has_experts = mixture.layers if mixture else (False,) * num_layers
-    made: dict[tuple[int, bool, bool], LayerShape] = {}
-    kinds = [(*window, is_moe) for window, is_moe in zip(windows, has_experts, strict=True)]
-    for window, is_linear, is_moe in set(kinds):
-        made[window, is_linear, is_moe] = layer(
-            text,
-            family,
-            hidden,
-            linear if is_linear else attention,
-            width=width,
-            mixture=mixture if is_moe else None,
-            window=window,
-            is_linear=is_linear,
-        )
-    return tuple(made[kind] for kind in kinds)
+def _tower(outer: ConfigValues, hidden: int) -> tuple[int, tuple[str, ...]]:
+    """Return the elements of what sees images, and what they rest on where its kind is not known."""
+    doubts: list[str] = []
+    exact = tower_of(outer, hidden)
+    if exact is None:
+        kind = outer.shown(outer.value("model_type"))
+        doubts.append(Sentence("What sees images in {kind} is not known: counted as most of its kind.", kind=kind))
+    sound = hearing_of(outer, hidden)
+    if sound is None:
+        doubts.append(Sentence("audio_config: what takes in sound is not counted."))
+    seen = tower_about(outer, hidden) if exact is None else exact
+    return seen + (sound or 0), tuple(doubts)
+
+
+def _may_have_experts(family: Family) -> bool:
+    return family.mixture or family.mixture_of is not None or not family.is_exact
+
+
+def _count_layers(text: ConfigValues, family: Family) -> int:
+    if family.count_layers is not None:
+        number = family.count_layers(text)
+        if not 1 <= number <= LAYER_LIMIT:
+            raise text.refusal("num_hidden_layers", Sentence("is {number}.", number=number))
+        return number
+    return text.count(text.first("num_hidden_layers", "n_layer", "num_layers"), limit=LAYER_LIMIT)
+
+
+def _main(mixers: list[Mixer]) -> Mixer:
+    """Return what mixes tokens in the layers that stand for the model: attention where any layer has it."""
+    with_cache = [mixer for mixer in mixers if mixer.cache]
+    return (with_cache or [mixer for mixer in mixers if mixer.heads] or mixers)[0]
+
+
+def _width(text: ConfigValues, family: Family, hidden: int, *, is_needed: bool) -> int:
+    if not is_needed and family.width is None:
+        return text.optional_count(family.width_key) or 0
+    if family.width is not None:
+        return family.width(text, hidden) if is_needed else 0
+    if family.width_times:
+        return text.optional_count(family.width_key) or family.width_times * hidden
+    return text.count(family.width_key)
 
 
 def _is_tied(outer: ConfigValues, text: ConfigValues, family: Family) -> bool:
-    where = outer if outer.has("tie_word_embeddings") else text
-    return where.flag("tie_word_embeddings", family.tied)
+    if outer.values is text.values:
+        return text.flag("tie_word_embeddings", family.tied)
+    kind = str(outer.value("model_type"))
+    if is_tied_by(kind, "text") and text.flag("tie_word_embeddings", family.tied):
+        return True
+    if outer.has("tie_word_embeddings"):
+        return outer.flag("tie_word_embeddings", False)
+    return is_tied_by(kind, "default") or (kind not in KINDS and text.flag("tie_word_embeddings", family.tied))
 
 
 def _mtp_layers(text: ConfigValues, family: Family) -> int:

@@ -1,8 +1,8 @@
 """What an engine loads of a model beside its decoder: tables of rotary positions, and the tower that sees images.
 
 Rotary tables as vLLM builds them (read in 0.32, layers/rotary_embedding): one row per position that the config allows,
-times the factor under linear and dynamic scaling; one table per base frequency. A tower is counted as the vision
-transformers of the common families are built: four square matrices and two of the MLP per layer, patches, positions.
+times the factor under linear and dynamic scaling; one table per base frequency. A tower that shapes.towers does not
+know is counted as most vision transformers are built: four square matrices and two of the MLP per layer, patches.
 """
 
 from jobs.planner.shapes.config_values import ConfigValues
@@ -30,7 +30,7 @@ def rotary_elements(text: ConfigValues, size: int) -> int:
     return round(positions * factor + local) * size
 
 
-def tower_elements(outer: ConfigValues, hidden: int) -> int:
+def tower_about(outer: ConfigValues, hidden: int) -> int:
     """Return elements of the vision tower and its projector, 0 without; about right. Raises: ShapeUnreadable."""
     vision = outer.table("vision_config")
     if vision is None or not vision.has(vision.first(*_SIDES)):

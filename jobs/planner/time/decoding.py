@@ -19,6 +19,8 @@ from jobs.planner.time.network import card_bandwidth
 _NODE = 8  # devices of a node, where more of them are not joined by one link
 _WIDENED = ("gptq", "awq", "bitsandbytes", "mxfp4")  # multiplied in bf16 after their weights were widened
 
+_PACKED = ("gptq", "awq", "bitsandbytes", "compressed-tensors")  # four bits that a kernel widens on the way
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
@@ -52,6 +54,8 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
     """Return the coefficients of an engine's decode step."""
     model, tensor = engine.model, engine.tensor
     bandwidth = accelerator.bandwidth * constants.decode.bandwidth
+    streamed = bandwidth * (constants.decode.packed_share if model.quantization in _PACKED else 1.0)
+    exchange = _exchange_seconds(engine, constants)
     kinds = {id(layer): layer for layer in model.layers}
     counts = Counter(map(id, model.layers))
     dense = vocabulary_bytes(engine, engine.pipeline - 1)  # head and final norm; of the embedding, some rows only
@@ -73,10 +77,10 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
             used = layer.experts * model.experts_per_token / model.experts
             expert_products += count * used / tensor
             fixed += count * constants.decode.expert_layer_seconds
-            fixed += count * constants.decode.expert_exchange_seconds if is_shared else 0.0
         else:
             fixed += count * constants.decode.layer_seconds
-            fixed += count * constants.decode.exchange_seconds if is_shared else 0.0
+        if is_shared:
+            fixed += count * (exchange if layer.is_moe else constants.decode.exchange_seconds)
         fixed += count * beyond * constants.network.node_latency
         if layer.has_cache:
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
@@ -96,14 +100,26 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
         sequence += volume / (link * constants.decode.link)
     slower = 1.0 if accelerator.vendor == "nvidia" else constants.decode.others
     return Decoder(
-        dense_seconds=(dense / bandwidth + fixed) * slower,
-        expert_seconds=experts / bandwidth * slower,
+        dense_seconds=(dense / streamed + fixed) * slower,
+        expert_seconds=experts / streamed * slower,
         sequence_seconds=sequence * slower,
         reach=tuple((window, rate * slower) for window, rate in reach.items()),
         ratio=model.experts_per_token / model.experts if model.experts else 0.0,
         spread=expert_ranks(engine) / tensor,
         pipeline=engine.pipeline,
     )
+
+
+def _exchange_seconds(engine: Engine, constants: Constants) -> float:
+    """Return the seconds per layer that the devices of an engine with experts wait for each other.
+
+    Experts that are divided by tensors are reduced, as a dense layer is. Whole experts get their tokens from every
+    other device, one message each: what was measured of eight devices goes with the others that a device talks to.
+    """
+    if engine.expert <= 1:
+        return constants.decode.expert_reduce_seconds
+    seconds = constants.decode.expert_exchange_seconds * (engine.expert - 1) / (_NODE - 1)
+    return seconds * (constants.decode.sglang_exchange if engine.name == "sglang" else 1.0)
 
 
 def product_rate(engine: Engine, accelerator: Accelerator, constants: Constants) -> float:

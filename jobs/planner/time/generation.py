@@ -25,7 +25,6 @@ __all__ = ["decode_step_seconds", "decode_tokens_per_second", "generation_second
 
 _NORMAL = NormalDist()
 _GOLDEN = 0.6180339887498949
-_LIVE_SHARE = 0.6  # mean live context: prompt and this share of the mean output, as long ones live longer
 _TAIL, _BODY = 32, 128  # the longest sequences stand for themselves; the others are taken in so many groups at least,
 _MOST_GROUPS = 256  # and at most; of what is more, waves are alike, and time grows with their number
 _WAVE_GROUPS = 12  # groups that run at once, at least
@@ -34,11 +33,17 @@ _WAVE_GROUPS = 12  # groups that run at once, at least
 def mean_lengths(lengths: Lengths, constants: Constants) -> tuple[float, float]:
     """Return mean tokens of prompt and response: known, or assumed from the caps.
 
-    Assumed is a share of the cap, and above decode.mean_share_cap one of the geometric mean of the two.
+    Assumed is a share of the cap, and above a cap that is usual for it, of the geometric mean of the two: longer caps
+    are set for the tail.
     """
-    share, edge, cap = constants.decode.mean_share, constants.decode.mean_share_cap, lengths.max_response
-    response = lengths.mean_response or share * min(cap, math.sqrt(edge * cap))
-    return lengths.mean_prompt or share * lengths.max_prompt, max(response, 1.0)
+    k = constants.decode
+    prompt = lengths.mean_prompt or _assumed(lengths.max_prompt, k.mean_prompt_share, k.mean_prompt_cap)
+    response = lengths.mean_response or _assumed(lengths.max_response, k.mean_share, k.mean_share_cap)
+    return max(prompt, 1.0), max(response, 1.0)
+
+
+def _assumed(cap: float, share: float, usual: float) -> float:
+    return share * min(cap, math.sqrt(usual * cap))
 
 
 def decode_tokens_per_second(
@@ -47,7 +52,7 @@ def decode_tokens_per_second(
     """Return output tokens per second of an engine that always runs `batch` sequences, with the prefill of new ones."""
     validate_engine(engine)
     _positive("batch", batch)
-    step = make_decoder(engine, accelerator, constants).step(batch, prompt + _LIVE_SHARE * output)
+    step = make_decoder(engine, accelerator, constants).step(batch, prompt + constants.decode.live_share * output)
     step += prefill_seconds(engine, accelerator, batch * prompt / max(output, 1.0), prompt / 2, constants)
     return _band(batch / step, _decode_band(engine, constants))
 
@@ -93,8 +98,8 @@ def generation_seconds(
     drawn = response_lengths(
         estimated, total=total, mean=mean, cap=lengths.max_response, spread=spread, groups=int(estimated / width)
     )
-    seconds = run.seconds(drawn) * num / estimated
-    factor = _decode_band(engine, constants)
+    seconds = run.seconds(drawn) * num / estimated / constants.decode.rollout_share
+    factor = constants.decode.band_rollout
     if not lengths.mean_response:
         factor = max(factor, constants.decode.band_lengths)
     return _band(seconds, factor)

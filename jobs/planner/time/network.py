@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
 from jobs.planner.job import Fleet, Training
-from jobs.planner.shapes.model_shape import ModelShape
 
 _HALF = 2  # bytes of an element of activations and of gathered weights
 _NIC_SHARE = 1 / 9  # of the link in a node: 400 Gb/s beside 450 GB/s of NVLink, 200 beside 300 at most
@@ -192,45 +191,3 @@ def _data_seconds(
     if layout.shards >= 3 and training.keeps_gradients:
         return gather, 0.0, gradients + scatter
     return gather, scatter, gradients
-
-
-def matrices(model: ModelShape) -> int:
-    """Return how many tensors a model has, each expert's counted alone: what a sync that sends one by one sends."""
-    per_mlp = 3 if model.is_gated else 2
-    total = 3
-    for layer in model.layers:
-        total += 6 + (model.attention_kind == "mla") * 3 + 2 * model.has_qk_norm
-        total += per_mlp * bool(layer.mlp) + (per_mlp * model.experts + 1 if layer.is_moe else 0)
-    return total
-
-
-def weight_sync_seconds(
-    training: Training, fleet: Fleet, constants: Constants, *, is_split: bool, engine_devices: int, bucket_bytes: int
-) -> float:
-    """Return seconds in which an engine gets the weights that were trained.
-
-    Colocated: each tensor is gathered in its group and copied on the device. Split: one rank sends all weights to the
-    engines tensor by tensor, or all send in buckets. Between nodes bytes go at a rate per pair of nodes measured far
-    below what links carry, and each tensor costs a call.
-    """
-    size, tensors, layout = _HALF * training.model.parameters, matrices(training.model), training.layout
-    start, packed = constants.network.sync_seconds, constants.network.sync_packed_share if bucket_bytes else 1.0
-    link = fleet.accelerator.link_bandwidth * constants.network.link_share
-    local = tensors * constants.network.sync_local_tensor_seconds * packed
-    joined = max(fleet.devices_per_node, fleet.accelerator.domain)
-    if not is_split:  # experts and stages are gathered tensor by tensor from wherever they are
-        spread = layout.num_devices if layout.shards >= 3 else layout.tensor * layout.pipeline * layout.expert
-        group = link_of(fleet, min(spread, layout.num_devices), 1, constants)
-        calls = local if spread <= joined else tensors * constants.network.sync_tensor_seconds * packed
-        return start + calls + size / layout.pipeline / min(group.bandwidth, constants.network.sync_local_rate)
-    if layout.num_devices + engine_devices <= joined:
-        senders = min(layout.num_devices, engine_devices) if bucket_bytes else 1
-        return start + local + size / senders / min(link, constants.network.sync_local_rate)
-    per_node = fleet.devices_per_node
-    pairs = max(min(-(-layout.num_devices // per_node), -(-engine_devices // per_node)), 1)
-    rate = pairs * min(constants.network.sync_rate, _node_rate(fleet, constants))
-    return start + tensors * constants.network.sync_tensor_seconds * packed + size / rate
-
-
-def _node_rate(fleet: Fleet, constants: Constants) -> float:
-    return node_bandwidth(fleet) * constants.network.node_share

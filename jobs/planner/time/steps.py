@@ -17,16 +17,16 @@ from jobs.planner.result import Interval, StepTime
 from jobs.planner.serving.engine_memory import EngineMemory
 from jobs.planner.time.flops import training_flops
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
-from jobs.planner.time.network import weight_sync_seconds
+from jobs.planner.time.layers import peak_rate
 from jobs.planner.time.training import (
     WIDEST,
     MicroBatchWork,
     frozen_seconds,
-    peak_rate,
     scoring_seconds,
     update_time,
     work_of,
 )
+from jobs.planner.time.weight_sync import sync_seconds
 
 NOTHING = Interval(low=0.0, middle=0.0, high=0.0)
 SCORING = "speed.scoring_pace"
@@ -72,7 +72,7 @@ def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo:
     batch = batch_of(job.rollouts, constants)
     phases = _rl_phases(job, job.rollouts, job.engine, batch, engine, constants, memo)
     if not job.rollouts.lengths.mean_response:  # all phases grow with it
-        phases = {key: _widest(seconds) for key, seconds in phases.items()}
+        phases = {key: _at_least(seconds, WIDEST) for key, seconds in phases.items()}
     phases = _paced(phases, constants)
     step = _overlapped(job, phases, constants)
     notes = [_mfu_note(job)]
@@ -117,7 +117,7 @@ def _supervised(job: Job, constants: Constants, memo: Memo) -> StepTime:
         tokens_per_second=step.inverse(tokens),
         bottleneck=_bottleneck(phases),
         mfu=mfu,
-        notes=(_mfu_note(job),),
+        notes=(_mfu_note(job), *_document_note(training)),
     )
 
 
@@ -193,13 +193,14 @@ def _rl_phases(
     sync = memo.of(
         "sync",
         (training, job.fleet.accelerator),
-        lambda: _sync_seconds(job, constants),
+        lambda: sync_seconds(job, constants),
         job.placement,
         job.engine_devices,
         job.sync_bucket_bytes,
+        job.sync_transport,
         _key(job),
     )
-    phases["weight_sync"] = _band(sync + _moving_seconds(job, constants), WIDEST)
+    phases["weight_sync"] = sync + _band(_moving_seconds(job, constants), WIDEST)
     return phases
 
 
@@ -269,6 +270,7 @@ def _scored(
             document=document,
             row=held,
             has_head=training.objective != "scalar",
+            share=constants.speed.scoring_share,
         ),
         batch,
         size,
@@ -280,12 +282,14 @@ def _scored(
 def _frozen(
     job: Job, frozen: FrozenModel, tokens: float, document: float, constants: Constants, memo: Memo
 ) -> Interval:
+    share = 1.0 if job.rollouts is None else constants.speed.scoring_share
     return memo.of(
         "frozen",
         (frozen, job.policy, job.fleet.accelerator),
-        lambda: frozen_seconds(frozen, job.policy, job.fleet, constants, tokens=tokens, document=document),
+        lambda: frozen_seconds(frozen, job.policy, job.fleet, constants, tokens=tokens, document=document, share=share),
         tokens,
         document,
+        share,
         _key(job),
     )
 
@@ -304,17 +308,6 @@ def _updates(
         _key(job),
     )
     return one.seconds.scaled(steps * rollouts.epochs)
-
-
-def _sync_seconds(job: Job, constants: Constants) -> float:
-    return weight_sync_seconds(
-        job.policy,
-        job.fleet,
-        constants,
-        is_split=job.placement == "split",
-        engine_devices=job.engine_devices,
-        bucket_bytes=job.sync_bucket_bytes,
-    )
 
 
 def _moving_seconds(job: Job, constants: Constants) -> float:
@@ -367,9 +360,10 @@ def _overlapped(job: Job, phases: dict[str, Interval], constants: Constants) -> 
             high=max(generated.high, trained.high),
         )
         step = longer + sync
-    return step.scaled(1 / (1 - constants.speed.other_share))
+    return _at_least(step.scaled(1 / (1 - constants.speed.other_share)), constants.speed.band_step)
 
 
+_LONG_ROW = 32 * 1024  # tokens; attention is no small part of a longer one
 _GENERATING = ("rollout", "reward", "weight_sync")
 
 
@@ -398,9 +392,23 @@ def _mfu_note(job: Job) -> str:
     )
 
 
-def _widest(seconds: Interval) -> Interval:
+def _document_note(training: Training) -> tuple[str, ...]:
+    """Return what is assumed of long rows whose documents nobody measured: attention grows with their square."""
+    if training.document or training.is_padded or training.sequence <= _LONG_ROW:
+        return ()
+    return (
+        Sentence(
+            "A row of {tokens:,} tokens is taken as one document. Where rows are packed from short samples, attention "
+            "takes a part of this time only: give the mean tokens of a sample.",
+            tokens=training.sequence,
+        ),
+    )
+
+
+def _at_least(seconds: Interval, factor: float) -> Interval:
+    """Return an interval that reaches at least a factor to both sides."""
     low, middle, high = seconds.low, seconds.middle, seconds.high
-    return Interval(low=min(low, middle / WIDEST), middle=middle, high=max(high, middle * WIDEST))
+    return Interval(low=min(low, middle / factor), middle=middle, high=max(high, middle * factor))
 
 
 def _band(middle: float, factor: float) -> Interval:

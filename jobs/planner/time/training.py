@@ -7,25 +7,19 @@ the optimizer, and a floor below which the host cannot launch kernels.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jobs.catalog.accelerator import Accelerator
 from jobs.planner.constant import Constants
-from jobs.planner.constant_groups import SpeedConstants
-from jobs.planner.job import Fleet, FrozenModel, Kernels, Layout, Training
-from jobs.planner.memory.lora import adapted_shares, adapter_parameters
+from jobs.planner.job import Fleet, FrozenModel, Layout, Training
+from jobs.planner.memory.lora import adapter_parameters
 from jobs.planner.result import Interval
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
-from jobs.planner.time.flops import RECOMPUTED, head_flops, layer_flops, layer_kinds, training_flops
+from jobs.planner.time.flops import RECOMPUTED, layer_kinds, training_flops
+from jobs.planner.time.layers import HALF, best_rate, head_seconds, layer_seconds, optimizer_bytes, rates_of
 from jobs.planner.time.network import Exchange, exchange_of, exposed
 
 WIDEST = math.sqrt(2.5)
 """An interval is never wider than this factor to either side: beyond it, it would tell nothing."""
-_HALF = 2  # bytes of an element of activations
-_OPTIMIZER_BYTES = {"adam": 30.0, "adam_bf16": 14.0, "adam_8bit": 12.0, "muon": 26.0, "sgd": 12.0}
-# Moved per entry, both ways.
-_LOGIT_BYTES = {"unfused": 32.0, "compiled": 16.0, "chunked": 20.0, "parallel": 16.0, "inplace": 12.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,23 +42,6 @@ class UpdateTime:
     bubble: float
     optimizer: float
     ideal: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """FLOP/s and bytes/s that one device reaches."""
-
-    products: float
-    attention: float
-    memory: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pass:
-    """Seconds of one layer over one micro-batch on one rank: forward, and backward without recomputation."""
-
-    forward: float
-    backward: float
 
 
 def work_of(training: Training, *, tokens: float = 0.0, document: float = 0.0) -> MicroBatchWork:
@@ -106,7 +83,7 @@ def update_time(
     """Return seconds of one optimizer step, by part."""
     work = work_of(training, tokens=tokens, document=document)
     layout, accelerator = training.layout, fleet.accelerator
-    slowest, exchange, share = _slowest_stage(training, fleet, work, constants)
+    slowest, waiting, exchange, share = _slowest_stage(training, fleet, work, constants)
     hidden = exposed(exchange.gather + exchange.scatter, slowest, constants.network.weights_overlap)
     ring = exposed(exchange.context, slowest, constants.network.context_overlap)
     talk = exchange.tensor + exchange.experts + exchange.pipeline + hidden + ring
@@ -117,7 +94,8 @@ def update_time(
     total = work.count * each + bubble + reduced + optimizer
     executed = training_flops(training, work.tokens * work.count, work.document, executed=True)
     ideal = executed / (layout.tensor * layout.pipeline) / best_rate(accelerator, training.compute)
-    factor = min((constants.speed.band_experts if training.model.experts else constants.speed.band_dense), WIDEST)
+    talking = (work.count * talk + reduced) / total
+    factor = _width(_band_of(training, constants), work.count * waiting / total, talking, constants)
     low = max(total / factor, min(ideal, total))
     return UpdateTime(
         seconds=Interval(low=low, middle=total, high=total * factor),
@@ -140,10 +118,11 @@ def scoring_seconds(
     document: float,
     row: float,
     has_head: bool = True,
+    share: float = 1.0,
 ) -> Interval:
     """Return seconds of a forward pass over `tokens` tokens of all ranks, in passes of `row` tokens each.
 
-    `training` says with what kernels and types. Forward passes alone reach less than their share of an update.
+    `training` says with what kernels and types; `share`: of the rate of an update that is reached.
     """
     each = tokens / max(layout.data, 1)
     divided = layout.context * layout.ulysses
@@ -151,15 +130,16 @@ def scoring_seconds(
     held = each / count / divided
     rates = rates_of(training, fleet.accelerator, constants)
     layers = {
-        id(kind): _layer(kind, model, layout, training, held, document, rates, constants).forward
+        id(kind): layer_seconds(kind, model, layout, training, held, document, rates, constants)
         for kind, _ in layer_kinds(model)
     }
     stages = [
-        sum(count * layers[id(kind)] for kind, count in _held(model, layout, stage)) for stage in range(layout.pipeline)
+        sum(kinds * layers[id(kind)].forward for kind, kinds in _held(model, layout, stage))
+        for stage in range(layout.pipeline)
     ]
     if has_head:
-        stages[-1] += _head(model, layout, training, held, rates)[0]
-    slowest = max(stages) / constants.speed.scoring_share
+        stages[-1] += head_seconds(model, layout, training, held, rates, constants)[0]
+    slowest = max(stages) / share
     gathered = 0.0
     if layout.shards >= 3:
         parameters, experts = _stage_elements(model, layout, 0)
@@ -176,12 +156,39 @@ def scoring_seconds(
         )
         gathered = exposed(exchange.gather / 2, slowest, constants.network.weights_overlap)
     total = (count + (layout.pipeline - 1) / layout.virtual) * (slowest + gathered)
-    factor = min((constants.speed.band_experts if model.experts else constants.speed.band_dense), WIDEST)
+    waiting = count * sum(kinds * layers[id(kind)].waiting[0] for kind, kinds in layer_kinds(model)) / layout.pipeline
+    factor = _width(constants.speed.band_scoring, waiting / total, 1 - slowest / (slowest + gathered), constants)
     return Interval(low=total / factor, middle=total, high=total * factor)
 
 
+def _band_of(training: Training, constants: Constants) -> float:
+    """Return how far measured seconds of such an update were from the middle, as a factor."""
+    if training.method != "full":
+        return constants.speed.band_adapters
+    return constants.speed.band_experts if training.model.experts else constants.speed.band_dense
+
+
+def _width(band: float, waiting: float, talking: float, constants: Constants) -> float:
+    """Return the factor to either side of the middle.
+
+    To what the class is known to comes what is known worse: the shares of time in which devices wait for a host, whose
+    speed was measured on one machine, and for each other, over links that were assumed. Logarithms of factors add as
+    those of independent errors do.
+    """
+    host = min(waiting, 1.0) * math.log(constants.speed.band_waiting)
+    links = min(talking, 1.0) * math.log(constants.speed.band_talking)
+    return min(math.exp(math.hypot(math.log(band), host, links)), WIDEST)
+
+
 def frozen_seconds(
-    frozen: FrozenModel, training: Training, fleet: Fleet, constants: Constants, *, tokens: float, document: float
+    frozen: FrozenModel,
+    training: Training,
+    fleet: Fleet,
+    constants: Constants,
+    *,
+    tokens: float,
+    document: float,
+    share: float = 1.0,
 ) -> Interval:
     """Return seconds in which a frozen model scores `tokens` tokens; `training` says with what kernels and types,
     and whether samples are joined to rows."""
@@ -196,136 +203,8 @@ def frozen_seconds(
         document=document,
         row=row,
         has_head=frozen.has_head,
+        share=share,
     )
-
-
-def best_rate(accelerator: Accelerator, compute: str) -> float:
-    """Return the highest FLOP/s that anybody measured of products of a type; the peak where nobody did."""
-    kind = compute_type(accelerator, compute)
-    return accelerator.best.get(kind) or peak_rate(accelerator, compute)
-
-
-def compute_type(accelerator: Accelerator, compute: str) -> str:
-    """Return the type in which products are made: fp8 where the device has it, bf16, or fp16 where it has no bf16."""
-    if compute == "fp8" and accelerator.has_fp8:
-        return "fp8"
-    return "bf16" if accelerator.has_bf16 and compute != "fp16" else "fp16"
-
-
-def peak_rate(accelerator: Accelerator, compute: str = "bf16") -> float:
-    """Return peak FLOP/s of a type on a device; without bf16, that of fp16."""
-    return accelerator.peak.get(compute_type(accelerator, compute)) or max(accelerator.peak.values())
-
-
-def rates_of(training: Training, accelerator: Accelerator, constants: Constants) -> Rates:
-    products, peak = _product_rate(accelerator, training.compute, constants), peak_rate(accelerator)
-    if training.compute == "fp32" or (training.compute == "bf16" and not accelerator.has_bf16):
-        products, peak = (rate * constants.speed.fp32_share for rate in (products, peak))
-    memory = accelerator.bandwidth * constants.speed.bandwidth
-    return Rates(products=products, attention=_attention_rate(training, peak, constants), memory=memory)
-
-
-def _product_rate(accelerator: Accelerator, compute: str, constants: Constants) -> float:
-    """Return FLOP/s of matrix products in training: peak * share / (1 + ridge / speed.ridge), at most the best seen.
-
-    The ridge is peak over bandwidth, in FLOP per element of two bytes: the more compute a device has for its bandwidth,
-    the less of it do tiles, caches and clocks keep busy.
-    """
-    kind, peak = compute_type(accelerator, compute), peak_rate(accelerator, compute)
-    is_fp8 = kind == "fp8"
-    ridge = peak / accelerator.bandwidth / (2 if is_fp8 else 1)
-    reached = peak * constants.speed.products / (1 + ridge / constants.speed.ridge)
-    return min(reached * (constants.speed.products_fp8 if is_fp8 else 1.0), best_rate(accelerator, compute))
-
-
-def _attention_rate(training: Training, peak: float, constants: Constants) -> float:
-    """Return FLOP/s of attention. The second flash attention does not use what Hopper and Blackwell added."""
-    if training.attention == "eager":
-        return peak * constants.speed.attention_eager
-    if training.kernels == "megatron" or training.attention == "flash3":
-        return peak * constants.speed.attention
-    return min(peak * constants.speed.attention, constants.speed.attention_flash2_rate)
-
-
-def _layer(
-    layer: LayerShape,
-    model: ModelShape,
-    layout: Layout,
-    training: Training,
-    tokens: float,
-    document: float,
-    rates: Rates,
-    constants: Constants,
-) -> _Pass:
-    """Return seconds of one layer over `tokens` tokens of a rank's group of tensor parallelism."""
-    flops = layer_flops(layer, model, document)
-    share = tokens / layout.tensor
-    products = share * (flops.dense + flops.experts) / rates.products
-    attention = share * flops.attention / rates.attention
-    if (
-        layout.context > 1 and training.kernels != "megatron"
-    ):  # its ring gives all ranks the same share of the causal half
-        attention /= constants.speed.ring_share
-    moved = _HALF * share * _moved_elements(layer, model, training, constants)
-    held = (layer.attention + layer.mlp) / layout.tensor + layer.replicated
-    held += layer.experts / (layout.expert * layout.expert_tensor)
-    widening = constants.speed.dequantize_bytes if training.method == "qlora" else 0.0
-    streams = (moved + held * (_HALF + widening)) / rates.memory
-    launches = (
-        constants.speed.layer_seconds_compiled if training.kernels == "compiled" else constants.speed.layer_seconds
-    )
-    floor = launches
-    if training.family == "deepspeed" and layout.shards >= 3:  # hooks of each module gather and give up its tensors
-        floor = max(floor, constants.speed.layer_seconds_zero3)
-    if layer.is_moe:  # the host waits for the numbers of tokens before it can start the experts' products
-        floor = max(floor, constants.speed.layer_seconds_experts)
-    if layer.is_moe and training.family in (
-        "plain",
-        "deepspeed",
-    ):  # modules of transformers go through experts one by one
-        floor += model.experts * constants.speed.expert_seconds
-        if training.layout.shards >= 3:
-            floor += model.experts * (3 if model.is_gated else 2) * constants.network.fetch_seconds
-    gradients = 2 if training.method == "full" else 1
-    forward = max(products + attention + streams, floor)
-    backward = max(gradients * products + 2.5 * attention + 2 * streams, gradients * floor)
-    return _Pass(forward=forward, backward=backward)
-
-
-_MOVED: dict[Kernels, Callable[[SpeedConstants], float]] = {
-    "eager": lambda speed: speed.moved_eager,
-    "fused": lambda speed: speed.moved_fused,
-    "liger": lambda speed: speed.moved_fused,
-    "compiled": lambda speed: speed.moved_compiled,
-    "megatron": lambda speed: speed.moved_megatron,
-}
-"""Elements that a layer reads and writes over those that it saves."""
-
-
-def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
-    """Return elements read and written per token in a layer's forward pass, as a factor over what it saves."""
-    width = model.shared_width if layer.is_moe else model.mlp_width
-    beside = beside_experts = 0.0
-    if training.method != "full":
-        shares = adapted_shares(layer, model, training.lora_targets)
-        beside, beside_experts = (share * constants.speed.moved_adapter for share in shares)
-    saved = 4 * model.hidden + 2 * model.query + 2 * model.kv + 3 * width
-    dense = saved * (_MOVED[training.kernels](constants.speed) + beside)
-    if not layer.is_moe:
-        return dense
-    routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
-    return dense + routed * (constants.speed.moved_experts + beside_experts)
-
-
-def _head(model: ModelShape, layout: Layout, training: Training, tokens: float, rates: Rates) -> tuple[float, float]:
-    """Return seconds of head and loss, forward and backward. A scalar head takes none to speak of."""
-    if training.objective == "scalar":
-        return 0.0, 0.0
-    share = tokens / layout.tensor
-    products = share * head_flops(model) / rates.products
-    moved = share * model.vocab * _LOGIT_BYTES[training.head] / rates.memory
-    gradients = 2 if training.method == "full" else 1
-    return products + moved / 3, gradients * products + moved * 2 / 3
 
 
 def stage_layers(model: ModelShape, layout: Layout, stage: int) -> tuple[int, int]:
@@ -369,16 +248,19 @@ def _stage_elements(model: ModelShape, layout: Layout, stage: int) -> tuple[floa
 
 def _slowest_stage(
     training: Training, fleet: Fleet, work: MicroBatchWork, constants: Constants
-) -> tuple[float, Exchange, tuple[float, float]]:
-    """Return seconds of the slowest stage per micro-batch, what it exchanges, and its elements."""
+) -> tuple[float, float, Exchange, tuple[float, float]]:
+    """Return seconds of the slowest stage per micro-batch, those in which it waits for the host, what it exchanges, and
+    its elements."""
     model, layout = training.model, training.layout
     rates = rates_of(training, fleet.accelerator, constants)
     again = RECOMPUTED[training.checkpointing]
     seconds: dict[int, float] = {}
+    waits: dict[int, float] = {}
     for kind, _ in layer_kinds(model):
-        each = _layer(kind, model, layout, training, work.tokens, work.document, rates, constants)
+        each = layer_seconds(kind, model, layout, training, work.tokens, work.document, rates, constants)
         seconds[id(kind)] = each.forward * (1 + again) + each.backward
-    head = sum(_head(model, layout, training, work.tokens, rates))
+        waits[id(kind)] = each.waiting[0] * (1 + again) + each.waiting[1]
+    head = sum(head_seconds(model, layout, training, work.tokens, rates, constants))
     best: tuple[float, int, int] = (-1.0, 0, 0)
     for stage in range(layout.pipeline):
         held = _held(model, layout, stage)
@@ -387,12 +269,13 @@ def _slowest_stage(
         if total > best[0]:
             best = (total, stage, sum(count for _, count in held))
     total, stage, layers = best
+    waiting = sum(count * waits[id(kind)] for kind, count in _held(model, layout, stage))
     parameters, experts = _stage_elements(model, layout, stage)
     exchange = exchange_of(
         training, fleet, tokens=work.tokens, layers=layers, parameters=parameters, experts=experts, constants=constants
     )
     total += _host_traffic(training, fleet, work, parameters + experts, layers, total, constants)
-    return total, exchange, (parameters, experts)
+    return total, waiting, exchange, (parameters, experts)
 
 
 def _host_traffic(
@@ -408,9 +291,9 @@ def _host_traffic(
     rate = fleet.accelerator.pcie_bandwidth * constants.speed.host_share
     moved = 0.0
     if training.offload.params:
-        moved += (2 + (training.checkpointing == "full")) * _HALF * elements / max(training.layout.shard_ranks, 1)
+        moved += (2 + (training.checkpointing == "full")) * HALF * elements / max(training.layout.shard_ranks, 1)
     if training.offload.activations:
-        moved += 2 * _HALF * work.tokens * training.model.hidden * layers
+        moved += 2 * HALF * work.tokens * training.model.hidden * layers
     if not moved:
         return 0.0
     return exposed(moved / rate, computing, constants.speed.host_overlap) + constants.speed.host_slowdown * computing
@@ -423,18 +306,19 @@ def optimizer_seconds(training: Training, fleet: Fleet, share: tuple[float, floa
     if training.method != "full":
         local = adapter_parameters(training) / (layout.tensor * layout.pipeline)
         local /= layout.shard_ranks if is_sharded else 1
-        return local * _OPTIMIZER_BYTES[training.optimizer] / (fleet.accelerator.bandwidth * constants.speed.bandwidth)
+        traffic = optimizer_bytes(training.optimizer, constants.speed)
+        return local * traffic / (fleet.accelerator.bandwidth * constants.speed.bandwidth)
     dense, experts = share
     local = dense / (layout.shard_ranks if is_sharded else 1) + experts / (layout.expert_data if is_sharded else 1)
     on_host = training.offload.optimizer
-    traffic = _OPTIMIZER_BYTES[training.optimizer] * (
+    traffic = optimizer_bytes(training.optimizer, constants.speed) * (
         1.0 if training.has_fused_optimizer else constants.speed.unfused_optimizer
     )
     seconds = (1 - on_host) * local * traffic / (fleet.accelerator.bandwidth * constants.speed.bandwidth)
     if on_host:
         per_node = min(layout.num_devices, fleet.devices_per_node)
         moved = (
-            (training.gradient_bytes + _HALF) * local / (fleet.accelerator.pcie_bandwidth * constants.speed.host_share)
+            (training.gradient_bytes + HALF) * local / (fleet.accelerator.pcie_bandwidth * constants.speed.host_share)
         )
         each = (
             constants.speed.deepspeed_offload_seconds

@@ -14,11 +14,10 @@ _AT_ONCE = 10_000  # ns between the end of a launch and the start of its kernel
 
 def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
-        begin, length = work.launches
-        is_launched = work.kernels & (length >= 0)
-        if not is_launched.any():
+        begin, length, start, _together = work.launched
+        if not len(begin):
             continue
-        delay = float(np.median(work.start[is_launched] - (begin[is_launched] + length[is_launched])))
+        delay = float(np.median(start - (begin + length)))
         idle = 1 - work.busy_share
         is_firing = delay < _AT_ONCE and idle > PLUGIN.watch
         yield work.observation(idle, is_firing=is_firing, delay=amount(max(0.0, delay) / 1e9, "seconds"))

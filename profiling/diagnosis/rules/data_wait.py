@@ -1,21 +1,38 @@
 """The step waits for its data."""
 
+from profiling.diagnosis.budgets import budgets
 from profiling.diagnosis.evaluators import evaluate_share
-from profiling.diagnosis.finding import KnobChange, Rule
+from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule
+from profiling.evidence import Evidence
+
+_OF_RUN = evaluate_share("data_wait", missing="The trainer reported no time of waiting for data.")
+
+
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    if evidence.has_steps or not evidence.recorded:
+        return _OF_RUN(evidence)
+    worst = max(budgets(evidence), key=lambda one: one.share("data_wait"), default=None)
+    if worst is None:
+        return InsufficientData(what="trace")
+    share = worst.share("data_wait")
+    seconds = worst.by_kind.get("data_wait", 0) / len(worst.budget.steps) / 1e9
+    return worst.observation(share, seconds=f"{seconds:.3g}")
+
 
 PLUGIN = Rule(
     title="Waiting for data",
     question="where",
-    definition="Median over the newest steps of the driver's seconds in data_wait divided by the step's wall time.",
+    definition="Median over steps of the share in which they wait for data: the driver's seconds in data_wait, or, in "
+    "files, the time in the data loader while the device is idle; without marked steps over all that was recorded.",
     unit="share",
     watch=0.05,
     bad=0.15,
     source="the data loader limit of TensorBoard's torch profiler plugin (5 %)",
-    needs=("phases",),
+    needs=("phases", "trace"),
     is_live=True,
-    fires="Each step waits {value} of its time for data (median {seconds} s).",
-    clear="Waiting for data takes {value} of each step.",
+    fires="{value} of the time goes to waiting for data ({seconds} s of each step or of the recording).",
+    clear="Waiting for data takes {value} of the time.",
     advice="Load with more workers, tokenise before the run, and keep the data on a local disk.",
     changes=(KnobChange("data.num_workers", "raise"), KnobChange("data.filter_workers", "raise")),
-    evaluate=evaluate_share("data_wait", missing="The trainer reported no time of waiting for data."),
+    evaluate=_evaluate,
 )

@@ -1,36 +1,71 @@
-"""The device has nothing to do for much of the time."""
+"""The device has nothing to do for much of the time, and mostly for which cause."""
 
-from profiling.diagnosis.device_work import devices
+from profiling.analysis.frames import FrameTime
+from profiling.analysis.idle import CAUSES, idle_by_cause, python_functions
+from profiling.analysis.intervals import interval
+from profiling.analysis.phases import WorkerPhases
+from profiling.diagnosis.budgets import FileBudget, budgets
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
 from profiling.evidence import Evidence
 
+_BUSY = ("compute", "communication", "copy")
+_CALLED = {
+    "dependency": "waiting for another stream",
+    "profiler": "the profiler",
+    "collector": "the garbage collector",
+    "data_wait": "waiting for data",
+    "synchronisation": "synchronisation",
+    "launch": "the CPU, which launches late",
+    "communication": "a collective on the CPU",
+    "python": "Python code",
+    "waiting": "waiting for others",
+    "unattributed": "a cause that was not recorded",
+}
+
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    idlest = min(devices(evidence), key=lambda work: work.busy_share, default=None)
-    if idlest is None:
+    with_device = [(one, _busy(one)) for one in budgets(evidence) if one.budget.has_device]
+    if not with_device:
         return InsufficientData(what="device_trace")
-    return Observation(
-        value=idlest.busy_share,
-        begin=idlest.begin,
-        end=idlest.end,
-        words=idlest.words,
-        role=idlest.recorded.role,
-        rank=idlest.recorded.rank,
-    )
+    idlest, busy = min(with_device, key=lambda pair: pair[1])
+    return idlest.observation(busy, cause=_cause(idlest))
+
+
+def _busy(one: FileBudget) -> float:
+    whole = sum(one.by_kind.values())
+    return sum(one.by_kind.get(kind, 0) for kind in _BUSY) / whole if whole else 1.0
+
+
+def _cause(one: FileBudget) -> str:
+    """Return the most frequent cause of idle time in words, with the function behind it where it is Python's."""
+    idle = {kind: one.by_kind.get(kind, 0) for kind in CAUSES if kind not in _BUSY}
+    most = max(idle, key=lambda kind: idle[kind])
+    whole = sum(idle.values())
+    if not whole:
+        return "—"
+    functions = _functions(one) if most == "python" else ()
+    named = f", {functions[0].name}" if functions else ""
+    return f"{_CALLED[most]} ({100 * idle[most] / whole:.0f} %{named})"
+
+
+def _functions(one: FileBudget) -> tuple[FrameTime, ...]:
+    causes = idle_by_cause(one.work, WorkerPhases(), interval(one.begin, one.end))
+    return python_functions(causes, one.work)
 
 
 PLUGIN = Rule(
     title="Device idle",
     question="where",
-    definition="Union of all kernels and copies of a device divided by the recorded time, of the idlest device.",
+    definition="Union of all kernels and copies of a device divided by the time of the marked steps, or, without "
+    "steps, by the recorded time; of the idlest device.",
     unit="share",
     watch=0.80,
     bad=0.50,
     is_low_bad=True,
     source="the rule gpu-low-util of nsys (50 %); 80 % is ours",
     needs=("device_trace",),
-    fires="{device} is busy for {value} of the recorded time.",
-    clear="The idlest is {device}: busy for {value} of the recorded time.",
+    fires="{device} is busy for {value} of the time; most of the rest is {cause}.",
+    clear="The idlest is {device}: busy for {value} of the time.",
     advice="Look at the rules below for the cause: launches, synchronisation, data, communication or another role.",
     evaluate=_evaluate,
 )

@@ -1,7 +1,24 @@
 """Groups whose answers all got the same reward were generated and updated on for nothing."""
 
+import numpy as np
+
 from profiling.diagnosis.evaluators import evaluate_median
-from profiling.diagnosis.finding import KnobChange, Rule
+from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule
+from profiling.evidence import Evidence
+
+SOLVED = 0.8  # of the responses right: groups have zero variance because the policy knows the answer
+_of_groups = evaluate_median("groups/zero_variance_fraction")
+
+
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    for name, newest in (("reward/correct", 10), ("eval/accuracy", 2)):
+        right = evidence.reading(name, role="driver")
+        if right is not None and len(right.value) and float(np.median(right.value[-newest:])) >= SOLVED:
+            return InsufficientData(what="readings", text=DONE)
+    return _of_groups(evidence)
+
+
+DONE = "Most responses are right: groups have zero variance because there is little left to learn."
 
 PLUGIN = Rule(
     title="Zero-variance groups",
@@ -17,5 +34,5 @@ PLUGIN = Rule(
     clear="{value} of the groups have zero variance.",
     advice="Filter prompts that are too easy or too hard (dynamic sampling), or take more responses a prompt.",
     changes=(KnobChange("algorithm.dynamic_sampling", "on"), KnobChange("rollout.samples_per_prompt", "raise")),
-    evaluate=evaluate_median("groups/zero_variance_fraction"),
+    evaluate=_evaluate,
 )

@@ -5,71 +5,126 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from profiling.analysis.intervals import total, union
+from profiling.analysis.intervals import EMPTY, Bools, Intervals, clipped, difference, joined, total, union
+from profiling.diagnosis.device_work import DeviceWork, devices
 from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
-from profiling.evidence import Evidence
-from profiling.trace.category import DEVICE, Category
-from profiling.trace.store import Store
+from profiling.diagnosis.host_work import marked_steps
+from profiling.evidence import Evidence, Ints
+from profiling.trace.category import Category
+from profiling.trace.store import Columns
 
-_WAITS = re.compile(r"^(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize|^(cudaMemcpy|hipMemcpy|cuMemcpy)(?!.*Async)")
+_WAITS = re.compile(r"Synchronize|^(?:cuda|cu|hip)Memcpy(?!\w*Async)|^hipMemcpyWithStream", re.I)
 _LEAST = 1_000_000  # ns
+_UNLINKED = "No file tells which thread launched which kernel. Record with CUDA (or HIP) calls of the CPU."
 
 
 def _observations(evidence: Evidence) -> Iterator[Observation]:
-    for recorded in evidence.recorded:
-        store = recorded.store
-        waits = {i for i, name in enumerate(store.names) if _WAITS.search(name)}
-        threads = [lane.id for lane in store.lanes if lane.kind == "thread"]
-        events = recorded.events(
-            lanes=threads, categories=[Category.RUNTIME, Category.SYNC], columns=("lane", "ts", "dur", "name")
-        )
-        if not len(events["ts"]) or not _has_device(recorded.store):
+    for work in devices(evidence):
+        begin, _length = work.launches
+        if not (begin >= 0).any():
             continue
-        is_wait = np.isin(events["name"], list(waits))
-        lengths = {
-            int(lane): total(union(events["ts"][rows], (events["ts"] + events["dur"])[rows]))
-            for lane in np.unique(events["lane"][is_wait])
-            for rows in [is_wait & (events["lane"] == lane)]
-        }
-        most = max(lengths.values(), default=0)
-        longest = int(np.where(is_wait, events["dur"], -1).argmax())
+        calls = _calls(work)
+        waits, costs = _costs(work, calls)
+        whole = clipped(difference(joined(*costs), work.busy), work.begin, work.end)
+        cost = np.array([total(difference(one, work.busy)) for one in costs], np.int64)
+        at = int(waits[int(cost.argmax())]) if len(waits) and cost.any() else -1
+        share = total(whole) / work.window
         words = {
-            "calls": int(is_wait.sum()),
-            "name": store.names[int(events["name"][longest])][:80] if is_wait.any() else "—",
+            **work.words,
+            "calls": int((cost > 0).sum()),
+            "name": work.recorded.store.names[int(calls["name"][at])][:80] if at >= 0 else "—",
         }
-        begin = int(events["ts"][longest]) if is_wait.any() else recorded.begin
-        end = int((events["ts"] + events["dur"])[longest]) if is_wait.any() else recorded.end
-        share = most / recorded.window
-        is_firing = share > PLUGIN.watch and most >= _LEAST
         yield Observation(
             value=share,
-            begin=begin,
-            end=end,
+            begin=int(calls["ts"][at]) if at >= 0 else work.begin,
+            end=int(calls["ts"][at] + calls["dur"][at]) if at >= 0 else work.end,
             words=words,
-            is_firing=is_firing,
-            role=recorded.role,
-            rank=recorded.rank,
+            is_firing=share > PLUGIN.watch and total(whole) >= _LEAST,
+            role=work.recorded.role,
+            rank=work.recorded.rank,
         )
 
 
-def _has_device(store: "Store") -> bool:
-    rows = store.sql("SELECT 1 AS one FROM ev WHERE list_contains(?, cat) LIMIT 1", [sorted(map(int, DEVICE))])
-    return len(rows["one"]) > 0
+def _calls(work: DeviceWork) -> Columns:
+    """Return the calls of the device's interface on the threads of its process, by thread and begin."""
+    threads = [lane.id for lane in work.recorded.store.lanes if lane.kind == "thread" and lane.pid == work.pid]
+    return work.recorded.events(
+        lanes=threads, categories=[Category.RUNTIME, Category.SYNC], columns=("lane", "ts", "dur", "name", "link")
+    )
+
+
+def _costs(work: DeviceWork, calls: Columns) -> tuple[Ints, list[Intervals]]:
+    """Return the rows of calls that wait [w] and what each may have cost: from the end of the device's last work before
+    the call returned to the begin of the next work that its thread launched afterwards.
+    """
+    names = work.recorded.store.names
+    is_wait = np.isin(calls["name"], [i for i, name in enumerate(names) if _WAITS.search(name)])
+    is_wait &= ~_is_closing(work, calls, is_wait)
+    ends = np.maximum.accumulate(work.start + work.duration)
+    rows, costs = [], []
+    for lane in np.unique(calls["lane"][is_wait]).tolist():
+        launched, starts = _launches(work, calls, lane)
+        for row in np.flatnonzero(is_wait & (calls["lane"] == lane)).tolist():
+            until = int(calls["ts"][row] + calls["dur"][row])
+            at = int(np.searchsorted(launched, until, side="left"))
+            before = int(np.searchsorted(work.start, until, side="left")) - 1
+            if at < len(starts) and before >= 0:
+                rows.append(row)
+                costs.append(_between(min(int(ends[before]), until), int(starts[at])))
+    return np.array(rows, np.int64), costs
+
+
+def _between(begin: int, end: int) -> Intervals:
+    return union(np.array([begin], np.int64), np.array([end], np.int64)) if end > begin else EMPTY
+
+
+def _launches(work: DeviceWork, calls: Columns, lane: int) -> tuple[Ints, Ints]:
+    """Return when a thread launched work of the device, ascending [n], and when the first of it or of later began."""
+    own = np.flatnonzero((calls["lane"] == lane) & (calls["link"] > 0))
+    order = np.argsort(calls["link"][own], kind="stable")
+    links = calls["link"][own][order]
+    at = np.searchsorted(links, work.link)
+    is_own = (at < len(links)) & (work.link > 0)
+    is_own[is_own] &= links[at[is_own]] == work.link[is_own]
+    launched = calls["ts"][own][order][at[is_own]]
+    starts = work.start[is_own]
+    order = np.argsort(launched, kind="stable")
+    return launched[order], np.minimum.accumulate(starts[order][::-1])[::-1]
+
+
+def _is_closing(work: DeviceWork, calls: Columns, is_wait: Bools) -> Bools:
+    """Return which calls are the recording's own end [n]: after the last step, the last of their name on a thread."""
+    ends = marked_steps(work.recorded)[1]
+    closing = np.zeros(len(is_wait), np.bool_)
+    if not len(ends):
+        return closing
+    after = is_wait & (calls["ts"] >= ends.max())
+    last = {(lane, name): row for row, (lane, name) in enumerate(zip(calls["lane"], calls["name"], strict=True))}
+    closing[[row for row in last.values() if after[row]]] = True
+    return closing
+
+
+def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
+    nothing = InsufficientData(what="device_trace")
+    unlinked = InsufficientData(what="device_trace", text=_UNLINKED)
+    return evaluate_worst(_observations, missing=unlinked if devices(evidence) else nothing)(evidence)
 
 
 PLUGIN = Rule(
     title="Hidden synchronisation",
     question="why",
-    definition="Time that a thread spends waiting for the device (Synchronize, copies that block), divided by the "
-    "recorded time, of the thread with most.",
+    definition="Time in which the device is idle because a thread waited for it (Synchronize, copies that block): from "
+    "its last work before the call returned to the next work that this thread launched, divided by the recorded time. "
+    "A wait while the device works costs nothing.",
     unit="share",
     watch=0.02,
     bad=0.15,
     source="the rules cuda-sync-api and cuda-sync-memcpy of nsys; 2 % and 1 ms from lists of root causes",
     needs=("device_trace",),
-    fires="A thread waits for the device for {value} of the time, in {calls} calls; the longest is {name}.",
-    clear="Threads wait for the device for {value} of the time.",
+    fires="{device} is idle for {value} of the time because a thread waited for it and launched nothing meanwhile: "
+    "{calls} calls, the worst is {name}.",
+    clear="{device} is idle for {value} of the time because a thread waited for it.",
     advice="Take .item(), .cpu() and prints of tensors out of the step; torch.cuda.set_sync_debug_mode finds them.",
-    evaluate=evaluate_worst(_observations, missing=InsufficientData(what="device_trace")),
+    evaluate=_evaluate,
 )

@@ -14,16 +14,15 @@ _IDLE = 0.80
 
 def _observations(evidence: Evidence) -> Iterator[Observation]:
     for work in devices(evidence):
-        _begin, length = work.launches
-        is_launched = work.kernels & (length >= 0)
-        if not is_launched.any():
+        _begin, length, _start, together = work.launched
+        if not len(length):
             continue
-        short = float((work.duration[is_launched] < length[is_launched]).mean())
+        short = float((together < length).mean())
         yield work.observation(
             short,
             is_firing=short > PLUGIN.watch and work.busy_share < _IDLE,
-            median=amount(float(np.median(work.duration[is_launched])) / 1e9, "seconds"),
-            launch=amount(float(np.median(length[is_launched])) / 1e9, "seconds"),
+            median=amount(float(np.median(together)) / 1e9, "seconds"),
+            launch=amount(float(np.median(length)) / 1e9, "seconds"),
             busy=f"{100 * work.busy_share:.0f} %",
         )
 
@@ -31,15 +30,15 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
 PLUGIN = Rule(
     title="Launch-bound",
     question="why",
-    definition="Fraction of kernels that are shorter than the call that launched them.",
+    definition="Fraction of launching calls that take longer than what they launched: a kernel, or all of a graph.",
     unit="share",
     watch=0.30,
     bad=0.60,
     source="Holistic Trace Analysis: a launch takes 5 to 20 µs on the CPU; 30 % is ours",
     needs=("device_trace",),
-    fires="{value} of the kernels of {device} are shorter than their launch (median {median} for "
-    "{launch}), and it is busy for {busy} of the time.",
-    clear="{value} of the kernels of {device} are shorter than their launch; it is busy for {busy} of the time.",
+    fires="{value} of the launches on {device} take longer than what they launch (median {launch} for "
+    "{median}), and it is busy for {busy} of the time.",
+    clear="{value} of the launches on {device} take longer than what they launch; it is busy for {busy} of the time.",
     advice="Use CUDA graphs, torch.compile or fused optimizers, or larger micro-batches: fewer and longer kernels.",
     changes=(
         KnobChange("rollout.enforce_eager", "off"),

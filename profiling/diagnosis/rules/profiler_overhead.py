@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from profiling.analysis.idle import OF_PROGRAM
 from profiling.analysis.intervals import total, union
 from profiling.diagnosis.evaluators import evaluate_worst
 from profiling.diagnosis.finding import InsufficientData, Observation, Rule
@@ -13,8 +16,10 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
     for recorded in evidence.recorded:
         if not recorded.shows_work:
             continue
-        events = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur"))
-        own = union(events["ts"], events["ts"] + events["dur"])
+        events = recorded.events(categories=[Category.OVERHEAD], columns=("ts", "dur", "name"))
+        program = [i for i, name in enumerate(recorded.store.names) if OF_PROGRAM.search(name)]
+        keep = ~np.isin(events["name"], program)
+        own = union(events["ts"][keep], (events["ts"] + events["dur"])[keep])
         yield Observation(
             value=total(own) / recorded.window,
             begin=recorded.begin,
@@ -28,7 +33,8 @@ def _observations(evidence: Evidence) -> Iterator[Observation]:
 PLUGIN = Rule(
     title="Profiler's own work",
     question="helped",
-    definition="Time that the profiler says it took itself, divided by the recorded time, of the file with most.",
+    definition="Time that the profiler says it took itself, divided by the recorded time, of the file with most; what "
+    "the driver takes (a full queue of launches, loading of code) is none.",
     unit="share",
     watch=0.05,
     bad=0.20,

@@ -1,60 +1,120 @@
 """Something is compiled again and again while steps run."""
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
+from profiling.analysis.intervals import Bools, Intervals, clipped, total, union
 from profiling.diagnosis.finding import InsufficientData, KnobChange, Observation, Rule
-from profiling.evidence import Evidence
+from profiling.diagnosis.host_work import marked_steps, working_lanes
+from profiling.evidence import Evidence, RecordedTrace
+from profiling.trace.category import Category
+from profiling.trace.store import Columns
 
-_NAMES = re.compile(
-    r"CompiledFxGraph|TorchDynamo|_compile\b|compile_fx|inductor|cudaModuleLoad|cuModuleLoad|triton.*compile", re.I
+_SPANS = re.compile(
+    r"^(?!.*(?:Torch-Compiled Region|CompiledFxGraph|CompiledFunction|Cache Lookup|Runtime Wrapper)).*"
+    r"(?:\bcompile_inner\b|\bentire_frame_compile\b|\bbackend_compile\b|\bcompile_fx|\binductor_codegen\b"
+    r"|\basync_compile\.(?:wait|precompile)\b|\(dynamo_timed\)|\btriton\b.*\bcompil(?:e|ing)\b)"
 )
+"""What torch and Triton record around compiling, without calls of what was compiled."""
+_LOADS = re.compile(r"^(?:cu|hip)\w*(?:Module|Library)Load")
+_OVERHEADS = re.compile(r"^(?:module loading|driver jit compiler)", re.I)
+"""Kinds of overhead of nsys that are no work of its own."""
+_FRAMES = re.compile(
+    r"torch/_dynamo/convert_frame\.py\(\d+\): "
+    r"|torch/_inductor/compile_fx\.py\(\d+\): \w*(?:compil|codegen)"
+    r"|triton/compiler/(?:\w+/)*\w+\.py\(\d+\): (?:compile|make_\w+|ast_to_ttir)\b"
+)
+"""Functions that compile; some of these files hold functions that run what was compiled, too."""
+_KINDS = (
+    (_SPANS, (Category.RANGE, Category.OPERATOR, Category.OTHER), True),
+    (_LOADS, (Category.RUNTIME,), False),
+    (_OVERHEADS, (Category.OVERHEAD,), False),
+    (_FRAMES, (Category.PYTHON,), True),
+)
+"""Names, the categories in which they mean compiling, and whether on threads at work alone."""
+_NAMES = re.compile("|".join(f"(?:{pattern.pattern})" for pattern, _categories, _of_threads in _KINDS), re.I)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiling:
+    """Spans of compiling in one file: when, of `window` ns, how many, and the longest."""
+
+    recorded: RecordedTrace
+    moments: Intervals
+    window: int
+    calls: int
+    name: str
+    begin: int
+    end: int
 
 
 def _evaluate(evidence: Evidence) -> Observation | InsufficientData:
-    recorded = [one for one in evidence.recorded if one.shows_work]
-    if not recorded:
+    files = [_compiling(one) for one in evidence.recorded if one.shows_work]
+    if not files:
         return InsufficientData(what="trace")
-    total, window, calls, name, begin, end = 0.0, 0, 0, "", 0, 0
-    longest_yet, whose = 0, recorded[0]
-    for one in recorded:
-        names = one.store.names
-        chosen = [i for i, text in enumerate(names) if _NAMES.search(text)]
-        window += one.window
-        if not chosen:
-            continue
-        query = "SELECT ts, dur, name FROM ev WHERE list_contains(?, name) AND ts < ?"
-        rows = one.store.sql(query, [chosen, one.end])
-        if not len(rows["ts"]):
-            continue
-        start, duration = rows["ts"], rows["dur"]
-        longest = int(duration.argmax())
-        if duration[longest] > longest_yet:
-            longest_yet, whose = int(duration[longest]), one
-            name = names[int(rows["name"][longest])]
-            begin, end = int(start[longest]), int(start[longest] + duration[longest])
-        calls += len(start)
-        order = np.argsort(start, kind="stable")
-        start, stop = start[order], (start + duration)[order]
-        reach = np.concatenate(([start[0]], np.maximum.accumulate(stop)[:-1]))
-        total += float(np.maximum(0, stop - np.maximum(start, reach)).sum())
-    words = {"calls": calls, "name": name[:80]}
+    longest = max(files, key=lambda one: one.end - one.begin)
     return Observation(
-        value=total / max(1, window), begin=begin, end=end, words=words, role=whose.role, rank=whose.rank
+        value=sum(total(one.moments) for one in files) / max(1, sum(one.window for one in files)),
+        begin=longest.begin,
+        end=longest.end,
+        words={"calls": sum(one.calls for one in files), "name": longest.name[:80]},
+        role=longest.recorded.role,
+        rank=longest.recorded.rank,
     )
+
+
+def _compiling(recorded: RecordedTrace) -> _Compiling:
+    """Return when a file was compiling, after its first step if it marks more than one."""
+    store = recorded.store
+    ends = marked_steps(recorded)[1]
+    begin = int(ends[0]) if len(ends) > 1 else recorded.begin
+    end = max(recorded.end, begin + 1)
+    rows = store.sql(
+        "SELECT lane, ts, dur, name, cat FROM ev WHERE list_contains(?, name) AND ts < ? AND ts >= ?",
+        [[i for i, text in enumerate(store.names) if _NAMES.search(text)], end, begin],
+    )
+    keep = _is_work(recorded, rows)
+    start, duration, name = rows["ts"][keep], rows["dur"][keep], rows["name"][keep]
+    at = int(duration.argmax()) if len(start) else -1
+    return _Compiling(
+        recorded=recorded,
+        moments=clipped(union(start, start + duration), begin, end),
+        window=end - begin,
+        calls=len(start),
+        name=store.names[int(name[at])] if len(start) else "",
+        begin=int(start[at]) if len(start) else 0,
+        end=int(start[at] + duration[at]) if len(start) else 0,
+    )
+
+
+def _is_work(recorded: RecordedTrace, rows: Columns) -> Bools:
+    """Return which of the columns' events are work of compiling [n]: of names of one kind those of its categories.
+
+    Spans and frames count on threads that launch or run operators.
+    """
+    names = recorded.store.names
+    is_at_work = np.isin(rows["lane"], working_lanes(recorded))
+    keep = np.zeros(len(rows["ts"]), np.bool_)
+    for pattern, categories, of_threads in _KINDS:
+        chosen = [i for i in np.unique(rows["name"]).tolist() if pattern.search(names[i])]
+        is_kind = np.isin(rows["name"], chosen) & np.isin(rows["cat"], [int(one) for one in categories])
+        keep |= is_kind & is_at_work if of_threads else is_kind
+    return keep
 
 
 PLUGIN = Rule(
     title="Recompilation",
     question="why",
-    definition="Time in compiling (Dynamo, Inductor, Triton, loading of modules) divided by the recorded time.",
+    definition="Time in which a thread that launches or runs operators compiles (spans and frames of Dynamo, Inductor "
+    "and Triton) or code is loaded, after the first marked step, divided by the recorded time after it.",
     unit="share",
     watch=0.02,
     bad=0.10,
     source="ours: after warm-up nothing should be compiled",
     needs=("trace",),
-    fires="{value} of the recorded time is compiling: {calls} calls, the longest in {name}.",
+    fires="{value} of the recorded time is compiling: {calls} spans, the longest in {name}.",
     clear="{value} of the recorded time is compiling.",
     advice="Pad lengths to a few sizes, mark dimensions as dynamic, and warm up every shape before step 1.",
     changes=(

@@ -23,7 +23,7 @@ _TRIES = 50
 _MOST_HEADS = 20
 """Places at which the list may seem to begin: in a text, or deeper in the file."""
 _DECODER = json.JSONDecoder(strict=False)
-_NOT_WHOLE = "The file is cut off or damaged; what comes after that is missing."
+_NOT_WHOLE = "The file is cut off or damaged; what comes after that is missing"
 
 
 class JsonList:
@@ -38,7 +38,15 @@ class JsonList:
         self._file = file
         self._text = b""
         self._is_over = False
+        self._long: re.Pattern[bytes] | None = None
+        self._decoder = _DECODER
         self._find(key)
+
+    def keep_long(self, key: str) -> None:
+        """Give the values of a key as texts where a float64 does not hold them: decimals from 8e12 on."""
+        self._long = re.compile(rb'"%b":\s*((?:[89]\d{12}|\d{14,})\.\d+)' % key.encode())
+        self._as_text = b'"%b":"\\1"' % key.encode()
+        self._decoder = json.JSONDecoder(strict=False, parse_float=_long_as_text)
 
     def pieces(self) -> Iterator[list[Any]]:
         """Yield the values in lists of about a megabyte of text. Raises: Unreadable."""
@@ -99,10 +107,11 @@ class JsonList:
 
     def _values(self, text: bytes, *, rest: int) -> list[Any] | None:
         """Return the values of a piece; None if it is not whole. What is taken leaves the text."""
+        parsed = self._long.sub(self._as_text, text) if self._long else text
         try:
-            values: list[Any] = orjson.loads(b"[%b]" % text)
+            values: list[Any] = orjson.loads(b"[%b]" % parsed)
         except orjson.JSONDecodeError as error:
-            if error.pos >= len(text):
+            if error.pos >= len(parsed):
                 return None
         else:
             self._text = self._text[rest:]
@@ -110,7 +119,7 @@ class JsonList:
         # The slow way knows NaN, and where the list ends.
         piece = "[" + text.decode(errors="replace") + "]"
         try:
-            values, end = _DECODER.raw_decode(piece)
+            values, end = self._decoder.raw_decode(piece)
         except RecursionError as error:
             raise Unreadable("The file nests deeper than any trace does.") from error
         except json.JSONDecodeError as error:
@@ -124,16 +133,20 @@ class JsonList:
             self._text = self._text[rest:]
         return list(values)
 
+    def _cut_off(self) -> str:
+        """Return that the end is missing, and how much of the file was read until then."""
+        return f"{_NOT_WHOLE} ({self._file.read_so_far})."
+
     def _recover(self, piece: str) -> list[Any]:
         """Return the values before a place that is no JSON, and stop there."""
-        self.problem, self._is_over = _NOT_WHOLE, True
+        self.problem, self._is_over = self._cut_off(), True
         text = piece.encode()
         at = len(text)
         for _ in range(_TRIES):
             at = text.rfind(b"}", 0, at)
             if at < 0:
                 return []
-            values = _value(b"[%b]" % text[: at + 1])
+            values = _value(b"[%b]" % text[: at + 1], self._decoder)
             if isinstance(values, list):
                 return values
         return []
@@ -143,12 +156,12 @@ class JsonList:
         self.problem = self._file.problem
         piece = "[" + self._text.decode(errors="replace")
         try:
-            values, end = _DECODER.raw_decode(piece)
+            values, end = self._decoder.raw_decode(piece)
         except RecursionError as error:
             raise Unreadable("The file nests deeper than any trace does.") from error
         except json.JSONDecodeError as error:
             yield self._recover(piece[1 : error.pos if error.pos < len(piece) else None])
-            self.problem = self._file.problem or _NOT_WHOLE
+            self.problem = f"{self._file.problem} {self._cut_off()}".strip()
             return
         yield values
         self._end(piece[end:].encode())
@@ -186,9 +199,14 @@ def _last_sign(text: bytes, before: int) -> int:
     return at
 
 
-def _value(text: bytes) -> Any:
+def _long_as_text(text: str) -> str | float:
+    """Return a decimal that a float64 does not hold as it is written."""
+    return text if len(text.partition(".")[0]) > 12 and "e" not in text and "E" not in text else float(text)
+
+
+def _value(text: bytes, decoder: json.JSONDecoder = _DECODER) -> Any:
     """Return the value of a text, None if it is not JSON."""
     try:
-        return json.loads(text, strict=False)
+        return decoder.decode(text.decode())
     except (ValueError, RecursionError):
         return None

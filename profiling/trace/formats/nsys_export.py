@@ -14,10 +14,12 @@ import orjson
 from profiling.phases import BY_KEY
 from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
+from profiling.trace.formats.nsys_owners import Devices, Owners
 from profiling.trace.formats.nsys_payloads import Payloads
 from profiling.trace.formats.sqlite_tables import Tables
 from profiling.trace.limits import Limits, Progress
-from profiling.trace.writer import LONGEST_NAME, StoreWriter
+from profiling.trace.names import LONGEST_NAME
+from profiling.trace.writer import StoreWriter
 
 TRUNCATED_NS = 5_000_000
 """A range that ends this close to the end of the session was still open: nsys stretches it."""
@@ -42,6 +44,7 @@ _OWN_STEP = re.compile(r"step \d+$")
 _OPERATOR = re.compile(r"^(.*?), (?:seq|op_id) = \d+")
 _VERSION = re.compile(r"_v\d+$|_ptsz_v\d+$")
 _UNIT = re.compile(r"\[(.*)\]\s*$")
+_ON_DEVICE = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 _KERNEL_FACTS = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphNodeId", "graphId")
 
 _Range = tuple[int | None, str, int, Category, str]
@@ -104,6 +107,11 @@ class _NsysExport:
         self._lanes: dict[tuple[str, str, int, int, int], int] = {}
         self._order: dict[int, int] = {}  # processes, for links that are unique among them
         self._payloads = Payloads(tables)
+        self._owners = Owners(
+            frozenset(self._processes),
+            is_needed=any(tables.count(name) and "globalPid" not in tables.columns(name) for name in _ON_DEVICE),
+        )
+        self._devices = Devices()
         self._domains: dict[tuple[int, Any], str] = {}  # titles, by process and number
         self._infos: dict[tuple[str, type, Any, bool], int] = {}
 
@@ -187,6 +195,7 @@ class _NsysExport:
         for start, end, tid, correlation, name in self._tables.rows("CUPTI_ACTIVITY_KIND_RUNTIME", *columns):
             text = _VERSION.sub("", self._texts.get(name, "cuda call"))
             category = Category.SYNC if "Synchronize" in text else Category.RUNTIME
+            self._owners.called(tid, correlation)
             link = self._link(tid, correlation)
             if self._payloads.are_there:
                 self._payloads.launched(tid, start, text, link)
@@ -211,11 +220,13 @@ class _NsysExport:
         """Kernels, and graphs that were recorded as a whole."""
         columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "demangledName|shortName")
         shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
-        for row in self._tables.rows("CUPTI_ACTIVITY_KIND_KERNEL", *columns, *shape, *_KERNEL_FACTS):
+        for row in self._tables.rows("CUPTI_ACTIVITY_KIND_KERNEL", *columns, *shape, *_KERNEL_FACTS, "contextId"):
             start, end, pid, device, stream, correlation, number = row[:7]
+            pid = self._owners.of(pid, correlation)
+            self._devices.add(pid, row[-1], device, stream)
             name = self._texts.get(number, "kernel")
             details: dict[str, object] = {"grid": row[7:10], "block": row[10:13]}
-            details |= {key: value for key, value in zip(_KERNEL_FACTS, row[13:], strict=True) if value}
+            details |= {key: value for key, value in zip(_KERNEL_FACTS, row[13:-1], strict=True) if value}
             link, category = self._link(pid, correlation), of_kernel(name)
             size = self._payloads.sent(link) if category == Category.COMMUNICATION else 0
             lane = self._stream(pid, device, stream)
@@ -224,6 +235,7 @@ class _NsysExport:
         for start, end, pid, device, stream, correlation, graph in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", *columns
         ):
+            pid = self._owners.of(pid, correlation)
             link = self._link(pid, correlation)
             self._add(self._stream(pid, device, stream), start, end, f"CUDA graph {graph}", Category.KERNEL, link=link)
 
@@ -233,6 +245,7 @@ class _NsysExport:
         for start, end, pid, device, stream, correlation, size, kind, source, target in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_MEMCPY", *columns, "copyKind", "srcKind", "dstKind"
         ):
+            pid = self._owners.of(pid, correlation)
             name = f"Memcpy {_COPY_KINDS.get(kind, '')} ({_MEMORY.get(source, '?')} -> {_MEMORY.get(target, '?')})"
             lane, link = self._stream(pid, device, stream), self._link(pid, correlation)
             self._add(lane, start, end, name, Category.COPY, link=link, size=size)
@@ -243,17 +256,21 @@ class _NsysExport:
         for start, end, pid, device, stream, correlation, size, kind in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_MEMSET", *columns
         ):
+            pid = self._owners.of(pid, correlation)
             lane, link = self._stream(pid, device, stream), self._link(pid, correlation)
             name = f"Memset ({_MEMORY.get(kind, 'Unknown')})"
             self._add(lane, start, end, name, Category.MEMSET, link=link, size=size)
 
     def waits(self) -> None:
         """Waits of streams and for them; the calls that wait are on their threads, too."""
-        columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "syncType")
-        for start, end, pid, device, stream, correlation, kind in self._tables.rows(
+        columns = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "syncType", "contextId")
+        for start, end, pid, device, stream, correlation, kind, context in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", *columns
         ):
-            lane = self._stream(pid, device, stream, title="waits")
+            pid = self._owners.of(pid, correlation)
+            device, stream = self._devices.of_wait(pid, context, device, stream)
+            title = f"waits, GPU {device}" + (f", stream {stream}" if stream >= 0 else "")
+            lane = self._stream(pid, device, stream, title=title)
             name = _WAITS.get(kind, "Synchronize")
             self._add(lane, start, end, name, Category.SYNC, link=self._link(pid, correlation))
 
@@ -290,7 +307,8 @@ class _NsysExport:
         if self._session:
             writer.meta("session", [self._session, self._session + self._length])
         else:
-            writer.note("warning", "The report does not say when it began: its times are not those of the clock.")
+            writer.start_at_zero()
+            writer.note("info", "The report does not say when it began: its times count from its first event.")
         devices = tables.rows(
             "TARGET_INFO_GPU", "id", "name", "totalMemory", "smCount|numMultiprocessors", "busLocation"
         )

@@ -8,6 +8,7 @@ A pickle may also put one list into another many times over, so that a few hundr
 ever be walked through. What it holds is counted as if nothing were shared, in the time that its own values take.
 """
 
+import os
 import pickle
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -138,5 +139,17 @@ def load(path: Path, *, title: str, advice: str) -> Any:
     except Unreadable:
         raise
     except Exception as error:  # a machine that is fed nonsense fails in many ways
+        if _is_cut_off(path):
+            raise Unreadable(
+                f"The {title} is cut off: it ends after {size / (1 << 20):,.1f} MiB in the middle of a value. "
+                "Copy it again once it is written."
+            ) from error
         raise Unreadable(f"The {title} is damaged: {type(error).__name__}: {str(error)[:200]}.") from error
     return value
+
+
+def _is_cut_off(path: Path) -> bool:
+    """Return True if a pickle lacks its end: whatever it holds, its last byte is the instruction to stop."""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != pickle.STOP

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from profiling.trace.names import LONGEST_NAME, shortened
+
 MAGIC = b"SQLite format 3\0"
 _ROWS = 20_000
 _LONGEST = 64 << 20
@@ -70,13 +72,16 @@ class Tables:
         while rows := cursor.fetchmany(_ROWS):
             yield from rows
 
-    def texts(self, table: str, *, most: int = 1_000_000, longest: int = 4000) -> dict[int, str]:
-        """Return a table of (id, value) as a dict. Raises: ValueError if it is larger than any trace has."""
+    def texts(self, table: str, *, most: int = 1_000_000, longest: int = LONGEST_NAME) -> dict[int, str]:
+        """Return a table of (id, value) as a dict; texts that differ anywhere stay different.
+
+        Raises: ValueError if it is larger than any trace has.
+        """
         by_key: dict[int, str] = {}
         room = 256 << 20
         for key, value in self.rows(table, "id", "value|name"):
             if isinstance(key, int) and isinstance(value, str):
-                by_key[key] = value[:longest]
+                by_key[key] = shortened(value, longest)
                 room -= len(by_key[key])
             if len(by_key) > most or room < 0:
                 raise ValueError(f"table {table} holds more than {most:,} texts, or more than 256 MiB of them")

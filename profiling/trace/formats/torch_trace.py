@@ -18,7 +18,9 @@ from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
 from profiling.trace.formats.json_list import JsonList
 from profiling.trace.formats.unpack import UnpackedFile
+from profiling.trace.frames import FRAMES
 from profiling.trace.limits import Limits, Progress
+from profiling.trace.unusable import Unusable
 from profiling.trace.writer import StoreWriter
 
 _TRACE = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo)"')
@@ -28,6 +30,9 @@ _WAIT = re.compile(r"Synchronize", re.I)
 
 _SKIPPED = frozenset({"Trace", "ac2g", "async_cpu_to_gpu", "fwdbwd", "fwd_bwd", "async_gpu"})
 _ON_CPU, _ON_STREAM, _RANGES, _WAITS = "thread", "stream", "ranges", "waits"
+_THREADS = frozenset({_ON_CPU, FRAMES})
+_ARROWS = frozenset({"fwdbwd", "fwd_bwd"})
+"""Kinds of arrows from forward to backward; those from a launch to its kernel are told by the correlation."""
 _ASCEND = "task of Ascend"
 """How we call the kind of events to which torch_npu gives none: they have a task type. Not run on Ascend."""
 _KINDS = {
@@ -40,12 +45,17 @@ _KINDS = {
     "cuda_sync": (_WAITS, Category.SYNC),
     "cpu_op": (_ON_CPU, Category.OPERATOR),
     "user_annotation": (_ON_CPU, Category.RANGE),
-    "python_function": (_ON_CPU, Category.PYTHON),
+    "python_function": (FRAMES, Category.PYTHON),
     "python_gc": (_ON_CPU, Category.COLLECTOR),
     "overhead": (_ON_CPU, Category.OVERHEAD),
     "profiler_overhead": (_ON_CPU, Category.OVERHEAD),
     "cuda_event": (_WAITS, Category.OTHER),
     "cuda_profiler_range": (_RANGES, Category.RANGE),
+    # other accelerators, as kineto and their plugins call them
+    "mtia_ccp_events": (_ON_STREAM, Category.KERNEL),
+    "mtia_insight": (_RANGES, Category.OTHER),
+    "hpu_op": (_ON_STREAM, Category.KERNEL),
+    "collective_comm": (_ON_STREAM, Category.COMMUNICATION),
     # as torch 1.8 to 1.11 calls them
     "Kernel": (_ON_STREAM, Category.KERNEL),
     "Memcpy": (_ON_STREAM, Category.COPY),
@@ -53,6 +63,18 @@ _KINDS = {
     "Operator": (_ON_CPU, Category.OPERATOR),
 }
 """Where events of a kind are shown, and what they are."""
+_OTHER_DEVICE = re.compile(r"(?:gpu|xpu|mtia|hpu|npu|musa|mlu|privateuse1)_(kernel|memcpy|memset|user_annotation)")
+_OF_DEVICE = {
+    "kernel": "kernel",
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+    "user_annotation": "gpu_user_annotation",
+}
+_FACTS = (
+    "host_name", "schemaVersion", "record_shapes", "with_stack", "profile_memory", "with_flops",
+    "cuda_driver_version", "cuda_runtime_version", "hip_driver_version", "hip_runtime_version",
+)  # fmt: skip
+"""What is kept of what a trace says of itself."""
 _SIZED = frozenset({Category.COPY, Category.MEMSET})
 _Id = int | str | None
 _LaneKey = tuple[_Id, _Id, str]
@@ -89,10 +111,11 @@ class _TorchEvent(TypedDict, total=False):
     ph: str
     cat: str
     name: str
+    id: int | str
     pid: int | str
     tid: int | str
     ts: float | str
-    dur: float
+    dur: float | str
     args: _Args
 
 
@@ -151,6 +174,8 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
     """Put a trace into a store. Raises: Unreadable."""
     with UnpackedFile(path, limits=limits, progress=progress) as file:
         trace = JsonList(file, key="traceEvents")
+        if not trace.head.get("baseTimeNanoseconds"):
+            trace.keep_long("ts")  # times of day, of which a float64 loses up to 128 ns
         events = _Events(writer, trace.head)
         for piece in trace.pieces():
             events.add(piece)
@@ -158,7 +183,8 @@ def read_trace(path: Path, writer: StoreWriter, *, progress: Progress, limits: L
                 writer.note("warning", f"Only the first {writer.events:,} events were read; the rest is left out.")
                 break
         if trace.problem:
-            writer.note("warning", trace.problem)
+            writer.cut_off(trace.problem)
+        writer.leave_out_repeated()
         events.finish(trace.tail)
 
 
@@ -180,28 +206,35 @@ class _Events:
         self._threads: dict[tuple[_Id, _Id], str] = {}
         self._counters: dict[tuple[str, int], int] = {}
         self._first_cpu: int | None = None
-        self._unusable = 0
+        self._seen = 0
+        self._unusable = Unusable("events")
 
     def add(self, piece: list[_TorchEvent]) -> None:
         """Take a piece of the list."""
+        base = self._base
         for event in piece:
             try:
                 kind = event["ph"]
                 if kind == "X":
                     if event.get("cat") not in _SKIPPED:
-                        self._complete(event, event["dur"])
+                        at, lasts = event["ts"], event["dur"]
+                        length = clock.of_microseconds(lasts) if isinstance(lasts, str) else round(lasts * 1000)
+                        self._complete(event, clock.of_microseconds(at, base), length)
                 elif kind == "M":
                     self._metadata(event)
                 elif kind in "iI":
                     self._instant(event)
                 elif kind == "C":
                     self._count(event)
+                elif kind in "sf":
+                    self._arrow(event)
                 elif kind == "B":
                     self._begin(event)
                 elif kind == "E":
                     self._close(event)
-            except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
-                self._unusable += 1
+            except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+                self._unusable.add(self._seen, event, error)
+            self._seen += 1
 
     def finish(self, tail: Mapping[str, object]) -> None:
         """Name lanes, and keep what the trace says of itself."""
@@ -214,7 +247,7 @@ class _Events:
         if unfinished:
             writer.note("warning", f"{unfinished:,} ranges were never closed and are left out.")
         if self._unusable:
-            writer.note("warning", f"{self._unusable:,} events were left out: a time or a name is missing or is none.")
+            writer.note("warning", self._unusable.sentence)
         self._name_lanes()
         writer.meta("tool", "torch")
         distributed = facts.get("distributedInfo")
@@ -225,14 +258,18 @@ class _Events:
             writer.meta("groups", _groups(distributed.get("pg_config")))
         devices = facts.get("deviceProperties", facts.get("computeProperties"))
         writer.meta("devices", [_short(each) for each in devices[:64]] if isinstance(devices, list) else [])
-        for key in ("host_name", "schemaVersion", "record_shapes", "with_stack", "profile_memory", "with_flops"):
+        for key in _FACTS:
             if isinstance(facts.get(key), str | int | float):
                 writer.meta(key, facts[key])
 
     # -- events --
 
-    def _complete(self, event: _TorchEvent, lasts: float) -> None:
-        """Add an event with a beginning and a length."""
+    def _at(self, time: float | str) -> int:
+        """Return a time of the trace in Unix ns."""
+        return clock.of_microseconds(time, self._base)
+
+    def _complete(self, event: _TorchEvent, start: int, lasts: int) -> None:
+        """Add an event that begins at `start` (Unix ns) and lasts so long. [ns]"""
         kind = event.get("cat", "")
         if not kind and "Task Type" in (event.get("args") or ()):
             kind = _ASCEND
@@ -249,21 +286,17 @@ class _Events:
             if outer == link:  # as old traces have it
                 outer = 0
             info = self._details(args)
-        if place == _ON_CPU:
-            lane = self._lanes.get((event.get("pid"), event.get("tid"), _ON_CPU))
+        if place in _THREADS:
+            lane = self._lanes.get((event.get("pid"), event.get("tid"), place))
             if lane is None:
-                lane = self._cpu_lane(event)
+                lane = self._cpu_lane(event, place)
         else:
             lane = self._device_lane(event, args, place)
             if category is Category.COMMUNICATION:
                 size = _message(args)
             elif category in _SIZED:
                 size = args.get("bytes", 0)
-        at = event["ts"]
-        start = clock.of_microseconds(at, self._base) if isinstance(at, str) else round(at * 1000) + self._base
-        self._writer.add(
-            lane, start, round(lasts * 1000), name, category, link=link, outer=outer, bytes=size, info=info
-        )
+        self._writer.add(lane, start, lasts, name, category, link=link, outer=outer, bytes=size, info=info)
 
     def _details(self, args: _Args) -> int:
         """Return the number of an event's details. Most events have those of another one: only what differs between
@@ -298,7 +331,7 @@ class _Events:
 
     def _know_name(self, kind: str, name: str) -> tuple[str, Category, int]:
         """Return where events of a kind and name belong, what they are, and the number of the name."""
-        place, category = _KINDS.get(kind, (_ON_CPU, Category.OTHER))
+        place, category = _KINDS.get(kind) or _of_accelerator(kind)
         if category is Category.KERNEL:
             is_copy = kind == _ASCEND and "memcpy" in name.lower()
             category = Category.COPY if is_copy else of_kernel(name)
@@ -348,22 +381,35 @@ class _Events:
         if opened:
             begin = opened.pop()
             self._open -= 1
-            start, end = begin["ts"], event["ts"]
-            if isinstance(start, str) or isinstance(end, str):
-                raise TypeError
-            self._complete(begin, end - start)
+            start = self._at(begin["ts"])
+            self._complete(begin, start, self._at(event["ts"]) - start)
 
     # -- lanes --
 
-    def _cpu_lane(self, event: _TorchEvent) -> int:
-        key = (event.get("pid"), event.get("tid"), _ON_CPU)
+    def _arrow(self, event: _TorchEvent) -> None:
+        """Keep an end of an arrow from forward to backward."""
+        number = _number(event.get("id"))
+        if event.get("cat") in _ARROWS and number >= 0:
+            at = clock.of_microseconds(event["ts"], self._base)
+            self._writer.arrow(number, self._cpu_lane(event), at, is_end=event["ph"] == "f")
+
+    def _cpu_lane(self, event: _TorchEvent, place: str = _ON_CPU) -> int:
+        """Return the lane of a thread, or that of its frames of Python: they cross the ranges that they open."""
+        key = (event.get("pid"), event.get("tid"), place)
         lane = self._lanes.get(key)
         if lane is None:
             if self._first_cpu is None and isinstance(key[0], int):
                 self._first_cpu = key[0]
             lane = self._writer.lane(
-                "thread", process=_text(key[0]), pid=_number(key[0]), thread=_text(key[1]), tid=_number(key[1])
+                "thread",
+                process=_text(key[0]),
+                pid=_number(key[0]),
+                thread=_text(key[1]),
+                tid=_number(key[1]),
+                title="" if place == _ON_CPU else place,
             )
+            if place == FRAMES:
+                self._writer.frames(lane)
             self._know(key, lane)
         return lane
 
@@ -409,10 +455,16 @@ class _Events:
         labelled = [pid for pid, about in self._processes.items() if about.get("labels") == "CPU"]
         owner = labelled[0] if len(labelled) == 1 else self._first_cpu
         for lane, (pid, tid, place) in self._keys.items():
-            process = pid if place == _ON_CPU or owner is None else owner
+            process = pid if place in _THREADS or owner is None else owner
             name = self._processes.get(process, {}).get("name") or _text(process)
             thread = self._threads.get((pid, tid))
             self._writer.describe_lane(lane, process=name, pid=_number(process), thread=thread)
+
+
+def _of_accelerator(kind: str) -> tuple[str, Category]:
+    """Return where events of a kind that is not in the table belong: xpu_kernel, privateuse1_memcpy, mtia_memset."""
+    match = _OTHER_DEVICE.fullmatch(kind)
+    return _KINDS[_OF_DEVICE[match[1]]] if match else (_ON_CPU, Category.OTHER)
 
 
 def _of_other(kind: str, name: str) -> Category:

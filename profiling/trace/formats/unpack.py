@@ -84,6 +84,12 @@ class UnpackedFile:
         self._progress(min(self._taken / self._size, 1.0))
         return piece
 
+    @property
+    def read_so_far(self) -> str:
+        """How much was read, and which share of the file that is, in words."""
+        share = min(self._taken / self._size, 1.0)
+        return f"{self._given / (1 << 20):,.1f} MiB were read, {share:.0%} of what the file holds"
+
     def _piece(self) -> bytes:
         if self._packed is None:
             piece = self._file.read(_PIECE)

@@ -8,7 +8,7 @@ import { el, grouped, laneName } from "../format.js";
 import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
-import { drawLimits, drawMarks, drawOdd } from "./marks.js";
+import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
 import { smooth } from "./smooth.js";
@@ -390,7 +390,7 @@ export class Chart {
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
-        drawClear: [(u) => drawLimits(u, plot.limits ?? [])],
+        drawClear: [(u) => drawBand(u, plot.band), (u) => drawLimits(u, plot.limits ?? [])],
         draw: [(u) => drawMarks(u, this.#marks(isTime)), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],
         setCursor: [(u) => this.#tellValue(u.cursor.idx), (u) => tellMarks(u, this.#marks(isTime))],
         setSelect: [(u) => this.#zoomed(u)],

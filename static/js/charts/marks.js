@@ -6,6 +6,34 @@ import { color } from "./colors.js";
 /** @import { Mark, Plot, Shown } from "./plot" */
 
 /**
+ * Draw the band in which the metric usually is, behind all else.
+ *
+ * @param {uPlot} u
+ * @param {Plot["band"]} band
+ */
+export function drawBand(u, band) {
+  if (!band) return;
+  const { ctx } = u;
+  const { left, top, width, height } = u.bbox;
+  const inside = (/** @type {number} */ y) => Math.min(Math.max(y, top), top + height);
+  const edges = band.map((value) => u.valToPos(value, "y", true)).map((y) => (Number.isFinite(y) ? y : top + height));
+  const [low, high] = edges.map(inside);
+  ctx.save();
+  ctx.fillStyle = color("--band");
+  ctx.fillRect(left, high, width, low - high);
+  ctx.strokeStyle = color("--band-edge");
+  ctx.lineWidth = devicePixelRatio;
+  for (const y of edges) {
+    if (!(y > top && y < top + height)) continue;
+    ctx.beginPath();
+    ctx.moveTo(left, y);
+    ctx.lineTo(left + width, y);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+/**
  * Draw the dashed line of each hard limit with its number, behind the data.
  *
  * @param {uPlot} u
@@ -36,7 +64,7 @@ export function drawLimits(u, limits) {
 
 /**
  * Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, a diamond there with a line
- * where knobs changed, and a bar along the top over captured steps.
+ * where knobs changed, and bars along the top over captured steps and over those that alarms and what is good hold for.
  *
  * @param {uPlot} u
  * @param {Mark[]} marks
@@ -48,6 +76,13 @@ export function drawMarks(u, marks) {
   ctx.save();
   for (const { x, to, type } of marks) {
     const at = u.valToPos(x, "x", true);
+    if (type === "alarm" || type === "good") {
+      const begin = Math.max(at - ratio, left);
+      const end = Math.min(Math.max(u.valToPos(to ?? x, "x", true), at + 2 * ratio), left + width);
+      ctx.fillStyle = color(type === "good" ? "--state-finished" : "--state-warning");
+      if (end > begin) ctx.fillRect(begin, top + (type === "good" ? 8 : 4) * ratio, end - begin, 3 * ratio);
+      continue;
+    }
     if (type === "capture") {
       const begin = Math.max(at - 3 * ratio, left);
       const end = Math.min(u.valToPos(to ?? x, "x", true) + 3 * ratio, left + width);

@@ -14,7 +14,7 @@ const REACH = 6; // pixels from the cursor
  */
 const marksNear = (marks, x, reach) =>
   marks
-    .filter((mark) => mark.text && Math.abs(mark.x - x) <= reach)
+    .filter((mark) => mark.text && x >= mark.x - reach && x <= (mark.to ?? mark.x) + reach)
     .map((mark) => mark.text)
     .join("\n");
 

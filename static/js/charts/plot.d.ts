@@ -12,6 +12,7 @@ export interface Plot {
   unit: string;
   stacked?: boolean;
   limits?: { value: number; label: string }[];
+  band?: [number, number]; // least and most of the usual range
   isTime?: boolean;
   xTick?: (x: number) => string; // writes x where it is no step
 }

@@ -166,6 +166,7 @@ export class ChartTab {
       lines: [{ name: metric.name, label: info.label, color, isPoints: metric.name.startsWith("eval/") }],
       unit: info.unit,
       limits,
+      band: metric.kind === "metric" ? this.page.bands[metric.name] : undefined,
       isTime: metric.kind === "system",
     };
   }

@@ -84,7 +84,7 @@ export class Overview {
       };
       new Chart(
         parts,
-        { lines, unit: plan.unit, stacked: plan.is_stacked, limits: plan.limits },
+        { lines, unit: plan.unit, stacked: plan.is_stacked, limits: plan.limits, band: bandOf(this.page, plan) },
         this.store,
         this.view,
       );
@@ -257,6 +257,11 @@ export class Overview {
       el("td", { class: "num" }, `${full}/${group.length}`),
     );
   }
+}
+
+/** The band of a chart's metric; where it shows several, of the first, in whose unit all are. */
+function bandOf(page, plan) {
+  return plan.is_stacked ? undefined : page.bands[plan.lines[0]?.name];
 }
 
 /** Why the table of samples is empty. */

@@ -21,6 +21,8 @@ export class Timeline extends EventTarget {
   window = null; // null: everything
   /** @type {Stretch | null} */
   selection = null;
+  /** @type {number | null} */
+  mouseX = null; // where the mouse is on the canvas; null: elsewhere
 
   /**
    * @param {P} painter
@@ -112,6 +114,10 @@ export class Timeline extends EventTarget {
     return {
       ArrowLeft: () => this.pan(-0.15),
       ArrowRight: () => this.pan(0.15),
+      a: () => this.pan(-0.15),
+      d: () => this.pan(0.15),
+      w: () => this.zoom(0.7, this.mouseTime),
+      s: () => this.zoom(1.4, this.mouseTime),
       "+": () => this.zoom(0.7),
       "=": () => this.zoom(0.7),
       "-": () => this.zoom(1.4),
@@ -127,16 +133,28 @@ export class Timeline extends EventTarget {
     const { canvas } = this;
     canvas.addEventListener("wheel", (event) => this.#turn(event), { passive: false });
     canvas.addEventListener("pointerdown", (event) => this.#grab(event));
-    canvas.addEventListener("pointermove", (event) => this.point(event));
-    canvas.addEventListener("pointerleave", () => this.leave());
+    canvas.addEventListener("pointermove", (event) => {
+      this.mouseX = event.offsetX;
+      this.point(event);
+    });
+    canvas.addEventListener("pointerleave", () => {
+      this.mouseX = null;
+      this.leave();
+    });
     canvas.addEventListener("dblclick", (event) => {
       if (!this.isOnNames(event)) this.setWindow(null);
     });
     canvas.addEventListener("keydown", (event) => this.#key(event));
   }
 
+  /** The moment under the mouse, undefined while it is elsewhere: what keys zoom around. */
+  get mouseTime() {
+    const { mouseX, painter } = this;
+    return mouseX === null || mouseX < painter.label ? undefined : painter.time(mouseX, this.view);
+  }
+
   /** Return true where the mouse means the names of lanes, not time: there neither wheel nor double click zooms. */
-  isOnNames(/** @type {MouseEvent} */ { offsetX }) {
+  isOnNames(/** @type {{ offsetX: number }} */ { offsetX }) {
     return this.scroll !== null && offsetX < this.painter.label;
   }
 

@@ -24,14 +24,20 @@ export class Counters extends EventTarget {
     this.held = find("[data-counters]");
     this.known = new Map(); // "layer.series" -> { key, layer, series, title }, in the order in which they came
     this.strips = [];
+    /** @type {(() => void)[]} */
+    this.implied = []; // what asks a layer for its curves
     const chosen = query.get("counters");
     this.chosen = chosen === null ? null : new Set(chosen.split(",").filter(Boolean));
     view.addEventListener("drawn", () => this.#follow());
     onTheme(() => this.#rebuild());
   }
 
-  /** Add the counters of a layer, those with the most samples first; the first few are shown until people choose. */
+  /**
+   * Add the counters of a layer, those with the most samples first; until people choose, the first few are shown, and as many as
+   * there may be of a layer that holds nothing else.
+   */
   add(layer, who) {
+    const usual = layer.lanes.some(({ events }) => events) ? USUAL : MOST;
     for (const series of [...layer.series].sort((a, b) => b.samples - a.samples)) {
       if (series.samples < 2) continue;
       const key = `${layer.id}.${series.id}`;
@@ -43,11 +49,38 @@ export class Counters extends EventTarget {
       ]
         .filter(Boolean)
         .join(" · ");
-      this.known.set(key, { key, layer: layer.id, series, title });
-      if (this.chosen ? this.chosen.has(key) && this.strips.length < MOST : this.strips.length < USUAL)
+      this.known.set(key, { key, layer: layer.id, series, title, path: `series/${series.id}` });
+      if (this.chosen ? this.chosen.has(key) && this.strips.length < MOST : this.strips.length < usual)
         this.#show(this.known.get(key));
     }
     this.#follow();
+    if (!layer.lanes.some(({ kind, events }) => kind === "stream" && events)) return;
+    this.implied.push(() => this.#addTracks(layer, who));
+    if ([...(this.chosen ?? [])].some((key) => key.startsWith(`${layer.id}.`) && key.includes("-"))) this.offer();
+  }
+
+  /** Learn of the curves that layers imply: not before somebody may want them, since it takes a look at all events. */
+  offer() {
+    for (const add of this.implied.splice(0)) add();
+  }
+
+  /** Offer the curves that a layer's events imply; they are drawn once people choose them. */
+  async #addTracks(layer, who) {
+    try {
+      const { tracks } = await get(`${this.page.api}/layers/${layer.id}/tracks`);
+      for (const track of tracks) {
+        const key = `${layer.id}.${track.key}`;
+        const device = fill(gettext("GPU %(n)s"), { n: track.device });
+        const title = [who, track.process, device, trackName(track)].filter(Boolean).join(" · ");
+        const series = { id: track.key, unit: track.unit, samples: null };
+        this.known.set(key, { key, layer: layer.id, series, title, path: `tracks/${track.key}`, isTrack: true });
+        if (this.chosen?.has(key) && this.strips.length < MOST) this.#show(this.known.get(key));
+      }
+      this.#follow();
+      this.dispatchEvent(new Event("known"));
+    } catch {
+      // the menu stands without them; whoever opens it again finds them after a reload
+    }
   }
 
   isShown(key) {
@@ -65,7 +98,7 @@ export class Counters extends EventTarget {
     return true;
   }
 
-  #show({ key, layer, series, title }) {
+  #show({ key, layer, series, title, path }) {
     const last = el("span", { class: "num faint" });
     const plot = el("div", { class: "trace-counter-plot" });
     const row = el(
@@ -75,7 +108,7 @@ export class Counters extends EventTarget {
       plot,
     );
     this.held.append(row);
-    this.strips.push({ key, layer, series, row, plot, last, data: [[0], [null]], uplot: null, read: null });
+    this.strips.push({ key, layer, series, path, row, plot, last, data: [[0], [null]], uplot: null, read: null });
   }
 
   #hide(key) {
@@ -122,7 +155,7 @@ export class Counters extends EventTarget {
     strip.turn = asked;
     try {
       const answer = await get(
-        `${this.page.api}/layers/${strip.layer}/series/${strip.series.id}?from=${this.clock.absolute(wide.from)}&to=${this.clock.absolute(wide.to)}&points=${POINTS}`,
+        `${this.page.api}/layers/${strip.layer}/${strip.path}?from=${this.clock.absolute(wide.from)}&to=${this.clock.absolute(wide.to)}&points=${POINTS}`,
       );
       if (asked !== strip.turn) return;
       const begin = this.clock.offset(answer.begin);
@@ -133,10 +166,11 @@ export class Counters extends EventTarget {
       const values = answer.v.filter((v) => v !== null);
       strip.last.textContent = values.length
         ? fill(gettext("most %(value)s"), {
-            value: numbers.metric(
-              values.reduce((a, b) => Math.max(a, b)),
-              strip.series.unit,
-            ),
+            value:
+              numbers.metric(
+                values.reduce((a, b) => Math.max(a, b)),
+                { B: "bytes", "B/s": "bytes" }[strip.series.unit] ?? strip.series.unit,
+              ) + (strip.series.unit === "B/s" ? "/s" : ""),
           })
         : "";
     } catch {
@@ -181,4 +215,10 @@ export class Counters extends EventTarget {
   #rebuild() {
     for (const strip of this.strips) if (strip.uplot) this.#build(strip, strip.plot.clientWidth);
   }
+}
+
+/** Return what a curve is called beside its device. */
+function trackName({ kind, name, stream }) {
+  if (kind === "queue") return fill(gettext("queue depth, stream %(n)s"), { n: stream });
+  return kind === "bandwidth" ? fill(gettext("bandwidth, %(name)s"), { name }) : gettext("utilisation");
 }

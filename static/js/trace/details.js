@@ -2,7 +2,8 @@
 
 import { get } from "../api.js";
 import { around, field, find } from "../dom.js";
-import { bytes, el, fill, gettext, messageOf, write } from "../format.js";
+import { bytes, el, fill, gettext, icon, messageOf, write } from "../format.js";
+import { toast } from "../toast.js";
 import { runLinks } from "./moment.js";
 import { CATEGORIES, categoryWord } from "./palette.js";
 import { axisText, span } from "./times.js";
@@ -14,7 +15,10 @@ export class Details {
     this.clock = clock;
     view.addEventListener("chosen", () => this.#show());
     find('[data-action="details-close"]').addEventListener("click", () => view.choose(null));
-    find("[data-details-body]").addEventListener("click", (event) => this.#jump(around(event, "[data-event]")));
+    find("[data-details-body]").addEventListener("click", (event) => {
+      this.#jump(around(event, "[data-event]"));
+      copy(around(event, "[data-copy]"));
+    });
   }
 
   async #show() {
@@ -41,9 +45,10 @@ export class Details {
       : null;
     const name = answer?.name ?? (event.about ? event.about.name || phase : event.name);
     const title = field("details-title");
-    write(title, name);
+    write(title, answer?.short || event.label || name);
     title.title = name;
     const category = answer?.category ?? CATEGORIES[event.category] ?? "other";
+    /** @type {[string, string | Node][]} */
     const rows = [
       [gettext("Kind"), categoryWord(category)],
       [gettext("Begin"), axisText(event.begin - this.view.zero, 1)],
@@ -53,6 +58,7 @@ export class Details {
     const step =
       event.about?.step ?? this.view.steps.find(({ begin, end }) => begin <= event.begin && end > event.begin)?.number;
     if (step > 0) rows.push([gettext("Step"), String(step)]);
+    if (answer?.source) rows.push([gettext("Source"), jumpTo({ ...answer.source, layer: event.layer })]);
     if (answer?.bytes) rows.push([gettext("Bytes"), bytes(answer.bytes)]);
     const info = answer?.info && typeof answer.info === "object" ? Object.entries(answer.info) : [];
     for (const [key, value] of info.slice(0, 60))
@@ -66,20 +72,38 @@ export class Details {
         ...rows.map(([key, value]) => el("tr", {}, el("th", { scope: "row" }, key), el("td", {}, value))),
       ),
     );
+    const full =
+      answer && answer.short !== name
+        ? [
+            el(
+              "div",
+              { class: "trace-full" },
+              el("code", {}, name),
+              el(
+                "button",
+                {
+                  class: "btn btn-sm btn-icon btn-quiet",
+                  type: "button",
+                  "data-copy": name,
+                  title: COPY,
+                  "aria-label": COPY,
+                },
+                icon("copy"),
+              ),
+            ),
+          ]
+        : [];
     const linked = [...(answer?.linked ?? []), ...(answer?.operators ?? [])].map((one) =>
       el(
         "li",
         {},
-        el(
-          "button",
-          { class: "link", type: "button", "data-event": JSON.stringify({ ...one, layer: event.layer }) },
-          one.name,
-        ),
+        jumpTo({ ...one, layer: event.layer }),
         el("span", { class: "faint" }, ` ${categoryWord(one.category)}, ${span(one.duration)}`),
       ),
     );
     const elsewhere = runLinks(this, event.begin, Math.max(event.end, event.begin + 1));
     find("[data-details-body]").replaceChildren(
+      ...full,
       table,
       ...(elsewhere.length ? [el("div", { class: "trace-links" }, ...elsewhere)] : []),
       ...(linked.length ? [el("h3", {}, gettext("Linked with")), el("ul", { class: "trace-linked" }, ...linked)] : []),
@@ -90,6 +114,21 @@ export class Details {
     if (!button) return;
     const one = JSON.parse(button.dataset.event);
     goTo(this.view, this.clock, one);
+  }
+}
+
+const COPY = gettext("Copy the full name");
+
+/** Return a button that leads to another event. */
+const jumpTo = (one) => el("button", { class: "link", type: "button", "data-event": JSON.stringify(one) }, one.name);
+
+async function copy(button) {
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    toast(gettext("Copied."));
+  } catch {
+    toast(gettext("The browser did not let it be copied."), { isError: true });
   }
 }
 

@@ -39,6 +39,9 @@ import { Tiles } from "./tiles.js";
 
 const KINDS = ["phase", "range", "stream", "thread"];
 const PHASE = 2; // the category
+const FRAMES = "frames"; // titles of a thread's lanes of Python frames (profiling/trace/frames.py)
+const INNER_FRAMES = "inner frames";
+const OF_THREAD = ["", FRAMES, INNER_FRAMES];
 
 /**
  * Return the phases as a group, with their steps; no group without any.
@@ -108,14 +111,7 @@ export function layerGroups(layer, clock, api) {
     processes.set(id, known);
     known.lanes.push(lane);
   }
-  for (const { lanes } of processes.values())
-    lanes.sort(
-      (a, b) =>
-        KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) ||
-        a.device - b.device ||
-        a.stream - b.stream ||
-        b.events - a.events,
-    );
+  for (const { lanes } of processes.values()) lanes.sort(order(lanes));
   const tiles = new Tiles({
     url: `${api}/layers/${layer.id}`,
     made: layer.made,
@@ -141,6 +137,8 @@ export function layerGroups(layer, clock, api) {
       id: lane.id,
       title: laneTitle(lane),
       kind: lane.kind,
+      isQuiet: lane.title === INNER_FRAMES,
+      isStack: OF_THREAD.includes(lane.title, 1),
       depths: Math.max(lane.depths, 1),
       events: lane.events,
       layer: layer.id,
@@ -148,6 +146,30 @@ export function layerGroups(layer, clock, api) {
       block: tiles.blockOf.get(lane.id) ?? 0,
     })),
   }));
+}
+
+/**
+ * Return how to sort the lanes of a process: ranges, streams, then threads, the fullest first, each with its frames of Python below what
+ * it does.
+ *
+ * @param {LayerLane[]} lanes
+ * @returns {(a: LayerLane, b: LayerLane) => number}
+ */
+function order(lanes) {
+  /** @type {Map<number, number>} events by thread, without its frames */
+  const events = new Map();
+  for (const lane of lanes)
+    if (lane.kind === "thread" && !OF_THREAD.includes(lane.title, 1))
+      events.set(lane.tid, Math.max(events.get(lane.tid) ?? 0, lane.events));
+  const fullest = (/** @type {LayerLane} */ lane) =>
+    lane.kind === "thread" ? (events.get(lane.tid) ?? 0) : lane.events;
+  return (a, b) =>
+    KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) ||
+    a.device - b.device ||
+    a.stream - b.stream ||
+    fullest(b) - fullest(a) ||
+    a.tid - b.tid ||
+    OF_THREAD.indexOf(a.title) - OF_THREAD.indexOf(b.title);
 }
 
 /**
@@ -164,8 +186,14 @@ function processName(process, pid, processes) {
 }
 
 function laneTitle(/** @type {LayerLane} */ lane) {
+  if (lane.title === FRAMES) return fill(gettext("Python, %(thread)s"), { thread: threadName(lane) });
+  if (lane.title === INNER_FRAMES) return fill(gettext("inside frameworks, %(thread)s"), { thread: threadName(lane) });
   if (lane.title) return lane.title;
   if (lane.kind === "stream") return fill(gettext("GPU %(device)s, stream %(stream)s"), lane);
+  return threadName(lane);
+}
+
+function threadName(/** @type {LayerLane} */ lane) {
   const thread = lane.thread.replace(/ \(ray::.*\)$/, ""); // Ray calls a worker's threads after its newest call
   return thread || (lane.tid ? fill(gettext("thread %(tid)s"), lane) : lane.process || lane.kind);
 }

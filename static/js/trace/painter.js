@@ -1,8 +1,11 @@
 /** Draws the timeline of a trace on a canvas: bars as one block of pixels (sheet.js); words, axis and frames on top. */
 
 import { color } from "../charts/colors.js";
+import { fill, gettext } from "../format.js";
 import { depthAt, itemsBetween, rowTop } from "../timeline/layout.js";
 import { Painter } from "../timeline/painter.js";
+import { drawArrows } from "./arrows.js";
+import { HANDLE } from "./layout.js";
 import { Sheet } from "./sheet.js";
 import { Tiles } from "./tiles.js";
 import { axisText, SECOND } from "./times.js";
@@ -15,8 +18,10 @@ const LABEL = 168; // pixels for the names of lanes
 const NARROW_LABEL = 92; // of a narrow canvas
 const TICKS = 110; // pixels apart
 const MOST_WORDS = 500;
+const PIN = 14; // pixels at the right end of a lane's name
 
 /** @import { Stretch } from "../timeline/window.js" */
+/** @import { Arrow } from "./arrows.js" */
 /** @import { Step } from "./facts.js" */
 /** @import { Body, Head, Layout } from "./layout.js" */
 /** @import { Palette } from "./palette.js" */
@@ -24,13 +29,13 @@ const MOST_WORDS = 500;
 /** @import { Named, Note } from "./sheet.js" */
 /** @import { Tile } from "./tile.js" */
 /** @import { TraceEvent } from "./view.js" */
-/** @typedef {{ item: Head | Body, laneKey?: undefined, row?: undefined, column?: undefined }} HeadHit a head, or a lane's name */
+/** @typedef {{ item: Head | Body, part: "name" | "pin" | "handle", laneKey?: undefined, row?: undefined, column?: undefined }} HeadHit a head, or a lane's name, pin or handle */
 /** @typedef {{ item: Body, laneKey: string, depth: number, time: number }} Place where in a lane */
-/** @typedef {Place & { row?: undefined, column?: ReturnType<Tile["column"]> }} LaneHit no event, or a column of a view from afar */
-/** @typedef {Place & { row: EventRow, i: number, column?: undefined }} EventHit the event number `i` of a row */
+/** @typedef {Place & { part?: undefined, row?: undefined, column?: ReturnType<Tile["column"]> }} LaneHit no event, or a column of a view from afar */
+/** @typedef {Place & { part?: undefined, row: EventRow, i: number, column?: undefined }} EventHit the event number `i` of a row */
 /** @typedef {HeadHit | LaneHit | EventHit} Hit what is at a point */
 /** @typedef {{ row: Named, i: number, text: string, start: number, isRun: boolean, a: number, b: number, y: number, high: number }} Word on a bar from a to b */
-/** @typedef {{ layout: Layout, view: Stretch, top: number, selection: Stretch | null, chosen: TraceEvent | null, hover: TraceEvent | null, steps: Step[], isByStep: boolean, zero: number }} Shown */
+/** @typedef {{ layout: Layout, view: Stretch, top: number, selection: Stretch | null, chosen: TraceEvent | null, hover: TraceEvent | null, pointed: string, arrows: Arrow[], steps: Step[], isByStep: boolean, zero: number }} Shown */
 
 export class TracePainter extends Painter {
   /** @type {Map<string, number>} of words, in pixels */
@@ -57,7 +62,7 @@ export class TracePainter extends Painter {
   /** Paint what is in sight and return the tiles that are missing. */
   paint(/** @type {Shown} */ shown) {
     const { context, width, height } = this;
-    const { layout, view, top, selection, chosen, hover } = shown;
+    const { layout, view, top, selection, chosen, hover, pointed } = shown;
     context.fillStyle = color("--surface");
     context.fillRect(0, 0, width, height);
     const items = itemsBetween(layout.items, top, top + height - AXIS).map((item) => ({
@@ -73,8 +78,19 @@ export class TracePainter extends Painter {
     this.#words(words);
     if (hover) this.#outline(hover, items, view, 1);
     if (chosen) this.#outline(chosen, items, view, 2);
+    drawArrows(context, shown.arrows, {
+      layout,
+      view,
+      xOf: (time) => this.x(time, view),
+      yOf: (at) => AXIS + at - top,
+      left: this.label,
+      top: AXIS,
+      width,
+      height,
+    });
     if (selection) this.frame(selection, view, { top: AXIS, bottom: height, alpha: 0.12, rise: 3 });
-    this.#names(items);
+    this.#handles(items);
+    this.#names(items, pointed);
     return missing;
   }
 
@@ -145,7 +161,7 @@ export class TracePainter extends Painter {
     const number = row.name[i];
     table.words ??= [];
     table.words[number] ??=
-      table.labels?.[number] || this.palette.phases.get(table.names[number])?.label || shortName(table.names[number]);
+      table.labels?.[number] || this.palette.phases.get(table.names[number])?.label || table.names[number];
     return table.words[number];
   }
 
@@ -195,7 +211,26 @@ export class TracePainter extends Painter {
     context.fillRect(0, AXIS - 1, width, 1);
   }
 
-  #names(/** @type {(Head | Body)[]} */ items) {
+  /** Say at the lower edge of a lane how many rows there are more. */
+  #handles(/** @type {(Head | Body)[]} */ items) {
+    const { context, label, width } = this;
+    context.font = AXIS_FONT;
+    context.textBaseline = "middle";
+    context.textAlign = "left";
+    for (const item of items) {
+      if (item.type !== "lane" || !item.more) continue;
+      const top = handleTop(item);
+      if (top < AXIS) continue;
+      context.fillStyle = color("--surface-2");
+      context.fillRect(label, top, width - label, HANDLE - 1);
+      this.#chevron(label + 6, top + HANDLE / 2 - 1, false, item.more < 0);
+      context.fillStyle = color("--text-2");
+      const text = item.more > 0 ? gettext("%(n)s more rows") : gettext("hide %(n)s rows");
+      context.fillText(fill(text, { n: Math.abs(item.more) }), label + 18, top + HANDLE / 2);
+    }
+  }
+
+  #names(/** @type {(Head | Body)[]} */ items, /** @type {string} */ pointed) {
     const { context, label, width } = this;
     context.save();
     context.beginPath();
@@ -219,17 +254,41 @@ export class TracePainter extends Painter {
       context.font = FONT;
       context.fillStyle = color("--text-2");
       if (item.lane.depths > 1) this.#chevron(6, middle, item.isFolded);
-      context.fillText(this.#fit(item.lane.title, label - 24), 18, middle);
+      const hasPin = item.isPinned || item.lane.key === pointed;
+      context.fillText(this.#fit(item.title, label - (hasPin ? 24 + PIN : 24)), 18, middle);
+      if (hasPin) this.#pin(label - PIN / 2 - 3, middle, item.isPinned);
     }
     context.restore();
   }
 
-  #chevron(/** @type {number} */ x, /** @type {number} */ y, /** @type {boolean} */ isFolded) {
+  /** Draw a pin, filled where the lane is pinned. */
+  #pin(/** @type {number} */ x, /** @type {number} */ y, /** @type {boolean} */ isPinned) {
+    const { context } = this;
+    context.strokeStyle = context.fillStyle = color(isPinned ? "--accent-text" : "--text-3");
+    context.lineWidth = 1.2;
+    context.beginPath();
+    context.arc(x, y - 2, 2.6, 0, 2 * Math.PI);
+    if (isPinned) context.fill();
+    context.moveTo(x, y + 0.6);
+    context.lineTo(x, y + 5.5);
+    context.stroke();
+  }
+
+  #chevron(
+    /** @type {number} */ x,
+    /** @type {number} */ y,
+    /** @type {boolean} */ isFolded,
+    /** @type {boolean} */ isUp = false,
+  ) {
     const { context } = this;
     context.strokeStyle = color("--text-3");
     context.lineWidth = 1.5;
     context.beginPath();
-    if (isFolded) {
+    if (isUp) {
+      context.moveTo(x, y + 2);
+      context.lineTo(x + 3.5, y - 1.5);
+      context.lineTo(x + 7, y + 2);
+    } else if (isFolded) {
       context.moveTo(x + 2, y - 3.5);
       context.lineTo(x + 5.5, y);
       context.lineTo(x + 2, y + 3.5);
@@ -275,10 +334,12 @@ export class TracePainter extends Painter {
     const below = y - AXIS + top;
     const [item] = itemsBetween(layout.items, below);
     if (!item) return null;
-    if (item.type === "group" || x < this.label) return { item };
+    if (item.type === "group") return { item, part: "name" };
+    if (item.more && below >= handleTop(item)) return { item, part: "handle" };
+    if (x < this.label) return { item, part: x >= this.label - PIN - 4 ? "pin" : "name" };
     const depth = depthAt(item, below);
     const { lane } = item;
-    if (depth >= item.rows) return { item };
+    if (depth >= item.rows) return { item, part: "name" };
     const time = this.time(x, view);
     const slack = this.slack(view);
     const found = { item, laneKey: lane.key, depth, time };
@@ -299,12 +360,5 @@ export class TracePainter extends Painter {
   }
 }
 
-/** Return the part of a kernel's name that people know it by. */
-function shortName(/** @type {string} */ text) {
-  const plain = text.replace(/^void /, "");
-  const cut = plain.search(/[<(]/);
-  const head = cut > 0 ? plain.slice(0, cut) : plain;
-  const inner = /^[^<]*\bKernel2?<([\w:]+)/.exec(plain); // cutlass names its kernels in their first argument
-  if (inner) return inner[1];
-  return head.slice(head.lastIndexOf("::") < 0 || head.startsWith("aten::") ? 0 : head.lastIndexOf("::") + 2) || plain;
-}
+/** Return where the handle below a lane's rows begins. */
+const handleTop = (/** @type {Body} */ { y, rows, rowHeight }) => y + rows * (rowHeight + 1);

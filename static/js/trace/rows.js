@@ -38,6 +38,11 @@ export class EventRow extends Row {
     return this.table.names[this.name[i]];
   }
 
+  /** The word on an event's bar where it is another than its name, else "". */
+  label(/** @type {number} */ i) {
+    return this.table.labels?.[this.name[i]] ?? "";
+  }
+
   category(/** @type {number} */ i) {
     return this.table.cats[this.name[i]];
   }

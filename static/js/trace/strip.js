@@ -47,7 +47,8 @@ export class Strip extends Painter {
     const phases = groups.find(({ key }) => key === "phases");
     if (phases) return phases.lanes.slice(0, MOST);
     return groups
-      .map(({ lanes }) => lanes.reduce((best, lane) => ((lane.events ?? 0) > (best.events ?? 0) ? lane : best)))
+      .filter(({ layer }) => layer !== undefined)
+      .map(({ lanes }) => lanes.reduce((best, lane) => (weight(lane) > weight(best) ? lane : best)))
       .slice(0, MOST);
   }
 
@@ -126,3 +127,6 @@ export class Strip extends Painter {
     }
   }
 }
+
+/** How well a lane stands for its file: by its events, frames of Python last. */
+const weight = (/** @type {Lane} */ { events = 0, isStack }) => (isStack ? events / 1e9 : events);

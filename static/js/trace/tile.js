@@ -32,7 +32,7 @@ export class Tile {
     this.begin = origin + header.index * this.width;
     this.end = this.begin + this.width;
     /** @type {Table} */
-    this.table = { names: header.names, cats: header.cats };
+    this.table = { names: header.names, cats: header.cats, labels: header.labels };
     /** @type {[lane: number, depth: number][]} */
     const places = header.rows;
     this.rowOf = new Map(places.map(([lane, depth], i) => [lane * 256 + depth, i]));
@@ -154,6 +154,11 @@ export class Tile {
     const place = row * COLUMNS + at;
     if (at < 0 || at >= COLUMNS || this.name[place] === NONE) return null;
     const name = this.name[place];
-    return { text: this.table.names[name], category: this.table.cats[name], busy: this.busy[place] / 255 };
+    return {
+      text: this.table.names[name],
+      label: this.table.labels?.[name] ?? "",
+      category: this.table.cats[name],
+      busy: this.busy[place] / 255,
+    };
   }
 }

@@ -5,6 +5,7 @@ import { Timeline } from "../timeline/timeline.js";
 import { AXIS, TracePainter } from "./painter.js";
 
 /** @import { Stretch } from "../timeline/window.js" */
+/** @import { Arrow } from "./arrows.js" */
 /** @import { Step } from "./facts.js" */
 /** @import { Layout } from "./layout.js" */
 /** @import { EventHit } from "./painter.js" */
@@ -19,6 +20,7 @@ import { AXIS, TracePainter } from "./painter.js";
  * @property {number | null} layer
  * @property {number} id in its layer; below 0 where it has none
  * @property {string} name
+ * @property {string} [label] a shorter word for it
  * @property {number} category
  * @property {{ phase: string, step: number, name: string } | null} about of a phase
  * @property {string} lane
@@ -38,6 +40,9 @@ export class View extends Timeline {
   chosen = null;
   /** @type {TraceEvent | null} */
   hover = null;
+  /** @type {Arrow[]} */
+  arrows = []; // of the chosen event
+  pointed = ""; // the key of the lane whose name is under the mouse
   /** @type {Step[]} */
   steps = [];
   isByStep = false;
@@ -154,8 +159,12 @@ export class View extends Timeline {
   click(/** @type {MouseEvent} */ event) {
     const found = this.painter.hit(event.offsetX, event.offsetY, this);
     if (!found) return;
-    if (found.item.type === "group" || this.isOnNames(event)) {
-      this.layout.toggle(found.item);
+    if (found.part || this.isOnNames(event)) {
+      const { item } = found;
+      if (found.part === "handle" && item.lane) this.layout.toggleRows(item.lane.key);
+      else if (found.part === "pin" && item.lane) this.layout.pin(item.lane.key);
+      else if (item.type === "group" || this.isOnNames(event)) this.layout.toggle(item);
+      else return this.choose(null);
       this.draw();
       this.dispatchEvent(new Event("folds"));
     } else if (found.row) {
@@ -172,14 +181,23 @@ export class View extends Timeline {
     const found = this.painter.hit(x, y, this);
     const isOver = Boolean(found?.row || found?.column);
     this.canvas.dataset.over = !found ? "" : isOver ? "event" : found.laneKey ? "lane" : "name";
+    this.#point(found && this.isOnNames({ offsetX: x }) ? (found.item.lane?.key ?? "") : "");
     const event = found?.row ? eventOf(found) : null;
     this.#mark(event);
     const detail = isOver ? { ...found, event, x, y } : null;
     this.dispatchEvent(new CustomEvent("hover", { detail }));
   }
 
+  /** Offer to pin the lane whose name is under the mouse. */
+  #point(/** @type {string} */ key) {
+    if (key === this.pointed) return;
+    this.pointed = key;
+    this.draw();
+  }
+
   leave() {
     this.#mark(null);
+    this.#point("");
     super.leave();
   }
 
@@ -218,6 +236,7 @@ function eventOf({ laneKey, depth, row, i, item }) {
     layer: item.lane.layer ?? null,
     id: row.id[i],
     name: row.text(i),
+    label: row.label(i),
     category: row.category(i),
     about: row.about?.[i] ?? null,
     lane: item.lane.title,

@@ -34,7 +34,7 @@ def test_hardware_stands_side_by_side_with_what_it_takes() -> None:
 
 
 def test_what_runs_nowhere_is_exit_code_1() -> None:
-    code, out, _err = run_command("can_it_run", "llama-3.1-70b", "--method", "sft", "--on", "l4", "--devices", "1")
+    code, out, _err = run_command("can_it_run", "llama-3.1-70b", "--method", "grpo", "--on", "l4", "--devices", "1")
 
     assert code == 1
     assert "no" in out.split()
@@ -47,6 +47,23 @@ def test_json_holds_the_whole_answer_of_a_config(tmp_path: Path) -> None:
 
     assert code == 0
     assert json.loads(out)["parameters"] == 7_615_616_512
+
+
+def test_a_model_type_that_is_not_known_is_counted_about_right_and_says_so(tmp_path: Path) -> None:
+    known = dict(models()["qwen2.5-0.5b"].config)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({**known, "model_type": "novel", "architectures": ["NovelForCausalLM"], "bells": 3}))
+    asked = ("can_it_run", "--config", str(config), "--method", "sft", "--on", "h200")
+    _code, out, _err = run_command(*asked)
+
+    assert "about 0.494 B parameters" in out
+    assert "note: Its model type 'novel' is not known: counted as most decoders are built." in out
+    _code, out, _err = run_command(*asked, "--json")
+    answer = json.loads(out)
+    assert (answer["is_exact"], answer["rests_on"][1]) == (
+        False,
+        "These keys of its config were not understood: bells.",
+    )
 
 
 def test_refusals_stand_beside_their_fields() -> None:

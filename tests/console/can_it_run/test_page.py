@@ -66,11 +66,24 @@ def test_every_method_has_an_answer_with_the_planners_own_numbers(editor: Client
     for name, cells in found.items():
         expected = can_it_run(shape_of("qwen2.5-7b"), accelerators()[name], method)
         assert cells[1] == expected.answer
-        assert cells[2].split()[-1] == str(expected.minimum.num_devices or "—")
-        assert cells[3].split()[-1] == str(expected.minimum_with_offload.num_devices or "—")
-        for cell, need in ((cells[2], expected.minimum), (cells[3], expected.minimum_with_offload)):
-            assert need.estimate is not None
-            assert cell.startswith("tight") == (need.estimate.verdict == "tight")
+        for cell, need in ((cells[2], expected.practical), (cells[3], expected.fewest_at_all)):
+            assert need is not None
+            assert cell.split()[-1] == str(need.num_devices)
+            assert cell.startswith("tight") == need.is_tight
+
+
+def test_the_headline_is_practical_and_says_what_it_takes(editor: Client) -> None:
+    page = text(editor, model="qwen3-30b-a3b", method="grpo", on="h200-sxm")
+    patient = text(editor, model="qwen3-30b-a3b", method="grpo", on="h200-sxm", within="48", host_gb="2000")
+    one = text(editor, model="qwen3-30b-a3b", method="grpo", on="h200-sxm", devices="1")
+
+    assert re.search(r"GRPO, all weights: from 4 × H200[^<]* on, 111–278 s a step\.", page)
+    for word in ("of host RAM a node", "of disk for a checkpoint", "It is tight: it takes 95 % of a device's memory"):
+        assert word in page
+    assert "Possible with offload from 1 device on, 15–38 h a step." in page
+    assert re.search(r"GRPO, all weights: from 1 × H200", patient)
+    assert "possible on 1 × H200" in one
+    assert rows(one)["h200-sxm"][1] == "possible"
 
 
 def test_the_details_name_needs_layout_phase_and_published_rows(editor: Client) -> None:
@@ -98,10 +111,10 @@ def test_the_built_in_trainers_layouts_say_which_is_needed_on_how_many_gpus(edit
 
 
 def test_a_number_of_gpus_is_judged_by_itself(editor: Client) -> None:
-    few, enough = (text(editor, model="llama-3.1-70b", method="sft", on="a100-80-sxm", devices=n) for n in (1, 64))
+    few, enough = (text(editor, model="llama-3.1-70b", method="grpo", on="a100-80-sxm", devices=n) for n in (1, 64))
 
     assert "fits on none of these" in few
-    assert "Not on 1 device; it takes" in few
+    assert "No layout fits on 1. It takes " in few
     assert "Plan a run with this" not in few
     assert rows(enough)["a100-80-sxm"][1] == "yes"
     assert "64 ×" in rows(enough)["a100-80-sxm"][4]
@@ -144,6 +157,7 @@ def test_a_pasted_config_is_estimated_and_stays_in_the_address(editor: Client) -
         ({"model": "qwen2.5-7b", "on": "h2000"}, "'h2000' is not a known accelerator"),
         ({"model": "qwen2.5-7b", "on": list(accelerators())[:9]}, "Choose up to 8"),
         ({"model": "qwen2.5-7b", "devices": "0"}, "'0' is not allowed for “Number of GPUs”. Use a whole"),
+        ({"model": "qwen2.5-7b", "within": "soon"}, "'soon' is not allowed for “A step within, hours”"),
         ({"model": "qwen2.5-7b", "prompt": "1e9"}, "'1e9' is not allowed for “Longest prompt, tokens”"),
     ],
 )
@@ -159,7 +173,7 @@ def test_a_yes_that_is_tight_says_so(editor: Client, devices: str) -> None:
     """7B with adapters takes 92 % of an RTX 4090."""
     page = text(editor, model="qwen2.5-7b", method="sft-lora", on="rtx-4090", devices=devices)
 
-    assert "It is tight: a little more would not fit." in page
+    assert "It is tight: it takes 92 % of a device's memory, known to ± " in page
     assert ">tight</span>" in page
 
 

@@ -85,6 +85,23 @@ def test_the_clusters_own_devices_are_planned_for(editor: Client, monkeypatch: p
     assert found["milliseconds"] >= 1
 
 
+def test_a_recipe_supposes_its_own_hardware_where_the_cluster_has_none(
+    editor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is planned is as many of the GPUs that the recipe names as it takes, marked as the recipe's."""
+    chosen = recipes()["openrlhf-ppo-70b-48gpu"]
+    form = {**spec_to_form(chosen.spec), "base": json.dumps(minimal(chosen.spec))}
+    cluster(monkeypatch, memory=16 * GIB)
+    found = planned(editor, **form)
+    other = planned(editor, **form, **{"plan.accelerator": "h200", "plan.nodes": "6", "plan.devices_per_node": "8"})
+
+    assert found["state"] in ("fits", "tight")
+    assert found["is_what_if"]  # which refuses no launch
+    verdict = unescape(found["verdict"])
+    assert "Planned on 48 × A100 SXM 80 GB, the recipe's hardware" in verdict
+    assert "the recipe's hardware" not in unescape(other["verdict"])
+
+
 def advised(client: Client, **texts: str) -> dict[str, Any]:
     spec = recipes()["verl-grpo-qwen3-8b"].spec
     hardware = {"plan.accelerator": "h200", "plan.nodes": "1", "plan.devices_per_node": "8"}

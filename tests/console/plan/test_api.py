@@ -54,7 +54,7 @@ def test_the_whole_estimate_comes_back_and_its_parts_agree(project: Project) -> 
 
     assert answer.status_code == 200, answer.content
     found = answer.json()
-    assert found["parameters"] == 7_615_616_512
+    assert (found["parameters"], found["is_exact"]) == (7_615_616_512, True)
     assert found["fleet"]["accelerator"] == "h200-sxm"
     pool = next(pool for pool in found["pools"] if pool["name"] == found["pool"])
     phase = next(each for each in pool["phases"] if each["phase"] == found["phase"])
@@ -145,6 +145,16 @@ def test_without_hardware_the_cluster_is_asked_and_says_what_it_lacks(project: P
     assert "Choose hardware to plan for" in problems(refused)["what_if"]
 
 
+def test_a_recipes_hardware_is_planned_for_where_the_cluster_has_none(project: Project) -> None:
+    viewer = client_of(project, "viewer")
+    found = ask(viewer, spec=spec(), what_if=None, recipe="verl-dapo-qwen3-30b-a3b").json()
+    strange = problems(ask(viewer, spec=spec(), what_if=None, recipe="nobody"))
+
+    assert found["fleet"]["accelerator"] == "h100-sxm"
+    assert any("the recipe's hardware" in note for note in found["notes"])
+    assert "There is no recipe 'nobody'" in strange["recipe"]
+
+
 def test_advice_and_layouts_change_knobs_of_the_run(project: Project) -> None:
     editor = client_of(project, "editor")
     advice = ask(editor, "/advice", spec=spec("Qwen/Qwen2.5-72B")).json()
@@ -169,6 +179,7 @@ def test_what_is_known_of_accelerators_and_models_is_listed(project: Project) ->
 
     assert listed["h200-sxm"]["usable_bytes"] > 140e9
     assert known["qwen3-30b-a3b"]["active_parameters"] == 3_353_032_704
+    assert (known["qwen3-30b-a3b"]["is_exact"], known["qwen3-30b-a3b"]["rests_on"]) == (True, [])
     assert set(known) == set(models())
 
 

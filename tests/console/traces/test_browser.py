@@ -17,6 +17,7 @@ from jobs.models import Artifact, Capture, Layer, Trace
 from jobs.traces.imports import add_file, import_layer, source_path, trace_of
 from profiling.launch_nsys import problem_of_install
 from tests.console.live_console import LiveConsole, Reporter
+from tests.console.made_traces import REAL, imported
 from tests.console.window import NAMELESS, until
 from tests.profiling.nsys_report import profiled
 from tests.rows import make_run
@@ -327,6 +328,82 @@ def test_steps_counters_and_the_window_of_an_address(page: Page, live_console: L
     until(page, "location.search.includes('counters=none')")
     chosen.last.check()
     expect(page.locator(".trace-counter")).to_have_count(1)
+
+
+def test_a_trace_of_counters_alone_shows_its_curves(page: Page, live_console: LiveConsole) -> None:
+    trace = imported(live_console.project, file=REAL / "torch_memory_timeline.raw.gz")
+    open_trace(page, live_console, trace.pk)
+
+    expect(page.locator(".trace-counter")).to_have_count(8)  # of nine; one has a single sample
+    expect(page.locator(".trace-counter").first).to_contain_text("most")
+    assert page.locator(".trace-counter canvas").first.is_visible()
+    assert page.locator('[data-field="empty"]').is_hidden()
+    whole = width_of(page)
+    page.keyboard.press("w")
+    until(page, f"(({{ from, to }}) => to - from)(window.pitwallTrace.view.view) < {whole * 0.8}")
+    page.keyboard.press("d")
+    page.keyboard.press("s")
+    until(page, "location.search.includes('from=')")
+
+
+def test_a_pinned_lane_stands_above_the_others_here_and_in_the_next_trace(
+    page: Page, live_console: LiveConsole
+) -> None:
+    open_trace(page, live_console, make_trace(live_console.project).pk)
+    order = "window.pitwallTrace.layout.items.map((item) => item.lane?.title ?? item.group.title).join()"
+    page.locator("[data-lane-menu] summary").click()
+    page.get_by_role("button", name="Pin main").click()
+    until(page, f"{order}.startsWith('Pinned,main') && location.search.includes('pin=')")
+    open_trace(page, live_console, make_trace(live_console.project).pk)
+    assert page.evaluate(order).startswith("Pinned,main")
+
+
+def test_arrows_lead_from_a_launch_to_its_kernel_and_across_ranks(page: Page, live_console: LiveConsole) -> None:
+    trace = make_trace(live_console.project)
+    make_layer(trace, role="policy", rank=1)
+    open_trace(page, live_console, trace.pk, f"?from={BEGIN}&to={BEGIN + 10 * MS}")
+    arrows = "window.pitwallTrace.view.arrows.map(({ kind }) => kind).join()"
+
+    page.mouse.click(*place_of(page, "gemm<128>"))
+    expect(page.locator('[data-field="details-title"]')).to_have_text("gemm")
+    expect(page.locator(".trace-full")).to_contain_text("gemm<128>")
+    until(page, f"{arrows} === 'launch'")
+    page.locator("[data-search]").fill("AllReduce")
+    page.keyboard.press("Enter")
+    until(page, f"{arrows} === 'collective'")
+    page.locator(LANES).focus()
+    page.keyboard.press("Escape")
+    until(page, f"{arrows} === ''")
+
+
+def test_the_dock_shows_where_the_time_of_the_window_goes(page: Page, live_console: LiveConsole) -> None:
+    trace = make_trace(live_console.project)
+    open_trace(page, live_console, trace.pk, f"?from={BEGIN}&to={BEGIN + 100 * MS}")
+    body = page.locator("[data-dock-body]")
+
+    page.get_by_role("button", name="Flame graph").click()
+    expect(body.get_by_role("button", name="ProfilerStep#3")).to_be_visible()
+    page.get_by_role("button", name="Bottom-up").click()
+    expect(body.locator("tbody tr").first).to_contain_text("80.00 ms")
+    page.get_by_role("button", name="Events", exact=True).click()
+    page.get_by_role("searchbox", name="Conditions").fill("nam = gemm")
+    page.keyboard.press("Enter")
+    expect(body).to_contain_text("There is no field 'nam'")
+    page.get_by_role("searchbox", name="Conditions").fill("category = kernel")
+    page.keyboard.press("Enter")
+    expect(page.locator('[data-field="dock-note"]')).to_have_text("10 of 10 events")
+    body.get_by_role("button", name="gemm").first.click()
+    expect(page.locator('[data-field="details-title"]')).to_have_text("gemm")
+    page.get_by_role("button", name="Critical path").click()
+    until(page, "window.pitwallTrace.layout.groups[0].key === 'critical' && location.search.includes('path=')")
+    assert page.evaluate(NAMELESS) == []
+    page.reload()
+    until(page, "window.pitwallTrace.layout.groups[0]?.key === 'critical'")
+    expect(page.locator('[data-field="dock-note"]')).to_contain_text("of 10 events")
+
+    page.locator("[data-lane-menu] summary").click()
+    page.get_by_role("checkbox", name="queue depth").check()
+    expect(page.locator(".trace-counter").last).to_contain_text("most 1")
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])

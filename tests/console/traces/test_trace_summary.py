@@ -3,6 +3,7 @@
 import functools
 import re
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from console.labels.traces import (
     time_text,
     worker_text,
 )
+from console.views.traces.steps import step_remarks
 from jobs.diagnosis import rules as diagnosis
 from jobs.models import Layer, Project, Trace
 from jobs.traces import results as trace_answers
@@ -76,6 +78,26 @@ def test_a_window_and_the_first_step_can_be_left_out(client: Client, project: Pr
     assert "computes in 20.0 % of 50.0 µs" in text  # no whole step lies in it
     for odd in ("?from=x&to=9", "?from=9&to=3", f"?from=1&to={'9' * 30}", "?worker=nobody-7"):
         assert client.get(f"/traces/{trace.pk}/summary{odd}").status_code == 200
+
+
+def test_what_lies_outside_all_steps_is_said(client: Client, project: Project) -> None:
+    trace = imported(project, file=REAL / "torch_diff_test.json.gz")
+    text = _text(client.get(f"/traces/{trace.pk}/summary"))
+    assert "CPU step 124 ms of the CPU alone, which may run ahead of the device" in text
+    assert "outside all steps" not in text  # it is less than 1 %
+    (worker,) = client.get(f"/api/traces/{trace.pk}/analysis").json()["workers"]
+    assert 0 < worker["outside"]["share"] < 0.01
+    assert worker["outside"]["before"] == 614
+    summary = trace_summary.summary_of(trace)
+    outside = replace(summary.workers[0].outside, outside=summary.workers[0].outside.busy // 10, dropped=(7,))
+    (share, before, cut) = step_remarks(summary, replace(summary.workers[0], outside=outside))
+    assert share == "10.0 % of the device's time (71.8 ms) lies outside all steps and counts in none."
+    assert before == "614 operations of 56.5 ms were launched before the recording of the first step."
+    assert cut == "Step 7 is left out: the recording ended before its work on the device did."
+    text = _text(client.get(f"/traces/{trace.pk}/summary?by=window"))
+    assert "The window counts as one: no steps were asked for, or none lies whole in it." in text
+    assert client.get(f"/api/traces/{trace.pk}/analysis?by=window").json()["source"] == "window"
+    assert client.get(f"/api/traces/{trace.pk}/analysis?by=month").status_code == 422
 
 
 def test_use_of_the_peak_is_computed_with_the_formula_shown(client: Client, project: Project) -> None:

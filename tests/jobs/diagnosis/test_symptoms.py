@@ -156,7 +156,7 @@ def test_numbers_are_those_of_the_newest_steps(is_folded: bool) -> None:
     (match,) = found(run).matches
 
     assert match.symptom.id == "learning.kl_runs_away"
-    assert "mean of the last 10 values is 0.75" in match.evidence[0].text
+    assert "median of the last 10 values is 0.75" in match.evidence[0].text
     first = match.remedies[0]
     assert first.fix is not None
     assert dict(first.fix.changes) == {"optimizer.learning_rate": 5e-4}

@@ -1,10 +1,15 @@
 """The planner's accuracy on the measured cases, gated as in `make bench-planner`."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
+from jobs.planner.constant import shipped_constants
+from jobs.planner.result import Interval
 from tests.planner_cases.device_rows import device_cases
+from tests.planner_cases.held_out import GATES as GATES_OF_TIME
+from tests.planner_cases.held_out import LEAST, as_shipped, held_out
 from tests.planner_cases.load import HERE, Case, load
 from tests.planner_cases.measure import Reading, readings
 from tests.planner_cases.summary import Row, summarize
@@ -39,6 +44,26 @@ def test_gate(what: str) -> None:
 
     assert row.num["all"], f"no case measures: {what}"
     assert row.reaches("all"), (row, wrong)
+
+
+def test_seconds_have_no_bias_and_honest_intervals_where_each_source_is_left_out() -> None:
+    figures = {each.kind: each for each in held_out((*load(HERE), *load(HERE / "later")), shipped_constants())}
+
+    assert set(GATES_OF_TIME) <= {kind for kind, each in figures.items() if each.num >= LEAST}
+    assert not {kind: (each, each.fails) for kind, each in figures.items() if each.fails}
+
+
+def test_a_source_is_judged_by_widths_that_the_others_made() -> None:
+    case = next(each for each in _cases() if each.id == "MB01")
+    reading = next(each for each in readings(case) if each.quantity == "training speed")
+    assert reading.interval is not None
+    middle = reading.interval.middle
+    narrow = replace(reading, interval=Interval(low=middle / 1.01, middle=middle, high=middle * 1.01))
+
+    (wide,), (figure,) = as_shipped([reading]), as_shipped([narrow])
+    assert figure.width == pytest.approx(1.01**2)
+    assert figure.coverage == 0 < wide.coverage
+    assert figure.bias == pytest.approx(float(reading.truth) / middle)  # seconds: the inverse of tokens a second
 
 
 def test_every_measured_quantity_is_read_and_nothing_is_skipped() -> None:

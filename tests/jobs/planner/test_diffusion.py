@@ -8,7 +8,7 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.diffusion_model import diffusion_models
-from jobs.planner.can_it_run.plans import METHODS, OnHost
+from jobs.planner.can_it_run.plans import METHODS, Way
 from jobs.planner.constant import shipped_constants
 from jobs.planner.diffusion.can_it_run import can_it_train, compare_for_diffusion, estimate_diffusion
 from jobs.planner.diffusion.job import (
@@ -31,7 +31,7 @@ ALL = tuple(diffusion_models())
 
 
 def _job(
-    name: str = "flux.1-dev", method: str = "sft", devices: int = 8, on_host: OnHost = "nothing", **picture: Any
+    name: str = "flux.1-dev", method: str = "sft", devices: int = 8, on_host: Way = "nothing", **picture: Any
 ) -> DiffusionJob:
     model = diffusion_models()[name]
     usual = Picture(width=model.width, height=model.height, frames=model.frames)

@@ -1,5 +1,6 @@
 """The whole answer: what adds up, what must hold for any job, and how fast it is there."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import Estimator, estimate
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
-from jobs.planner.result import TERMS, Estimate, JobInvalid
+from jobs.planner.result import TERMS, Estimate, JobInvalid, Term
 from jobs.planner.serving.engine_memory import engine_memory
 from jobs.planner.shapes.known import shape_of
 from profiling.phases import BY_KEY, ROLES
@@ -327,3 +328,28 @@ def test_whether_it_fits_is_the_same_without_the_time() -> None:
         fit, found = estimator.fit(job), estimate(job)
         assert (fit.verdict, fit.pools, fit.host_bytes) == (found.verdict, found.pools, found.host_bytes)
         assert (fit.pool.name, fit.phase.phase, fit.rollout) == (found.pool, found.phase, found.rollout)
+
+
+def _phase(job: Job, name: str) -> Mapping[Term, int]:
+    (pool,) = estimate(job).pools
+    return next(each for each in pool.phases if each.phase == name).memory.terms
+
+
+def test_a_trainer_without_an_engine_generates_with_the_whole_model_and_a_cache() -> None:
+    shape, alike = shape_of(DENSE), colocated()
+    rows = replace(alike, engine=None, rollouts=replace(alike.rollouts, prompts=16, samples_per_prompt=4))  # type: ignore[type-var]
+    terms, update = _phase(rows, "rollout"), _phase(rows, "update")
+    tokens = 16 * 4 // 8 * (512 + 2048)
+    assert terms["kv_cache"] == tokens * 57_344
+    assert terms["weights"] >= 2 * shape.parameters * (1 + 1 / 8)  # gathered beside the rank's own part
+    assert terms["logits"] == 8 * shape.vocab * 6
+    assert terms["optimizer"] == update["optimizer"]
+    assert "rollout" not in {each.phase for pool in estimate(supervised()).pools for each in pool.phases}
+
+
+def test_a_reference_that_is_computed_before_takes_a_pass_of_the_policy_alone() -> None:
+    pairs = supervised(algorithm="dpo", policy={"objective": "pairs", "head": "unfused"})
+    before = _phase(replace(pairs, precomputes_reference=True), "reference")
+    assert "optimizer" not in before
+    assert before["logits"] == round(shipped_constants().memory.logits_forward * 2 * 4096 * shape_of(DENSE).vocab)
+    assert "reference" not in {each.phase for pool in estimate(pairs).pools for each in pool.phases}

@@ -96,6 +96,29 @@ _FAMILIES: list[tuple[str, str, dict[str, Any]]] = [
             "attention_chunk_size": 64,
         },
     ),
+    (
+        "lfm2",
+        "lfm2",
+        {"layer_types": ["conv", "full_attention", "conv", "conv"], "conv_bias": True, "block_multiple_of": 32},
+    ),
+    (
+        "granitemoehybrid",
+        "granitemoehybrid",
+        {
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 48,
+            "mamba_n_heads": 6,
+            "mamba_d_head": 32,
+            "mamba_d_state": 16,
+        },
+    ),
+    (
+        "deepseek_v32",
+        "deepseek_v32",
+        {**_ROUTED, **_LATENT, "index_n_heads": 4, "index_head_dim": 16, "mlp_layer_types": None},
+    ),
     ("minimax_m2", "minimax_m2", {"head_dim": 32, "num_local_experts": 8, "num_experts_per_tok": 2}),
 ]
 

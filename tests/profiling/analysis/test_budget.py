@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiling.analysis.budget import KINDS, budget
-from profiling.analysis.steps import number_of, steps_of
+from profiling.analysis.stretches import stretches_of
 from profiling.evidence import Step, phase_spans
 from tests.profiling.analysis.made import work
 
@@ -99,18 +99,6 @@ def test_a_worker_waits_while_only_others_have_a_phase() -> None:
     }
 
 
-def test_steps_of_a_trace_go_from_the_first_rank_to_the_last_and_do_not_overlap() -> None:
-    one = work([("main", "step", "ProfilerStep#3", 0, 50), ("main", "step", "ProfilerStep#4", 50, 90)])
-    other = work([("main", "step", "ProfilerStep#3", 5, 55), ("main", "step", "ProfilerStep#4", 55, 88)], rank=1)
-    found = steps_of(NONE, [one, other], 0, 1000)
-    assert [(step.number, step.begin, step.end) for step in found] == [(3, 0, 55), (4, 55, 90)]
-    assert [step.number for step in steps_of(NONE, [one, other], 0, 60)] == [3]  # whole ones only
-
-
-def test_a_step_is_called_after_its_number() -> None:
-    assert [number_of(name) for name in ("ProfilerStep#1009", "step 12", "warm-up", "9" * 30)] == [1009, 12, None, None]
-
-
 times = st.tuples(st.integers(0, 120), st.integers(0, 40))
 rows = st.tuples(
     st.sampled_from(["main", "other", "s1", "s2"]),
@@ -151,8 +139,7 @@ def test_a_step_counts_whose_phases_begin_a_little_before_its_trace() -> None:
         )
     )
     recorded = work([("s1", "kernel", "gemm", 105, 196)], begin=103, end=204)
-    whole = steps_of(spans, [recorded], 103, 204, is_whole=True)
+    whole = stretches_of(spans, {("policy", 0): recorded}, {}, 103, 204, is_whole=True).steps
     assert [(step.number, step.begin, step.end) for step in whole] == [(2, 100, 200)]
-    assert steps_of(spans, [recorded], 103, 204) == ()
     (worker,) = budget({("policy", 0): recorded}, spans, whole).workers
     assert worker.by_kind() == {"compute": 91, "waiting": 2, "unattributed": 4, "not_recorded": 3}

@@ -217,5 +217,5 @@ def test_rules_look_at_so_many_events_and_say_how_far(tmp_path, stack) -> None:
     assert (found.looked, found.whole) == (cut.window, 635 * MS)
     seen = found.evaluations["device_idle"].observation
     assert seen is not None
-    assert seen.value == pytest.approx(80 * MS / cut.window)
+    assert seen.value == pytest.approx(0.5)  # of the iterations that repeat
     assert within([], 16) == ()

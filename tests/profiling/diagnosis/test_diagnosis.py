@@ -110,7 +110,7 @@ CASES: dict[str, Case] = {
     "straggler": Case(fires=straggling(1.0), value=0.2, clear=straggling(0.8), missing=steps(update=1.0), rank=1),
     "outlier_step": Case(fires=with_outlier(9.0), value=5.0, clear=with_outlier(1.5), missing=NOTHING, rank=1),
     "warm_up": Case(
-        fires=evidence(driver([{"update": 5.0}, *even(7, update=1.0)])),
+        fires=evidence(driver([{"update": 5.0}, *even(7, update=1.0)]), capture=CaptureFacts(steps=(1, 2))),
         value=5.0,
         clear=steps(update=1.0),
         missing=NOTHING,
@@ -299,6 +299,16 @@ def test_numbers_that_are_none_are_not_healthy() -> None:
     assert finding_of("groups_without_signal", rules()["groups_without_signal"], one).level == "bad"
 
 
+@pytest.mark.parametrize("name", ["reward/correct", "eval/accuracy"])
+def test_groups_of_a_policy_that_knows_the_answers_are_no_fault(name: str) -> None:
+    def state(right: float) -> str:
+        of_groups = series("groups/zero_variance_fraction", [0.9] * 8)
+        of_run = evidence((), of_groups, series(name, [right] * 8))
+        return finding_of("groups_without_signal", rules()["groups_without_signal"], of_run).state
+
+    assert (state(0.97), state(0.3)) == ("not_enough_data", "fires")
+
+
 def test_a_phase_that_is_told_of_some_steps_alone_took_no_0_seconds_in_the_others() -> None:
     reward = [9.0 if step % 3 == 0 else float("nan") for step in range(20)]
     found = finding_of("slow_reward", rules()["slow_reward"], seconds_of_steps(step=[10.0] * 20, reward=reward))
@@ -356,7 +366,9 @@ def test_the_first_step_of_the_attempt_is_left_out_not_that_of_the_window() -> N
     slow = evidence(
         [row for row in driver([*even(3, update=1.0), {"update": 6.0}, *even(5, update=1.0)]) if row[2] > 3]
     )
-    warm = finding_of("warm_up", rules()["warm_up"], Evidence(spans=slow.spans, first_step=4))
+    warm = finding_of(
+        "warm_up", rules()["warm_up"], Evidence(spans=slow.spans, first_step=4, capture=CaptureFacts(steps=(4, 5)))
+    )
     assert (warm.state, warm.observation and warm.observation.value) == ("fires", 6.0)
 
 

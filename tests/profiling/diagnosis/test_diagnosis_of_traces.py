@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from profiling.diagnosis.finding import finding_of, rules
-from profiling.evidence import CaptureFacts, Evidence
+from profiling.evidence import CaptureFacts, Evidence, Readings
 from profiling.trace.category import Category
 from tests.profiling.diagnosis import test_diagnosis
 from tests.profiling.made_traces import Make, Trace, maker
 
-KERNEL, TALK, COPY = Category.KERNEL, Category.COMMUNICATION, Category.COPY
+KERNEL, TALK, COPY, SYNC = Category.KERNEL, Category.COMMUNICATION, Category.COPY, Category.SYNC
 NOTHING = Evidence()
 
 
@@ -36,7 +37,11 @@ def kernels(count: int, *, length: float, every: float, name: str = "add") -> li
     return [(i * every, length, name, KERNEL) for i in range(count)]
 
 
+WAIT = "cudaDeviceSynchronize"
+PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
 BUSY = kernels(10, length=100, every=100)
+
+HELD = {"Total Reserved": [4e9, 8e9, 10e9], "Total Allocated": [4e9, 6e9, 5e9]}
 
 CASES: dict[str, Case] = {
     "device_idle": Case(
@@ -101,22 +106,34 @@ CASES: dict[str, Case] = {
     ),
     "hidden_sync": Case(
         fires=(
-            Trace(
-                device=BUSY,
-                host=[
-                    (0, 50, "cudaStreamSynchronize", Category.SYNC),
-                    (100, 30, "cudaMemcpy", Category.RUNTIME),
-                    (200, 400, "cudaMemcpyAsync", Category.RUNTIME),
-                ],
+            Trace(  # twice the device waits 50 ms for a thread that waited for it
+                device=[(0, 100, "add", KERNEL), (150, 100, "add", KERNEL), (300, 700, "add", KERNEL)],
+                launches=[(0, 0.01), (149, 0.01), (299, 0.01)],
+                host=[(10, 95, "cudaStreamSynchronize", SYNC), (160, 91, "cudaMemcpy", Category.RUNTIME)],
             ),
         ),
-        value=0.08,
-        clear=(Trace(device=BUSY, host=[(0, 10, "cudaStreamSynchronize", Category.SYNC)]),),
+        value=0.1,
+        clear=(
+            Trace(  # the thread waits for most of the time, and the device never does
+                device=BUSY,
+                launches=[(i * 40, 0.01) for i in range(10)],
+                host=[(i * 40 + 1, 38, "cudaStreamSynchronize", SYNC) for i in range(10)],
+            ),
+        ),
+        missing=(Trace(device=BUSY),),
     ),
     "copies": Case(
-        fires=(Trace(device=[*BUSY, (0, 100, "Memcpy HtoD (Pinned -> Device)", COPY)], bytes=1 << 20),),
+        fires=(
+            Trace(
+                device=[
+                    (0, 800, "add", KERNEL),
+                    (700, 200, "Memcpy HtoD (Pinned -> Device)", COPY),
+                ],
+                bytes=1 << 20,
+            ),
+        ),
         value=0.1,
-        clear=(Trace(device=[*BUSY, (0, 10, "Memcpy HtoD (Pinned -> Device)", COPY)], bytes=1 << 20),),
+        clear=(Trace(device=[*BUSY, (0, 900, "Memcpy HtoD (Pinned -> Device)", COPY)], bytes=1 << 20),),
     ),
     "tensor_cores_unused": Case(
         fires=(
@@ -132,7 +149,16 @@ CASES: dict[str, Case] = {
         missing=(Trace(device=BUSY),),
     ),
     "recompilation": Case(
-        fires=(Trace(host=[(0, 100, "CompiledFxGraph compile_fx", Category.RANGE)]),),
+        fires=(
+            Trace(
+                host=[
+                    (0, 100, "aten::add", Category.OPERATOR),
+                    (200, 80, "_compile.compile_inner (dynamo_timed)", Category.RANGE),
+                    (210, 60, "torch/_inductor/compile_fx.py(900): compile_fx_inner", Category.PYTHON),
+                    (300, 20, "cuModuleLoadData", Category.RUNTIME),
+                ]
+            ),
+        ),
         value=0.1,
         clear=(Trace(host=[(0, 100, "aten::add", Category.OPERATOR)]),),
         missing=(),
@@ -178,9 +204,9 @@ CASES: dict[str, Case] = {
         clear=(Trace(samples={"DCGM_FI_DEV_SM_CLOCK": [1950.0, 2000.0]}),),
     ),
     "fragmentation": Case(
-        fires=(Trace(samples={"Total Reserved": [4e9, 8e9, 10e9], "Total Allocated": [4e9, 6e9, 5e9]}),),
+        fires=(Trace(samples=HELD, meta={"devices": [{"id": 0, "totalGlobalMem": 9.9e9}]}),),
         value=0.25,
-        clear=(Trace(samples={"Total Reserved": [4e9, 6.2e9], "Total Allocated": [4e9, 6e9]}),),
+        clear=(Trace(samples=HELD, meta={"devices": [{"id": 0, "totalGlobalMem": 80e9}]}),),
         missing=(Trace(samples={"Total Reserved": [4e9]}),),
     ),
 }
@@ -200,13 +226,98 @@ def test_a_rule_fires_is_clear_and_says_what_is_missing(key: str, make: Make) ->
     assert missing.state == "not_enough_data", missing.sentence()
 
 
-def test_a_copy_from_unpinned_memory_fires_however_short(make: Make) -> None:
-    found = finding_of(
-        "copies",
-        rules()["copies"],
-        make(Trace(device=[*BUSY, (0, 1, "Memcpy HtoD (Pageable -> Device)", COPY)], bytes=1 << 20)),
+def states(key: str, *evidences: Evidence) -> list[str]:
+    return [finding_of(key, rules()[key], one).state for one in evidences]
+
+
+def test_copies_from_unpinned_memory_fire_from_one_per_cent_on(make: Make) -> None:
+    def copied(length: float) -> Evidence:
+        copies = [(900.0 + 30 * i, length, PAGEABLE, COPY) for i in range(3)]
+        return make(Trace(device=[(0, 900, "add", KERNEL), *copies], bytes=1 << 20))
+
+    assert states("copies", copied(1), copied(5)) == ["clear", "fires"]
+
+
+@pytest.mark.parametrize(
+    ("case", "trace"),
+    [
+        ("nothing is launched after it", Trace(device=BUSY[:5], launches=[(0, 0.01)] * 5, host=[(0, 900, WAIT, SYNC)])),
+        (
+            "the last of its kind, after the last step",
+            Trace(
+                device=[(0, 500, "add", KERNEL), (900, 50, "add", KERNEL)],
+                launches=[(0, 0.01), (899, 0.01)],
+                host=[(0, 450, "ProfilerStep#1", Category.STEP), (460, 60, WAIT, SYNC)],
+            ),
+        ),
+        (
+            "another thread keeps the device at work",
+            Trace(
+                device=[(0, 100, "add", KERNEL), (100, 890, "other", KERNEL), (990, 5, "add", KERNEL)],
+                launches=[(0, 0.01)],
+                host=[(10, 91, WAIT, SYNC)],
+            ),
+        ),
+    ],
+)
+def test_a_wait_that_costs_nothing_is_no_hidden_one(case: str, trace: Trace, make: Make) -> None:
+    found = finding_of("hidden_sync", rules()["hidden_sync"], make(trace))
+    assert (found.state, found.observation and found.observation.value) == ("clear", 0.0), case
+
+
+NO_COMPILING = (
+    ("## Call CompiledFxGraph fx1 ##", Category.RANGE),
+    ("Torch-Compiled Region: 0/0", Category.RANGE),
+    ("CompiledFunctionBackward", Category.OPERATOR),
+    ("TorchDynamo Cache Lookup", Category.RANGE),
+    ("torch/_compile.py(23): inner", Category.PYTHON),
+    ("torch/_inductor/compile_fx.py(1200): run", Category.PYTHON),
+    ("torch/_inductor/compile_worker/subproc_pool.py(180): _read_thread", Category.PYTHON),
+    ("triton/compiler/compiler.py(400): launch_metadata", Category.PYTHON),
+    ("torch/_dynamo/eval_frame.py(600): _fn", Category.PYTHON),
+)
+COMPILING = (
+    ("_compile.compile_inner (dynamo_timed)", Category.RANGE),
+    ("entire_frame_compile", Category.RANGE),
+    ("async_compile.wait (dynamo_timed)", Category.RANGE),
+    ("torch/_dynamo/convert_frame.py(500): _compile", Category.PYTHON),
+    ("triton/compiler/compiler.py(220): compile", Category.PYTHON),
+    ("hipModuleLoadData", Category.RUNTIME),
+    ("cudaLibraryLoadData", Category.RUNTIME),
+    ("Module loading", Category.OVERHEAD),
+    ("Driver JIT compiler", Category.OVERHEAD),
+)
+
+
+def test_calls_of_what_is_compiled_are_no_compiling(make: Make) -> None:
+    add = (0.0, 1.0, "aten::add", Category.OPERATOR)
+    calls = make(Trace(host=[add, *((100 * i, 90, *one) for i, one in enumerate(NO_COMPILING))]))
+    work = make(Trace(host=[add, *((100 * i, 2**i / 10, *one) for i, one in enumerate(COMPILING))]))
+    asleep = make(Trace(host=[add], pool=[(100, 300, *COMPILING[4])]))
+    steps = [(i * 300.0, 300.0, f"ProfilerStep#{i}", Category.STEP) for i in range(3)]
+    first = make(Trace(host=[add, *steps, (10, 280, *COMPILING[0])]))
+    assert states("recompilation", calls, asleep, first) == ["clear"] * 3
+    found = finding_of("recompilation", rules()["recompilation"], work).observation
+    assert found is not None
+    assert found.value == pytest.approx((2 ** len(COMPILING) - 1) / 10 / 1000)  # each of them counts
+
+
+def test_fragments_on_a_device_of_unknown_size_are_not_called_healthy(make: Make) -> None:
+    dcgm = {"DCGM_FI_DEV_FB_USED": [9000.0], "DCGM_FI_DEV_FB_FREE": [400.0]}
+    assert states("fragmentation", make(Trace(samples=HELD)), make(Trace(samples=HELD | dcgm))) == [
+        "not_enough_data",
+        "fires",
+    ]
+    reported = Readings(
+        name="gpu0_memory_total_bytes",
+        role="runner",
+        rank=0,
+        step=np.array([-1]),
+        time=np.array([1]),
+        value=np.array([9.9e9]),
     )
-    assert found.state == "fires"
+    told = Evidence(recorded=make(Trace(samples=HELD)).recorded, readings=(reported,))
+    assert states("fragmentation", told) == ["fires"]
 
 
 def test_the_gap_names_what_the_cpu_did(make: Make) -> None:
@@ -232,6 +343,12 @@ def test_a_capture_says_what_is_not_there(make: Make) -> None:
     assert "policy-1" in found.sentence()
     cut = make(Trace(device=BUSY, notes=["The file is cut off."]))
     assert "cut off" in finding_of("capture_incomplete", rule, cut).sentence()
+    few, many = (
+        "1 events were left out: a time or a name is missing or is none.",
+        "5 rows were left out: a time is none.",
+    )
+    whole = make(Trace(device=kernels(200, length=1, every=2), notes=[few, "nsys: the driver is old"]))
+    assert states("capture_incomplete", whole, make(Trace(device=BUSY, notes=[many]))) == ["clear", "fires"]
     assert finding_of("capture_incomplete", rule, NOTHING).state == "not_enough_data"
 
 

@@ -5,6 +5,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from profiling.analysis.summary import open_works, summarise
@@ -221,3 +222,19 @@ def test_lengths_are_summed_up_and_nothing_reads_as_busy(tmp_path: Path) -> None
             writer.finish()
         with Store(tmp_path / "b") as timed:  # beside a file with a clock it does not make the window a life long
             assert summarise([recorded, RecordedTrace(store=timed)], phase_spans(())).begin == timed.begin
+
+
+def test_a_real_table_of_an_h200(tmp_path: Path) -> None:
+    source = Path(__file__).resolve().parents[2] / "data" / "traces" / "h200_ncu.csv"
+    with source.open(newline="") as file:
+        head, _units, *rows = csv.reader(file)
+    wanted = [(row[head.index("Kernel Name")], float(row[head.index("gpu__time_duration.sum")])) for row in rows]
+
+    import_trace(source, tmp_path / "store")
+
+    with Store(tmp_path / "store") as store:
+        events = store.events(columns=("name", "dur", "ts"))
+        order = np.argsort(events["ts"])
+        kept = [(store.names[events["name"][i]], events["dur"][i]) for i in order]
+    assert [name for name, _ in kept] == [name for name, _ in wanted]
+    assert sum(lasts for _, lasts in kept) == pytest.approx(1000 * sum(us for _, us in wanted), rel=1e-3)

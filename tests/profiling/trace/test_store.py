@@ -191,11 +191,11 @@ def test_an_event_with_a_broken_clock_is_left_out_and_told(path: Path) -> None:
 
 
 def test_what_a_hostile_trace_makes_too_much_of_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiling.trace.writer.MOST_NAMES", 3)
+    monkeypatch.setattr("profiling.trace.writer.MOST_NAMES", 4)
     with StoreWriter(path, source="test") as writer:
-        assert writer.name("x" * (LONGEST_NAME + 1)) == writer.name("x" * (LONGEST_NAME + 2))
-        assert writer.name("\ud800") == 1
-        assert len({writer.name(f"name {i}") for i in range(9)}) == 2  # the third, and the one for all others
+        assert writer.name("x" * LONGEST_NAME + "1") != writer.name("x" * LONGEST_NAME + "2")  # told apart by a hash
+        assert writer.name("\ud800") == 2
+        assert len({writer.name(f"name {i}") for i in range(9)}) == 2  # the fourth, and the one for all others
         for i in range(MOST_LANES):
             writer.lane("thread", process="p", pid=1 << 200, tid=i)
         with pytest.raises(TooMuch, match="4,096"):

@@ -284,7 +284,7 @@ def test_what_is_not_a_number_costs_only_its_event(tmp_path: Path) -> None:
         op("good", 0, 1),
         op("no length", 0, float("nan")),
         op("endless", 0, float("inf")),
-        op("text", 0, "5"),  # type: ignore[arg-type]
+        op("text", 0, "five"),  # type: ignore[arg-type]
         {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": T, "dur": 1},
         op("list", 0, 1, args=[1]),
         op("link", 0, 1, cat="cuda_runtime", args={"correlation": 1 << 70}),

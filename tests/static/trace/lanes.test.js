@@ -73,17 +73,23 @@ test("a file's lanes are grouped by process: streams of a device before threads,
       lane(0, { kind: "thread", thread: "main" }),
       lane(1, { kind: "stream", device: 0, stream: 7, events: 20 }),
       lane(2, { kind: "thread", events: 0 }),
+      lane(3, { kind: "thread", thread: "autograd", tid: 2, events: 9 }),
+      lane(4, { kind: "thread", thread: "main", title: "inner frames", events: 700 }),
+      lane(5, { kind: "thread", thread: "main", title: "frames", events: 90 }),
     ],
   };
   const [group, ...more] = layerGroups(layer, clock, "/api/traces/t");
   assert.equal(more.length, 0);
   assert.equal(group.title, "policy 1");
-  assert.equal(group.note, "torch · 25 events");
+  assert.equal(group.note, "torch · 824 events");
   assert.deepEqual(
-    group.lanes.map(({ key, title, events }) => [key, title, events]),
+    group.lanes.map(({ key, title, isQuiet }) => [key, title, isQuiet]),
     [
-      ["3.1", "GPU 0, stream 7", 20],
-      ["3.0", "main", 5],
+      ["3.1", "GPU 0, stream 7", false],
+      ["3.3", "autograd", false],
+      ["3.0", "main", false],
+      ["3.5", "Python, main", false], // frames stand below what their thread does, however many they are
+      ["3.4", "inside frameworks, main", true],
     ],
   );
 });

@@ -54,7 +54,7 @@ test("a thinned tile knows each column's longest event, and what fills many colu
   name[100] = 0;
   const tile = new Tile(travelling({ ...header, exact: false, rows: [[0, 0]] }, [busy, name]), 0);
   const at = (column) => tile.begin + column * 2 + 1; // a column of level 1 is 2 ns
-  assert.deepEqual(tile.column(0, at(100)), { text: "gemm", category: "kernel", busy: 0.2 });
+  assert.deepEqual(tile.column(0, at(100)), { text: "gemm", label: "", category: "kernel", busy: 0.2 });
   assert.equal(tile.column(0, at(101)), null);
   assert.equal(tile.column(0, tile.end + 1), null);
   assert.deepEqual(tile.runs, [{ first: 10, row: 0, start: tile.begin + 20, end: tile.begin + 80, name: 1 }]);

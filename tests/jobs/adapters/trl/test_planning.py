@@ -45,3 +45,11 @@ def test_rollouts_come_from_the_devices_that_train_and_without_vllm_the_plan_say
     assert not any("Transformers" in note for note in vllm.notes)
     assert transformers.engine is not None
     assert transformers.engine.utilization < 0.2
+
+
+def test_adapters_are_float32_but_on_a_quantized_base_whose_embedding_stays_as_it_was_loaded() -> None:
+    lora = job_of("sft", **{"lora.rank": 8}).policy
+    quantized = job_of("sft", **{"lora.rank": 8, "quantization.load_in_4bit": True}).policy
+
+    assert (lora.weight_bytes, lora.base_bytes, lora.ends_bytes) == (4.0, 4.0, 0.0)
+    assert (quantized.method, quantized.weight_bytes, quantized.ends_bytes) == ("qlora", 2.0, 4.0)

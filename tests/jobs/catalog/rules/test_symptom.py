@@ -162,7 +162,7 @@ def test_a_symptom_of_numbers_says_which() -> None:
     (match,) = matches(spec=spec, log_lines=[], metrics={"kl/reference": [0.1] * 5 + [0.6] * 10})
 
     assert match.symptom.id == "learning.kl_runs_away"
-    assert match.evidence[0].text == "KL to reference: the mean of the last 10 values is 0.6, above 0.5"
+    assert match.evidence[0].text == "KL to reference: the median of the last 10 values is 0.6, above 0.5"
 
 
 def test_evidence_and_remedies_speak_the_readers_language() -> None:
@@ -188,7 +188,22 @@ def test_evidence_and_remedies_speak_the_readers_language() -> None:
         ({"time/rollout_seconds": [8.0] * 10}, []),
         ({"reward/std": [0.0] * 10}, ["learning.no_signal"]),
         ({"policy/entropy": [0.02] * 40}, []),  # low, but it holds
-        ({"policy/entropy": [0.08 / (1 + step) for step in range(40)]}, ["learning.entropy_collapse"]),
+        (
+            {"policy/entropy": [0.08 / (1 + step) for step in range(40)], "reward/mean": [0.3, 0.4, 0.5, 0.4] * 10},
+            ["learning.entropy_collapse", "learning.reward_stays_flat"],
+        ),
+        (  # the same numbers of a policy that knows the answers
+            {
+                "policy/entropy": [0.08 / (1 + step) for step in range(40)],
+                "groups/zero_variance_fraction": [0.9] * 40,
+                "reward/mean": [min(1.0, 0.3 + 0.05 * step) for step in range(40)],
+                "eval/accuracy": [0.3, 0.8, 0.97, 0.98],
+            },
+            ["learning.solved"],
+        ),
+        ({"reward/mean": [0.3, 0.31, 0.29] * 5 + [0.3, 0.31, 0.29] * 4}, []),  # too early to call it flat
+        ({"reward/mean": [0.3, 0.31, 0.29] * 12}, ["learning.reward_stays_flat"]),
+        ({"policy/clip_fraction": [0.4] * 10}, ["learning.updates_too_far"]),
         ({"loss/policy": [0.1, float("nan")]}, ["learning.not_a_number"]),
         ({"loss/policy": [0.1, None]}, ["learning.not_a_number"]),
         ({"sync/mean_probability_diff": [0.02] * 10}, ["learning.mismatch"]),
@@ -206,8 +221,9 @@ def test_numbers_are_held_against_thresholds(metrics: dict[str, list[float | Non
 @pytest.mark.parametrize(
     ("explained", "wanted"),
     [
-        ([0.2] * 18 + [-5.8, -5.4], []),  # two steps whose returns hardly differed
-        ([-0.2] * 18 + [0.1, 0.1], ["learning.critic_off"]),
+        ([0.2] * 38 + [-5.8, -5.4], []),  # two steps whose returns hardly differed
+        ([-0.2] * 38 + [0.1, 0.1], ["learning.critic_off"]),
+        ([-0.2] * 30, []),  # a new head
     ],
 )
 def test_a_critic_is_judged_by_most_of_its_steps(explained: list[float | None], wanted: list[str]) -> None:

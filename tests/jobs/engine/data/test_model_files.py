@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.spec.runspec import ModelSource
-from jobs.engine.data.model_files import BUNDLED, count_parameters, model_folder
+from jobs.engine.data.model_files import BUNDLED, count_parameters, model_folder, read_config
 from jobs.engine.problem import RunProblem, first_sentence
 
 
@@ -167,3 +167,16 @@ def test_what_the_hub_client_says_becomes_a_sentence(said: str, sentence: str) -
     assert told.startswith(sentence)
     assert told.endswith(".")
     assert ".." not in told
+
+
+def test_a_config_is_read_with_what_the_headers_of_the_weights_count(folder: Path) -> None:
+    config = read_config(ModelSource(kind="path", id=str(folder)))
+
+    assert config["safetensors"] == {"parameters": {"BF16": 657_024}}
+
+
+def test_weights_that_are_not_whole_are_not_counted(folder: Path) -> None:
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    assert "safetensors" not in read_config(ModelSource(kind="path", id=str(folder)))

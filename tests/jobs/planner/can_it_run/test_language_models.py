@@ -6,8 +6,11 @@ import pytest
 
 from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.device_table import device_table
+from jobs.planner.can_it_run.case import LanguageModelCase
+from jobs.planner.can_it_run.headline import judged_on
 from jobs.planner.can_it_run.language_models import MOST_FITS, FitVerdict, can_it_run, compare_hardware
-from jobs.planner.can_it_run.plans import METHODS, ON_HOST, Demand, plans_of, world_sizes
+from jobs.planner.can_it_run.plans import FURTHER_WAYS, METHODS, ON_HOST, Demand, plans_of, world_sizes
+from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import Estimator
 from jobs.planner.fleet import FleetInvalid, fleet_of
 from jobs.planner.job import Fleet, Job
@@ -32,7 +35,7 @@ def test_a_large_model_does_not_run_on_one_device_and_the_phase_that_binds_is_na
     found = _ask("qwen2.5-72b", "grpo", 1)
 
     assert found.answer == "no"
-    assert found.summary == "No layout fits on 1."  # weights and gradients alone are more than a device
+    assert found.summary.startswith("No layout fits on 1. It takes ")  # weights and gradients alone are too much
     need = found.need("nothing")
     assert need.num_devices is not None
     assert need.num_devices > 8
@@ -184,7 +187,8 @@ def test_what_is_tight_is_a_yes_that_says_so_for_a_number_and_for_any() -> None:
 
 @pytest.mark.parametrize("spare", [-1, 0])
 def test_the_fewest_devices_are_never_above_the_limit(spare: int) -> None:
-    """A card with exactly the bytes that the layout takes is a tight yes; with one byte less, only a probe tells."""
+    """A card with exactly the bytes that the layout takes is a tight yes; with one byte less only a probe tells, or
+    another way to train, which is named."""
     model, card = shape_of("qwen2.5-7b"), find_accelerator("rtx-4090")
     roomy = can_it_run(model, card, "sft-lora", 1).at
     assert roomy is not None
@@ -195,8 +199,13 @@ def test_the_fewest_devices_are_never_above_the_limit(spare: int) -> None:
 
     assert asked.at is not None
     assert asked.at.estimate is not None
-    assert asked.at.estimate.verdict == "tight"
-    assert asked.answer == ("yes" if spare == 0 else "unknown")
+    if spare == 0:
+        assert (asked.answer, asked.at.estimate.verdict) == ("yes", "tight")
+    else:
+        assert asked.at.on_host in FURTHER_WAYS
+        told = judged_on(replace(asked, practical=None), None, replace(roomy, num_devices=1))
+        assert told.answer == "unknown"
+        assert "92 % of a device's memory, known to ± " in told.summary
     assert (any_number.minimum_with_offload.num_devices == 1) == (spare == 0)
     for need in any_number.needs:
         assert need.estimate is not None
@@ -219,11 +228,17 @@ def test_what_is_ruled_out_by_a_bound_does_not_fit(model: str, method: str, acce
     for on_host in ON_HOST:
         for plan in plans_of(shape_of(model), METHODS[method], fleet, Demand(), on_host, micro_batch=1):
             is_hopeless = estimator.trainer_is_too_large(plan.job)
+            is_over = estimator.trainer_is_too_large(plan.job, above=1.0)
             for job in plan.jobs():
                 try:
-                    verdict = estimator.fit(job).verdict
+                    fit = estimator.fit(job)
                 except JobInvalid:
                     continue
+                verdict = fit.verdict
+                if is_over:
+                    assert max(pool.share for pool in fit.pools) > 1, job
+                if estimator.holds_no_sequence(job):
+                    assert fit.rollout is None or fit.rollout.full_sequences < 1
                 if is_hopeless or estimator.engine_is_too_large(job):
                     assert verdict == "no", job
                     ruled_out += 1
@@ -231,6 +246,15 @@ def test_what_is_ruled_out_by_a_bound_does_not_fit(model: str, method: str, acce
                     left += 1
     assert ruled_out
     assert left
+
+
+def test_numbers_of_devices_that_are_passed_by_hold_no_layout() -> None:
+    fleet = Fleet(accelerator=H100, num_devices=1, host_bytes=2 * 10**12)
+    case = LanguageModelCase(shape_of("qwen2.5-14b"), METHODS["sft"], fleet, Demand(), shipped_constants())
+    passed = [(n, way) for way in (*ON_HOST, *FURTHER_WAYS) for n in (1, 2, 4) if case.has_no_room(n, way)]
+
+    assert passed
+    assert all(case.enough(n, way) is None for n, way in passed)
 
 
 def test_heads_that_no_engine_of_four_divides_are_passed_over() -> None:
@@ -254,3 +278,23 @@ def test_a_question_of_too_many_layouts_is_unknown_after_a_bounded_number(monkey
     assert "too many layouts" in found.summary
     assert len(tried) <= MOST_FITS
     assert [need.num_devices for need in found.needs] == [None] * len(ON_HOST)
+
+
+def test_what_is_shared_between_layouts_changes_no_answer() -> None:
+    """Parts of many layouts are estimated once; each layout by itself, with nothing shared, gives the same answer."""
+    found = _ask("qwen3-30b-a3b", "ppo")
+
+    needs = [need for need in (*found.needs, *found.others, found.recommended) if need is not None]
+    assert len(needs) >= 4
+    for need in needs:
+        assert need.job is not None
+        assert need.estimate is not None
+        alone = Estimator().estimate(need.job)
+        assert (alone.verdict, alone.phase, alone.host_bytes) == (
+            need.estimate.verdict,
+            need.estimate.phase,
+            need.estimate.host_bytes,
+        )
+        assert alone.time == need.estimate.time
+        for one, other in zip(alone.pools, need.estimate.pools, strict=True):
+            assert [phase.memory.terms for phase in one.phases] == [phase.memory.terms for phase in other.phases]

@@ -7,7 +7,7 @@ import pytest
 from jobs.planner.constant import shipped_constants
 from jobs.planner.job import Layout, Offload
 from jobs.planner.memory.activations import LayerActivations, activations_of, kept_elements, saved_elements
-from jobs.planner.memory.logits import training_logits
+from jobs.planner.memory.logits import logit_gaps, training_logits
 from jobs.planner.shapes.known import shape_of
 from tests.jobs.planner.trainings import only_stage, training
 
@@ -129,8 +129,18 @@ def test_busy_expert_ranks_hold_more_tokens_than_the_mean() -> None:
 
 def test_logits_of_16384_tokens_take_37_gib_more_than_a_small_model() -> None:
     t = training("qwen3-0.6b", head="unfused", sequence=16384)
-    assert training_logits(t, K) == 16 * 16384 * 151_936
-    assert training_logits(t, K) / GIB == pytest.approx(37.1, abs=0.05)
+    assert training_logits(t, K) == 12 * 16384 * 151_936
+    assert logit_gaps(t, K) == 4 * 16384 * 151_936
+    assert (training_logits(t, K) + logit_gaps(t, K)) / GIB == pytest.approx(37.1, abs=0.05)
+    assert logit_gaps(replace(t, head="inplace"), K) == logit_gaps(replace(t, objective="scalar"), K) == 0
+
+
+def test_liger_takes_chunks_as_wide_as_the_hidden_state_of_all_tokens() -> None:
+    t = training("llama-3.1-8b", head="chunked", kernels="liger", sequence=8192, micro_batch=4)
+    chunk = 1024  # 128,256 / 4,096 is 32 rounded up; 32,768 tokens / 32
+    assert training_logits(t, K) == K.memory.logits_liger * chunk * 128_256
+    assert training_logits(replace(t, sequence=8193), K) == 2 * training_logits(t, K)
+    assert training_logits(replace(t, head_chunk=512), K) == K.memory.logits_liger * 512 * 128_256
 
 
 @pytest.mark.parametrize(
@@ -139,7 +149,7 @@ def test_logits_of_16384_tokens_take_37_gib_more_than_a_small_model() -> None:
         ({"head": "compiled"}, K.memory.logits_compiled * 4096 * 128_256),
         ({"head": "parallel"}, 6 * 4096 * 128_256),
         ({"head": "parallel", "layout": Layout(num_devices=4, tensor=4)}, 6 * 4096 * 128_256 / 4),
-        ({"head": "unfused", "has_entropy": True}, (16 + 7) * 4096 * 128_256),
+        ({"head": "unfused", "has_entropy": True}, (12 + 7) * 4096 * 128_256),
         ({"head": "inplace"}, 2 * 4096 * 128_256),
         ({"head": "inplace", "has_entropy": True}, (2 + 4) * 4096 * 128_256),
         ({"head": "chunked", "head_chunk": 1024}, 14 * 1024 * 128_256),
@@ -152,7 +162,8 @@ def test_logits_of_16384_tokens_take_37_gib_more_than_a_small_model() -> None:
         ),
         ({"head": "chunked", "head_chunk": 2048, "head_axis": "vocabulary"}, 22 * 4096 * 2048),
         ({"head": "unfused", "objective": "scalar"}, 0),
-        ({"head": "unfused", "objective": "pairs"}, 2 * 16 * 4096 * 128_256),
+        ({"head": "unfused", "objective": "pairs"}, 2 * 12 * 4096 * 128_256),
+        ({"head": "half"}, 8 * 4096 * 128_256),
     ],
 )
 def test_bytes_of_logits_by_head(changes: dict[str, object], expected: float) -> None:

@@ -128,7 +128,16 @@ def test_a_quantized_base_packs_matrices_and_leaves_the_vocabulary_and_norms() -
     t = training(method="qlora", lora_rank=16, base_bytes=0.5625, layout=Layout(), family="plain")
     assert held(t).weights == pytest.approx(0.5625 * matrices + 2 * rest + 2 * 41_943_040)
     gathered = transients_of(t, only_stage(t), held(t), K).gathered
-    assert gathered == pytest.approx(2 * layer_share(t.model.layers[0], t.layout).total)
+    assert gathered == 2 * 4096 * 14336  # one matrix at a time is unpacked
+    assert held(replace(t, ends_bytes=4.0)).weights - held(t).weights == pytest.approx(2 * rest)
+
+
+def test_a_sharded_quantized_base_is_gathered_packed() -> None:
+    t = training(method="qlora", lora_rank=16, base_bytes=0.5, layout=Layout(num_devices=8, shards=3))
+    found = transients_of(t, only_stage(t), held(t), K)
+    layer, norms = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336, 2 * 4096
+    ends = 2 * (2 * 128_256 * 4096 + 4096)
+    assert found.gathered == pytest.approx(2 * (0.5 * layer + 2 * norms) + ends + 2 * 4096 * 14336)
 
 
 def test_adapters_of_experts_divide_by_expert_parallelism() -> None:
@@ -239,7 +248,7 @@ def test_deepspeed_below_zero_3_has_gradients_in_the_backward_pass_alone() -> No
     t = training(layout=Layout(num_devices=8, shards=2), family="deepspeed", sequence=8192, micro_batch=8)
     own = 2 * 8_030_261_248 / 8
     assert "gradients" not in resident_memory(t, H100, K).terms
-    at_loss, in_last, in_first, in_step = _peaks(t, only_stage(t), K)
+    at_loss, in_last, in_first, _, in_step = _peaks(t, only_stage(t), K)
     assert at_loss["gradients"] == 0
     assert in_last["gradients"] == 2 * 5e8  # the bucket
     assert in_first["gradients"] == own + 2 * 5e8
@@ -250,13 +259,13 @@ def test_deepspeed_below_zero_3_has_gradients_in_the_backward_pass_alone() -> No
 
 def test_zero_2_makes_room_for_wider_sums_with_the_first_gradient_also_where_a_rank_is_alone() -> None:
     t = training(layout=Layout(shards=2), family="deepspeed", gradient_bytes=4.0, checkpointing="none")
-    _, in_last, in_first, _ = _peaks(t, only_stage(t), K)
+    _, in_last, in_first, *_ = _peaks(t, only_stage(t), K)
     assert in_last["gradients"] == in_first["gradients"] == 4 * 8_030_261_248 + 2 * 5e8
 
 
 def test_the_first_layer_is_differentiated_beside_all_gradients_and_one_layers_activations() -> None:
     t = training(layout=Layout(), family="plain", checkpointing="full")
-    at_loss, _, in_first, _ = _peaks(t, only_stage(t), K)
+    at_loss, _, in_first, *_ = _peaks(t, only_stage(t), K)
     kept = activations_of(t, only_stage(t), K, width=2.0)
     assert at_loss["gradients"] == 0
     assert in_first["gradients"] == 2 * 8_030_261_248
@@ -285,9 +294,55 @@ def test_an_update_in_the_backward_pass_needs_the_gradient_of_one_unit() -> None
     assert transients_of(t, only_stage(t), held(t), K).in_backward == 2 * (128_256 * 4096 + 4096)
 
 
-def test_autocast_keeps_its_casts_of_fp32_weights() -> None:
+def test_autocast_keeps_its_casts_of_fp32_weights_of_layers_that_are_not_checkpointed() -> None:
     t = training(family="plain", layout=Layout(), weight_bytes=4.0)
-    assert transients_of(t, only_stage(t), held(t), K).gathered == 2 * 8_030_261_248
+    layer = layer_share(t.model.layers[0], t.layout).total
+    assert transients_of(t, only_stage(t), held(t), K).gathered == 2 * layer
+    kept = replace(t, checkpointing="none")
+    assert transients_of(kept, only_stage(t), held(t), K).gathered == 2 * 8_030_261_248
+
+
+def test_fsdp_under_autocast_gathers_what_it_holds() -> None:
+    mixed = training(layout=Layout(num_devices=8, shards=3), weight_bytes=4.0, gradient_bytes=4.0)
+    autocast = replace(mixed, mixed_precision="autocast")
+    narrow, wide = (transients_of(t, only_stage(t), held(t), K) for t in (mixed, autocast))
+    layer, ends = layer_share(mixed.model.layers[0], mixed.layout).total, 2 * 128_256 * 4096 + 4096
+    assert narrow.gathered == 2 * (2 * layer + ends)
+    assert wide.gathered == 4 * (2 * layer + ends) + 2 * layer  # and a cast
+    assert wide.gathered_at_loss == 4 * (layer + ends)
+
+
+def test_a_tied_matrix_has_two_gradients_and_their_sum_when_all_layers_are_done() -> None:
+    t = training("qwen3-0.6b", layout=Layout(), family="plain")
+    assert t.model.is_tied
+    *_, at_embedding, in_step = _peaks(t, only_stage(t), K)
+    assert at_embedding["gradients"] - in_step["gradients"] == 2 * 2 * 151_936 * 1024
+    assert "logits" not in in_step
+    assert at_embedding["activations"] == 0
+
+
+def test_training_in_16_bits_alone_holds_nothing_wider() -> None:
+    t = training(weight_bytes=4.0, gradient_bytes=4.0, mixed_precision="pure", family="plain", layout=Layout())
+    found = held(t)
+    assert found.weights + found.gradients + found.optimizer == 8 * 8_030_261_248
+
+
+def test_products_in_fp8_keep_both_layouts_of_each_matrix_in_megatron() -> None:
+    t = training(family="megatron", kernels="megatron", layout=Layout(num_devices=8, tensor=8))
+    matrices = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336) / 8
+    fp8 = replace(t, compute="fp8")
+    found = [next(_peaks(each, only_stage(t), K))["weights"] for each in (t, fp8)]
+    assert found[1] - found[0] == pytest.approx(2 * matrices)
+
+
+def test_what_the_allocator_holds_follows_its_setting_and_lengths() -> None:
+    t = training(layout=Layout(), family="plain")
+    found = {}
+    for setting in ("expandable", "", "blocks"):
+        found[setting] = update_memory(replace(t, allocator=setting), H100, K).total
+    assert found["expandable"] < found[""] < found["blocks"]
+    varied = replace(t, has_varied_lengths=True)
+    assert update_memory(varied, H100, K).total > found[""]
 
 
 # Whole steps.

@@ -17,6 +17,7 @@ from jobs.planner.memory.states import optimizer_bytes
 from jobs.planner.read.context import Workload
 from jobs.planner.read.spec import read_job
 from jobs.planner.shapes.known import shape_of
+from jobs.planner.time.weight_sync import transport_of
 from tests.jobs.planner.hardware import fleet, models_for
 
 
@@ -39,6 +40,10 @@ def test_every_recipe_is_read(name: str) -> None:
     if job.engine is not None:
         pool = job.engine_devices or job.policy.layout.num_devices
         assert job.engine.num_engines * job.engine.tensor * job.engine.pipeline == pool
+        assert transport_of(job) == ("ipc" if job.placement == "colocated" else _TRANSPORTS[spec.trainer.name])
+
+
+_TRANSPORTS = {"native": "broadcast", "openrlhf": "tensors", "verl": "broadcast"}
 
 
 @pytest.mark.parametrize("trainer", [{"name": "native"}, {"name": "verl", "version": "0.9.1"}])

@@ -269,3 +269,19 @@ def test_vllm_itself_makes_as_many_blocks(vllm_answers: Any) -> None:
     assert block_tokens == ours.cache.block_tokens
     assert blocks == ours.cache.num_blocks
     assert tokens == ours.kv_tokens
+
+
+def test_the_sampler_that_is_named_or_of_the_release_takes_its_bytes_of_the_cache() -> None:
+    k, entries = shipped_constants(), 1024 * shape_of("qwen2.5-7b").vocab
+    of = {name: memory(version="0.10", sampler=name).memory.terms["logits"] for name in ("", "sort", "flashinfer")}
+    assert of[""] == of["sort"] == round(k.engine.sampler_bytes_sorting * entries)
+    assert of["flashinfer"] == round(k.engine.sampler_bytes * entries)
+    assert memory(version="0.19").memory.terms["logits"] == of["flashinfer"]
+
+
+def test_early_releases_take_less_outside_of_torch_under_tensor_parallelism() -> None:
+    k = shipped_constants().engine
+    early, late = (memory(version=version, tensor=2).memory.terms["overhead"] for version in ("0.11.2", "0.12"))
+    assert late - early == k.non_torch_bytes_group - k.non_torch_bytes_group_early
+    pair = find_accelerator("rtx-4090")
+    assert len({memory(accelerator=pair, version=v, tensor=2).memory.terms["overhead"] for v in ("0.11", "0.19")}) == 1

@@ -1,0 +1,89 @@
+"""The healthy bands of a project's charts: those of the metric dictionary, and its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_POST
+
+from console.labels.catalog import metric_label
+from console.views.frame import named_project, person
+from jobs.accounts.access import role
+from jobs.diagnosis.bands import Band, BandRefused, bands_of, set_bands
+from jobs.models import Project
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandRow:
+    """A band as the table shows it."""
+
+    metric: str
+    label: str
+    low: str
+    high: str
+    source: str
+    is_own: bool
+
+
+@require_GET
+def bands(request: HttpRequest, project: str) -> HttpResponse:
+    """Show the bands."""
+    return _show(request, named_project(request, project, "viewer"))
+
+
+@require_POST
+def change_bands(request: HttpRequest, project: str) -> HttpResponse:
+    """Set the band of one metric: two numbers; none at all without any; the dictionary's again with `reset`."""
+    home = named_project(request, project, "admin")
+    name = request.POST.get("metric", "").strip()
+    texts = [request.POST.get(end, "").strip() for end in ("low", "high")]
+    ends: list[object] | None = None if "reset" in request.POST else [_number(text) for text in texts if text]
+    try:
+        set_bands(project=home, raw={name: ends}, user=person(request))
+    except BandRefused as error:
+        return _show(request, home, sentence=str(error), typed={"metric": name, "low": texts[0], "high": texts[1]})
+    messages.success(request, _("The band of %(metric)s is kept.") % {"metric": metric_label(name)})
+    return redirect("bands", home.slug)
+
+
+def _number(text: str) -> object:
+    """Return a number; what is none is left for the rules to refuse."""
+    try:
+        return float(text)
+    except ValueError:
+        return text[:40]
+
+
+def _show(
+    request: HttpRequest, project: Project, *, sentence: str = "", typed: Mapping[str, str] | None = None
+) -> HttpResponse:
+    context = {
+        "project": project,
+        "is_admin": role(request.user, project) == "admin",
+        "rows": [_row(band) for band in bands_of(project).values()],
+        "sentence": sentence,
+        "typed": typed or {},
+    }
+    return render(request, "settings/bands.html", context, status=422 if sentence else 200)
+
+
+def _row(band: Band) -> BandRow:
+    ends = ["" if end is None else f"{end:g}" for end in (band.low, band.high)]
+    return BandRow(
+        metric=band.metric,
+        label=metric_label(band.metric),
+        low=ends[0],
+        high=ends[1],
+        source=band.source,
+        is_own=band.is_own,
+    )
+
+
+urlpatterns = [
+    path("settings/<slug:project>/bands", bands, name="bands"),
+    path("settings/<slug:project>/bands/change", change_bands, name="change-bands"),
+]

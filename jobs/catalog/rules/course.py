@@ -1,0 +1,130 @@
+"""The course of a metric: where it began, its best and its last level, and what of that is more than noise.
+
+Levels are medians of a window, so that a single odd value moves none. The noise of a series is taken from its
+second differences, so that a steady rise is none, nor is a turn. Nothing here knows a metric: what a
+share of is asked for, and in which direction, is said by the condition that reads it. Pure functions over finite values
+in the order of steps.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+_SIGMA = 1.4826  # of a normal distribution over the median of its absolute deviations
+_MEDIAN = 1.2533  # sqrt(pi / 2): how much less sure a median is than a mean
+_SURE = 5.0  # standard errors: between the best of many levels and the newest, mere noise stays below
+_FIRST = 5  # values that make the level of the start,
+_FAR = 8.0  # unless the first is so many deviations away from them: then all was over at once
+_AT_LEAST = 0.4  # of the best level: what counts as gained where little was
+_NEARLY = 0.2  # of the start: a smaller lowest level counts as this
+_NEWEST = 20  # values among which an outburst is looked for
+_BEST = 3.5  # standard errors that the best of some tens of levels of mere noise lies above its start, at most
+_RISES = 1.64  # z of one chance in twenty
+_OUTBURSTS = 3  # so many of them have to be far above the others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """Levels of a series: of its start, the highest, the lowest and the newest, and the standard error of a change."""
+
+    start: float
+    highest: float
+    lowest: float
+    now: float
+    error: float
+
+
+def course(values: Sequence[float], window: int) -> Course:
+    """Return the course of at least `window` values."""
+    start, deviation = statistics.median(values[: min(_FIRST, window)]), noise(values)
+    start = values[0] if abs(values[0] - start) > _FAR * deviation else start
+    stride = max(1, window // 2)
+    levels = [statistics.median(values[i - window : i]) for i in range(window, len(values) + 1, stride)]
+    now = statistics.median(values[-window:])
+    error = deviation * _MEDIAN * math.sqrt(2.0 / window)
+    return Course(start=start, highest=max(start, now, *levels), lowest=min(start, now, *levels), now=now, error=error)
+
+
+def noise(values: Sequence[float]) -> float:
+    """Return the standard deviation of a series about its own course; 0 of fewer than four values.
+
+    A second difference of independent values has the sixfold variance of one.
+    """
+    if len(values) < 4:
+        return 0.0
+    bends = [abs(a - 2 * b + c) for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    return _SIGMA * statistics.median(bends) / math.sqrt(6.0)
+
+
+def fell(values: Sequence[float], window: int) -> tuple[float, float, float]:
+    """Return how much of what a metric had gained it has lost again, its best and its newest level.
+
+    1 is all that was gained; of a metric that never gained anything, 40 % of what it had. 0 where the loss is within
+    the noise.
+    """
+    of = course(values, window)
+    lost, gained = of.highest - of.now, max(of.highest - of.start, _AT_LEAST * abs(of.highest))
+    return (lost / gained if lost > _SURE * of.error and gained > 0 else 0.0), of.highest, of.now
+
+
+def climbed(values: Sequence[float], window: int) -> tuple[float, float, float]:
+    """Return the same of a metric that is better the lower it is."""
+    share, best, now = fell([-value for value in values], window)
+    return share, -best, -now
+
+
+def above_lowest(values: Sequence[float], window: int) -> tuple[float, float, float]:
+    """Return by which share of its lowest level a metric is above it, both levels; 0 within the noise.
+
+    A lowest level near 0 counts as a fifth of the start: what is learned by heart moves between nothing and nearly so.
+    """
+    of = course(values, window)
+    rise, unit = of.now - of.lowest, max(abs(of.lowest), _NEARLY * abs(of.start))
+    return (rise / unit if unit and rise > _SURE * of.error else 0.0), of.lowest, of.now
+
+
+def times_start(values: Sequence[float], window: int) -> tuple[float, float, float]:
+    """Return the newest level over that of the start, and both; nan where it started at 0 or below."""
+    of = course(values, window)
+    return (of.now / of.start if of.start > 0 else math.nan), of.start, of.now
+
+
+def gain(values: Sequence[float], window: int) -> tuple[float, float, float]:
+    """Return the rise of the newest level above the start in standard errors of such a change, and both levels."""
+    of = course(values, window)
+    rise = of.now - of.start
+    return (rise / of.error if of.error > 0 else math.copysign(math.inf, rise) if rise else 0.0), of.start, of.now
+
+
+def is_flat(values: Sequence[float]) -> bool:
+    """Return True if a metric has never been above its start by more than noise, and does not rise as a whole."""
+    of = course(values, max(_FIRST, len(values) // 6))
+    return of.highest - of.start <= _BEST * of.error + 1e-3 * abs(of.start) and trend(values) < _RISES
+
+
+def trend(values: Sequence[float]) -> float:
+    """Return Mann and Kendall's z: how surely values rise (above 2) or fall (below -2), whatever their scale.
+
+    Of more than 60 values the means of 60 stretches are compared.
+    """
+    count = min(len(values), 60)
+    edges = [round(i * len(values) / count) for i in range(count + 1)]
+    means = [math.fsum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    score = sum((b > a) - (b < a) for i, a in enumerate(means) for b in means[i + 1 :])
+    ties = [means.count(value) for value in set(means)]
+    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+    return (score - math.copysign(1, score)) / math.sqrt(variance) if score and variance > 0 else 0.0
+
+
+def outburst(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return how far the third largest of the newest 20 values lies above what is usual, that value, and the usual one.
+
+    Usual is the 90th percentile of all values before them. nan where there are not as many before.
+    """
+    before, newest = sorted(values[:-_NEWEST]), sorted(values[-_NEWEST:])
+    if len(before) < _NEWEST:
+        return math.nan, math.nan, math.nan
+    usual = before[int(0.9 * (len(before) - 1))]
+    return (newest[-_OUTBURSTS] / usual if usual > 0 else math.nan), usual, newest[-_OUTBURSTS]

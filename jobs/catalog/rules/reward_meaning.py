@@ -1,0 +1,74 @@
+"""What a run's rewards mean: how close they are to the most, and how many nats those of pairs stand for.
+
+A reward near its most has nothing left to teach: all samples of a prompt are right, their variance is zero, and the
+policy is sure. Without knowing the most, that looks like a run without a signal.
+"""
+
+import math
+from collections.abc import Sequence
+
+from jobs.catalog.rules.condition import Numbers
+from jobs.catalog.rules.course import course
+from jobs.catalog.spec.runspec import RunSpec
+
+SHARE = "reward/of_most"
+RISE = "reward/of_rise"
+_SURE = 5.0  # standard errors that a reward has to have risen by to have risen
+_WINDOW = 10
+IN_NATS = {"pairs/chosen_nats": "pairs/chosen_reward", "labels/desirable_nats": "labels/desirable_reward"}
+NEEDED = {"reward/mean", "reward/max", *IN_NATS.values()}
+_UP_TO_ONE = ("math", "exact_match", "format", "code")  # kinds that give 1 for what is right
+
+
+def with_meanings(spec: RunSpec, numbers: Numbers) -> Numbers:
+    """Return the numbers with each step's mean reward over the most that it can be, where that is known, and with
+    implicit rewards of responses in nats, which are what the policy has gained or lost of their likelihood.
+
+    An implicit reward is beta times them (DPO, arXiv 2305.18290, equation 5).
+    """
+    rewards = numbers.get("reward/mean", ())
+    most = _most(spec, numbers, rewards)
+    more = {SHARE: _over(rewards, most)} if most else {RISE: _of_rise(numbers, rewards)}
+    beta = spec.knobs.get("pairs.beta")
+    if beta is not None and isinstance(beta.value, (int, float)) and beta.value > 0:
+        more |= {name: _over(numbers[of], beta.value) for name, of in IN_NATS.items() if of in numbers}
+    return {**numbers, **more}
+
+
+def _of_rise(numbers: Numbers, rewards: Sequence[float | None]) -> list[float | None]:
+    """Return each reward as a share of the rise from the start to the best level; nothing if it has not risen.
+
+    It stands in for the share of the most where a reward has no known range: at the end of its rise a policy may know
+    all that there is to know. Not where a trainer reports the largest reward: then it is known what else is earned.
+    """
+    values = _finite(rewards)
+    if len(values) < 2 * _WINDOW or numbers.get("reward/max"):
+        return []
+    of = course(values, _WINDOW)
+    rise = of.highest - of.start
+    return (
+        [None if value is None else (value - of.start) / rise for value in rewards] if rise > _SURE * of.error else []
+    )
+
+
+def _over(values: Sequence[float | None], unit: float) -> list[float | None]:
+    return [None if value is None else value / unit for value in values]
+
+
+def _most(spec: RunSpec, numbers: Numbers, rewards: Sequence[float | None]) -> float | None:
+    """Return the most that a response can earn; None where nobody knows.
+
+    What the spec says counts first, then the largest reward that a trainer has reported. Of others the most is taken to
+    be 1 if no step's mean is above it: nearly all rewards that check an answer give 1 for a right one.
+    """
+    if spec.is_native and all(part.kind in _UP_TO_ONE for part in spec.reward.parts):
+        return math.fsum(max(0.0, part.weight) for part in spec.reward.parts) or None
+    reported = _finite(numbers.get("reward/max", ()))
+    if reported:
+        return max(reported) if max(reported) > 0 else None
+    highest = max(_finite(rewards), default=0.0)
+    return 1.0 if 0 < highest <= 1 else None
+
+
+def _finite(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None and math.isfinite(value)]

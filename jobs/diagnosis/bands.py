@@ -1,0 +1,94 @@
+"""The bands in which metrics usually are: those of the metric dictionary, and a project's own in their place.
+
+A band of the dictionary is drawn and judges nothing: what it stands for depends on the task. A band that a project has
+set itself is judged (jobs.diagnosis.health).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from jobs.accounts.audit import record
+from jobs.catalog.metric import metric, metrics
+from jobs.models import Project
+
+MOST_BANDS = 200
+MAX_NAME_CHARS = 120
+
+
+class BandRefused(ValueError):
+    """A band makes no sense; `field` is the metric."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Least and most of a metric's usual range, both None where the project wants none; `source` says whose it is."""
+
+    metric: str
+    low: float | None
+    high: float | None
+    source: str
+    is_own: bool
+
+
+def bands_of(project: Project) -> dict[str, Band]:
+    """Return the bands of a project by metric, its own before those of the dictionary."""
+    bands = {
+        name: Band(metric=name, low=info.healthy[0], high=info.healthy[1], source=info.healthy_source, is_own=False)
+        for name, info in metrics().items()
+        if info.healthy
+    }
+    for name, ends in project.metric_bands.items():
+        low, high = ends or (None, None)
+        bands[name] = Band(metric=name, low=low, high=high, source="", is_own=True)
+    return bands
+
+
+def set_bands(*, project: Project, raw: Mapping[str, object], user: AbstractBaseUser | None) -> None:
+    """Set a project's own bands: metric -> [least, most], [] for none at all, None for that of the dictionary again.
+
+    Metrics that are not named stay as they are. Raises: BandRefused.
+    """
+    changes = {name: _checked(name, ends) for name, ends in raw.items()}
+    with transaction.atomic():
+        held = Project.objects.select_for_update().get(pk=project.pk)
+        after = {**held.metric_bands, **changes}
+        after = {name: ends for name, ends in after.items() if ends is not None}
+        if len(after) > MOST_BANDS:
+            text = _("A project has at most %(most)s bands of its own, these would be %(count)s.")
+            raise BandRefused(next(iter(raw)), text % {"most": MOST_BANDS, "count": len(after)})
+        if after != held.metric_bands:
+            before = {name: held.metric_bands.get(name) for name in changes}
+            held.metric_bands = after
+            held.save(update_fields=["metric_bands"])
+            record(
+                actor=user,
+                verb="bands.set",
+                object_type="project",
+                object_id=project.slug,
+                before=before,
+                after=changes,
+            )
+    project.metric_bands = held.metric_bands
+
+
+def _checked(name: str, ends: object) -> list[float] | None:
+    if not 0 < len(name) <= MAX_NAME_CHARS or any(ord(c) < 33 for c in name):
+        text = _("%(given)r is not the name of a metric. Use one as charts call it, like kl/reference.")
+        raise BandRefused(name[:MAX_NAME_CHARS], text % {"given": name[:40]})
+    if ends is None:
+        return None
+    values = list(ends) if isinstance(ends, (list, tuple)) else [math.nan]
+    are_numbers = all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in values)
+    if values and not (are_numbers and len(values) == 2 and -math.inf < values[0] < values[1] < math.inf):
+        text = _("The band of %(metric)s is %(given)s. Use two numbers, the smaller first, or none for no band.")
+        raise BandRefused(name, text % {"metric": metric(name).label, "given": repr(ends)[:60]})
+    return [float(end) for end in values]

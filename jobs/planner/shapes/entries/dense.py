@@ -1,0 +1,175 @@
+"""Decoders of attention and dense MLPs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jobs.planner.shapes.config_values import ConfigValues
+from jobs.planner.shapes.families import NO, YES, Family, FamilyProperty, Heads
+from jobs.planner.shapes.layer_shapes import LayerKind, Mixer
+from jobs.planner.shapes.mixers import attention, read_heads
+
+_MLP_BIAS = FamilyProperty(False, "mlp_bias")
+_USE_BIAS = FamilyProperty(False, "use_bias")
+_STARCODER_BIAS = FamilyProperty(True, "use_bias")
+
+
+def _lambdas(config: ConfigValues, sizes: Heads) -> int:
+    return 4 * sizes.size
+
+
+def _norm_of_output(config: ConfigValues, sizes: Heads) -> int:
+    return sizes.hidden
+
+
+def _square_output(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
+    """Return attention whose output projection is square, whatever the size of its heads (Helium)."""
+    sizes = read_heads(config, hidden)
+    made = attention(config, family, sizes)
+    return replace(made, divided=made.divided + hidden * (hidden - sizes.query))
+
+
+def _norm_of_width(hidden: int, width: int) -> int:
+    return width
+
+
+def _two_numbers(hidden: int, width: int) -> int:
+    return 2
+
+
+def _cross_layers(config: ConfigValues, family: Family, num_layers: int) -> tuple[LayerKind, ...]:
+    crossing = set(config.items("cross_attention_layers", int) or ())
+    return tuple(
+        LayerKind(mixer="cross_attention" if index in crossing else "full_attention") for index in range(num_layers)
+    )
+
+
+def _cross_attention(config: ConfigValues, family: Family, hidden: int, kind: LayerKind) -> Mixer:
+    """Return a layer that attends to what was seen: normed queries and keys, and two gates (Llama 3.2 Vision)."""
+    made = attention(config, replace(family, qk_norm="head"), read_heads(config, hidden))
+    return replace(made, replicated=made.replicated + 2, kind="cross-attention", is_rough=True)
+
+
+_LLAMA = Family(
+    mlp_bias=_MLP_BIAS,
+)
+_QWEN2 = Family(
+    qkv_bias=YES,
+    output_bias=NO,
+    windows="upper",
+)
+_QWEN3 = Family(qk_norm="head", windows="upper")
+_MISTRAL = Family(qkv_bias=NO, output_bias=NO, windows="all")
+_GLM4V = Family(qkv_bias=YES, output_bias=NO, norms=4)
+_ERNIE = Family(qkv_bias=_USE_BIAS, output_bias=_USE_BIAS, mlp_bias=_USE_BIAS, tied=True)
+
+DENSE: Mapping[str, Family] = {
+    "llama": _LLAMA,
+    "cwm": Family(qkv_bias=NO, output_bias=NO),
+    "mllama_text_model": Family(
+        qkv_bias=NO,
+        output_bias=NO,
+        kinds=_cross_layers,
+        mixers={"cross_attention": _cross_attention},
+        outside=lambda config, hidden, num_layers: 8 * hidden,  # the embedding has eight entries more than the head
+    ),
+    "emu3_text_model": Family(mlp_bias=_MLP_BIAS),
+    "granite": Family(mlp_bias=_MLP_BIAS),
+    "granite_swa": Family(mlp_bias=_MLP_BIAS, has_sinks=True, tied=True),
+    "hyperclovax": Family(
+        mlp_bias=_MLP_BIAS,
+        layer_extra=lambda config, hidden, kind: 2 * hidden * config.flag("use_post_norm", True),
+    ),
+    "smollm3": Family(mlp_bias=_MLP_BIAS, tied=True),
+    "seed_oss": Family(
+        qkv_bias=FamilyProperty(True, "attention_bias"),
+        output_bias=FamilyProperty(False, "attention_out_bias"),
+        mlp_bias=_MLP_BIAS,
+    ),
+    "mistral": Family(
+        qkv_bias=NO,
+        output_bias=NO,
+        windows="all",
+        defaults={"sliding_window": 4096},
+    ),
+    "ministral": _MISTRAL,
+    "ministral3": _MISTRAL,
+    "qwen2": _QWEN2,
+    "qwen2_vl": _QWEN2,
+    "qwen2_vl_text": _QWEN2,
+    "qwen2_5_vl": _QWEN2,
+    "qwen2_5_vl_text": _QWEN2,
+    "qwen2_5_omni_text": _QWEN2,
+    "qwen3": _QWEN3,
+    "qwen3_vl_text": _QWEN3,
+    "glm4v_text": _GLM4V,
+    "glm_ocr_text": replace(_GLM4V, qkv_bias=NO),
+    "paddleocr_vl_text": _ERNIE,
+    "phi": Family(
+        qkv_bias=YES,
+        output_bias=YES,
+        mlp_bias=YES,
+        head_bias=YES,
+        norms=1,
+        has_layer_norm=True,
+        is_gated=False,
+    ),
+    "phi3": Family(qkv_bias=NO, output_bias=NO, windows="all"),
+    "stablelm": Family(qkv_bias=FamilyProperty(False, "use_qkv_bias"), output_bias=NO, has_layer_norm=True),
+    "starcoder2": Family(
+        qkv_bias=_STARCODER_BIAS,
+        output_bias=_STARCODER_BIAS,
+        mlp_bias=_STARCODER_BIAS,
+        has_layer_norm=True,
+        is_gated=False,
+        windows="all",
+        tied=True,
+    ),
+    "nemotron": Family(mlp_bias=_MLP_BIAS, has_layer_norm=True, is_gated=False),
+    "persimmon": Family(
+        qkv_bias=YES,
+        output_bias=YES,
+        mlp_bias=YES,
+        has_layer_norm=True,
+        is_gated=False,
+        qk_norm="head_biased",
+        qk_norm_flag=FamilyProperty(True, "qk_layernorm"),
+    ),
+    "olmo": Family(norms=0, has_final_norm=NO),
+    "olmo2": Family(qk_norm="projection"),
+    "olmo3": Family(
+        qk_norm="projection", windows="pattern", defaults={"sliding_window": 4096, "sliding_window_pattern": 4}
+    ),
+    "cohere": Family(norms=1, qk_norm="projection", qk_norm_flag=FamilyProperty(False, "use_qk_norm"), tied=True),
+    "cohere2": Family(
+        norms=1, windows="pattern", tied=True, defaults={"sliding_window": 4096, "sliding_window_pattern": 4}
+    ),
+    "ernie4_5": _ERNIE,
+    "helium": Family(output_bias=NO, attention=_square_output),
+    "exaone4": Family(
+        qkv_bias=NO,
+        output_bias=NO,
+        qk_norm="head",
+        windows="pattern",
+        defaults={"sliding_window_pattern": 4},
+    ),
+    "glm": Family(qkv_bias=FamilyProperty(True, "attention_bias"), output_bias=NO),
+    "glm4": Family(qkv_bias=FamilyProperty(True, "attention_bias"), output_bias=NO, norms=4),
+    "arcee": Family(mlp_bias=_MLP_BIAS, is_gated=False),
+    "apertus": Family(is_gated=False, qk_norm="head", mlp_extra=_two_numbers),
+    "bitnet": Family(attention_extra=_norm_of_output, mlp_extra=_norm_of_width),
+    "diffllama": Family(attention_extra=_lambdas),
+    "nanochat": Family(norms=0, has_final_norm=NO, is_gated=False),
+    "jais2": Family(
+        qkv_bias=FamilyProperty(True, "attention_bias"),
+        output_bias=FamilyProperty(True, "attention_bias"),
+        mlp_bias=FamilyProperty(True, "mlp_bias"),
+        has_layer_norm=True,
+        is_gated=False,
+    ),
+    "hunyuan_v1_dense": Family(qk_norm="head"),
+    "youtu": Family(has_mla=True, tied=True),
+    "minicpm3": Family(has_mla=True, mlp_bias=_MLP_BIAS, tied=True),
+}
+
+# For a model type that is not known: a decoder as most are built, with whatever of these its config names.
+GENERIC = Family(mlp_bias=_MLP_BIAS, windows="all", is_exact=False)

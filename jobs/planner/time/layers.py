@@ -1,0 +1,218 @@
+"""Seconds of one layer and of the head over one micro-batch on one rank, and the rates that a device reaches.
+
+What bounds the parts is summed: products at the matmul rate of the device, attention at its kernel's, element-wise work
+at memory bandwidth, weights read once per pass; and a floor below which the host cannot launch kernels.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jobs.catalog.accelerator import Accelerator
+from jobs.planner.constant import Constants
+from jobs.planner.constant_groups import SpeedConstants
+from jobs.planner.job import Head, Kernels, Layout, Optimizer, Training
+from jobs.planner.memory.lora import layer_adapters
+from jobs.planner.shapes.model_shape import LayerShape, ModelShape
+from jobs.planner.time.flops import head_flops, layer_flops
+
+HALF = 2  # bytes of an element of activations
+_EXPERTS_ONE_BY_ONE = ("plain", "deepspeed")  # modules of Transformers loop over experts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """FLOP/s and bytes/s that one device reaches."""
+
+    products: float
+    attention: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSeconds:
+    """Seconds of one layer over one micro-batch on one rank: forward, and backward without recomputation. `waiting`: of
+    a forward pass and of a backward pass, those in which the device waits for the host."""
+
+    forward: float
+    backward: float
+    waiting: tuple[float, float] = (0.0, 0.0)
+
+
+def best_rate(accelerator: Accelerator, compute: str) -> float:
+    """Return the highest FLOP/s that anybody measured of products of a type; the peak where nobody did."""
+    kind = compute_type(accelerator, compute)
+    return accelerator.best.get(kind) or peak_rate(accelerator, compute)
+
+
+def compute_type(accelerator: Accelerator, compute: str) -> str:
+    """Return the type in which products are made: fp8 where the device has it, bf16, or fp16 where it has no bf16."""
+    if compute == "fp8" and accelerator.has_fp8:
+        return "fp8"
+    return "bf16" if accelerator.has_bf16 and compute != "fp16" else "fp16"
+
+
+def peak_rate(accelerator: Accelerator, compute: str = "bf16") -> float:
+    """Return peak FLOP/s of a type on a device; without bf16, that of fp16."""
+    return accelerator.peak.get(compute_type(accelerator, compute)) or max(accelerator.peak.values())
+
+
+def rates_of(training: Training, accelerator: Accelerator, constants: Constants) -> Rates:
+    products, peak = _product_rate(accelerator, training.compute, constants), peak_rate(accelerator)
+    if training.compute == "fp32" or (training.compute == "bf16" and not accelerator.has_bf16):
+        products, peak = (rate * constants.speed.fp32_share for rate in (products, peak))
+    memory = accelerator.bandwidth * constants.speed.bandwidth
+    return Rates(products=products, attention=_attention_rate(training, peak, constants), memory=memory)
+
+
+def _product_rate(accelerator: Accelerator, compute: str, constants: Constants) -> float:
+    """Return FLOP/s of matrix products in training: peak * share / (1 + ridge / speed.ridge), at most the best seen.
+
+    The ridge is peak over bandwidth, in FLOP per element of two bytes: the more compute a device has for its bandwidth,
+    the less of it do tiles, caches and clocks keep busy.
+    """
+    kind, peak = compute_type(accelerator, compute), peak_rate(accelerator, compute)
+    is_fp8 = kind == "fp8"
+    ridge = peak / accelerator.bandwidth / (2 if is_fp8 else 1)
+    reached = peak * constants.speed.products / (1 + ridge / constants.speed.ridge)
+    return min(reached * (constants.speed.products_fp8 if is_fp8 else 1.0), best_rate(accelerator, compute))
+
+
+def _attention_rate(training: Training, peak: float, constants: Constants) -> float:
+    """Return FLOP/s of attention: its products at their share of the peak, then softmax between them, whose unit is as
+    fast on a device with few tensor cores. The second flash attention does not use what Hopper and Blackwell added."""
+    if training.attention == "eager":
+        return peak * constants.speed.attention_eager
+    rate = 1 / (1 / (peak * constants.speed.products) + 1 / constants.speed.attention_softmax_rate)
+    if training.kernels == "megatron" or training.attention == "flash3":
+        return rate
+    return min(rate * constants.speed.attention_flash2_share, constants.speed.attention_flash2_rate)
+
+
+def layer_seconds(
+    layer: LayerShape,
+    model: ModelShape,
+    layout: Layout,
+    training: Training,
+    tokens: float,
+    document: float,
+    rates: Rates,
+    constants: Constants,
+) -> LayerSeconds:
+    """Return seconds of one layer over `tokens` tokens of a rank's group of tensor parallelism."""
+    flops = layer_flops(layer, model, document)
+    share = tokens / layout.tensor
+    products = share * (flops.dense + flops.experts) / rates.products
+    attention = share * flops.attention / rates.attention
+    if layout.context > 1 and training.kernels != "megatron":  # its ring gives all ranks the same share
+        busiest = (2 * layout.context - 1) / layout.context  # of the causal half, over the mean
+        attention *= max(busiest / constants.speed.ring_share, 1.0)
+    moved = HALF * share * _moved_elements(layer, model, training, constants)
+    held = (layer.attention + layer.mlp) / layout.tensor + layer.replicated
+    held += layer.experts / (layout.expert * layout.expert_tensor)
+    widening = constants.speed.dequantize_bytes if training.method == "qlora" else 0.0
+    streams = (moved + held * (HALF + widening)) / rates.memory
+    floor = _floor(layer, model, training, constants)
+    gradients = 2 if training.method == "full" else 1
+    forward = products + attention + streams
+    backward = gradients * products + constants.speed.attention_backward * attention + 2 * streams
+    waiting = (max(floor - forward, 0.0), max(2 * floor - backward, 0.0))
+    return LayerSeconds(forward=forward + waiting[0], backward=backward + waiting[1], waiting=waiting)
+
+
+def _floor(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
+    """Return the seconds below which the host cannot start a layer's forward pass.
+
+    Adapters add kernels of their own to each product, FSDP the hooks of each unit; under ZeRO-3 those of every module
+    gather and give up its tensors. Experts are waited for by what implements them: grouped products keep the numbers of
+    tokens on the device, other code reads them on the host first, and modules of Transformers go through experts one by
+    one.
+    """
+    speed = constants.speed
+    floor = speed.layer_seconds_compiled if training.kernels == "compiled" else speed.layer_seconds
+    if training.method != "full":
+        floor *= speed.adapter_launches
+    if training.family == "fsdp" and training.kernels != "compiled":
+        floor += speed.hook_seconds
+    if training.family == "deepspeed" and training.layout.shards >= 3:
+        floor = max(floor, speed.layer_seconds_zero3)
+    if not layer.is_moe:
+        return floor
+    if training.kernels == "megatron":
+        return max(floor, speed.layer_seconds_grouped)
+    floor = max(floor, speed.layer_seconds_experts)
+    if training.family in _EXPERTS_ONE_BY_ONE:
+        floor += model.experts * speed.expert_seconds
+        if training.layout.shards >= 3:
+            floor += model.experts * (3 if model.is_gated else 2) * constants.network.fetch_seconds
+    return floor
+
+
+_MOVED: dict[Kernels, Callable[[SpeedConstants], float]] = {
+    "eager": lambda speed: speed.moved_eager,
+    "fused": lambda speed: speed.moved_fused,
+    "liger": lambda speed: speed.moved_liger,
+    "compiled": lambda speed: speed.moved_compiled,
+    "megatron": lambda speed: speed.moved_megatron,
+}
+"""Elements that a layer reads and writes over those that it saves."""
+
+
+def _moved_elements(layer: LayerShape, model: ModelShape, training: Training, constants: Constants) -> float:
+    """Return elements read and written per token in a layer's forward pass.
+
+    Of what it saves, a factor by kernels. Of adapters, arithmetic: one beside a product of (in, out) reads its input,
+    writes what it adds, and reads and writes the output once more where the two are joined: in + 2 * out, which is 1.5
+    times in + out over the matrices of a layer; what passes between its own two matrices is too thin to count.
+    """
+    width = model.shared_width if layer.is_moe else model.mlp_width
+    saved = 4 * model.hidden + 2 * model.query + 2 * model.kv + 3 * width
+    moved = saved * _MOVED[training.kernels](constants.speed)
+    beside = beside_experts = 0.0
+    if training.method != "full":
+        sides = layer_adapters(layer, model, 1, training.lora_targets)
+        beside, beside_experts = (_ADAPTER_SIDES * constants.speed.adapter_passes * side for side in sides)
+    if not layer.is_moe:
+        return moved + beside
+    share = model.experts_per_token / model.experts
+    passes = constants.speed.moved_grouped if training.kernels == "megatron" else constants.speed.moved_experts
+    routed = model.experts_per_token * (2 * model.hidden + 3 * model.expert_width)
+    return moved + beside + routed * passes + share * beside_experts
+
+
+def head_seconds(
+    model: ModelShape, layout: Layout, training: Training, tokens: float, rates: Rates, constants: Constants
+) -> tuple[float, float]:
+    """Return seconds of head and loss, forward and backward. A scalar head takes none to speak of.
+
+    Computed over parts of the vocabulary, logits are not kept, and made again on the way back.
+    """
+    if training.objective == "scalar":
+        return 0.0, 0.0
+    share = tokens / layout.tensor
+    products = share * head_flops(model) / rates.products
+    moved = share * model.vocab * _LOGIT_BYTES[training.head](constants.speed) / rates.memory
+    gradients = 2 if training.method == "full" else 1
+    again = training.head == "chunked" and training.head_axis == "vocabulary"
+    return products + moved / 3, (gradients + again) * products + moved * 2 / 3
+
+
+def optimizer_bytes(optimizer: Optimizer, speed: SpeedConstants) -> float:
+    """Return bytes that a step of an optimizer moves per element, where its kernel is fused."""
+    return _OPTIMIZER_BYTES[optimizer](speed)
+
+
+_ADAPTER_SIDES = 1.5  # elements moved over in + out: a layer's matrices are as wide at one end as at the other
+_LOGIT_BYTES: Mapping[Head, Callable[[SpeedConstants], float]] = {
+    "unfused": lambda speed: speed.logit_bytes_unfused,
+    "compiled": lambda speed: speed.logit_bytes_compiled,
+    "chunked": lambda speed: speed.logit_bytes_chunked,
+    "parallel": lambda speed: speed.logit_bytes_parallel,
+    "inplace": lambda speed: speed.logit_bytes_inplace,
+}
+_OPTIMIZER_BYTES: Mapping[Optimizer, Callable[[SpeedConstants], float]] = {
+    "adam": lambda speed: speed.adam_bytes,
+    "adam_bf16": lambda speed: speed.adam_bf16_bytes,
+    "adam_8bit": lambda speed: speed.adam_8bit_bytes,
+    "muon": lambda speed: speed.muon_bytes,
+    "sgd": lambda speed: speed.sgd_bytes,
+}

@@ -1,0 +1,109 @@
+"""Steps where nothing marks them, found by what repeats: the kernels of a device.
+
+A kernel that comes round once an iteration, at nearly equal distances counted in kernels, with nearly the same kernels
+between, is an anchor: an iteration goes from one of its beginnings to the next. Of several the one that comes least
+often is taken, which has the longest iteration. What is found is a guess and has to be called one wherever it is shown.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profiling.analysis.intervals import Ints
+from profiling.evidence import Step
+from profiling.trace.category import Category
+
+if TYPE_CHECKING:
+    from profiling.trace.store import Lane, Store
+
+LEAST, MOST = 3, 10_000
+"""How often an anchor occurs."""
+SPREAD = 0.02
+"""By so much of their mean the distances of an anchor vary at most (standard deviation)."""
+COVERED = 0.90
+"""The share of all kernels that lie in the iterations of an anchor, with those that the recording cut."""
+ALIKE = 0.95
+"""The share of kernels that neighbouring iterations have in common, by name and number."""
+
+
+def found_steps(store: "Store", lanes: Iterable["Lane"]) -> tuple[Step, ...]:
+    """Return the iterations of the worker that has these lanes of a store, numbered from 1 on; () if none repeat.
+
+    Of its streams the one with most kernel time is looked at.
+    """
+    streams = [lane.id for lane in lanes if lane.kind == "stream"]
+    kernels = [int(Category.KERNEL), int(Category.COMMUNICATION)]
+    busiest = store.sql(
+        "SELECT lane FROM ev WHERE list_contains(?, lane) AND list_contains(?, cat) GROUP BY lane "
+        "ORDER BY sum(dur) DESC, lane LIMIT 1",
+        [streams, kernels],
+    )["lane"]
+    if not len(busiest):
+        return ()
+    rows = store.sql(
+        "SELECT ts, name FROM ev WHERE lane = ? AND list_contains(?, cat) ORDER BY ts, rowid",
+        [int(busiest[0]), kernels],
+    )
+    begins = rows["ts"].astype(np.int64, copy=False)
+    places = repeated(rows["name"].astype(np.int64, copy=False))
+    bounds = zip(begins[places[:-1]].tolist(), begins[places[1:]].tolist(), strict=True)
+    return tuple(Step(number=i, begin=a, end=b) for i, (a, b) in enumerate(bounds, 1) if b > a)
+
+
+def repeated(names: Ints) -> Ints:
+    """Return the places [m] of the anchor in a sequence of kernels by name [n]; none if there is no anchor."""
+    if len(names) < LEAST:
+        return np.empty(0, np.int64)
+    keys, where, counts = np.unique(names, return_inverse=True, return_counts=True)
+    order = np.argsort(where, kind="stable")  # the places of each name, one name after the other
+    first = np.cumsum(counts) - counts
+    candidates = np.flatnonzero((counts >= LEAST) & (counts <= MOST))
+    candidates = candidates[np.lexsort((order[first[candidates]], counts[candidates]))]
+    for one in candidates.tolist():
+        places = order[first[one] : first[one] + counts[one]]
+        if _is_even(places, len(names)) and _is_alike(where, places, len(keys)):
+            return np.asarray(places, np.int64)
+    return np.empty(0, np.int64)
+
+
+def _is_even(places: Ints, num_kernels: int) -> bool:
+    """Return True if an anchor's distances are nearly equal and cover the sequence.
+
+    Before its first and after its last up to one more iteration may lie that the recording cut.
+    """
+    distances = np.diff(places)
+    mean = float(distances.mean())
+    ends = min(float(places[0]), mean) + min(float(num_kernels - places[-1]), mean)
+    covered = float(places[-1] - places[0]) + ends
+    return covered >= COVERED * num_kernels and float(distances.std()) < SPREAD * mean
+
+
+def _is_alike(where: Ints, places: Ints, num_names: int) -> bool:
+    """Return True if each iteration has nearly the kernels of the one before."""
+    last: Ints | None = None
+    for a, b in zip(places[:-1].tolist(), places[1:].tolist(), strict=True):
+        held = np.bincount(where[a:b], minlength=num_names)
+        if last is not None and np.minimum(last, held).sum() < ALIKE * max(int(last.sum()), int(held.sum())):
+            return False
+        last = held
+    return True
+
+
+def common(sides: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
+    """Return the iterations of several workers together, each from the first that begins it to the last that ends it.
+
+    Where they have different numbers of iterations nothing tells which are the same: those of the first worker count.
+    """
+    filled = [steps for steps in sides if steps]
+    if not filled:
+        return ()
+    if len({len(steps) for steps in filled}) > 1:
+        return filled[0]
+    steps: list[Step] = []
+    for same in zip(*filled, strict=True):
+        begin = max(min(step.begin for step in same), steps[-1].end if steps else 0)
+        end = max(step.end for step in same)
+        if end > begin:
+            steps.append(Step(number=same[0].number, begin=begin, end=end))
+    return tuple(steps)

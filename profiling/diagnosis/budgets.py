@@ -1,0 +1,98 @@
+"""The budget of recorded files, for rules: where the time of each worker goes, over its steps or over the window."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from profiling.analysis.budget import WorkerBudget, budget
+from profiling.analysis.summary import MOST_EVENTS, open_works
+from profiling.analysis.work import WorkerEvents
+from profiling.diagnosis.finding import Observation
+from profiling.evidence import Evidence, RecordedTrace, Step, phase_spans
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileBudget:
+    """One worker's budget; without marked steps (`has_steps`) the window counts as one."""
+
+    work: WorkerEvents
+    budget: WorkerBudget
+    has_steps: bool
+
+    @property
+    def begin(self) -> int:
+        """When its first step begins, in Unix ns."""
+        return self.budget.steps[0].begin
+
+    @property
+    def end(self) -> int:
+        """When its last step ends, in Unix ns."""
+        return self.budget.steps[-1].begin + self.budget.steps[-1].wall
+
+    @property
+    def by_kind(self) -> Mapping[str, int]:
+        """The time of each kind that was recorded [ns]."""
+        return {kind: ns for kind, ns in self.budget.by_kind().items() if kind != "not_recorded"}
+
+    def share(self, kind: str) -> float:
+        """Return the median over steps of the share of a kind in what was recorded of the step."""
+        shares = []
+        for step in self.budget.steps:
+            recorded = sum(part.ns for part in step.parts if part.kind != "not_recorded")
+            if recorded:
+                shares.append(sum(part.ns for part in step.parts if part.kind == kind) / recorded)
+        return float(np.median(shares)) if shares else 0.0
+
+    @property
+    def words(self) -> dict[str, object]:
+        """How a sentence calls the worker, its device and over what it was looked at."""
+        devices = sorted({lane.device for lane in self.work.lanes.values() if lane.kind == "stream"})
+        device = f"device {devices[0]}" if devices else "the CPU"
+        whose = f" of {self.work.role} {self.work.rank}" if self.work.role else ""
+        return {"device": f"{device}{whose}", "steps": len(self.budget.steps) if self.has_steps else 0}
+
+    def observation(self, value: float, **words: object) -> Observation:
+        """Return what a rule measured of it."""
+        return Observation(
+            value=value,
+            begin=self.begin,
+            end=self.end,
+            words={**self.words, **words},
+            role=self.work.role.partition("/")[0],
+            rank=self.work.rank,
+        )
+
+
+_READ: WeakKeyDictionary[Evidence, tuple[FileBudget, ...]] = WeakKeyDictionary()
+"""What was read for the rules that look at the same evidence, for as long as it is there."""
+
+
+def budgets(evidence: Evidence) -> tuple[FileBudget, ...]:
+    """Return the budget of each worker in the files of a capture; () where no file tells when anything was at work.
+
+    Of files with very many events the first of them, as on the page *Summary*.
+    """
+    file_budgets = _READ.get(evidence)
+    if file_budgets is None:
+        file_budgets = _READ[evidence] = _budgets(evidence)
+    return file_budgets
+
+
+def _budgets(evidence: Evidence) -> tuple[FileBudget, ...]:
+    recorded = [one for one in evidence.recorded if one.shows_work]
+    most = MOST_EVENTS // max(1, len(recorded))
+    return tuple(own for one in recorded for own in _of_file(one, most))
+
+
+def _of_file(recorded: RecordedTrace, most: int) -> Iterator[FileBudget]:
+    """Yield the budgets of the workers of one file: its steps are its own, whatever other files mark."""
+    works, marked, is_cut = open_works([recorded], phase_spans(()), most_events=most)
+    for key, work in works.items():
+        if work.tells_work:
+            end = min(work.end, int(work.events.ts.max()) + 1) if is_cut else work.end
+            steps = tuple(step for step in marked if step.begin < end and work.begin < step.end)
+            window = (Step(number=-1, begin=work.begin, end=max(end, work.begin + 1)),)
+            (own,) = budget({key: work}, phase_spans(()), steps or window).workers
+            yield FileBudget(work=work, budget=own, has_steps=bool(steps))

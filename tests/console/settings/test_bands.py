@@ -1,0 +1,86 @@
+"""Healthy bands: a project sets its own by page and API, charts draw them, and a run that leaves one has a mark."""
+
+import json
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from jobs.diagnosis.health import judge_next
+from jobs.models import Project, Run
+from tests.batches import metric
+from tests.jobs.diagnosis.test_symptoms import report
+from tests.rows import NOW, make_project, make_run, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project()
+
+
+@pytest.fixture
+def admin(project: Project, client: Client) -> Client:
+    client.force_login(make_user(project=project, role="admin"))
+    return client
+
+
+def page_data(client: Client, run: Run) -> dict[str, object]:
+    page = client.get(reverse("run", args=[run.pk])).content.decode()
+    found: dict[str, object] = json.loads(page.partition('id="run-page"')[2].partition(">")[2].partition("</script")[0])
+    return found
+
+
+def test_a_band_set_on_the_page_is_drawn_and_can_be_taken_back(admin: Client, project: Project) -> None:
+    run, change = make_run(project, state="running"), reverse("change-bands", args=[project.slug])
+    usual = page_data(admin, run)["bands"]
+    assert isinstance(usual, dict)
+    assert usual["kl/reference"] == [-0.05, 0.5]
+
+    admin.post(change, {"metric": "kl/reference", "low": "0", "high": "0.2"})
+    admin.post(change, {"metric": "policy/clip_fraction"})
+
+    expected = {**usual, "kl/reference": [0.0, 0.2]}
+    del expected["policy/clip_fraction"]
+    assert page_data(admin, run)["bands"] == expected
+    shown = admin.get(reverse("bands", args=[project.slug])).content.decode()
+    assert shown.count("this project") == 2
+
+    admin.post(change, {"metric": "kl/reference", "reset": "1"})
+    assert page_data(admin, run)["bands"]["kl/reference"] == [-0.05, 0.5]  # type: ignore[index]
+
+
+def test_a_band_that_is_none_is_refused_and_what_was_typed_stays(admin: Client, project: Project) -> None:
+    given = {"metric": "kl/reference", "low": "0.4", "high": "nought"}
+
+    answer = admin.post(reverse("change-bands", args=[project.slug]), given)
+
+    assert answer.status_code == 422
+    text = answer.content.decode()
+    assert "two numbers, the smaller first" in text
+    assert 'value="nought"' in text
+
+
+def test_by_the_api_bands_are_set_and_marks_are_read(admin: Client, project: Project) -> None:
+    run, address = make_run(project, state="running"), f"/api/projects/{project.slug}/bands"
+    refused = admin.patch(address, {"bands": {"kl/reference": [1, 0]}}, content_type="application/json")
+    assert refused.status_code == 422
+    assert refused.json()["problems"][0]["field"] == "bands.kl/reference"
+
+    answer = admin.patch(address, {"bands": {"response/length_mean": [0, 100]}}, content_type="application/json")
+    assert [one for one in answer.json()["bands"] if one["is_own"]] == [
+        {"metric": "response/length_mean", "low": 0.0, "high": 100.0, "source": "", "is_own": True}
+    ]
+    report(run, *[metric(step, **{"response/length_mean": 150.0}) for step in range(1, 13)])
+    Run.objects.filter(pk=run.pk).update(step=12)
+    judge_next(now=NOW)
+
+    health = admin.get(f"/api/runs/{run.pk}/health").json()
+
+    assert health["judged_step"] == 12
+    (mark,) = health["marks"]
+    assert (mark["finding"], mark["tone"]) == ("band:response/length_mean", "alarm")
+    assert (mark["begin_step"], mark["end_step"]) == (10, None)
+    assert mark["title"] == "Response length is outside of its band"
+    assert "150, outside of 0 to 100" in mark["evidence"]

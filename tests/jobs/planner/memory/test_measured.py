@@ -1,0 +1,78 @@
+"""The table of measured ways to train holds what the measured cases do, and others are trusted less."""
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.catalog.accelerator import find_accelerator
+from jobs.planner.estimate import estimate
+from jobs.planner.job import Fleet, Job, Layout, Training
+from jobs.planner.memory.measured import MEASURED, combination, doubt_of, is_measured
+from tests.jobs.planner.trainings import training
+from tests.planner_cases.load import HERE, load
+
+
+def test_the_table_is_what_the_cases_hold() -> None:
+    cases = (*load(HERE), *load(HERE / "later"))
+    asked = [case for case in cases if case.job is not None and (case.truth.verdict or case.truth.peak_bytes)]
+    trained = [each for case in asked if case.job for each in (case.job.policy, case.job.critic) if each is not None]
+    assert {combination(each) for each in trained} == MEASURED
+
+
+@pytest.mark.parametrize(
+    ("changes", "precision"),
+    [
+        ({}, "masters"),
+        ({"mixed_precision": "pure"}, "pure"),
+        ({"weight_bytes": 4.0, "has_master": False}, "masters"),
+        ({"weight_bytes": 4.0, "mixed_precision": "autocast"}, "autocast"),
+        ({"compute": "fp8"}, "fp8"),
+        ({"method": "lora"}, "16 bits"),
+    ],
+)
+def test_precision_is_read_from_what_is_held(changes: dict[str, object], precision: str) -> None:
+    assert combination(training(layout=Layout(num_devices=8, shards=3), **changes)).precision == precision  # type: ignore[arg-type]
+
+
+def _job(policy: Training) -> Job:
+    devices = policy.layout.num_devices
+    return Job(
+        algorithm="sft",
+        fleet=Fleet(accelerator=find_accelerator("h100-sxm"), num_devices=devices, host_bytes=2 << 40),
+        policy=policy,
+    )
+
+
+def _share(policy: Training) -> float:
+    return max(pool.share for pool in estimate(_job(policy)).pools)
+
+
+def test_a_way_that_nobody_measured_needs_a_margin_and_says_so() -> None:
+    known = training(layout=Layout(num_devices=8, shards=3), weight_bytes=4.0, gradient_bytes=4.0, has_master=False)
+    new = replace(known, mixed_precision="autocast")
+    assert is_measured(known)
+    assert not is_measured(new)
+    for policy in (known, new):
+        tokens = 1024
+        while _share(replace(policy, sequence=tokens)) < 0.86:
+            tokens += 1024
+        found = estimate(_job(replace(policy, sequence=tokens)))
+        assert 0.84 < _share(replace(policy, sequence=tokens)) < 0.92
+        assert found.verdict == ("fits" if policy is known else "tight")
+        assert (doubt_of(policy) in found.notes) == (policy is new)
+        assert any("more likely runs than not" in note for note in found.notes) == (policy is new)
+
+
+def test_a_sharded_quantized_base_fits_only_with_much_room() -> None:
+    policy = training(
+        "llama-3-70b",
+        Layout(num_devices=2, shards=3),
+        method="qlora",
+        lora_rank=8,
+        base_bytes=0.516,
+        weight_bytes=2.0,
+        micro_batch=4,
+    )
+    assert 0.65 < _share(policy) < 0.92
+    assert estimate(_job(policy)).verdict == "tight"
+    assert estimate(_job(replace(policy, micro_batch=1))).verdict == "fits"

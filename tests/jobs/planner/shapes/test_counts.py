@@ -1,0 +1,115 @@
+"""Every causal and vision-language type of the pinned transformers: counted as transformers counts it, or refused.
+
+The counts are in counts.json (`make proof-shapes` makes it anew); a few families are built live in
+test_shapes_oracle.py.
+"""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.planner.shapes.config_values import ShapeUnreadable
+from jobs.planner.shapes.entries.known import FAMILIES, REFUSED
+from jobs.planner.shapes.model_shape import ModelShape, read_shape
+from tests.jobs.planner.shapes.count_with_transformers import ABSENT, COUNTS, changed, variations
+from tests.jobs.planner.shapes.hub_configs import HUB_CONFIGS
+
+_NEAR = 1e-3
+_PINNED = re.search(r"transformers==(\S+)", Path("requirements/engine.in").read_text(encoding="utf-8"))
+
+
+@cache
+def _counts() -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(COUNTS.read_text(encoding="utf-8"))
+    return answer
+
+
+def _miss(config: dict[str, Any], number: int) -> str:
+    """Return what is wrong with the planner's count of a config, "" where it is right or refused with the key."""
+    try:
+        shape = read_shape({"architectures": ["AnyForCausalLM"], **config})
+    except ShapeUnreadable as refused:
+        return "" if refused.key and refused.key in str(refused) else f"refused without a key: {refused}"
+    return "" if abs(_all(shape) - number) <= _NEAR * number else f"{_all(shape) / number - 1:+.2%}, {shape.rests_on}"
+
+
+def _all(shape: ModelShape) -> int:
+    return shape.parameters + shape.tower
+
+
+def test_the_counts_are_those_of_the_pinned_transformers() -> None:
+    assert _PINNED is not None
+    assert _counts()["transformers"] == _PINNED[1], "make proof-shapes"
+
+
+def test_no_type_is_counted_wrong() -> None:
+    found = {
+        kind: _miss(row["config"], row["parameters"]) for kind, row in _counts()["types"].items() if "parameters" in row
+    }
+    assert {kind: miss for kind, miss in found.items() if miss} == {}
+
+
+def test_no_type_is_counted_wrong_with_other_values() -> None:
+    found = {}
+    for kind, row in _counts()["types"].items():
+        for path, value, number in row.get("varied", ()):
+            if number is not None and (miss := _miss(changed(row["config"], path, value), number)):
+                found[f"{kind}: {path} = {value}"] = miss
+    assert found == {}
+
+
+def test_what_a_config_leaves_out_is_what_transformers_fills_in() -> None:
+    """Rows without a key are there where the count differs, or cannot be built; all others count as the type's own."""
+    found = {}
+    for kind, row in _counts()["types"].items():
+        differs = {path for path, value, _ in row.get("varied", ()) if value == ABSENT}
+        for path, value in variations(row.get("config", {})):
+            if value != ABSENT or path in differs:
+                continue
+            if miss := _miss(changed(row["config"], path, value), row["parameters"]):
+                found[f"{kind}: without {path}"] = miss
+    assert found == {}
+
+
+@pytest.mark.parametrize("name", HUB_CONFIGS)
+def test_configs_of_released_models_are_counted_to_the_last_parameter(name: str) -> None:
+    shape = read_shape(HUB_CONFIGS[name], name=name)
+    assert (_all(shape), shape.is_exact) == (_counts()["hub"][name], True)
+
+
+def test_a_type_is_counted_or_refused_with_a_reason() -> None:
+    """Types that transformers cannot build from their own defaults are among them."""
+    known = {*FAMILIES, *REFUSED}
+    for kind, row in _counts()["types"].items():
+        text = row.get("config", {}).get("text_config", {}).get("model_type", "")
+        assert kind in known or text in known or kind in _WRAPPERS, kind
+
+
+# Types that transformers builds only from a whole config; their decoders are known.
+_WRAPPERS = {
+    "aya_vision",
+    "emu3",
+    "fast_vlm",
+    "gemma3n",
+    "granite4_vision",
+    "idefics3",
+    "perception_lm",
+    "smolvlm",
+    "gpt-sw3",
+}
+
+
+def test_most_types_are_counted_exactly() -> None:
+    """What was counted stays counted: the number goes up only."""
+    exact = 0
+    for row in _counts()["types"].values():
+        if "parameters" in row:
+            try:
+                exact += read_shape({"architectures": ["AnyForCausalLM"], **row["config"]}).is_exact
+            except ShapeUnreadable:
+                continue
+    assert exact >= 150

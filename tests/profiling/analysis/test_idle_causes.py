@@ -1,0 +1,115 @@
+"""Causes of idle time, from everything that was recorded: frames, launches, loaders. Computed by hand, in ms."""
+
+from pathlib import Path
+
+import pytest
+
+from profiling.analysis.frames import own_name
+from profiling.analysis.idle import idle_by_cause
+from profiling.analysis.intervals import interval, total
+from profiling.analysis.phases import WorkerPhases
+from profiling.analysis.summary import WorkerSummary, summarise
+from profiling.evidence import phase_spans
+from profiling.trace.category import Category
+from tests.profiling.analysis.made import work
+from tests.profiling.made_traces import MS, Event, Trace, recorded
+
+KERNEL, PYTHON, OPERATOR = Category.KERNEL, Category.PYTHON, Category.OPERATOR
+STEPS: list[Event] = [(0, 100, "ProfilerStep#1", Category.STEP), (100, 100, "ProfilerStep#2", Category.STEP)]
+
+
+def summary(path: Path, trace: Trace) -> WorkerSummary:
+    """Import a trace of 200 ms and return what its worker did."""
+    return summarise([recorded(path / "store", trace)], phase_spans(())).workers[0]
+
+
+def test_preprocessing_between_two_steps_is_named_with_its_line(tmp_path: Path) -> None:
+    stack: list[Event] = [
+        (0, 200, "runpy.py(196): _run_module_as_main", PYTHON),
+        (0, 200, "train.py(1): <module>", PYTHON),
+        (60, 90, "train.py(30): prepare", PYTHON),
+        (62, 40, "data/augment.py(12): crop", PYTHON),
+        (70, 20, "<built-in method sleep of module object at 0x7f>", PYTHON),
+        (110, 20, "torch/utils/_contextlib.py(112): decorate_context", PYTHON),
+    ]
+    trace = Trace(
+        device=[(0, 50, "gemm", KERNEL), (150, 50, "gemm", KERNEL)],
+        launches=[(0, 1), (149, 1)],
+        host=[*STEPS, *stack, (50, 5, "aten::to", OPERATOR)],
+        window=200,
+    )
+    worker = summary(tmp_path, trace)
+    assert {cause: ns / MS for cause, ns in worker.idle.items()} == {"launch": 6, "python": 94}
+    (gap,) = worker.gaps
+    assert (gap.cause, gap.inside) == ("python", "train:prepare:30")
+    assert [(one.name, one.ns / MS, one.gaps) for one in worker.python] == [
+        ("train:prepare:30", 49, 1),  # 60..62, 102..149, and 149..150 belongs to the launch
+        ("data.augment:crop:12", 40, 1),
+        ("train:<module>:1", 5, 1),
+    ]
+    assert worker.has_stacks
+
+
+def test_frames_of_short_gaps_and_of_other_threads_are_not_named(tmp_path: Path) -> None:
+    trace = Trace(
+        device=[(0.5 * i, 0.4, "gemm", KERNEL) for i in range(400)],
+        host=[*STEPS, (0, 200, "train.py(1): <module>", PYTHON)],
+        pool=[(0, 200, "loader.py(9): work", PYTHON)],
+        window=200,
+    )
+    worker = summary(tmp_path, trace)
+    assert set(worker.idle) == {"unattributed"}
+    assert worker.python == ()
+
+
+@pytest.mark.parametrize(
+    ("frame", "name"),
+    [
+        ("train.py(30): prepare", "train:prepare:30"),
+        ("/data/me/project/data/prep.py(7): load", "project.data.prep:load:7"),
+        ("verl/trainer/ray_trainer.py(12): fit", "verl.trainer.ray_trainer:fit:12"),
+        ("torch/nn/modules/module.py(1532): _call_impl", ""),
+        ("/venv/lib/python3.12/site-packages/torch/optim/adamw.py(10): step", ""),
+        ("threading.py(1012): run", ""),
+        ("multiprocessing/process.py(108): run", ""),
+        ("<frozen importlib._bootstrap>(1022): _find_and_load", ""),
+        ("importlib/__init__.py(88): import_module", ""),
+        ("<built-in method sleep of module object at 0x7f>", ""),
+        ("nn.Module: Linear_0", ""),
+    ],
+)
+def test_a_frame_of_the_program_is_called_by_module_function_and_line(frame: str, name: str) -> None:
+    assert own_name(frame) == name
+
+
+def test_launch_is_split_by_who_was_late() -> None:
+    events = work(
+        [
+            ("main", "runtime", "cudaLaunchKernel", 0, 5, {"link": 1}),
+            ("main", "runtime", "cudaLaunchKernel", 5, 10, {"link": 2}),  # queued long before its kernel begins
+            ("main", "runtime", "cudaLaunchKernel", 390, 395, {"link": 3}),  # late: the device has stood still
+            ("s1", "kernel", "a", 5, 100, {"link": 1}),
+            ("s2", "kernel", "b", 200, 300, {"link": 2}),
+            ("s1", "kernel", "c", 400, 500, {"link": 3}),
+        ],
+        end=500,
+    )
+    causes = idle_by_cause(events, WorkerPhases(), interval(0, 500))
+    assert {cause: total(own) for cause, own in causes.items()} == {"dependency": 100, "launch": 105}
+
+
+def test_only_the_leading_thread_waits_for_data_and_for_the_device() -> None:
+    loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    rows = [
+        ("main", "runtime", "cudaLaunchKernel", 0, 1, {"link": 1}),
+        ("main", "runtime", "cudaLaunchKernel", 90, 91, {"link": 2}),
+        ("s1", "kernel", "a", 1, 10, {"link": 1}),
+        ("s1", "kernel", "b", 92, 100, {"link": 2}),
+        ("main", "range", loader, 20, 60),
+        ("main", "communication", "gloo:barrier", 60, 80),
+        ("other", "range", loader, 0, 100),
+        ("other", "sync", "cudaEventSynchronize", 0, 100),
+    ]
+    causes = idle_by_cause(work(rows, end=100), WorkerPhases(), interval(0, 100))
+    # what is left are less than 1 ms between two calls
+    assert {cause: total(own) for cause, own in causes.items()} == {"data_wait": 40, "communication": 20, "launch": 23}

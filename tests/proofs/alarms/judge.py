@@ -1,0 +1,48 @@
+"""What the code in the working directory says of runs: `python judge.py < questions > answers`, of any revision.
+
+It is run as a file in a checkout, so that an older revision can answer the same questions. A question is a run's spec,
+its planned steps and its series; the answer has the symptoms at its end, and the first step at which each was named.
+"""
+
+import inspect
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+PREFIXES = 60  # moments of a run at which it is asked
+
+
+def main() -> None:
+    """Answer every question on the standard input."""
+    sys.path.insert(0, str(Path.cwd()))
+    from jobs.catalog.rules import symptom
+
+    symptom.offers = lambda *_args, **_more: ()  # what to try is not asked
+    json.dump({one["name"]: answer(symptom, one) for one in json.load(sys.stdin)}, sys.stdout)
+
+
+def answer(symptom: Any, question: dict[str, Any], *, prefixes: int = PREFIXES) -> dict[str, Any]:
+    """Return the symptoms at the end with their tones, and where each alarm was named first."""
+    from jobs.catalog.spec.parse import parse_spec
+
+    spec = parse_spec(question["spec"])
+    more = {"planned": question["planned"]} if "planned" in inspect.signature(symptom.matches).parameters else {}
+
+    def named(step: int) -> dict[str, str]:
+        numbers = {name: [y for x, y in points if x <= step][-1000:] for name, points in question["series"].items()}
+        found = [match.symptom for match in symptom.matches(spec=spec, log_lines=[], metrics=numbers, **more)]
+        return {one.id: getattr(one, "tone", "hint" if one.id.startswith("speed.") else "alarm") for one in found}
+
+    steps = sorted({x for points in question["series"].values() for x, _y in points})
+    asked = steps[:: max(1, len(steps) // prefixes)]
+    first: dict[str, int] = {}
+    for step in asked:
+        for name, tone in named(step).items():
+            if tone == "alarm":
+                first.setdefault(name, step)
+    return {"end": named(steps[-1]), "first": first}
+
+
+if __name__ == "__main__":
+    main()
