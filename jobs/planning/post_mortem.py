@@ -23,20 +23,22 @@ from jobs.planning.plan_vs_measured import BANDS, STATES, RunMeasurements, read_
 from jobs.planning.question import PlannerQuestion, estimate_of
 from jobs.planning.run_plan import question_of
 
-Told = Literal["measured", "allocation", "plan"]
+Told = Literal["measured", "allocation", "rest", "plan"]
 BELOW = 0.95
 """Of what the process is known to have got, so much may be planned: the reading is some moments old."""
-_LIKE = 0.15
+_LIKE = 0.02  # of one tensor: messages round to two decimals
+_MORE = 1.25  # of a cache that was too small
 _SHORT = 0.9  # of the plan is all that is taken to have been there, where nothing tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostMortem:
     """What happened. `term` is what was too large ("host": a node's own memory beside GPUs), and `told` by what that is
-    known: a state that was measured above its plan, the size of the last allocation, or the plan, whose largest part of
-    the phase it is. `planned` and `demanded`: bytes of the place in that phase, of the device, the process or the node;
-    `limit`: what there was; None where it is not known. `terms`: the plan of the role, by term. `remedy`: the smallest
-    change with which it fits, estimated with `factor`, by which the plan was off; None if no knob does it."""
+    known: a state that was measured above its plan, the size of the last allocation, the rest that is above the plan
+    where states are as planned, or the plan alone, whose largest part of the phase it is. `planned` and `demanded`:
+    bytes of the place in that phase, of the device, the process or the node; `limit`: what there was; None where it is
+    not known. `terms`: the plan of the role, by term. `remedy`: the smallest change with which it fits, estimated with
+    `factor`, by which the plan was off; None if no knob does it."""
 
     failure: MemoryFailure
     spec: RunSpec
@@ -95,7 +97,16 @@ def _of_role(
     room = (limit if limit is not None else planned * _SHORT) / factor
     if room >= planned:  # it was not enough: the plan with the change has to be below what there was
         room = planned * _SHORT
-    term, told = _term(failure, place, question, terms, measured)
+    is_short = limit is not None and sum(terms.get(state, 0) for state in STATES) > limit
+    is_beyond = demanded is not None and demanded > planned
+    term, told = _term(failure, place, question, terms, measured, is_short=is_short, is_beyond=is_beyond)
+    remedy = (
+        smallest(question.spec, _ground(question), needed=_cache_lack, limit=_MORE * _cache_lack(made, known=True))
+        if failure.is_cache
+        else smallest(
+            question.spec, _ground(question), needed=lambda each: _needed(each, place, is_host=is_host), limit=room
+        )
+    )
     return PostMortem(
         failure=failure,
         spec=question.spec,
@@ -110,9 +121,7 @@ def _of_role(
         demanded=_rounded(demanded),
         limit=_rounded(limit),
         factor=factor,
-        remedy=smallest(
-            question.spec, _ground(question), needed=lambda each: _needed(each, place, is_host=is_host), limit=room
-        ),
+        remedy=remedy,
         terms=terms,
     )
 
@@ -186,12 +195,12 @@ def _found(made: Estimate, place: _Place) -> tuple[PoolEstimate, PhaseMemory]:
 
 
 def _needed(made: Estimate, place: _Place, *, is_host: bool) -> float:
-    """Return the bytes that decide: of the device in that phase, or on the CPU of the role's process. A change that only
-    moves the peak to another phase of the device, above what there is, is no remedy."""
+    """Return the bytes that decide: of the device in that phase, or on the CPU of the role's process. A change that
+    only moves the peak to another phase of the device, above what there is, is no remedy."""
     pool, phase = _found(made, place)
     there = phase.by_role[place.role].total if is_host else phase.memory.total
     beyond = (each.memory.total for each in pool.phases if each.memory.total > pool.limit)
-    return float(max(there, *beyond, there))
+    return float(max(there, *beyond, 0))
 
 
 def _term(
@@ -200,6 +209,9 @@ def _term(
     question: PlannerQuestion,
     terms: dict[Term, int],
     measured: RunMeasurements,
+    *,
+    is_short: bool,
+    is_beyond: bool,
 ) -> tuple[Term, Told]:
     """Return the term that was too large, and by what that is known."""
     if failure.is_cache:
@@ -213,13 +225,35 @@ def _term(
     }
     if above:
         return max(above, key=lambda term: above[term]), "measured"
-    if failure.wanted:
-        for term in ("logits", "activations", "gradients", "optimizer"):
-            whole = terms.get(term, 0)
-            if any(abs(failure.wanted - part) <= _LIKE * part for part in (whole, whole / 2, whole / 3) if part):
-                return term, "allocation"
+    states = {term: size for term, size in terms.items() if term in STATES}
+    if is_short:
+        return max(states, key=lambda term: states[term]), "plan"
+    training = question.job.policy
+    of_logits = [training.tokens * training.model.vocab * width for width in (2, 4)]
+    tensors: dict[Term, list[float]] = {"logits": of_logits, "gradients": [terms.get("gradients", 0)]}
+    for term, sizes in tensors.items():
+        if terms.get(term) and any(abs((failure.wanted or 0) - size) <= _LIKE * size for size in sizes):
+            return term, "allocation"
+    passing = {term: size for term, size in terms.items() if term in ("activations", "logits", "kv_cache")}
+    if is_beyond and passing:
+        return max(passing, key=lambda term: passing[term]), "rest"
     changing = {term: size for term, size in terms.items() if term not in ("overhead", "graphs")} or terms
     return max(changing, key=lambda term: changing[term]), "plan"
+
+
+def _cache_lack(made: Estimate, *, known: bool = False) -> float:
+    """Return the bytes of the engine's cache, negative, as more is better; more than anything where the engine would
+    not start."""
+    if made.verdict == "no" and not known:
+        return math.inf
+    caches = (
+        held.terms.get("kv_cache", 0)
+        for pool in made.pools
+        for phase in pool.phases
+        for role, held in phase.by_role.items()
+        if role == "vllm"
+    )
+    return -float(max(caches, default=0))
 
 
 def _rounded(value: float | None) -> int | None:
