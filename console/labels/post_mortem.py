@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from django.utils.translation import gettext as _
 
 from console.labels.catalog import knob_label, phase_label
+from console.labels.memory_terms import TERM_WORDS
 from console.labels.numbers import size
-from console.views.plan.panel import ROLE_WORDS, TERM_WORDS
 from jobs.catalog.value import value_text
+from jobs.planner.result import POOL_WORDS
 from jobs.planning.post_mortem import PostMortem
 
 
@@ -35,7 +36,7 @@ def term_word(found: PostMortem) -> str:
 
 def _sentences(found: PostMortem) -> Iterator[str]:
     words = {
-        "role": str(ROLE_WORDS.get(found.role, found.role)),
+        "role": _(POOL_WORDS[found.role]) if found.role in POOL_WORDS else found.role,
         "rank": found.failure.rank,
         "phase": phase_label(found.phase) if found.phase else "",
         "term": term_word(found),

@@ -229,7 +229,7 @@ def _term(
     if is_short:
         return max(states, key=lambda term: states[term]), "plan"
     training = question.job.policy
-    of_logits = [training.tokens * training.model.vocab * width for width in (2, 4)]
+    of_logits: list[float] = [training.tokens * training.model.vocab * width for width in (2, 4)]
     tensors: dict[Term, list[float]] = {"logits": of_logits, "gradients": [terms.get("gradients", 0)]}
     for term, sizes in tensors.items():
         if terms.get(term) and any(abs((failure.wanted or 0) - size) <= _LIKE * size for size in sizes):

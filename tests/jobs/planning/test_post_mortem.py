@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AbstractUser
-from django.test import Client
 
 from jobs.catalog.metric import peak_name
 from jobs.catalog.rules.rule import changed
@@ -21,7 +20,7 @@ from profiling import events
 from tests.batches import T0, delivery
 from tests.jobs.planning.test_joining import HERE, NO_NODE
 from tests.measured_runs import spec_of
-from tests.rows import NOW, make_project, make_run, make_user
+from tests.rows import NOW, make_project, make_run, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -56,7 +55,7 @@ def dead(run: Run, admin: AbstractUser, state: ClusterState = NO_NODE) -> PostMo
     return found
 
 
-SFT = {
+SFT: dict[str, Any] = {
     "algorithm": "sft",
     "trainer": {"name": "verl", "version": "0.9.1"},
     "model": {"kind": "hub", "id": "Qwen/Qwen2.5-7B"},
@@ -149,8 +148,8 @@ def test_on_a_cpu_the_process_decides(
     assert fits_with(found, run, admin, HERE) * found.factor <= (found.limit or found.planned)
 
 
-def test_the_page_and_the_api_say_it_with_a_clone(project: Project, admin: AbstractUser, client: Client) -> None:
-    client.force_login(admin, backend="django.contrib.auth.backends.ModelBackend")
+def test_the_page_and_the_api_say_it_with_a_clone(project: Project, admin: AbstractUser) -> None:
+    client = signed_in(admin)
     run = died(project, {**UPDATE, "log_line": CUDA.format(wanted=4.5)}, gpu="L40S", **SFT)
     fine = make_run(project, state="failed", spec={}, cause={"side": "user", "text": "no such file"})
 
