@@ -40,6 +40,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.traces.perfetto")),
     path("", include("console.views.run.stacks")),
     path("", include("console.views.run.page")),
+    path("", include("console.views.run.post_mortem")),
     path("", include("console.views.run.symptoms")),
     path("", include("console.views.run.diagnosis")),
     path("", include("console.views.traces.diagnosis")),

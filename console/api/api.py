@@ -19,7 +19,7 @@ from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
 from console.api.diagnosis import diagnosis, health, symptoms
 from console.api.guide import catalog, guide, hardware
-from console.api.planner import calibration, can_it_run, diffusion, plan, run_plan
+from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
 from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, trash, uploads
 from console.api.traces import reading, trace_data, trace_difference, trace_summary, traces
@@ -57,6 +57,7 @@ for prefix, router in (
     ("/runs", diagnosis.router),
     ("/runs", health.router),
     ("/runs", run_plan.router),
+    ("/runs", post_mortem.router),
     ("/compare", compare.router),
     ("/specs", specs.router),
     ("/studies", studies.router),

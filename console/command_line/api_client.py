@@ -141,6 +141,10 @@ class ApiClient:
         """Let plans for a kind of device use what runs propose. Raises: RequestRefused, ConsoleAway."""
         return self._calibration("POST", project, json={"accelerator": accelerator})
 
+    def set_joining(self, project: str, *, is_on: bool) -> CalibrationJson:
+        """Let finished runs join the calibration by themselves, or not. Raises: RequestRefused, ConsoleAway."""
+        return self._calibration("POST", project, json={"joins": is_on})
+
     def undo_calibration(self, project: str, accelerator: str) -> CalibrationJson:
         """Take the last of that back. Raises: RequestRefused, ConsoleAway."""
         return self._calibration("DELETE", project, params={"accelerator": accelerator})

@@ -253,11 +253,26 @@ class LeftOutJson(TypedDict):
     num_runs: int
 
 
+class JoiningJson(TypedDict):
+    """What a finished run did to the calibration by itself."""
+
+    run: str
+    at: str
+    accelerator: str
+    num_settings: int
+    constants: dict[str, dict[str, float | None]]
+    before: float | None
+    after: float | None
+    why_not: str
+
+
 class CalibrationJson(TypedDict):
     """What finished runs say of the planner."""
 
     kinds: list[KindJson]
     left_out: list[LeftOutJson]
+    joins: bool
+    joined: list[JoiningJson]
 
 
 class PlannedRowJson(TypedDict):

@@ -12,7 +12,22 @@ def calibration_text(answer: CalibrationJson) -> str:
     if not answer["kinds"]:
         lines = ["No finished run says anything of the planner yet.", ""]
     lines += [f"{each['num_runs']} left out: {each['why']}" for each in answer["left_out"]]
-    return "\n".join(lines).rstrip()
+    lines += ["", *_joined(answer)]
+    return "\n".join(lines).strip()
+
+
+def _joined(answer: CalibrationJson) -> Iterator[str]:
+    """Yield whether finished runs join by themselves, and which did, the newest first."""
+    yield "finished runs join by themselves" if answer["joins"] else "finished runs do not join by themselves"
+    for each in answer["joined"]:
+        if each["why_not"]:
+            yield f"  {each['run']} says nothing: {each['why_not']}"
+            continue
+        values = (
+            ", ".join(f"{name} {new['value']:.3g}" for name, new in each["constants"].items()) or "no value changed"
+        )
+        errors = f"step off the plan by {_miss(each['before'])} before, {_miss(each['after'])} after"
+        yield f"  {each['run']} on {each['accelerator']}: {values}; {errors} ({each['num_settings']} settings)"
 
 
 def _kind(kind: KindJson) -> Iterator[str]:

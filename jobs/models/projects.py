@@ -18,6 +18,7 @@ class Project(models.Model):
     calibrations = models.JSONField(
         default=dict
     )  # accelerator id -> constants measured on finished runs (plan_settings)
+    joined_runs = models.JSONField(default=dict)  # which runs joined these by themselves (planning.joining)
     metric_bands = models.JSONField(default=dict)  # metric -> its own healthy [least, most], [] for none
 
     def __str__(self) -> str:

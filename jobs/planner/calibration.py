@@ -10,9 +10,9 @@ nothing is proposed. All on one kind of device.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import NormalDist, median
 
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
@@ -27,6 +27,8 @@ CALIBRATED: tuple[str, ...] = (*dict.fromkeys(PACES.values()), OTHER)
 """The constants that are fitted, in the order of a step."""
 STEP = "step"
 _FAR = math.log(2)
+_PRIOR, _PRIOR_WEIGHT = math.log(1.5), 3.0
+"""How far settings lie apart before they tell, as ln of a factor, and how many settings that counts for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,8 @@ class Proposal:
 
     `fitted`: what the median of all runs makes of it, None without runs; `before` and `after`: the median error of
     runs that were left out, with the value of now and with one fitted on the others, as a share (0.1: a tenth too long
-    or too short); None where there are too few. `far`: runs that are further than twice from the fit.
+    or too short); None where there are too few. `far`: runs that are further than twice from the fit. `spread`: how
+    many times more or less than the fit the next setting may take (`spread_of`), None without runs.
     """
 
     constant: str
@@ -57,6 +60,7 @@ class Proposal:
     after: float | None = None
     runs: tuple[str, ...] = ()
     num_settings: int = 0
+    spread: float | None = None
     far: tuple[str, ...] = ()
     refusal: str = ""
 
@@ -95,6 +99,25 @@ def miss_text(error: float) -> Sentence:
     if error < 1:
         return Sentence("{share:.0f} %", share=error * 100)
     return Sentence("a factor of {factor:.3g}", factor=1 + error)
+
+
+def spread_of(ratios: Collection[float]) -> float:
+    """Return the factor to either side of the fit in which the next setting's seconds lie in four of five cases.
+
+    `ratios`: ln(measured / estimated) by setting. The interval of a further value of a normal law, by Student's t;
+    before any two settings tell how far they lie apart, one is taken that weighs as much as three (conjugate prior).
+    """
+    n = len(ratios)
+    fit = median(ratios)
+    freedom = _PRIOR_WEIGHT + n - 1
+    apart = (_PRIOR_WEIGHT * _PRIOR**2 + sum((each - fit) ** 2 for each in ratios)) / freedom
+    return math.exp(_student(freedom) * math.sqrt(apart * (1 + 1 / n)))
+
+
+def _student(freedom: float) -> float:
+    """Return Student's t at 0.9: Cornish and Fisher's series from the normal law (Abramowitz and Stegun 26.7.5)."""
+    z = NormalDist().inv_cdf(0.9)
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def calibrate(runs: Sequence[FinishedRun], neutral: Constants, present: Constants) -> Calibration:
@@ -157,7 +180,10 @@ def _proposal(name: str, readings: Sequence[_Reading], present: Constants) -> Pr
         return _refused(proposal, Sentence("No finished run reports how many seconds it takes."))
     fit = median(settings.values())
     proposal = replace(
-        proposal, fitted=_value(name, fit), far=tuple(r.run for r in readings if abs(r.ratio - fit) > _FAR)
+        proposal,
+        fitted=_value(name, fit),
+        spread=spread_of(settings.values()),
+        far=tuple(r.run for r in readings if abs(r.ratio - fit) > _FAR),
     )
     if len(settings) < LEAST_SETTINGS:
         text = "Runs of {least} different settings are needed, and there are {n}."

@@ -41,7 +41,7 @@ class Constant:
     somebody who gave no evidence).
 
     `source` names where it was read or measured, `reason` says why it is needed at all. `is_changed`: it is not the one
-    that is shipped.
+    that is shipped. `spread`: how many times more or less what it scales may be, where few runs tell; 1 without.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Constant:
     source: str
     reason: str
     is_changed: bool = False
+    spread: float = 1.0
 
 
 class ConstantInvalid(ValueError):
@@ -102,20 +103,23 @@ class Constants:
         """
         return self._with(values, "set", SET)
 
-    def measured(self, values: Mapping[str, object], source: str) -> "Constants":
-        """Return the constants with some of them replaced by what was measured; `source` says where.
+    def measured(self, values: Mapping[str, object], source: str, spread: float = 1.0) -> "Constants":
+        """Return the constants with some of them replaced by what was measured; `source` says where, `spread` how many
+        times more or less what they scale may be.
 
         Raises: ConstantInvalid, as with_values.
         """
-        return self._with(values, "measured", source)
+        return self._with(values, "measured", source, spread)
 
-    def _with(self, values: Mapping[str, object], evidence: Evidence, source: str) -> "Constants":
+    def _with(self, values: Mapping[str, object], evidence: Evidence, source: str, spread: float = 1.0) -> "Constants":
         changed = dict(self._constants)
         for name, value in values.items():
             if name not in changed:
                 raise ConstantInvalid(name, Sentence("There is no constant {name!r}.", name=name))
             number = _checked(changed[name], value)
-            changed[name] = replace(changed[name], value=number, evidence=evidence, source=source, is_changed=True)
+            changed[name] = replace(
+                changed[name], value=number, evidence=evidence, source=source, spread=spread, is_changed=True
+            )
         return Constants(changed)
 
 

@@ -64,7 +64,7 @@ class Calibrations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RunWithPlan:
+class RunWithPlan:
     """A run that can be held against its plan."""
 
     accelerator: Accelerator
@@ -77,17 +77,25 @@ class _NotComparable(Exception):
 
 def calibrations(project: Project, *, user: User, state: ClusterState) -> Calibrations:
     """Return what the project's finished runs say, by kind of device. `state`: the cluster as it is now."""
-    by_kind: dict[str, list[_RunWithPlan]] = {}
-    left_out: Counter[str] = Counter()
+    by_kind, left_out = planned_runs(project, user=user, state=state)
+    kinds = [of_kind(project, planned) for planned in sorted(by_kind.values(), key=len, reverse=True)]
+    return Calibrations(kinds=tuple(kinds), left_out=tuple(Counter(left_out.values()).most_common()))
+
+
+def planned_runs(
+    project: Project, *, user: User, state: ClusterState
+) -> tuple[dict[str, list[RunWithPlan]], dict[str, str]]:
+    """Return the newest finished runs that can be held against their plan, by accelerator; of the others why not."""
+    by_kind: dict[str, list[RunWithPlan]] = {}
+    left_out: dict[str, str] = {}
     for run in _finished(project):
         try:
             planned = _planned_run(run, user=user, state=state)
         except _NotComparable as nothing:
-            left_out[str(nothing)] += 1
+            left_out[run.pk] = str(nothing)
             continue
         by_kind.setdefault(planned.accelerator.id, []).append(planned)
-    kinds = [_of_kind(project, planned) for planned in sorted(by_kind.values(), key=len, reverse=True)]
-    return Calibrations(kinds=tuple(kinds), left_out=tuple(left_out.most_common()))
+    return by_kind, left_out
 
 
 def apply(
@@ -109,7 +117,7 @@ def apply(
     keep_calibration(
         project=project,
         accelerator=accelerator,
-        measured=dict(_taken(kind.calibration.proposals)),
+        measured=dict(_taken(kind.calibration.proposals, is_host=kind.accelerator.is_host)),
         num_runs=kind.num_runs,
         actor=user,
         today=today,
@@ -117,7 +125,7 @@ def apply(
     return kind
 
 
-def _taken(proposals: Iterable[Proposal]) -> Iterator[tuple[str, MeasuredConstant]]:
+def _taken(proposals: Iterable[Proposal], *, is_host: bool) -> Iterator[tuple[str, MeasuredConstant]]:
     """Yield what is kept of each constant that is proposed, or that runs confirm as it is."""
     for each in proposals:
         value, after = each.proposed, each.after
@@ -125,7 +133,10 @@ def _taken(proposals: Iterable[Proposal]) -> Iterator[tuple[str, MeasuredConstan
             if not each.is_confirmed:
                 continue
             value, after = each.present, each.before
-        yield each.constant, {"num_runs": len(each.runs), "before": each.before, "value": value, "after": after}
+        kept: MeasuredConstant = {"num_runs": len(each.runs), "before": each.before, "value": value, "after": after}
+        if is_host and each.spread is not None:
+            kept["spread"] = each.spread
+        yield each.constant, kept
 
 
 def _finished(project: Project) -> Sequence[Run]:
@@ -133,7 +144,8 @@ def _finished(project: Project) -> Sequence[Run]:
     return list(runs.order_by("-ended_at", "-pk")[:MAX_RUNS])
 
 
-def _of_kind(project: Project, planned: Sequence[_RunWithPlan]) -> KindCalibration:
+def of_kind(project: Project, planned: Sequence[RunWithPlan]) -> KindCalibration:
+    """Return what runs on one kind of device say."""
     accelerator = planned[0].accelerator
     present = constants_of(project, accelerator.id)
     neutral = constants_without(project, CALIBRATED)
@@ -147,7 +159,7 @@ def _of_kind(project: Project, planned: Sequence[_RunWithPlan]) -> KindCalibrati
     )
 
 
-def _planned_run(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
+def _planned_run(run: Run, *, user: User, state: ClusterState) -> RunWithPlan:
     """Return a run as it is held against its plan. Raises: _NotComparable."""
     if len({_place(attempt) for attempt in Attempt.objects.filter(run=run)}) > 1:
         raise _NotComparable(_("Its attempts ran on different devices."))
@@ -165,7 +177,7 @@ def _planned_run(run: Run, *, user: User, state: ClusterState) -> _RunWithPlan:
         raise _NotComparable(_("The planner has no layout for it.")) from invalid
     usual = {phase: seconds for phase, seconds in measured.seconds.items() if _SHORTEST < seconds < _LONGEST}
     finished = FinishedRun(run=run.pk, setting=setting, job=question.job, seconds=usual)
-    return _RunWithPlan(accelerator=question.fleet.accelerator, finished=finished)
+    return RunWithPlan(accelerator=question.fleet.accelerator, finished=finished)
 
 
 def _place(attempt: Attempt) -> tuple[bool, tuple[tuple[str, float], ...]]:

@@ -116,11 +116,21 @@ def planned_rows(plan: SpecEstimate, measured: RunMeasurements) -> tuple[Planned
 def plan_of_cpu(made: Estimate, constants: Constants) -> SpecEstimate:
     """Return what of an estimate on the CPU means anything: the bytes of the roles that learn and score, and the
     seconds of phases whose pace was measured there."""
-    paces = {phase: constants.get(PACES[phase]) for phase in made.time.phases if phase in PACES}
-    phases = frozenset(phase for phase, pace in paces.items() if pace.is_changed and pace.evidence == "measured")
-    step = {STEP} if phases and phases >= set(made.time.phases) - {"reward"} else set()
+    phases = seconds_on_cpu(made, constants)
     pools = tuple(pool for pool in made.pools if pool.name != "vllm")
-    return SpecEstimate(estimate=replace(made, pools=pools), seconds=phases | step, constants=constants)
+    return SpecEstimate(estimate=replace(made, pools=pools), seconds=phases, constants=constants)
+
+
+def seconds_on_cpu(made: Estimate, constants: Constants) -> frozenset[str]:
+    """Return the phases of an estimate on the CPU whose pace was measured there, and "step" where all were.
+
+    A pace that the project set is for GPUs as well: alone it says nothing here, beside a measured one it holds.
+    """
+    paces = {phase: constants.get(PACES[phase]) for phase in made.time.phases if phase in PACES}
+    is_measured = any(pace.is_changed and pace.evidence == "measured" for pace in paces.values())
+    phases = frozenset(phase for phase, pace in paces.items() if pace.is_changed and is_measured)
+    is_whole = phases and phases >= set(made.time.phases) - {"reward"}
+    return phases | {STEP} if is_whole else phases
 
 
 def _seconds(plan: SpecEstimate, measured: RunMeasurements) -> Iterator[PlannedRow]:

@@ -45,14 +45,16 @@ class MeasuredConstant(TypedDict):
     num_runs: int
     before: float | None
     after: float | None
+    spread: NotRequired[float]
 
 
 class StoredCalibration(TypedDict):
-    """What was taken from runs on an ISO date, and what counted before that."""
+    """What was taken from runs on an ISO date, and what counted before that. `is_joined`: runs joined by themselves."""
 
     on: str
     num_runs: int
     constants: dict[str, MeasuredConstant]
+    is_joined: NotRequired[bool]
     previous: NotRequired["StoredCalibration | None"]
 
 
@@ -89,7 +91,7 @@ def constants_of(project: Project | None, accelerator: str = "") -> Constants:
     for name, entry in measured_on(project, accelerator).items():
         source = _("measured on %(n)s finished runs of this project") % {"n": entry["num_runs"]}
         with contextlib.suppress(ConstantInvalid):
-            constants = constants.measured({name: entry["value"]}, source)
+            constants = constants.measured({name: entry["value"]}, source, entry.get("spread", 1.0))
     return constants
 
 
@@ -132,21 +134,23 @@ def keep_calibration(
             "on": today.isoformat(),
             "num_runs": num_runs,
             "constants": {**(stored["constants"] if stored else {}), **measured},
-            "previous": _without_previous(stored) if stored else None,
+            "previous": without_previous(stored) if stored else None,
         }
 
     _change_calibration(project, accelerator, changed, actor, "planner.calibrate")
 
 
 def undo_calibration(*, project: Project, accelerator: str, actor: AbstractBaseUser) -> bool:
-    """Take plans for an accelerator back to what they used before the last calibration; False if there is
-    none."""
+    """Take plans for an accelerator back to what they used before the last calibration; False if there is none.
+
+    Runs that joined it by themselves are one calibration; after that no run on the kind joins until people say so.
+    """
     if accelerator not in project.calibrations:
         return False
 
     def undone(stored: StoredCalibration | None) -> StoredCalibration | None:
         earlier = stored.get("previous") if stored else None
-        return {**_without_previous(earlier), "previous": None} if earlier else None
+        return {**without_previous(earlier), "previous": None} if earlier else None
 
     _change_calibration(project, accelerator, undone, actor, "planner.uncalibrate")
     return True
@@ -165,15 +169,21 @@ def _change_calibration(
         after = change(before)
         if after is not None:
             held.calibrations[accelerator] = after
-        held.save(update_fields=["calibrations"])
+        log = held.joined_runs
+        others = [each for each in log.get("paused", ()) if each != accelerator]
+        undid = verb == "planner.uncalibrate" and before is not None and before.get("is_joined", False)
+        held.joined_runs = {**log, "paused": [*others, accelerator] if undid else others}
+        held.save(update_fields=["calibrations", "joined_runs"])
         told_of = ({accelerator: _values(stored)} for stored in (before, after))
         was, now = told_of
         record(actor=actor, verb=verb, object_type="project", object_id=project.slug, before=was, after=now)
-    project.calibrations = held.calibrations
+    project.calibrations, project.joined_runs = held.calibrations, held.joined_runs
 
 
-def _without_previous(stored: StoredCalibration) -> StoredCalibration:
-    return {"on": stored["on"], "num_runs": stored["num_runs"], "constants": stored["constants"]}
+def without_previous(stored: StoredCalibration) -> StoredCalibration:
+    """Return what was taken from runs, without what counted before that."""
+    kept: StoredCalibration = {"on": stored["on"], "num_runs": stored["num_runs"], "constants": stored["constants"]}
+    return {**kept, "is_joined": True} if stored.get("is_joined") else kept
 
 
 def _values(stored: StoredCalibration | None) -> dict[str, float] | None:

@@ -19,7 +19,8 @@ from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
 from jobs.diagnosis import health
 from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
-from jobs.processes import housekeeping
+from jobs.planning import joining
+from jobs.processes import housekeeping, tasks
 from jobs.retention import deletion, purge
 from jobs.retention.apply import apply_step as apply_retention
 from jobs.runs import admission, holds, launch, lifecycle, retry
@@ -43,6 +44,7 @@ CLEANUP_WINDOW = timedelta(minutes=30)  # how long after its end an attempt's cl
 STARTING_UP = timedelta(seconds=60)
 SLOW_START = timedelta(seconds=20)
 STORAGE_EVERY = timedelta(seconds=10)
+JOIN_AGAIN = timedelta(seconds=60)  # between two messages that ask for the same run to join a calibration
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class ReconcilerState:
     forced_at: dict[str, datetime] = field(default_factory=dict)
     refused_since: dict[str, datetime] = field(default_factory=dict)  # since when a reachable Ray does not take a job
     looked_at_storage: datetime | None = None
+    asked_to_join: dict[str, datetime] = field(default_factory=dict)  # finished runs whose message was sent
 
 
 def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
@@ -92,8 +95,19 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
                 _clean_up(attempt)
         answer.reconcile_answers(jobs=jobs, state=state, now=now)
         purge.remove_folders(jobs=jobs, state=state, now=now)
+        _join_finished(now, memory)
     except ClusterUnreachable as error:
         _say_away(str(error), now, memory)
+
+
+def _join_finished(now: datetime, memory: ReconcilerState) -> None:
+    """Ask a worker to let runs that have finished join the calibration of what they were on."""
+    runs = joining.waiting(now=now)
+    memory.asked_to_join = {run_id: at for run_id, at in memory.asked_to_join.items() if run_id in runs}
+    for run_id in runs:
+        if now - memory.asked_to_join.get(run_id, now - JOIN_AGAIN) >= JOIN_AGAIN:
+            memory.asked_to_join[run_id] = now
+            tasks.enqueue(tasks.join_calibration, run_id=run_id)
 
 
 def _look_at_storage(now: datetime, memory: ReconcilerState) -> None:

@@ -13,6 +13,8 @@ from django.db import transaction
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from jobs.cluster import ray_api as cluster
+from jobs.planning import joining
 from jobs.runs import launch, lifecycle
 from jobs.runs import prompt_model as answer
 
@@ -36,6 +38,12 @@ def stop(*, run_id: str, user_id: int | None = None, **_: Any) -> None:
 def try_model(*, answer_id: int, **_: Any) -> None:
     """Start the job that answers a prompt."""
     answer.submit_answer(answer_id=answer_id, now=timezone.now())
+
+
+@shared_task(name="jobs.tasks.join_calibration")
+def join_calibration(*, run_id: str, **_: Any) -> None:
+    """Let a finished run join the calibration of what it was on."""
+    joining.join_run(run_id, state=cluster.read_state(), now=timezone.now())
 
 
 def enqueue(task: Task, **arguments: Any) -> None:

@@ -11,6 +11,7 @@ from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.calibration import Proposal
 from jobs.planning.calibration import KindCalibration, NothingToTake, apply, calibrations
+from jobs.planning.joining import joinings, joins, set_joining
 from jobs.planning.settings import PlanSettingsRefused, undo_calibration
 
 router = Router(tags=["planner"])
@@ -66,19 +67,46 @@ class LeftOut(Schema):
     num_runs: int
 
 
+class ChangedConstantOut(Schema):
+    """A constant that a run changed."""
+
+    was: float | None = Field(description="null where nothing was known on that kind of device")
+    value: float
+
+
+class JoiningOut(Schema):
+    """What a finished run did to the calibration of the kind of device that it was on, by itself."""
+
+    run: str
+    at: str
+    accelerator: str = Field(description='"" where the run says nothing of the planner')
+    num_runs: int
+    num_settings: int = Field(description="Different settings that the values rest on")
+    constants: dict[str, ChangedConstantOut]
+    before: float | None = Field(
+        description="How far its step was from the plan that had not seen it, as a share (1 is a factor of 2); null "
+        "where there was no plan"
+    )
+    after: float | None = Field(description="The same with what it changed")
+    why_not: str = Field(description='Why the run says nothing of the planner, ""')
+
+
 class CalibrationOut(Schema):
-    """What finished runs say, the kind of device with most runs first."""
+    """What finished runs say, the kind of device with most runs first; which joined by themselves, the newest first."""
 
     kinds: list[KindOut]
     left_out: list[LeftOut]
+    joins: bool = Field(description="Whether finished runs join by themselves")
+    joined: list[JoiningOut]
 
 
 class CalibrationIn(Schema):
-    """Of which kind of device to take what is proposed."""
+    """Of which kind of device to take what is proposed; or whether finished runs join by themselves."""
 
     model_config = {"extra": "forbid"}
 
-    accelerator: str = Field(max_length=200, description="An `accelerator` of the answer to GET")
+    accelerator: str | None = Field(None, max_length=200, description="An `accelerator` of the answer to GET")
+    joins: bool | None = Field(None, strict=True, description="Whether finished runs join by themselves")
 
 
 @router.get("/{slug:project}/calibration", response={200: CalibrationOut, **EXPENSIVE}, summary="What runs say")
@@ -90,8 +118,14 @@ def read_calibration(request: HttpRequest, project: str) -> CalibrationOut:
 
 @router.post("/{slug:project}/calibration", response={200: CalibrationOut, **REFUSALS}, summary="Take it over")
 def take_calibration(request: HttpRequest, project: str, body: CalibrationIn) -> CalibrationOut:
-    """Let plans for a kind of device use what runs on it propose; admins only."""
+    """Let plans for a kind of device use what runs on it propose, or say whether runs join by themselves; admins
+    only."""
     home = project_for(request, project, "admin")
+    if (body.accelerator is None) == (body.joins is None):
+        raise RequestProblem(422, "Give one of accelerator and joins.", field="accelerator")
+    if body.accelerator is None:
+        set_joining(project=home, is_on=bool(body.joins), actor=caller(request))
+        return _answer(request, home)
     try:
         apply(home, body.accelerator, user=caller(request), state=cluster_state(), today=timezone.localdate())
     except (NothingToTake, PlanSettingsRefused) as error:
@@ -121,4 +155,9 @@ def _answer(request: HttpRequest, home: Project) -> CalibrationOut:
         )
         for kind in made.kinds
     ]
-    return CalibrationOut(kinds=kinds, left_out=[LeftOut(why=why, num_runs=count) for why, count in made.left_out])
+    return CalibrationOut(
+        kinds=kinds,
+        left_out=[LeftOut(why=why, num_runs=count) for why, count in made.left_out],
+        joins=joins(home),
+        joined=[JoiningOut.model_validate(each) for each in joinings(home)],
+    )

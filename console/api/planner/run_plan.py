@@ -5,11 +5,13 @@ from typing import Annotated, Literal
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
+from console.api.planner.calibration import JoiningOut
 from console.api.planner.schema import PlanInterval
 from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.visible import caller, run_for
 from console.budget import expensive
 from jobs.cluster.ray_api import cluster_state
+from jobs.planning.joining import joining_of
 from jobs.planning.plan_vs_measured import PlannedRow
 from jobs.planning.question import PlanRefused, WhatIf
 from jobs.planning.run_plan import Absent, Missing, RunPlan, run_plan
@@ -68,6 +70,7 @@ class RunPlanOut(Schema):
     num_steps: int
     notes: list[str]
     rows: list[RunPlanRow]
+    joining: JoiningOut | None = Field(description="What the run did to the calibration, null before it did")
 
 
 @router.get("/{run_id}/plan", response={200: RunPlanOut, **EXPENSIVE}, summary="Plan and measurement")
@@ -90,4 +93,5 @@ def read_run_plan(
         num_steps=plan.measured.num_steps,
         notes=list(plan.notes),
         rows=[RunPlanRow.of(row, plan) for row in plan.rows],
+        joining=None if (joining := joining_of(run)) is None else JoiningOut.model_validate(joining),
     )

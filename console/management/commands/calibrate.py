@@ -20,6 +20,7 @@ class Command(ApiCommand):
         change = parser.add_mutually_exclusive_group()
         change.add_argument("--take", metavar="ACCELERATOR", help="take over what runs on it propose, as in h200-sxm")
         change.add_argument("--undo", metavar="ACCELERATOR", help="take the last of that back")
+        change.add_argument("--joining", choices=("on", "off"), help="whether finished runs join by themselves")
         parser.add_argument("--json", action="store_true", help="print the API's answer instead of tables")
         self.add_console_arguments(parser)
         parser.add_argument("--project", help="slug of the project; else your first one")
@@ -34,6 +35,8 @@ class Command(ApiCommand):
             answer = client.take_calibration(project, options["take"])
         elif options["undo"]:
             answer = client.undo_calibration(project, options["undo"])
+        elif options["joining"]:
+            answer = client.set_joining(project, is_on=options["joining"] == "on")
         else:
             answer = client.calibration(project)
         self.stdout.write(json.dumps(answer, indent=2) if options["json"] else calibration_text(answer))

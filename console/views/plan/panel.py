@@ -1,14 +1,14 @@
 """An estimate as pages show it: verdict in words, key numbers, bars of memory by phase and of a step's time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from console.labels.catalog import phase_label
+from console.labels.memory_terms import TERM_WORDS
 from console.labels.numbers import figure, size
 from jobs.catalog.knob import knobs
 from jobs.catalog.sentence import in_words
@@ -31,16 +31,6 @@ _ROOM = 1.06  # of the scale, so that the limit's line and its number stay insid
 _FEWEST_PIXELS = 0.15  # per cent of the bar: thinner segments cannot be seen
 _TEXT_WIDTH = 1.9  # per cent of a time bar that a letter of its labels takes where the panel is narrow
 
-TERM_WORDS: Mapping[Term, Promise] = {
-    "weights": gettext_lazy("Weights"),
-    "gradients": gettext_lazy("Gradients"),
-    "optimizer": gettext_lazy("Optimizer"),
-    "kv_cache": gettext_lazy("KV cache"),
-    "activations": gettext_lazy("Activations"),
-    "logits": gettext_lazy("Logits"),
-    "graphs": gettext_lazy("CUDA graphs"),
-    "overhead": gettext_lazy("Runtime + reserve"),
-}
 ROLE_WORDS = {name: gettext_lazy(word) for name, word in POOL_WORDS.items()}
 VERDICT_WORDS = {
     "fits": gettext_lazy("Fits"),

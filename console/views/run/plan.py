@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from console.budget import expensive
+from console.labels.calibration import joining_text
 from console.views.new_run.plan import accelerator_choices
 from console.views.plan.panel import devices_text
 from console.views.run.files import visible_run
@@ -16,6 +17,7 @@ from console.views.run.plan_labels import line, summary
 from jobs.accounts.access import allows
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Run
+from jobs.planning.joining import joining_of
 from jobs.planning.question import PlanRefused, what_if_of
 from jobs.planning.run_plan import run_plan
 
@@ -52,6 +54,7 @@ def plan_card(request: HttpRequest, run_id: str) -> HttpResponse:
         "peaks": [line(row, plan) for row in plan.rows if row.quantity == "bytes" and not row.term],
         "states": [line(row, plan) for row in plan.rows if row.term],
         "notes": plan.notes,
+        "joined": "" if (joining := joining_of(run)) is None else joining_text(joining),
     }
     return render(request, "run/plan.html", context)
 

@@ -36,7 +36,7 @@ def summary(plan: RunPlan) -> str:
 
 def _said_of_seconds(plan: RunPlan) -> str:
     if not plan.has_seconds:
-        return _("Seconds are not planned on the CPU before they are calibrated.")
+        return _("Seconds are planned on the CPU once a run on it has finished.")
     both = [row for row in plan.rows if row.quantity == "seconds" and row.difference is not None]
     if not both:
         return _("No step was measured yet.")
@@ -126,7 +126,7 @@ def _share(difference: float) -> str:
 
 def _reasons(row: PlannedRow, plan: RunPlan) -> Iterable[str]:
     planned = {
-        "seconds_on_cpu": _("Planned on the CPU once it is calibrated."),
+        "seconds_on_cpu": _("Planned on the CPU once a run with this phase has finished."),
         "not_planned": _("Not part of the plan."),
     }
     measured = {

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.budget import expensive
-from console.labels.calibration import kind_label, miss
+from console.labels.calibration import joining_text, kind_label, miss
 from console.views.frame import named_project, person
 from jobs.accounts.access import role
 from jobs.catalog.sentence import in_words
@@ -20,7 +20,10 @@ from jobs.cluster.ray_api import cluster_state
 from jobs.models import Project
 from jobs.planner.calibration import Proposal
 from jobs.planning.calibration import Calibrations, KindCalibration, NothingToTake, apply, calibrations
+from jobs.planning.joining import joinings, joins, set_joining
 from jobs.planning.settings import PlanSettingsRefused, undo_calibration
+
+_MOST_JOINED = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,8 @@ def show_calibration(request: HttpRequest, project: str) -> HttpResponse:
         "is_admin": role(request.user, home) == "admin",
         "kinds": [_kind(each) for each in project_calibrations.kinds],
         "undoable": _undoable(home, project_calibrations),
+        "joins": joins(home),
+        "joined": [{**each, "says": joining_text(each)} for each in joinings(home)[:_MOST_JOINED]],
         "left_out": [_left_out(why, count) for why, count in project_calibrations.left_out],
     }
     return render(request, "settings/calibration.html", context)
@@ -69,8 +74,14 @@ def show_calibration(request: HttpRequest, project: str) -> HttpResponse:
 
 @require_POST
 def change_calibration(request: HttpRequest, project: str) -> HttpResponse:
-    """Take over what runs on an accelerator propose, or take the last of that back."""
+    """Take over what runs on an accelerator propose, or take the last of that back; or switch joining on or off."""
     home = named_project(request, project, "admin")
+    if request.POST.get("joins") in ("on", "off"):
+        is_on = request.POST["joins"] == "on"
+        set_joining(project=home, is_on=is_on, actor=person(request))
+        on, off = _("Finished runs join the calibration."), _("Finished runs no longer join the calibration.")
+        messages.success(request, on if is_on else off)
+        return _back(home)
     accelerator = request.POST.get("accelerator", "")[:200]
     if "undo" in request.POST:
         if undo_calibration(project=home, accelerator=accelerator, actor=person(request)):

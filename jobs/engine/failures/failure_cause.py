@@ -57,6 +57,7 @@ class FailureCause(TypedDict):
     text: str
     log_line: str
     field: NotRequired[str]
+    phase: NotRequired[str]  # in which memory ran out
     checkpoint: NotRequired[int]  # the last one from before a divergence
 
 
@@ -130,7 +131,8 @@ def _worker_cause(error: WorkerFailed, step: int, log_tail: Mapping[tuple[str, i
     if any(mark in message for mark in _OUT_OF_MEMORY):
         knob = "rollout.max_num_seqs or rollout.kv_cache_mib" if error.role == "vllm" else "train.micro_batch_size"
         text = f"{who} ran out of memory at {when}. Lower {knob}, or give it a node with more."
-        return _cause("trainer", error.role, error.rank, at, text, line or error.text)
+        cause = _cause("trainer", error.role, error.rank, at, text, line or error.text)
+        return {**cause, "phase": error.phase} if phase else cause
     if any(mark in message for mark in _NO_SPACE):
         return _cause(
             "cluster",

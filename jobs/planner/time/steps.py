@@ -331,12 +331,19 @@ def _moving_seconds(job: Job, constants: Constants) -> float:
 
 def _paced(phases: dict[str, Interval], constants: Constants) -> dict[str, Interval]:
     """Return the phases at the pace of the project's own runs. A pace that nobody set is 1, and no answer rests on
-    it."""
+    it. Where few runs tell it, the seconds reach as far as its spread."""
     set_ = {phase: name for phase, name in PACES.items() if phase in phases and constants.get(name).is_changed}
     return {
-        phase: seconds.scaled(constants.value(set_[phase])) if phase in set_ else seconds
+        phase: _spread(seconds.scaled(constants.value(set_[phase])), constants.get(set_[phase]).spread)
+        if phase in set_
+        else seconds
         for phase, seconds in phases.items()
     }
+
+
+def _spread(seconds: Interval, factor: float) -> Interval:
+    middle = seconds.middle
+    return Interval(low=min(seconds.low, middle / factor), middle=middle, high=max(seconds.high, middle * factor))
 
 
 def _overlapped(job: Job, phases: dict[str, Interval], constants: Constants) -> Interval:

@@ -20,10 +20,11 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.catalog.knob import knobs
 from jobs.catalog.recipe import recipes
 from jobs.cluster.ray_api import ClusterState, Node
-from jobs.models import Run
+from jobs.models import Project, Run
 from jobs.planner.estimate import estimate
 from jobs.planner.job import Fleet, Job, Layout, Training
 from jobs.planner.shapes.known import shape_of
+from jobs.planner.time.steps import PACES
 from tests.rows import make_project, make_user
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +67,12 @@ def test_a_run_on_the_cpu_is_planned_by_what_its_processes_take_together(
     assert "Time per step" not in fits["bars"]
     assert "rollout: 1" not in fits["bars"]  # nor what vLLM takes
     assert short["state"] == "no"
+
+    pace = {"value": 10.0, "num_runs": 1, "before": None, "after": None, "spread": 2.5}
+    paces = dict.fromkeys(PACES.values(), pace)
+    Project.objects.update(calibrations={"cpu": {"on": "2026-11-20", "num_runs": 1, "constants": paces}})
+    assert "at the pace of finished runs on the CPU" in planned(editor)["verdict"]
+    assert "at the pace of finished runs on the CPU" not in fits["verdict"]
 
 
 def test_the_clusters_own_devices_are_planned_for(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,13 +141,14 @@ def test_a_run_on_the_cpu_has_its_memory_beside_the_plan(
 
     text = card(editor, run)
 
-    assert "Seconds are not planned on the CPU before they are calibrated. Memory in policy: Update was" in text
+    assert "Seconds are planned on the CPU once a run on it has finished. Memory in policy: Update was" in text
     planned, measured, difference, inside = lines(text, "peaks")["policy: Update"]
     assert "MiB" in planned
     assert measured == "1,000.0 MiB"
     assert re.fullmatch(r"\+\d+ % more", difference)
     assert inside == "outside"
-    assert lines(text, "seconds")["Update"] == ["—", "500 ms", "—", "Planned on the CPU once it is calibrated."]
+    why = "Planned on the CPU once a run with this phase has finished."
+    assert lines(text, "seconds")["Update"] == ["—", "500 ms", "—", why]
 
 
 def test_a_run_that_went_on_the_cpu_is_planned_there_when_the_cluster_has_gpus_by_now(

@@ -1,6 +1,7 @@
 """Calibration by page, API and command: seen by members, taken over and undone by admins, with a sentence for a no."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -10,11 +11,12 @@ from django.test import Client
 from django.urls import reverse
 
 from console.sign_in.api_token import make_token
-from jobs.models import Project
+from jobs.models import Project, Run
+from jobs.planning.joining import join_run
 from jobs.planning.settings import constants_of
 from tests.console.commands import run_command
 from tests.measured_runs import AWAY, four_runs, measured_run
-from tests.rows import make_project, make_user
+from tests.rows import NOW, make_project, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -94,6 +96,26 @@ def test_values_are_shown_beside_those_of_now_taken_with_a_click_and_undone(
     assert "No value was applied for H200 SXM 141 GB." in change(admin, undo="1")
 
 
+def test_runs_that_joined_are_shown_on_both_pages_and_joining_is_switched_off_and_on(
+    project: Project, person: AbstractUser, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = four_runs(project, person, update=2.0)[-1]
+    assert join_run(run.pk, state=replace(AWAY, is_reachable=True), now=NOW)
+
+    said = "with what it measured by 0 %. The values rest on 4 settings."
+    text = card(admin)
+    assert said in text
+    assert 'data-joins="on"' in text
+    monkeypatch.setattr("console.views.run.plan.cluster_state", lambda: AWAY)
+    assert said in unescape(admin.get(reverse("run-plan", args=[run.pk])).content.decode())
+    assert "Finished runs no longer join the calibration." in change(admin, joins="off")
+    answer = admin.get("/api/projects/team/calibration").json()
+    (joined,) = answer["joined"]
+    assert (answer["joins"], joined["run"], joined["constants"]["speed.update_pace"]["was"]) == (False, run.pk, 1)
+    neither = admin.post("/api/projects/team/calibration", {}, content_type="application/json")
+    assert neither.status_code == 422
+
+
 def test_too_few_settings_are_said(project: Project, person: AbstractUser, admin: Client) -> None:
     measured_run(project, person, prompts=64, update=2.0)
     measured_run(project, person, prompts=128, update=2.0)
@@ -165,3 +187,11 @@ def test_the_command_says_takes_and_undoes(
     code, _out, err = run_command("calibrate", "--undo", KIND)
     assert code == 3
     assert "No value was applied for 'h200-sxm'." in err
+
+    run = Run.objects.filter(project=project).latest("pk")
+    assert join_run(run.pk, state=replace(AWAY, is_reachable=True), now=NOW)
+    code, out, _err = run_command("calibrate", "--joining", "off")
+    assert code == 0
+    assert "finished runs do not join by themselves" in out
+    assert f"{run.pk} on {KIND}: speed.update_pace 2" in out
+    assert "0 % after (4 settings)" in out

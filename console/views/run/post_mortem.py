@@ -1,0 +1,39 @@
+"""The card of a run that died of memory: held against its plan, with a clone that would have fitted."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path
+from django.views.decorators.http import require_GET
+
+from console.budget import expensive
+from console.labels.post_mortem import change_sentence, post_mortem_sentences
+from console.views.run.files import visible_run
+from console.views.run.symptoms import clone_url
+from jobs.accounts.access import allows
+from jobs.cluster.ray_api import cluster_state
+from jobs.planning.post_mortem import post_mortem
+from jobs.planning.question import PlanRefused
+
+
+@require_GET
+@expensive
+def post_mortem_card(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Show what the run died of; nothing for one that did not die of memory, or has no plan."""
+    run, role = visible_run(request, run_id)
+    try:
+        found = post_mortem(run, user=request.user, state=cluster_state())
+    except PlanRefused:
+        found = None
+    if found is None:
+        return HttpResponse("")
+    context = {
+        "sentences": post_mortem_sentences(found),
+        "change": change_sentence(found),
+        "clone": clone_url(run, found.remedy.changes) if found.remedy and allows(role, "editor") else "",
+    }
+    return render(request, "run/post_mortem.html", context)
+
+
+urlpatterns: list[URLPattern] = [
+    path("runs/<run_id:run_id>/post-mortem", post_mortem_card, name="run-post-mortem"),
+]

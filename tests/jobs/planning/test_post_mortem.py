@@ -1,0 +1,164 @@
+"""A run that died of memory is held against its plan: where, which term, and the smallest change that fits."""
+
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AbstractUser
+
+from jobs.catalog.metric import peak_name
+from jobs.catalog.rules.rule import changed
+from jobs.cluster.ray_api import ClusterState
+from jobs.ingest.store import AttemptCache, store
+from jobs.models import Attempt, Project, Run
+from jobs.planner.estimate import estimate
+from jobs.planning.memory_failure import memory_failure
+from jobs.planning.plan_vs_measured import RunMeasurements
+from jobs.planning.post_mortem import PostMortem, post_mortem
+from jobs.planning.run_plan import question_of
+from profiling import events
+from tests.batches import T0, delivery
+from tests.jobs.planning.test_joining import HERE, NO_NODE
+from tests.measured_runs import spec_of
+from tests.rows import NOW, make_project, make_run, make_user, signed_in
+
+pytestmark = pytest.mark.django_db
+
+CUDA = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {wanted} GiB. GPU 0 has a total capacity of 44.42 "
+    "GiB of which 1.20 GiB is free. Including non-PyTorch memory, this process has 43.22 GiB memory in use. Of the "
+    "allocated memory 40.11 GiB is allocated by PyTorch, and 1.01 GiB is reserved by PyTorch but unallocated."
+)
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project()
+
+
+@pytest.fixture
+def admin(project: Project) -> AbstractUser:
+    return make_user(project=project, role="admin")
+
+
+def died(project: Project, cause: dict[str, Any], *, gpu: str = "", devices: int = 1, **spec: Any) -> Run:
+    run = make_run(project, state="failed", spec=spec, cause={"side": "trainer", "rank": 0, "step": 3, **cause})
+    if gpu:
+        row = {"accelerator": gpu, "gpus": devices, "cpus": 64, "memory_bytes": 5e11, "count": 1, "ids": []}
+        Attempt.objects.filter(run=run).update(num_gpus=devices, ran_on={"nodes": [row]})
+    return run
+
+
+def dead(run: Run, admin: AbstractUser, state: ClusterState = NO_NODE) -> PostMortem:
+    found = post_mortem(Run.objects.get(pk=run.pk), user=admin, state=state)
+    assert found is not None
+    return found
+
+
+SFT: dict[str, Any] = {
+    "algorithm": "sft",
+    "trainer": {"name": "verl", "version": "0.9.1"},
+    "model": {"kind": "hub", "id": "Qwen/Qwen2.5-7B"},
+}
+
+
+def test_sizes_are_read_from_what_torch_says() -> None:
+    found = memory_failure(
+        {"text": "policy rank 0 ran out of memory at step 3 (update).", "log_line": CUDA.format(wanted=4.5)}
+    )
+
+    assert found is not None
+    assert (found.memory, found.phase, found.wanted) == ("device", "update", int(4.5 * 2**30))
+    assert found.demanded == pytest.approx((44.42 - 1.2 + 4.5) * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"),
+    [
+        ("the trainer ran out of device memory in step 3", "device"),
+        ("ValueError: No available memory for the cache blocks. Try increasing gpu_memory_utilization", "device"),
+        ("policy rank 1 was killed by Ray because the node ran low on memory", "host"),
+        ("died (the kernel's out-of-memory killer ended 1 processes on this node)", "host"),
+        ("DefaultCPUAllocator: can't allocate memory: you tried to allocate 67108864 bytes.", "host"),
+        ("No space left on device", None),
+        ("was killed (SIGKILL), from outside or by a limit of its container", None),
+    ],
+)
+def test_only_memory_is_memory(text: str, memory: str | None) -> None:
+    found = memory_failure({"text": text})
+
+    assert (found and found.memory) == memory
+
+
+UPDATE = {"role": "policy", "text": "policy rank 0 ran out of memory at step 3 (update).", "phase": "update"}
+
+
+def fits_with(found: PostMortem, run: Run, admin: AbstractUser, state: ClusterState) -> float:
+    """Return the bytes of the same phase with the change, estimated anew from the spec of the clone."""
+    assert found.remedy is not None
+    clone = changed(found.spec, found.remedy.changes)
+    other = make_run(run.project, spec=clone.model_dump(mode="json"), user=admin)
+    Attempt.objects.filter(run=other).update(
+        num_gpus=run.attempts.get().num_gpus, ran_on=run.attempts.get().ran_on, state="running"
+    )
+    asked = question_of(other, user=admin, state=state, measured=RunMeasurements(), reads=False)
+    phases = [p for pool in estimate(asked.job, asked.constants).pools for p in pool.phases if p.phase == found.phase]
+    (held,) = (each.by_role[found.role] for each in phases if found.role in each.by_role)
+    return held.total
+
+
+def test_a_device_is_held_against_its_plan_and_a_change_fits(project: Project, admin: AbstractUser) -> None:
+    run = died(project, {**UPDATE, "log_line": CUDA.format(wanted=4.5)}, gpu="L40S", **SFT)
+
+    found = dead(run, admin)
+
+    assert (found.role, found.phase, found.term, found.told) == ("policy", "update", "optimizer", "plan")
+    assert found.planned > found.limit  # type: ignore[operator]
+    assert fits_with(found, run, admin, NO_NODE) < found.limit  # type: ignore[operator]
+
+
+def test_a_cache_too_small_asks_for_more_of_the_device(project: Project, admin: AbstractUser) -> None:
+    text = "ValueError: No available memory for the cache blocks. Try increasing gpu_memory_utilization"
+    run = died(project, {"text": text}, gpu="H200", devices=8, **spec_of(128))
+
+    found = dead(run, admin)
+
+    assert (found.role, found.phase, found.term) == ("vllm", "rollout", "kv_cache")
+    assert found.remedy is not None
+    assert found.remedy.changes
+
+
+@pytest.mark.parametrize(("wanted", "term", "told"), [(64 << 20, "activations", "rest"), (None, "activations", "plan")])
+def test_on_a_cpu_the_process_decides(
+    project: Project, admin: AbstractUser, wanted: int | None, term: str, told: str
+) -> None:
+    said = f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {wanted} bytes." if wanted else ""
+    hardware = {"layout": "split", "device": "cpu"}
+    run = died(project, {**UPDATE, "log_line": said}, algorithm="grpo", hardware=hardware)
+    readings = {"memory_baseline_bytes": 300e6, peak_name("resident_peak", "update"): 500e6}
+    told_of = events.system(readings, attempt=1, role="policy", rank=0, t=T0)
+    store([delivery(run.pk, 1, [told_of])], memory=AttemptCache(), now=NOW)
+
+    found = dead(run, admin, HERE)
+
+    assert (found.phase, found.term, found.told) == ("update", term, told)
+    assert found.demanded == (200_000_000 + (64 << 20) if wanted else None)
+    assert found.remedy is not None
+    assert found.remedy.changes == {"train.micro_batch_size": 16}
+    assert fits_with(found, run, admin, HERE) * found.factor <= (found.limit or found.planned)
+
+
+def test_the_page_and_the_api_say_it_with_a_clone(project: Project, admin: AbstractUser) -> None:
+    client = signed_in(admin)
+    run = died(project, {**UPDATE, "log_line": CUDA.format(wanted=4.5)}, gpu="L40S", **SFT)
+    fine = make_run(project, state="failed", spec={}, cause={"side": "user", "text": "no such file"})
+
+    answer = client.get(f"/api/runs/{run.pk}/post-mortem").json()["post_mortem"]
+    page = unescape(client.get(f"/runs/{run.pk}/post-mortem").content.decode())
+
+    assert (answer["term"], answer["phase"]) == ("optimizer", "update")
+    assert all(sentence in page for sentence in answer["says"])
+    (knob, *_others) = answer["changes"]
+    assert f"from={run.pk}&set={knob}" in page
+    assert client.get(f"/runs/{fine.pk}/post-mortem").content == b""
+    assert client.get(f"/api/runs/{fine.pk}/post-mortem").json() == {"post_mortem": None}
