@@ -9,9 +9,10 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from console.labels.catalog import phase_label
+from console.labels.memory_terms import TERM_WORDS
 from console.labels.numbers import size
 from console.views.plan.findings import FixButton, fix_button
-from console.views.plan.panel import TERM_WORDS, VERDICT_WORDS, seconds_text
+from console.views.plan.panel import VERDICT_WORDS, seconds_text
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.planner.result import Estimate, Interval
 from jobs.planner.search.advice import LargestTerm

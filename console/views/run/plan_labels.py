@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from console.labels.catalog import metric_label, phase_label
+from console.labels.memory_terms import TERM_WORDS
 from console.labels.numbers import size
-from console.views.plan.panel import ROLE_WORDS, TERM_WORDS, seconds_text
+from console.views.plan.panel import ROLE_WORDS, seconds_text
 from jobs.planner.result import Interval
 from jobs.planner.time.steps import TOGETHER
 from jobs.planning.plan_vs_measured import STEP, PlannedRow
