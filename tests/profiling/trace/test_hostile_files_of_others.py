@@ -98,7 +98,7 @@ def test_requests_that_all_overlap_share_rows(tmp_path: Path) -> None:
     assert "3 spans were left out" in notes(tmp_path / "store")
 
 
-def test_nodes_that_wait_for_nothing_are_laid_out_one_by_one() -> None:
+def test_nodes_that_wait_for_nothing_follow_each_other() -> None:
     node = {"name": "n", "start": 0, "lasts": 1000, "after": (), "is_cpu": False, "is_collective": False}
     nodes = [chakra._Node(id=i, **node) for i in range(200_000)]  # type: ignore[arg-type]
 
