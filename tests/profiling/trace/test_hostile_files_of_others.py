@@ -168,3 +168,12 @@ def test_a_table_whose_pages_repeat_ends(tmp_path: Path) -> None:
 
     with Tables(path) as tables, pytest.raises(sqlite3.DatabaseError, match="more rows than the file has room for"):
         sum(1 for _ in tables.rows("t", "a"))
+
+
+@pytest.mark.parametrize("stack", [[9], ["a"], [None], [1.5], 3, None, [[0]], {"a": 1}])
+def test_a_frame_that_is_not_there_is_told_as_damage(tmp_path: Path, stack: Any) -> None:
+    """An index beyond the list once ended the process without a sentence."""
+    profile = {"type": "sampled", "unit": "seconds", "samples": [[0], stack], "weights": [1, 1]}
+
+    with pytest.raises(Unreadable, match="The file is damaged"):
+        import_trace(speedscope(tmp_path, profile, 1), tmp_path / "store")
