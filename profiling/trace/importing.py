@@ -35,6 +35,8 @@ _READING = 0.85
 _EVERY_SECONDS = 0.25
 _MOST_MEMORY = 4 << 30
 """Ten times what an import takes; a file that makes a reader ask for more is refused."""
+_STUMBLES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error)
+"""What a reader raises over a value that is of another kind than its format says."""
 _PATIENT_SECONDS = 20.0
 """So long an import takes its share of the CPUs: whoever has ended a recording waits for it."""
 
@@ -88,7 +90,7 @@ def _read(reader: Reader, source: Path, writer: StoreWriter, *, progress: Progre
         raise
     except TooMuch as error:
         raise Unreadable(str(error)) from error
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, sqlite3.Error) as error:
+    except _STUMBLES as error:
         raise Unreadable(f"The file is damaged: as {reader.title} it cannot be read ({_short(error)}).") from error
 
 

@@ -72,11 +72,11 @@ class Tables:
         chosen = [_first(names, there) for names in wanted]
         where, parameters = (f' WHERE "{only[0]}" = ?', only[1:]) if only else ("", ())
         cursor = self._connection.execute(f'SELECT {", ".join(chosen)} FROM "{table}"{where}', parameters)  # noqa: S608
-        given = 0
+        num_rows = 0
         while rows := cursor.fetchmany(_ROWS):
             yield from rows
-            given += len(rows)
-            if given > self._most_rows:
+            num_rows += len(rows)
+            if num_rows > self._most_rows:
                 raise sqlite3.DatabaseError(f"table {table} has more rows than the file has room for")
 
     def texts(self, table: str, *, most: int = 1_000_000, longest: int = LONGEST_NAME) -> dict[int, str]:

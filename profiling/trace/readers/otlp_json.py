@@ -59,7 +59,7 @@ class OtlpJsonReader:
                     unusable += 1
                     continue
                 num_spans += 1
-                key = (service, str(_told(span, "traceId") or num_spans))
+                key = (service, str(_value_of(span, "traceId") or num_spans))
                 requests.setdefault(key, _Request(service=service)).spans.append(one)
         _add_all(list(requests.values()), writer, limits)
         writer.meta("tool", "opentelemetry")
@@ -78,7 +78,7 @@ class _Span:
 
     @classmethod
     def read(cls, raw: dict[str, Any]) -> "_Span":
-        begin, end = int(_told(raw, "startTimeUnixNano")), int(_told(raw, "endTimeUnixNano"))
+        begin, end = int(_value_of(raw, "startTimeUnixNano")), int(_value_of(raw, "endTimeUnixNano"))
         if not 0 < begin <= end < _LATEST:
             raise ValueError("a span ends before it begins")
         about = {
@@ -129,7 +129,7 @@ class _Request:
         return max(span.end for span in self.spans)
 
 
-def _told(raw: dict[str, Any], name: str, default: Any = None) -> Any:
+def _value_of(raw: dict[str, Any], name: str, default: Any = None) -> Any:
     """Return a field by its name, in camelCase as OTLP has it, or in snake_case as some exporters write it."""
     snake = "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
     return raw.get(name, raw.get(snake, default))
@@ -161,11 +161,11 @@ def _documents(content: bytes, writer: StoreWriter) -> Iterator[dict[str, Any]]:
 
 
 def _spans(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for resource in _told(document, "resourceSpans", []):
+    for resource in _value_of(document, "resourceSpans", []):
         attributes = resource.get("resource", {}).get("attributes", [])
-        named = (_told(pair["value"], "stringValue") for pair in attributes if pair.get("key") == "service.name")
+        named = (_value_of(pair["value"], "stringValue") for pair in attributes if pair.get("key") == "service.name")
         service = next(named, "")
-        for scope in _told(resource, "scopeSpans", resource.get("instrumentationLibrarySpans", [])):
+        for scope in _value_of(resource, "scopeSpans", resource.get("instrumentationLibrarySpans", [])):
             for span in scope.get("spans", []):
                 yield str(service), span
 

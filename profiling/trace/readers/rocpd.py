@@ -99,8 +99,8 @@ class _Recording:
         for start, end, start_id, end_id, track, *rest in self._rows(table, *at, *_TRACK, *wanted):
             about, others = rest[: len(_TRACK)], rest[len(_TRACK) :]
             if track is not None:
-                told = self._tracks.get(track, {})
-                about = [told.get(key) if one is None else one for key, one in zip(_TRACK, about, strict=True)]
+                values = self._tracks.get(track, {})
+                about = [values.get(key) if one is None else one for key, one in zip(_TRACK, about, strict=True)]
                 start = self._times.get(start_id) if start is None else start
                 end = self._times.get(end_id) if end is None else end
             yield start, end, *about, *others

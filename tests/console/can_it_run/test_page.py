@@ -158,6 +158,8 @@ def test_a_pasted_config_is_estimated_and_stays_in_the_address(editor: Client) -
         ({"model": "qwen2.5-7b", "on": list(accelerators())[:9]}, "Choose up to 8"),
         ({"model": "qwen2.5-7b", "devices": "0"}, "'0' is not allowed for “Number of GPUs”. Use a whole"),
         ({"model": "qwen2.5-7b", "within": "soon"}, "'soon' is not allowed for “A step within, hours”"),
+        ({"model": "qwen2.5-7b", "within": "nan"}, "'nan' is not allowed for “A step within, hours”"),
+        ({"model": "qwen2.5-7b", "host_gb": "-1"}, "'-1' is not allowed for “Host RAM of a node, GB”"),
         ({"model": "qwen2.5-7b", "prompt": "1e9"}, "'1e9' is not allowed for “Longest prompt, tokens”"),
     ],
 )

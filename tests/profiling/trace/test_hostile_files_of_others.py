@@ -98,7 +98,7 @@ def test_requests_that_all_overlap_share_rows(tmp_path: Path) -> None:
     assert "3 spans were left out" in notes(tmp_path / "store")
 
 
-def test_nodes_that_wait_for_nothing_are_laid_out_one_by_one() -> None:
+def test_nodes_that_wait_for_nothing_follow_each_other() -> None:
     node = {"name": "n", "start": 0, "lasts": 1000, "after": (), "is_cpu": False, "is_collective": False}
     nodes = [chakra._Node(id=i, **node) for i in range(200_000)]  # type: ignore[arg-type]
 
@@ -168,3 +168,12 @@ def test_a_table_whose_pages_repeat_ends(tmp_path: Path) -> None:
 
     with Tables(path) as tables, pytest.raises(sqlite3.DatabaseError, match="more rows than the file has room for"):
         sum(1 for _ in tables.rows("t", "a"))
+
+
+@pytest.mark.parametrize("stack", [[9], ["a"], [None], [1.5], 3, None, [[0]], {"a": 1}])
+def test_a_frame_that_is_not_there_is_told_as_damage(tmp_path: Path, stack: Any) -> None:
+    """An index beyond the list once ended the process without a sentence."""
+    profile = {"type": "sampled", "unit": "seconds", "samples": [[0], stack], "weights": [1, 1]}
+
+    with pytest.raises(Unreadable, match="The file is damaged"):
+        import_trace(speedscope(tmp_path, profile, 1), tmp_path / "store")

@@ -86,12 +86,12 @@ def rocpd_4(folder: Path) -> Path:
             continue
         name, _, columns = table.rstrip(")").partition("(")
         keys = [key.strip(' "') for key in columns.split(",")]
-        told = ("pid", "tid", "agent_id", "queue_id", "stream_id")
-        kept = [key for key in keys if key not in (*told, "start", "end")]
+        of_track = ("pid", "tid", "agent_id", "queue_id", "stream_id")
+        kept = [key for key in keys if key not in (*of_track, "start", "end")]
         moved: list[tuple[Any, ...]] = []
         for row in rows:
             about = dict(zip(keys, row, strict=True))
-            tracks.append((len(tracks) + 1, *(about.get(key) for key in told)))
+            tracks.append((len(tracks) + 1, *(about.get(key) for key in of_track)))
             times += [(len(times) + 1, about["start"]), (len(times) + 2, about["end"])]
             moved.append((len(tracks), len(times) - 1, len(times), *(about[key] for key in kept)))
         tables[f"{name}(track_id, start_id, end_id, {', '.join(kept)})"] = moved
