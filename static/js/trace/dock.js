@@ -72,8 +72,10 @@ export class Dock {
     this.by.hidden = !tab || tab === "events";
     this.#files();
     this.read = null;
+    clearTimeout(this.waiting); // of the files: it is read at once
+    this.body.replaceChildren();
+    write(field("dock-note"), tab ? gettext("reading the window…") : "");
     if (tab) this.#load();
-    else write(field("dock-note"), "");
   }
 
   /** Name the files to choose from, where there are several. */
