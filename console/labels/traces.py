@@ -43,7 +43,9 @@ DEFINITIONS: Mapping[str, Promise] = {
         "No trace covers this time, or it holds only ranges: only the phase is known. Record operators too."
     ),
 }
-WITHOUT_STACKS = gettext_lazy("Idle, and nothing that was recorded tells why. Record with stacks: Python is not told.")
+WITHOUT_STACKS = gettext_lazy(
+    "Idle, and nothing that was recorded tells why. Record with stacks: nothing is known of Python."
+)
 """The definition of `unattributed` where no frames were recorded."""
 CHANGES: Mapping[str, Promise] = {
     "added": gettext_lazy("added"),

@@ -89,7 +89,7 @@ TEXTS: Mapping[str, str] = {
     "max": "the largest",
     "spread": "the spread",
     "growth": "the growth from the earlier to the later half",
-    "repeats": "the share of the same value",
+    "repeats": "the fraction with the same value",
     "trend": "the trend (z)",
     "fell": "{metric} was at {before} and fell to {now} (medians of {window} values)",
     "climbed": "{metric} was down at {before} and climbed to {now} (medians of {window} values)",

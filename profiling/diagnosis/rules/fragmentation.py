@@ -13,7 +13,7 @@ from profiling.evidence import Evidence
 _FULL = 0.80  # of the device's memory: below, what lies idle is in nobody's way
 _NO_TOTAL = (
     "A large part of the reserved memory was not in use, but no file says how much memory the device has: bring a "
-    "trace of the torch profiler or nsys beside it, or let the run report its device memory."
+    "trace of the torch profiler or nsys too, or let the run report its device memory."
 )
 
 

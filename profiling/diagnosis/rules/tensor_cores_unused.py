@@ -101,8 +101,8 @@ PLUGIN = Rule(
     title="Tensor cores unused",
     question="why",
     definition="Time in matrix products on tensor cores (matrix units) divided by the time in all products of which "
-    "the kernel's name tells; it fires where those without take 5 % of the kernels' time or more. More than half not "
-    "told is not enough data.",
+    "the kernel's name says it; it fires where those without take 5 % of the kernels' time or more. More than half "
+    "unknown is not enough data.",
     unit="share",
     watch=0.50,
     bad=0.10,

@@ -396,5 +396,5 @@ def test_a_zip_with_the_trace_alone_and_one_with_a_bomb(tmp_path: Path) -> None:
         import_trace(path, tmp_path / "a.store")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("something.txt", "x")
-    with pytest.raises(Unreadable, match="an archive. Unpack it"):
+    with pytest.raises(Unreadable, match=r"an archive\. Unpack it"):
         import_trace(path, tmp_path / "a.store")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from jobs.catalog.sentence import Sentence
 
 _ENCODER = Sentence("it is an encoder made to decode, which no trainer here trains.")
-_BESIDE = Sentence("it has an encoder beside its decoder, which no trainer here trains.")
+_BESIDE = Sentence("it has an encoder and a decoder, which no trainer here trains.")
 _OTHER = Sentence("it is no language model of its own.")
 _PARTS = Sentence("it is made of parts that the planner does not know.")
 
