@@ -115,8 +115,7 @@ class TimeBars:
     segments: tuple[PlanBarSegment, ...]
     low_x: str
     high_x: str
-    low: str
-    high: str
+    step: str
     message: str
 
     @property
@@ -381,8 +380,7 @@ def _time(estimate: Estimate) -> TimeBars:
         segments=tuple(segments),
         low_x=f"{step.low / scale * 100:.2f}",
         high_x=f"{step.high / scale * 100:.2f}",
-        low=seconds_text(Interval(low=step.low, middle=step.low, high=step.low)),
-        high=seconds_text(Interval(low=step.high, middle=step.high, high=step.high)),
+        step=seconds_text(step),
         message=_("middle %(middle)s; %(phase)s takes longest")
         % {
             "middle": seconds_text(Interval(low=step.middle, middle=step.middle, high=step.middle)),

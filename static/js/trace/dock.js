@@ -71,9 +71,10 @@ export class Dock {
     this.where.hidden = tab !== "events";
     this.by.hidden = !tab || tab === "events";
     this.#files();
-    this.read = null;
+    clearTimeout(this.waiting); // of the files: it is read at once
+    this.body.replaceChildren();
+    write(field("dock-note"), tab ? gettext("reading the window…") : "");
     if (tab) this.#load();
-    else write(field("dock-note"), "");
   }
 
   /** Name the files to choose from, where there are several. */
@@ -93,7 +94,7 @@ export class Dock {
   soon() {
     if (!this.tab) return;
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => this.#load(), SOON_MS);
+    this.waiting = setTimeout(() => this.#address !== this.asked && this.#load(), SOON_MS);
   }
 
   get #window() {
@@ -104,13 +105,15 @@ export class Dock {
   async #load() {
     if (!this.tab || !this.layers.details.size) return;
     this.turn += 1;
+    this.asked = this.#address;
     const { turn, tab } = this;
     try {
-      const answer = await get(this.#address);
+      const answer = await get(this.asked);
       if (turn !== this.turn) return;
       this.#show(tab, answer);
     } catch (error) {
       if (turn !== this.turn) return;
+      this.asked = "";
       this.body.replaceChildren(el("p", { class: "empty" }, messageOf(error)));
       write(field("dock-note"), "");
     }

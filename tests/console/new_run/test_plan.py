@@ -216,5 +216,7 @@ def test_the_word_of_a_verdict_and_its_bar_agree(spare: int, word: str) -> None:
 
     assert panel.state == "tight"
     assert panel.word == word
+    assert panel.time is not None
+    assert panel.time.step == panel.numbers[0].value  # both ends in one unit
     assert any(row.is_over for pool in panel.pools for row in pool.rows) == (spare < 0)
     assert plan_text(PlanOut.of(asked, estimate(job)).model_dump()).startswith(f"{word}: 8 x ")
