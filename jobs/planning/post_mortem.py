@@ -72,7 +72,11 @@ def post_mortem(run: Run, *, user: User, state: ClusterState) -> PostMortem | No
     if failure is None:
         return None
     measured = read_measured(run.pk)
-    question = question_of(run, user=user, state=state, measured=measured, reads=False)
+    return examine(failure, question_of(run, user=user, state=state, measured=measured, reads=False), measured)
+
+
+def examine(failure: MemoryFailure, question: PlannerQuestion, measured: RunMeasurements) -> PostMortem:
+    """Return what a run died of that told this much. Raises: PlanRefused, where its sizes cannot be laid out."""
     made = estimate_of(question)
     if failure.memory == "host" and not question.fleet.accelerator.is_host:
         return _of_node(failure, question, made)
