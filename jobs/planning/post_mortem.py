@@ -17,7 +17,7 @@ from jobs.cluster.ray_api import ClusterState
 from jobs.models import Run
 from jobs.planner.job import Fleet
 from jobs.planner.result import Estimate, PhaseMemory, PoolEstimate, Term
-from jobs.planner.search.remedy import Ground, Remedy, smallest
+from jobs.planner.search.remedy import Ground, SmallestChange, smallest
 from jobs.planning.memory_failure import MemoryFailure, memory_failure
 from jobs.planning.plan_vs_measured import BANDS, STATES, RunMeasurements, read_measured
 from jobs.planning.question import PlannerQuestion, estimate_of
@@ -53,7 +53,7 @@ class PostMortem:
     demanded: int | None
     limit: int | None
     factor: float
-    remedy: Remedy | None
+    remedy: SmallestChange | None
     terms: dict[Term, int] = field(default_factory=dict)
 
 
