@@ -71,7 +71,7 @@ def main() -> None:
         notes=(),
     )
     found = examine(failure, question, RunMeasurements())
-    print(f"named: {found.role} in {found.phase}, {found.term} by {found.told}")
+    print(f"named: {found.role} in {found.phase}, {found.term} by {found.known_by}")
     if found.remedy is None:
         sys.exit("No change was found.")
     print(f"change: {dict(found.remedy.changes)}, planned {found.remedy.needed / 1e6:,.0f} MB")

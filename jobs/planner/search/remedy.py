@@ -90,7 +90,7 @@ class _Search:
         """Return every change on top of others that the run takes and that can be estimated."""
         spec = changed(self._spec, sofar) if sofar else self._spec
         here = Situation(spec=spec, job=self.read(spec), fleet=self._ground.fleet)
-        found = []
+        offers = []
         for plan_change in plan_changes():
             made = plan_change.make(here)
             if not made or any(name not in spec.knobs for name in made):
@@ -98,7 +98,7 @@ class _Search:
             changes = differences(self._spec, {**sofar, **made})
             if not changes or (after := self._estimated(changes)) is None:
                 continue
-            found.append(
+            offers.append(
                 SmallestChange(
                     changes=changes,
                     parts=(*parts, plan_change.title),
@@ -107,7 +107,7 @@ class _Search:
                     seconds_after=after.time.step.middle,
                 )
             )
-        return found
+        return offers
 
     def is_allowed(self, remedy: SmallestChange) -> bool:
         """Return whether no rule of the catalog refuses it."""
