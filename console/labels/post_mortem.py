@@ -12,57 +12,57 @@ from jobs.planner.result import POOL_WORDS
 from jobs.planning.post_mortem import PostMortem
 
 
-def post_mortem_sentences(found: PostMortem) -> list[str]:
+def post_mortem_sentences(report: PostMortem) -> list[str]:
     """Return the sentences, the most telling first."""
-    return list(_sentences(found))
+    return list(_sentences(report))
 
 
-def change_sentence(found: PostMortem) -> str:
+def change_sentence(report: PostMortem) -> str:
     """Return the smallest change that fits, "" where no knob does it."""
-    if found.remedy is None:
+    if report.remedy is None:
         return ""
     parts = (
         _("%(label)s %(after)s instead of %(before)s")
-        % {"label": knob_label(knob), "after": value_text(after), "before": value_text(found.spec.knob(knob))}
-        for knob, after in found.remedy.changes.items()
+        % {"label": knob_label(knob), "after": value_text(after), "before": value_text(report.spec.knob(knob))}
+        for knob, after in report.remedy.changes.items()
     )
     return ", ".join(parts)
 
 
-def term_word(found: PostMortem) -> str:
+def term_word(report: PostMortem) -> str:
     """Return what people call the term that was too large."""
-    return _("host memory") if found.term == "host" else str(TERM_WORDS[found.term])
+    return _("host memory") if report.term == "host" else str(TERM_WORDS[report.term])
 
 
-def _sentences(found: PostMortem) -> Iterator[str]:
+def _sentences(report: PostMortem) -> Iterator[str]:
     words = {
-        "role": _(POOL_WORDS[found.role]) if found.role in POOL_WORDS else found.role,
-        "rank": found.failure.rank,
-        "phase": phase_label(found.phase) if found.phase else "",
-        "term": term_word(found),
-        "planned": size(found.planned),
-        "part": size(found.term_planned),
-        "measured": size(found.term_measured or 0),
-        "wanted": size(found.failure.wanted or 0),
-        "demanded": size(found.demanded or 0),
-        "limit": size(found.limit or 0),
+        "role": _(POOL_WORDS[report.role]) if report.role in POOL_WORDS else report.role,
+        "rank": report.failure.rank,
+        "phase": phase_label(report.phase) if report.phase else "",
+        "term": term_word(report),
+        "planned": size(report.planned),
+        "part": size(report.term_planned),
+        "measured": size(report.term_measured or 0),
+        "wanted": size(report.failure.wanted or 0),
+        "demanded": size(report.demanded or 0),
+        "limit": size(report.limit or 0),
     }
-    if found.term == "host":
+    if report.term == "host":
         yield _("The node ran out of its own memory; the plan needs %(planned)s of it.") % words
-    elif found.is_phase_told:
+    elif report.is_phase_told:
         yield _("%(role)s %(rank)s ran out of memory in %(phase)s; the plan needs %(planned)s there.") % words
     else:
         yield _("%(role)s %(rank)s ran out of memory; the plan needs most in %(phase)s, %(planned)s.") % words
-    if found.demanded and found.limit:
+    if report.demanded and report.limit:
         yield _("With the last %(wanted)s it would have taken %(demanded)s of %(limit)s.") % words
-    elif found.limit:
+    elif report.limit:
         yield _("There were %(limit)s.") % words
-    if found.term != "host":
+    if report.term != "host":
         yield {
             "measured": _("Too large: %(term)s, measured %(measured)s, planned %(part)s."),
             "allocation": _("Too large: %(term)s, planned %(part)s; the last allocation is one of its tensors."),
             "rest": _("Above the plan: %(term)s, planned %(part)s; what else was measured is as planned."),
             "plan": _("The largest part in the plan: %(term)s, %(part)s."),
-        }[found.told] % words
-    if found.remedy is None:
+        }[report.known_by] % words
+    if report.remedy is None:
         yield _("No change of knobs that the planner knows would have fitted: take devices with more memory, or more.")

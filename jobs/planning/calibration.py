@@ -133,10 +133,10 @@ def _taken(proposals: Iterable[Proposal], *, is_host: bool) -> Iterator[tuple[st
             if not each.is_confirmed:
                 continue
             value, after = each.present, each.before
-        kept: MeasuredConstant = {"num_runs": len(each.runs), "before": each.before, "value": value, "after": after}
+        entry: MeasuredConstant = {"num_runs": len(each.runs), "before": each.before, "value": value, "after": after}
         if is_host and each.spread is not None:
-            kept["spread"] = each.spread
-        yield each.constant, kept
+            entry["spread"] = each.spread
+        yield each.constant, entry
 
 
 def _finished(project: Project) -> Sequence[Run]:

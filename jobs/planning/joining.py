@@ -75,8 +75,8 @@ def joins(project: Project) -> bool:
 
 def joinings(project: Project) -> Sequence[Joining]:
     """Return what finished runs did, the newest first."""
-    kept: Sequence[Joining] = project.joined_runs.get("joined", ())
-    return kept
+    newest: Sequence[Joining] = project.joined_runs.get("joined", ())
+    return newest
 
 
 def joining_of(run: Run) -> Joining | None:
@@ -159,7 +159,7 @@ def _taken(kind: KindCalibration, own: Mapping[str, float]) -> dict[str, Measure
     """Return what is taken of the constants that nobody in the project set."""
     proposals = (each for each in kind.calibration.proposals if each.constant not in own)
     made = (_of_host(each, kind.present) if kind.accelerator.is_host else _of_shipped(each) for each in proposals)
-    return {name: entry for found in made if found for name, entry in found.items()}
+    return {name: entry for entries in made if entries for name, entry in entries.items()}
 
 
 def _of_shipped(proposal: Proposal) -> dict[str, MeasuredConstant]:
@@ -193,8 +193,8 @@ def _is_news(present: Constants, name: str, entry: MeasuredConstant) -> bool:
     """Return whether an entry says something else than what counts now."""
     constant = present.get(name)
     now = (constant.value, constant.spread)
-    told = zip(now, (entry["value"], entry.get("spread", 1.0)), strict=True)
-    return not constant.is_changed or any(not math.isclose(*pair, rel_tol=1e-6) for pair in told)
+    pairs = zip(now, (entry["value"], entry.get("spread", 1.0)), strict=True)
+    return not constant.is_changed or any(not math.isclose(*pair, rel_tol=1e-6) for pair in pairs)
 
 
 def _is_told(kind: KindCalibration, name: str) -> bool:

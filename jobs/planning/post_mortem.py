@@ -17,13 +17,13 @@ from jobs.cluster.ray_api import ClusterState
 from jobs.models import Run
 from jobs.planner.job import Fleet
 from jobs.planner.result import Estimate, PhaseMemory, PoolEstimate, Term
-from jobs.planner.search.remedy import Ground, Remedy, smallest
+from jobs.planner.search.remedy import Ground, SmallestChange, smallest
 from jobs.planning.memory_failure import MemoryFailure, memory_failure
 from jobs.planning.plan_vs_measured import BANDS, STATES, RunMeasurements, read_measured
 from jobs.planning.question import PlannerQuestion, estimate_of
 from jobs.planning.run_plan import question_of
 
-Told = Literal["measured", "allocation", "rest", "plan"]
+KnownBy = Literal["measured", "allocation", "rest", "plan"]
 BELOW = 0.95
 """Of what the process is known to have got, so much may be planned: the reading is some moments old."""
 _LIKE = 0.02  # of one tensor: messages round to two decimals
@@ -33,7 +33,7 @@ _SHORT = 0.9  # of the plan is all that is taken to have been there, where nothi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostMortem:
-    """What happened. `term` is what was too large ("host": a node's own memory beside GPUs), and `told` by what that is
+    """What happened. `term` is what was too large ("host": a node's own memory beside GPUs), `known_by` how that is
     known: a state that was measured above its plan, the size of the last allocation, the rest that is above the plan
     where states are as planned, or the plan alone, whose largest part of the phase it is. `planned` and `demanded`:
     bytes of the place in that phase, of the device, the process or the node; `limit`: what there was; None where it is
@@ -46,14 +46,14 @@ class PostMortem:
     phase: str
     is_phase_told: bool
     term: Term | Literal["host"]
-    told: Told
+    known_by: KnownBy
     term_planned: int
     term_measured: int | None
     planned: int
     demanded: int | None
     limit: int | None
     factor: float
-    remedy: Remedy | None
+    remedy: SmallestChange | None
     terms: dict[Term, int] = field(default_factory=dict)
 
 
@@ -72,7 +72,11 @@ def post_mortem(run: Run, *, user: User, state: ClusterState) -> PostMortem | No
     if failure is None:
         return None
     measured = read_measured(run.pk)
-    question = question_of(run, user=user, state=state, measured=measured, reads=False)
+    return examine(failure, question_of(run, user=user, state=state, measured=measured, reads=False), measured)
+
+
+def examine(failure: MemoryFailure, question: PlannerQuestion, measured: RunMeasurements) -> PostMortem:
+    """Return what a run died of that told this much. Raises: PlanRefused, where its sizes cannot be laid out."""
     made = estimate_of(question)
     if failure.memory == "host" and not question.fleet.accelerator.is_host:
         return _of_node(failure, question, made)
@@ -99,9 +103,9 @@ def _of_role(
         room = planned * _SHORT
     is_short = limit is not None and sum(terms.get(state, 0) for state in STATES) > limit
     is_beyond = demanded is not None and demanded > planned
-    term, told = _term(failure, place, question, terms, measured, is_short=is_short, is_beyond=is_beyond)
+    term, known_by = _term(failure, place, question, terms, measured, is_short=is_short, is_beyond=is_beyond)
     remedy = (
-        smallest(question.spec, _ground(question), needed=_cache_lack, limit=_MORE * _cache_lack(made, known=True))
+        smallest(question.spec, _ground(question), needed=_cache_lack, limit=_MORE * _cache_lack(made, is_before=True))
         if failure.is_cache
         else smallest(
             question.spec, _ground(question), needed=lambda each: _needed(each, place, is_host=is_host), limit=room
@@ -114,7 +118,7 @@ def _of_role(
         phase=place.phase,
         is_phase_told=bool(failure.phase),
         term=term,
-        told=told,
+        known_by=known_by,
         term_planned=terms.get(term, 0),
         term_measured=_rounded(measured.states.get((place.role, term))),
         planned=round(planned),
@@ -139,7 +143,7 @@ def _of_node(failure: MemoryFailure, question: PlannerQuestion, made: Estimate) 
         phase=failure.phase,
         is_phase_told=bool(failure.phase),
         term="host",
-        told="plan",
+        known_by="plan",
         term_planned=planned,
         term_measured=None,
         planned=planned,
@@ -212,7 +216,7 @@ def _term(
     *,
     is_short: bool,
     is_beyond: bool,
-) -> tuple[Term, Told]:
+) -> tuple[Term, KnownBy]:
     """Return the term that was too large, and by what that is known."""
     if failure.is_cache:
         return "kv_cache", "allocation"
@@ -241,10 +245,10 @@ def _term(
     return max(changing, key=lambda term: changing[term]), "plan"
 
 
-def _cache_lack(made: Estimate, *, known: bool = False) -> float:
+def _cache_lack(made: Estimate, *, is_before: bool = False) -> float:
     """Return the bytes of the engine's cache, negative, as more is better; more than anything where the engine would
     not start."""
-    if made.verdict == "no" and not known:
+    if made.verdict == "no" and not is_before:
         return math.inf
     caches = (
         held.terms.get("kv_cache", 0)

@@ -182,8 +182,8 @@ def _change_calibration(
 
 def without_previous(stored: StoredCalibration) -> StoredCalibration:
     """Return what was taken from runs, without what counted before that."""
-    kept: StoredCalibration = {"on": stored["on"], "num_runs": stored["num_runs"], "constants": stored["constants"]}
-    return {**kept, "is_joined": True} if stored.get("is_joined") else kept
+    alone: StoredCalibration = {"on": stored["on"], "num_runs": stored["num_runs"], "constants": stored["constants"]}
+    return {**alone, "is_joined": True} if stored.get("is_joined") else alone
 
 
 def _values(stored: StoredCalibration | None) -> dict[str, float] | None:

@@ -11,7 +11,7 @@ from console.budget import expensive
 from console.labels.post_mortem import change_sentence, post_mortem_sentences
 from jobs.catalog.value import Value
 from jobs.cluster.ray_api import cluster_state
-from jobs.planning.post_mortem import Told, post_mortem
+from jobs.planning.post_mortem import KnownBy, post_mortem
 from jobs.planning.question import PlanRefused
 
 router = Router(tags=["runs", "planner"])
@@ -25,7 +25,7 @@ class PostMortemOut(Schema):
     rank: int
     phase: str
     term: str = Field(description='What was too large: a term of memory, or "host"')
-    told: Told = Field(description="By what the term is known")
+    known_by: KnownBy = Field(description="By what the term is known")
     terms: dict[str, int] = Field(description="The plan of the role in that phase, by term")
     planned: int
     demanded: int | None = Field(description="With the last allocation; null where that is not told")
@@ -48,25 +48,25 @@ def read_post_mortem(request: HttpRequest, run_id: str) -> RunPostMortem:
     """Hold a run that died of memory against its plan; 422 where there is no plan, with the reason."""
     run = run_for(request, run_id)
     try:
-        found = post_mortem(run, user=caller(request), state=cluster_state())
+        report = post_mortem(run, user=caller(request), state=cluster_state())
     except PlanRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error
-    if found is None:
+    if report is None:
         return RunPostMortem(post_mortem=None)
     made = PostMortemOut(
-        memory=found.failure.memory,
-        role=found.role,
-        rank=found.failure.rank,
-        phase=found.phase,
-        term=found.term,
-        told=found.told,
-        terms={str(term): size for term, size in found.terms.items()},
-        planned=found.planned,
-        demanded=found.demanded,
-        limit=found.limit,
-        wanted=found.failure.wanted,
-        changes=dict(found.remedy.changes) if found.remedy else {},
-        change=change_sentence(found),
-        says=post_mortem_sentences(found),
+        memory=report.failure.memory,
+        role=report.role,
+        rank=report.failure.rank,
+        phase=report.phase,
+        term=report.term,
+        known_by=report.known_by,
+        terms={str(term): size for term, size in report.terms.items()},
+        planned=report.planned,
+        demanded=report.demanded,
+        limit=report.limit,
+        wanted=report.failure.wanted,
+        changes=dict(report.remedy.changes) if report.remedy else {},
+        change=change_sentence(report),
+        says=post_mortem_sentences(report),
     )
     return RunPostMortem(post_mortem=made)

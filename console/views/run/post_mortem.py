@@ -21,15 +21,15 @@ def post_mortem_card(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show what the run died of; nothing for one that did not die of memory, or has no plan."""
     run, role = visible_run(request, run_id)
     try:
-        found = post_mortem(run, user=request.user, state=cluster_state())
+        report = post_mortem(run, user=request.user, state=cluster_state())
     except PlanRefused:
-        found = None
-    if found is None:
+        report = None
+    if report is None:
         return HttpResponse("")
     context = {
-        "sentences": post_mortem_sentences(found),
-        "change": change_sentence(found),
-        "clone": clone_url(run, found.remedy.changes) if found.remedy and allows(role, "editor") else "",
+        "sentences": post_mortem_sentences(report),
+        "change": change_sentence(report),
+        "clone": clone_url(run, report.remedy.changes) if report.remedy and allows(role, "editor") else "",
     }
     return render(request, "run/post_mortem.html", context)
 

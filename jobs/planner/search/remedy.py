@@ -1,6 +1,6 @@
 """The smallest change with which a run would have fitted: few knobs, little time, each candidate estimated anew.
 
-    smallest(spec, models, fleet, ..., needed=lambda estimate: ..., limit=...) -> Remedy | None
+    smallest(spec, models, fleet, ..., needed=lambda estimate: ..., limit=...) -> SmallestChange | None
 
 Advice (jobs.planner.search.advice) asks what the plan needs of the devices; a run that died is asked what it needed
 where it died, which may be one role's phase, a process on the CPU or the host, and by which the plan was off. Only
@@ -28,7 +28,7 @@ MOST_CHANGES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
+class SmallestChange:
     """Knobs to change, the titles of the changes, and bytes where it died with them; seconds of a step before and
     after."""
 
@@ -49,7 +49,9 @@ class Ground:
     constants: Constants
 
 
-def smallest(spec: RunSpec, ground: Ground, *, needed: Callable[[Estimate], float], limit: float) -> Remedy | None:
+def smallest(
+    spec: RunSpec, ground: Ground, *, needed: Callable[[Estimate], float], limit: float
+) -> SmallestChange | None:
     """Return the smallest change with which `needed` of the estimate is at most `limit`, None if none does.
 
     One change before several; of those that do, the one with least seconds. Raises: JobInvalid.
@@ -84,11 +86,11 @@ class _Search:
         """Return the job of a spec on this ground."""
         return read_models(spec, self._ground.models, self._ground.fleet, self._ground.workload, samples=self._samples)
 
-    def tried(self, sofar: Mapping[str, Value], parts: tuple[str, ...], before: Estimate) -> list[Remedy]:
+    def tried(self, sofar: Mapping[str, Value], parts: tuple[str, ...], before: Estimate) -> list[SmallestChange]:
         """Return every change on top of others that the run takes and that can be estimated."""
         spec = changed(self._spec, sofar) if sofar else self._spec
         here = Situation(spec=spec, job=self.read(spec), fleet=self._ground.fleet)
-        found = []
+        offers = []
         for plan_change in plan_changes():
             made = plan_change.make(here)
             if not made or any(name not in spec.knobs for name in made):
@@ -96,8 +98,8 @@ class _Search:
             changes = differences(self._spec, {**sofar, **made})
             if not changes or (after := self._estimated(changes)) is None:
                 continue
-            found.append(
-                Remedy(
+            offers.append(
+                SmallestChange(
                     changes=changes,
                     parts=(*parts, plan_change.title),
                     needed=self._needed(after),
@@ -105,9 +107,9 @@ class _Search:
                     seconds_after=after.time.step.middle,
                 )
             )
-        return found
+        return offers
 
-    def is_allowed(self, remedy: Remedy) -> bool:
+    def is_allowed(self, remedy: SmallestChange) -> bool:
         """Return whether no rule of the catalog refuses it."""
         return breach(self._spec, remedy.changes, allowed=self._refusals) is None
 

@@ -50,9 +50,9 @@ def died(project: Project, cause: dict[str, Any], *, gpu: str = "", devices: int
 
 
 def dead(run: Run, admin: AbstractUser, state: ClusterState = NO_NODE) -> PostMortem:
-    found = post_mortem(Run.objects.get(pk=run.pk), user=admin, state=state)
-    assert found is not None
-    return found
+    report = post_mortem(Run.objects.get(pk=run.pk), user=admin, state=state)
+    assert report is not None
+    return report
 
 
 SFT: dict[str, Any] = {
@@ -63,13 +63,13 @@ SFT: dict[str, Any] = {
 
 
 def test_sizes_are_read_from_what_torch_says() -> None:
-    found = memory_failure(
+    report = memory_failure(
         {"text": "policy rank 0 ran out of memory at step 3 (update).", "log_line": CUDA.format(wanted=4.5)}
     )
 
-    assert found is not None
-    assert (found.memory, found.phase, found.wanted) == ("device", "update", int(4.5 * 2**30))
-    assert found.demanded == pytest.approx((44.42 - 1.2 + 4.5) * 2**30)
+    assert report is not None
+    assert (report.memory, report.phase, report.wanted) == ("device", "update", int(4.5 * 2**30))
+    assert report.demanded == pytest.approx((44.42 - 1.2 + 4.5) * 2**30)
 
 
 @pytest.mark.parametrize(
@@ -85,52 +85,54 @@ def test_sizes_are_read_from_what_torch_says() -> None:
     ],
 )
 def test_only_memory_is_memory(text: str, memory: str | None) -> None:
-    found = memory_failure({"text": text})
+    report = memory_failure({"text": text})
 
-    assert (found and found.memory) == memory
+    assert (report and report.memory) == memory
 
 
 UPDATE = {"role": "policy", "text": "policy rank 0 ran out of memory at step 3 (update).", "phase": "update"}
 
 
-def fits_with(found: PostMortem, run: Run, admin: AbstractUser, state: ClusterState) -> float:
+def fits_with(report: PostMortem, run: Run, admin: AbstractUser, state: ClusterState) -> float:
     """Return the bytes of the same phase with the change, estimated anew from the spec of the clone."""
-    assert found.remedy is not None
-    clone = changed(found.spec, found.remedy.changes)
+    assert report.remedy is not None
+    clone = changed(report.spec, report.remedy.changes)
     other = make_run(run.project, spec=clone.model_dump(mode="json"), user=admin)
     Attempt.objects.filter(run=other).update(
         num_gpus=run.attempts.get().num_gpus, ran_on=run.attempts.get().ran_on, state="running"
     )
     asked = question_of(other, user=admin, state=state, measured=RunMeasurements(), reads=False)
-    phases = [p for pool in estimate(asked.job, asked.constants).pools for p in pool.phases if p.phase == found.phase]
-    (held,) = (each.by_role[found.role] for each in phases if found.role in each.by_role)
+    phases = [p for pool in estimate(asked.job, asked.constants).pools for p in pool.phases if p.phase == report.phase]
+    (held,) = (each.by_role[report.role] for each in phases if report.role in each.by_role)
     return held.total
 
 
 def test_a_device_is_held_against_its_plan_and_a_change_fits(project: Project, admin: AbstractUser) -> None:
     run = died(project, {**UPDATE, "log_line": CUDA.format(wanted=4.5)}, gpu="L40S", **SFT)
 
-    found = dead(run, admin)
+    report = dead(run, admin)
 
-    assert (found.role, found.phase, found.term, found.told) == ("policy", "update", "optimizer", "plan")
-    assert found.planned > found.limit  # type: ignore[operator]
-    assert fits_with(found, run, admin, NO_NODE) < found.limit  # type: ignore[operator]
+    assert (report.role, report.phase, report.term, report.known_by) == ("policy", "update", "optimizer", "plan")
+    assert report.planned > report.limit  # type: ignore[operator]
+    assert fits_with(report, run, admin, NO_NODE) < report.limit  # type: ignore[operator]
 
 
 def test_a_cache_too_small_asks_for_more_of_the_device(project: Project, admin: AbstractUser) -> None:
     text = "ValueError: No available memory for the cache blocks. Try increasing gpu_memory_utilization"
     run = died(project, {"text": text}, gpu="H200", devices=8, **spec_of(128))
 
-    found = dead(run, admin)
+    report = dead(run, admin)
 
-    assert (found.role, found.phase, found.term) == ("vllm", "rollout", "kv_cache")
-    assert found.remedy is not None
-    assert found.remedy.changes
+    assert (report.role, report.phase, report.term) == ("vllm", "rollout", "kv_cache")
+    assert report.remedy is not None
+    assert report.remedy.changes
 
 
-@pytest.mark.parametrize(("wanted", "term", "told"), [(64 << 20, "activations", "rest"), (None, "activations", "plan")])
+@pytest.mark.parametrize(
+    ("wanted", "term", "known_by"), [(64 << 20, "activations", "rest"), (None, "activations", "plan")]
+)
 def test_on_a_cpu_the_process_decides(
-    project: Project, admin: AbstractUser, wanted: int | None, term: str, told: str
+    project: Project, admin: AbstractUser, wanted: int | None, term: str, known_by: str
 ) -> None:
     said = f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {wanted} bytes." if wanted else ""
     hardware = {"layout": "split", "device": "cpu"}
@@ -139,13 +141,13 @@ def test_on_a_cpu_the_process_decides(
     told_of = events.system(readings, attempt=1, role="policy", rank=0, t=T0)
     store([delivery(run.pk, 1, [told_of])], memory=AttemptCache(), now=NOW)
 
-    found = dead(run, admin, HERE)
+    report = dead(run, admin, HERE)
 
-    assert (found.phase, found.term, found.told) == ("update", term, told)
-    assert found.demanded == (200_000_000 + (64 << 20) if wanted else None)
-    assert found.remedy is not None
-    assert found.remedy.changes == {"train.micro_batch_size": 16}
-    assert fits_with(found, run, admin, HERE) * found.factor <= (found.limit or found.planned)
+    assert (report.phase, report.term, report.known_by) == ("update", term, known_by)
+    assert report.demanded == (200_000_000 + (64 << 20) if wanted else None)
+    assert report.remedy is not None
+    assert report.remedy.changes == {"train.micro_batch_size": 16}
+    assert fits_with(report, run, admin, HERE) * report.factor <= (report.limit or report.planned)
 
 
 def test_the_page_and_the_api_say_it_with_a_clone(project: Project, admin: AbstractUser) -> None:
