@@ -1,5 +1,7 @@
 """The headline of *Can it run?*: the practical minimum, and what else is possible, with what each of it takes."""
 
+import re
+
 import pytest
 
 from jobs.catalog.accelerator import find_accelerator
