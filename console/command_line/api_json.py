@@ -253,6 +253,13 @@ class LeftOutJson(TypedDict):
     num_runs: int
 
 
+class ChangedConstantJson(TypedDict):
+    """A constant that a run changed."""
+
+    was: float | None
+    value: float
+
+
 class JoiningJson(TypedDict):
     """What a finished run did to the calibration by itself."""
 
@@ -260,7 +267,7 @@ class JoiningJson(TypedDict):
     at: str
     accelerator: str
     num_settings: int
-    constants: dict[str, dict[str, float | None]]
+    constants: dict[str, ChangedConstantJson]
     before: float | None
     after: float | None
     why_not: str

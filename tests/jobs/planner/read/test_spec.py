@@ -55,7 +55,8 @@ def test_answers_whose_end_is_passed_over_are_as_long_as_the_longest(trainer: di
 
     assert (probe.rollouts.lengths.mean_response, unknown.rollouts.lengths.mean_response) == (32, 32)
     assert usual.rollouts.lengths.mean_response == 0
-    assert [any("Response lengths" in note for note in job.notes) for job in (usual, unknown)] == [True, False]
+    said = [any("response length" in note for note in estimate(job).notes) for job in (usual, unknown)]
+    assert said == [True, False]
     assert "rollout.ignore_eos" not in unknown.unpriced
 
 

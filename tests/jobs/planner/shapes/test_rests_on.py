@@ -43,7 +43,7 @@ def test_layers_that_are_not_modelled_are_named_though_the_count_is_exact() -> N
     assert doubts(shape) == ("Memory and time of some layers are estimated as if they were attention: Mamba-2.",)
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("bert", "encoder made to decode"), ("bart", "beside its decoder")])
+@pytest.mark.parametrize(("kind", "reason"), [("bert", "encoder made to decode"), ("bart", "an encoder and a decoder")])
 def test_a_type_of_transformers_that_is_not_described_is_refused_by_name(kind: str, reason: str) -> None:
     with pytest.raises(ShapeUnreadable, match=reason) as refused:
         read_shape({**_NEW, "model_type": kind})
