@@ -1,10 +1,10 @@
 """What `make test` runs: every check beside the tests; one line sums it all up. `--fast` leaves out what starts much.
 
-The tests run in parts. First, in two processes, what needs little of the machine. Then, side by side, what starts an
-engine or processes of its own, in two processes, a file's tests together, and what opens pages of a console that lives
-in the test's process. Then whole consoles, three side by side: one that is broken in many ways, and others, of which
-those with a browser are apart, as Playwright's loop and asyncio tests do not share a process. Three on two cores,
-because each waits for a third of its time.
+The tests run in parts. First, in two processes, what needs little of the machine; then, a file's tests together, what
+starts an engine or processes of its own, in two, and what opens pages of a console that lives in the test's process, in
+three, because each waits for a third of its time; of engines a third beside two costs more than it gains. Then whole
+consoles, three side by side: one that is broken in many ways, and others, of which those with a browser are apart, as
+Playwright's loop and asyncio tests do not share a process.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -50,7 +50,7 @@ IN_ORDER = "--no-loadscope-reorder"  # of files; else those with the most tests 
 PARTS = {
     **{half: ["-m", f"not journey and not browser and not {IS_BUSY}"] for half in HALVES},
     "engine": ["-m", f"not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
-    "pages": ["-m", "not journey and browser"],
+    "pages": ["-m", "not journey and browser", "-n", "3", "--dist", "loadfile"],
     "faults": ["-m", "journey and faults"],
     "consoles": ["-m", "journey and not browser and not faults"],
     "journeys": ["-m", "journey and browser"],
@@ -58,7 +58,7 @@ PARTS = {
 Lane = Sequence[str]  # parts that run one after the other
 FAST: Sequence[Sequence[Lane]] = (tuple((half,) for half in HALVES),)
 # One after the other; what stands together side by side, in lanes that take about as long as each other.
-ALL: Sequence[Sequence[Lane]] = (*FAST, (("engine",), ("pages",)), (("faults",), ("consoles",), ("journeys",)))
+ALL: Sequence[Sequence[Lane]] = (*FAST, (("engine",),), (("pages",),), (("faults",), ("consoles",), ("journeys",)))
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 DURATIONS = ROOT / "build" / "test-durations.json"
