@@ -3,7 +3,7 @@
 The tests run in parts. First, in two processes, what needs little of the machine; then, a file's tests together, what
 starts an engine or processes of its own, in two, and what opens pages of a console that lives in the test's process, in
 three, because each waits for a third of its time; of engines a third beside two costs more than it gains. Then whole
-consoles, three side by side: one that is broken in many ways, and others, of which those with a browser are apart, as
+consoles, two side by side: one that is broken in many ways, then others; and those with a browser apart, as
 Playwright's loop and asyncio tests do not share a process.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
@@ -58,7 +58,7 @@ PARTS = {
 Lane = Sequence[str]  # parts that run one after the other
 FAST: Sequence[Sequence[Lane]] = (tuple((half,) for half in HALVES),)
 # One after the other; what stands together side by side, in lanes that take about as long as each other.
-ALL: Sequence[Sequence[Lane]] = (*FAST, (("engine",),), (("pages",),), (("faults",), ("consoles",), ("journeys",)))
+ALL: Sequence[Sequence[Lane]] = (*FAST, (("engine",),), (("pages",),), (("faults", "consoles"), ("journeys",)))
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 DURATIONS = ROOT / "build" / "test-durations.json"
