@@ -53,7 +53,7 @@ def differs_beforehand(fit: Comparability) -> str:
     for key, (before, after) in fit.versions.items():
         words = {"what": str(_VERSIONS.get(key, key)), "before": before, "after": after}
         parts.append(_("%(what)s %(before)s before, %(after)s after") % words)
-    return _("The two differ beforehand: %(parts)s.") % {"parts": "; ".join(parts)} if parts else ""
+    return _("The recordings differ: %(parts)s.") % {"parts": "; ".join(parts)} if parts else ""
 
 
 def verdict_text(verdict: TraceVerdict, fit: Comparability) -> str:

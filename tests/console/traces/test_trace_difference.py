@@ -142,7 +142,7 @@ def test_devices_and_versions_that_differ_come_first(client: Client, project: Pr
     before, after = (imported(project, file=REAL / f"torch_diff_{name}.json.gz") for name in ("control", "test"))
     found = client.get(f"/api/traces/{before.pk}/difference?other={after.pk}").json()
     names = "NVIDIA A100-PG509-200 before, Tesla V100-SXM2-16GB after"
-    first = f"The two differ beforehand: {names}; ranks 8 before, 2 after."
+    first = f"The recordings differ: {names}; ranks 8 before, 2 after."
     assert found["beforehand"] == first
     assert found["verdict"]["word"] == "cannot"
     text = _text(client.get(f"/traces/{before.pk}/difference?other={after.pk}"))
@@ -155,7 +155,7 @@ def test_devices_and_versions_that_differ_come_first(client: Client, project: Pr
     ]
     found = client.get(f"/api/traces/{sides[0].pk}/difference?other={sides[1].pk}").json()
     assert (found["beforehand"], found["verdict"]["word"], found["verdict"]["comparability"]) == (
-        "The two differ beforehand: H100 before, H200 after.",
+        "The recordings differ: H100 before, H200 after.",
         "none",
         0.6,
     )
