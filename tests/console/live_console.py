@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import httpx
 import pytest
 from django.contrib.auth.models import AbstractUser
 from django.db import connection
@@ -25,6 +24,7 @@ from jobs.telemetry.streams import ingest_status
 from profiling import events
 from profiling.events import Event
 from tests.batches import manage, service_environment
+from tests.loopback import HTTP
 from tests.rows import make_project, make_user
 from tests.services import Valkey
 from tests.waiting import wait_until
@@ -76,7 +76,7 @@ class Reporter:
         """Returns when the console has taken the batch: it may still be on its way to the database."""
         self.batch += 1
         url = f"{self.console.url}/ingest/{self.run.pk}/{self.attempt}/events"
-        answer = httpx.post(
+        answer = HTTP.post(
             url,
             json={"batch": self.batch, "events": some, "answered": []},
             headers={"Authorization": f"Bearer {ingest_token(self.run.pk, self.attempt)}"},

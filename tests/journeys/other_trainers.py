@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from console.command_line.api_client import ENDED, ApiClient
 from console.command_line.api_json import RunJson
 from tests.journeys.conftest import Stack
+from tests.loopback import HTTP
 from tests.waiting import wait_until
 
 TOKEN = (
@@ -108,19 +107,16 @@ def token_of(stack: Stack) -> str:
 
 def files_of(stack: Stack, token: str, run: str) -> dict[str, dict[str, Any]]:
     """Return the files that a run left, by name, as its page lists them."""
-    answer = httpx.get(
-        f"{stack.url}/api/runs/{run}/artifacts", headers={"Authorization": f"Bearer {token}"}, trust_env=False
-    )
+    answer = HTTP.get(f"{stack.url}/api/runs/{run}/artifacts", headers={"Authorization": f"Bearer {token}"})
     return {row["name"]: row for row in answer.raise_for_status().json()["artifacts"]}
 
 
 def found_in(stack: Stack, token: str, trace: str, words: str) -> list[dict[str, Any]]:
     """Return the names of a trace's events that contain the words, with how many there are of each."""
-    answer = httpx.get(
+    answer = HTTP.get(
         f"{stack.url}/api/traces/{trace}/search",
         params={"q": words},
         headers={"Authorization": f"Bearer {token}"},
-        trust_env=False,
     )
     found: list[dict[str, Any]] = answer.raise_for_status().json()["found"]
     return found
@@ -143,9 +139,7 @@ def record_once_it_trains(client: ApiClient, run: str, *, after_step: int = 0) -
 
 def shown_command(stack: Stack, token: str, run: str) -> list[str]:
     """Return the command that the console shows of a run."""
-    answer = httpx.get(
-        f"{stack.url}/api/runs/{run}/trainer-command", headers={"Authorization": f"Bearer {token}"}, trust_env=False
-    )
+    answer = HTTP.get(f"{stack.url}/api/runs/{run}/trainer-command", headers={"Authorization": f"Bearer {token}"})
     command: list[str] = answer.raise_for_status().json()["argv"]
     return command
 

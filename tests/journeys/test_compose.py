@@ -27,6 +27,7 @@ from websockets.sync.client import connect
 from tests.journeys.compose import EXAMPLE, FILE, ROOT, SECRETS, Composition, Unset, example, read, running
 from tests.journeys.proxy import Proxy
 from tests.links import press
+from tests.loopback import HTTP
 from tests.ray_head import RayHead
 from tests.services import find_postgres
 from tests.waiting import wait_until
@@ -221,7 +222,7 @@ class Browser:
         cookie = "; ".join(f"{k}={v}" for k, v in self.cookies.items())
         headers = {"Host": "localhost:8000", "Cookie": cookie, "X-CSRFToken": self.cookies.get("csrftoken", "")}
         headers["X-Forwarded-For"] = ADDRESS
-        answer = httpx.request(method, f"http://{self.webs[web]}:8000{path}", headers=headers, timeout=30, **more)
+        answer = HTTP.request(method, f"http://{self.webs[web]}:8000{path}", headers=headers, timeout=30, **more)
         self.cookies |= dict(answer.cookies)
         return answer
 

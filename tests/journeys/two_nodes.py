@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.loopback import HTTP
 from tests.machines import HOUSE, Machine, machines
 from tests.services import own_environment
 
@@ -97,7 +98,7 @@ def _ray(machine: Machine, *options: str, env: dict[str, str], log: Path) -> sub
 def _num_nodes(api: str, token: str) -> int:
     headers = {"Authorization": f"Bearer {token}"}
     try:
-        answer = httpx.get(f"{api}/api/v0/nodes", headers=headers, timeout=5.0, trust_env=False)
+        answer = HTTP.get(f"{api}/api/v0/nodes", headers=headers, timeout=5.0)
         rows = answer.json()["data"]["result"]["result"]
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return 0

@@ -21,6 +21,7 @@ from jobs.accounts.group_mapping import read_groups
 from jobs.accounts.identities import connect
 from jobs.accounts.members import set_member
 from jobs.models import AuditEvent, Identity, Membership, Project
+from tests.loopback import HTTP
 from tests.rows import make_project, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +37,7 @@ class TheProvider:
         self.issuer = issuer
 
     def tell(self, **told: Any) -> None:
-        httpx.post(f"{self.issuer}/control", json=told).raise_for_status()
+        HTTP.post(f"{self.issuer}/control", json=told).raise_for_status()
 
     def person(self, name: str, *groups: str, sub: str = "", **more: Any) -> None:
         claims = {"preferred_username": name, "groups": list(groups)}
@@ -207,7 +208,7 @@ def test_signing_out_leads_to_the_provider(idp: TheProvider, team: Project) -> N
 
     assert client.get("/").status_code == 302
     assert answer.context["url"].startswith(f"{idp.issuer}/session/end?")
-    asked = httpx.get(answer.context["url"])
+    asked = HTTP.get(answer.context["url"])
     assert asked.status_code == 200, asked.text  # it knows the token, and asks
 
 

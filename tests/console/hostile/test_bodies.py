@@ -4,7 +4,6 @@ import hashlib
 import socket
 from pathlib import Path
 
-import httpx
 import pytest
 from django.conf import settings
 from websockets.exceptions import ConnectionClosed
@@ -16,6 +15,7 @@ from console.sign_in.api_token import make_token
 from jobs.models import Upload
 from jobs.preflight.inputs import uploads_dir
 from tests.console.live_console import LiveConsole
+from tests.loopback import HTTP
 from tests.waiting import wait_until
 
 SIZE = 24 << 20
@@ -105,7 +105,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(live_console: LiveConsole) -> 
         wait_until(lambda: bool(_open_files(port)), 60, what="no upload is being written")
 
     wait_until(lambda: not _open_files(port), 20, what=lambda: f"these are left: {_open_files(port)}")
-    assert httpx.get(f"{live_console.url}/healthz", timeout=60).status_code == 200
+    assert HTTP.get(f"{live_console.url}/healthz", timeout=60).status_code == 200
 
 
 def test_a_long_message_closes_the_websocket(live_console: LiveConsole) -> None:

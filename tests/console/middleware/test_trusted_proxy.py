@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.loopback import HTTP
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,7 +47,7 @@ def web(tmp_path: Path, **settings: str) -> Iterator[str]:
 
 def _answers(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}").is_success
+        return HTTP.get(f"http://127.0.0.1:{port}").is_success
     except httpx.HTTPError:
         return False
 
@@ -63,4 +64,4 @@ def test_a_forwarded_address_is_believed_of_trusted_proxies_alone(
     tmp_path: Path, settings: dict[str, str], seen: str
 ) -> None:
     with web(tmp_path, **settings) as url:
-        assert httpx.get(url, headers={"X-Forwarded-For": "203.0.113.9"}, timeout=60).text == seen
+        assert HTTP.get(url, headers={"X-Forwarded-For": "203.0.113.9"}, timeout=60).text == seen

@@ -21,6 +21,7 @@ from console.embedded.ports import free_block
 from console.monitoring.families import VALUES
 from console.sign_in.api_token import make_token
 from tests.console.live_console import LiveConsole
+from tests.loopback import HTTP
 from tests.rows import make_run
 from tests.waiting import wait_until
 
@@ -82,7 +83,7 @@ class Prometheus:
         self._url = url
 
     def ask(self, path: str, **query: str) -> Any:
-        answer = httpx.get(f"{self._url}/api/v1/{path}", params=query, timeout=30)
+        answer = HTTP.get(f"{self._url}/api/v1/{path}", params=query, timeout=30)
         assert answer.status_code == 200, f"{query}: {answer.text}"
         return answer.json()["data"]
 
@@ -94,7 +95,7 @@ class Prometheus:
     def is_up(self) -> bool:
         """Whether it has scraped the console twice."""
         try:
-            is_ready = httpx.get(f"{self._url}/-/ready", timeout=5).status_code == 200
+            is_ready = HTTP.get(f"{self._url}/-/ready", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
         return is_ready and bool(self.value('up{job="pitwall"} == 1') and self.value(_TWICE))
@@ -141,7 +142,7 @@ def prometheus(live_console: LiveConsole, token: str, tmp_path_factory: pytest.T
 def test_the_page_passes_the_checker(live_console: LiveConsole, token: str) -> None:
     headers = {"Authorization": f"Bearer {token}"}
 
-    page = httpx.get(f"{live_console.url}/metrics", headers=headers, timeout=30)
+    page = HTTP.get(f"{live_console.url}/metrics", headers=headers, timeout=30)
 
     assert page.status_code == 200
     advice = check("check", "metrics", stdin=page.content).splitlines()

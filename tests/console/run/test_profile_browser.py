@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
@@ -22,6 +21,7 @@ from jobs.traces.imports import import_layer
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import NAMELESS, until
+from tests.loopback import HTTP
 from tests.rows import make_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
@@ -85,7 +85,7 @@ def upload(reporter: Reporter, capture: str, name: str, data: bytes) -> None:
     }
     url = f"{reporter.console.url}/ingest/{reporter.run.pk}/1/files/{name}"
     headers = {"Authorization": f"Bearer {ingest_token(reporter.run.pk, 1)}"}
-    answer = httpx.put(url, params=about, content=data, headers=headers, timeout=60)
+    answer = HTTP.put(url, params=about, content=data, headers=headers, timeout=60)
     answer.raise_for_status()
     assert answer.json()["is_ready"]
 
