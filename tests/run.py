@@ -1,10 +1,11 @@
 """What `make test` runs: every check beside the tests; one line sums it all up. `--fast` leaves out what starts much.
 
-The tests run in parts. First, in two processes, what needs little of the machine; then, a file's tests together, what
-starts an engine or processes of its own, in two, and what opens pages of a console that lives in the test's process, in
-three, because each waits for a third of its time; of engines a third beside two costs more than it gains. Then whole
-consoles, two side by side: one that is broken in many ways, then others; and those with a browser apart, as
-Playwright's loop and asyncio tests do not share a process.
+The tests run in parts. First, a file's tests together, what starts an engine or processes of its own, in two, and what
+opens pages of a console that lives in the test's process, in three, because each waits for a third of its time; of
+engines a third beside two costs more than it gains. Then whole consoles, two side by side: one that is broken in many
+ways, and others; those with a browser apart, as Playwright's loop and asyncio tests do not share a process. All of them
+wait now and then: the checks and what needs little of the machine, in two processes, take what they leave, at the
+lowest priority, and the rest of the time alone.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -13,6 +14,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -23,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tests.parts import BUSY, HALVES, files_of
 from tests.warm_workers.workers import SERVER, warm_server
@@ -56,13 +59,14 @@ PARTS = {
     "journeys": ["-m", "journey and browser"],
 }
 Lane = Sequence[str]  # parts that run one after the other
-FAST: Sequence[Sequence[Lane]] = (tuple((half,) for half in HALVES),)
-# One after the other; what stands together side by side, in lanes that take about as long as each other.
-ALL: Sequence[Sequence[Lane]] = (*FAST, (("engine",),), (("pages",),), (("faults", "consoles"), ("journeys",)))
+Group = Sequence[Lane]  # side by side, in lanes that take about as long as each other
+LIGHT: Group = tuple((half,) for half in HALVES)
+HEAVY: Sequence[Group] = ((("engine",),), (("pages",),), (("faults", "consoles"), ("journeys",)))
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 DURATIONS = ROOT / "build" / "test-durations.json"
 SLOW_SECONDS = 20.0
+NICE = 19  # the least that the kernel knows
 NO_TESTS_COLLECTED = 5  # pytest's exit code
 
 
@@ -74,8 +78,17 @@ class Tally:
     failed: int = 0
     skipped: int = 0
     failures: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)  # what failed outside of tests
 
-    def add(self, report: Path) -> None:
+    def add(self, other: "Tally") -> None:
+        """Add what another has counted."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+        self.broken += other.broken
+
+    def read(self, report: Path) -> None:
         """Add the counts of a JUnit report; one that is not there is a failure."""
         if not report.exists():
             self.failed += 1
@@ -109,11 +122,40 @@ def busy_seconds() -> float:
     return (sum(map(int, ticks)) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
+class Background:
+    """Processes that take what others leave of the processors; they end with this one."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[str]] = []
+        self._is_over = False
+
+    def run(self, command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+        """As subprocess.run, in a session of its own: the kernel shares processors between sessions first."""
+        if self._is_over:
+            return subprocess.CompletedProcess(command, -signal.SIGTERM, "")
+        with subprocess.Popen(command, start_new_session=True, text=True, **options) as process:
+            self._processes.append(process)
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+            with contextlib.suppress(OSError):  # only where the kernel groups processes by session
+                Path(f"/proc/{process.pid}/autogroup").write_text(str(NICE))
+            output, _ = process.communicate()
+            return subprocess.CompletedProcess(process.args, process.returncode, output)
+
+    def end(self) -> None:
+        """End what still runs, with all that it started in its session, and start nothing more."""
+        self._is_over = True
+        for process in self._processes:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+
+
 class Part:
     """A part of the tests; what it prints comes at its end if it does not run alone."""
 
-    def __init__(self, title: str, arguments: list[str], *, is_alone: bool) -> None:
+    def __init__(self, title: str, arguments: list[str], *, is_alone: bool, behind: "Background | None") -> None:
         self.title = title
+        self._behind = behind
         self.report = REPORTS / f"{title}.xml"
         self.code = 0
         self._command: list[str | Path] = [
@@ -134,10 +176,9 @@ class Part:
             print(f"\n=== {self.title}", flush=True)
             self.code = subprocess.run(self._command, cwd=ROOT, env=ENVIRONMENT, check=False).returncode
         else:
+            run = self._behind.run if self._behind else subprocess.run
             with self._log.open("wb") as log:
-                self.code = subprocess.run(
-                    self._command, cwd=ROOT, env=ENVIRONMENT, stdout=log, stderr=log, check=False
-                ).returncode
+                self.code = run(self._command, cwd=ROOT, env=ENVIRONMENT, stdout=log, stderr=log).returncode
         seconds = time.monotonic() - begin
         cores = (busy_seconds() - busy) / seconds
         end = "ok" if self.code == 0 else f"exit code {self.code}"
@@ -149,8 +190,9 @@ class Part:
 class Checks(threading.Thread):
     """The checks, one after the other, while the first tests run; told when they are done."""
 
-    def __init__(self) -> None:
+    def __init__(self, behind: Background) -> None:
         super().__init__()
+        self._behind = behind
         self.broken: list[str] = []
         self._output: list[str] = []
 
@@ -163,14 +205,8 @@ class Checks(threading.Thread):
                     self.broken.append(title)
                 continue
             begin = time.monotonic()
-            done = subprocess.run(
-                [str(word) for word in command],
-                cwd=ROOT,
-                env=ENVIRONMENT,
-                check=False,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
+            done = self._behind.run(
+                command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
             end = "ok" if done.returncode == 0 else f"exit code {done.returncode}\n{done.stdout}"
             self._output.append(f"=== {title}: {end} in {time.monotonic() - begin:.0f} s")
@@ -199,19 +235,22 @@ def slow_without_reason() -> list[str]:
     return [f"{name} ({s:.0f} s)" for name, s in longest_first if s > SLOW_SECONDS and name not in reasons]
 
 
-def run_parts(groups: Sequence[Sequence[Lane]], arguments: list[str], tally: Tally, broken: list[str]) -> None:
-    """Run groups one after the other, the lanes of a group side by side; add what broke outside of tests."""
+def run_parts(groups: Sequence[Group], arguments: list[str], *, behind: Background | None = None) -> Tally:
+    """Run groups one after the other, the lanes of a group side by side; return how they ended."""
+    tally = Tally()
     for lanes in groups:
-        parts = [[Part(title, arguments, is_alone=len(lanes) == 1) for title in lane] for lane in lanes]
+        is_alone = len(lanes) == 1
+        parts = [[Part(title, arguments, is_alone=is_alone, behind=behind) for title in lane] for lane in lanes]
         with ThreadPoolExecutor(len(lanes)) as pool:
             list(pool.map(_run_in_turn, parts))
         for part in chain.from_iterable(parts):
             if part.code == NO_TESTS_COLLECTED:
                 continue
             before = tally.failed
-            tally.add(part.report)
+            tally.read(part.report)
             if part.code and tally.failed == before:
-                broken.append(part.title)
+                tally.broken.append(part.title)
+    return tally
 
 
 def _run_in_turn(parts: Sequence[Part]) -> None:
@@ -226,20 +265,25 @@ def main() -> int:
     REPORTS.mkdir(parents=True, exist_ok=True)
     for old in REPORTS.glob("*.xml"):
         old.unlink()
-    tally = Tally()
-    broken: list[str] = []
-    checks = Checks()
-    checks.start()
+    behind = Background()
     with contextlib.ExitStack() as stack:
-        if "--fast" not in sys.argv:
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        stack.callback(behind.end)
+        checks = Checks(behind)
+        checks.start()
+        if "--fast" in sys.argv:
+            tally = run_parts((LIGHT,), arguments)
+        else:
             ENVIRONMENT[SERVER] = stack.enter_context(warm_server(ENVIRONMENT))
-        run_parts(FAST if "--fast" in sys.argv else ALL, arguments, tally, broken)
-    broken += checks.tell()
-    tally.failed += len(broken)
+            light = pool.submit(run_parts, (LIGHT,), arguments, behind=behind)
+            tally = run_parts(HEAVY, arguments)
+            tally.add(light.result())
+        tally.broken += checks.tell()
+    tally.failed += len(tally.broken)
     if slow := slow_without_reason():
         print(f"\nAbove {SLOW_SECONDS:.0f} s without a reason (pytest.mark.slow):", *slow, sep="\n  ")
-    if broken:
-        print(f"\nFailed outside of tests: {', '.join(broken)}")
+    if tally.broken:
+        print(f"\nFailed outside of tests: {', '.join(tally.broken)}")
     if os.environ.get("REQUIRE_ALL"):
         print("REQUIRE_ALL is set: a skip of Chromium, PostgreSQL, gettext, nsys or Node.js counts as failed.")
     print(f"All of it in {(time.monotonic() - begin) / 60:.1f} min.")

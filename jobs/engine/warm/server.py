@@ -7,6 +7,7 @@ when it forks: a run brings its own. It runs one thread, so that a fork is safe.
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -80,6 +81,8 @@ def preload(libraries: Iterable[str] = LIBRARIES, *, without: Iterable[str] = ()
     own = [name for name in sys.modules if name.partition(".")[0] in OURS]
     for name in ("ray", *without, *own):
         sys.modules.pop(name, None)
+    gc.collect()
+    gc.freeze()  # else each fork's first look for garbage would copy the pages of all that is here
 
 
 def _import(name: str) -> None:
