@@ -72,6 +72,7 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     policy_node, vllm_node = (next(n for n in nodes if worker in n["workers"]) for worker in ("policy-0", "vllm-0"))
     assert policy_node["address"] != vllm_node["address"]
     a_capture_arrives_from_both_nodes(page, api, cluster)
+    wait_until(lambda: ("cpu_percent", "node", 1) in names_of_metrics(api), 60)  # its agent starts cold
 
     machines = {cluster.head.address: cluster.head, cluster.other.address: cluster.other}
     # The second rank writes nothing of its own.
@@ -145,6 +146,11 @@ def shares_nothing(cluster: Cluster) -> None:
         assert "manage.py" not in node.run("ps", "-A", "-o", "args")
 
 
+def names_of_metrics(api: Api) -> set[tuple[str, str, int]]:
+    """Return the name, role and rank of every metric that the run has."""
+    return {(s["name"], s["role"], s["rank"]) for s in api.get("/metrics")["metrics"]}
+
+
 def where_workers_are(api: Api) -> list[dict[str, Any]]:
     events = api.get("/events")["events"]
     (nodes,) = [event["data"]["nodes"] for event in events if "nodes" in event["data"]]
@@ -200,8 +206,8 @@ def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id:
     """Look for logs of every role, readings of every node, samples, and the trained model."""
     page.goto(f"{cluster.url}/runs/{run_id}/samples")
     expect(page.locator("[data-samples]:visible").first).to_contain_text("####")
-    names = {(s["name"], s["role"], s["rank"]) for s in api.get("/metrics")["metrics"]}
-    assert {("cpu_percent", "runner", 0), ("cpu_percent", "node", 1), ("running_requests", "vllm", 0)} <= names
+    wanted = {("cpu_percent", "runner", 0), ("cpu_percent", "node", 1), ("running_requests", "vllm", 0)}
+    assert wanted <= names_of_metrics(api)
 
     page.goto(f"{cluster.url}/runs/{run_id}/logs")
     for role in ("driver", "policy 1", "vLLM 0"):
