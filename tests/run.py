@@ -165,6 +165,8 @@ class Part:
             *files_of(title, slow_first=IN_ORDER in PARTS[title]),
             *PARTS[title],
         ]
+        if title not in HALVES:
+            self._command += ["-p", "no:schemathesis"]  # half a second of each process, for a test of the light ones
         # The old kind of report, because it keeps what a test records.
         self._command += [f"--junitxml={self.report}", "-o", "junit_family=xunit1", "--durations=15", *arguments]
         self._log = None if is_alone else REPORTS / f"{title}.log"

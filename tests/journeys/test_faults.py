@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.stack, pytest.mark.engine, pytest.mark.faults]
 OUTAGE_SECONDS = 2.0
 KNOBS = {"train.num_steps": 8, "rollout.prompts_per_step": 4, "rollout.samples_per_prompt": 4, "eval.num_prompts": 0}
 SMALL: dict[str, Any] = {"hardware": {"policy_ranks": 1}, "profile": {"nsys_ready": "off"}}  # its workers start warm
-SFT = {"algorithm": "sft", "knobs": {"train.num_steps": 400, "eval.num_prompts": 0}}  # all of them are ended
 GRPO = {"knobs": KNOBS | {"algorithm.kl_coefficient": 0.0}}
 # What the run goes through, one after the other. That web, ingest and Redis are killed is in
-# tests/jobs/runner/test_with_console.py; all others are in `make proof-faults`.
+# tests/jobs/runner/test_with_console.py, a cluster that is lost in tests/jobs/processes/test_reconcile.py; all others
+# are in `make proof-faults`.
 SURVIVED = ("worker", "flushall", "database-full", "web-stopped", "console")
 
 
@@ -74,13 +74,3 @@ def test_a_run_goes_through_everything_that_happens_to_the_console(stack: Stack)
 
     assert act.evaluate() == []
     assert act.viewer.num_cuts >= 2, "the page lost its line and came back"
-
-
-@pytest.mark.slow("Ray is started twice")
-def test_a_lost_cluster_ends_its_runs(stack: Stack) -> None:
-    act = Act(stack, "ray", SFT | SMALL)
-    until(lambda: trainer.runner(act.scene.run), seconds=180, what="its runner came")
-
-    strike(act.scene, act.target, act.outcome)
-
-    assert act.evaluate() == []
