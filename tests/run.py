@@ -223,14 +223,17 @@ class Checks(threading.Thread):
 
 
 def slow_without_reason() -> list[str]:
-    """Write how long each test took, the longest first; return those above 20 s that do not say why."""
+    """Write how long each test took, the longest first; return those above 20 s that do not say why.
+
+    Light tests are left out of the latter: how long they take is a matter of what others leave them.
+    """
     durations: dict[str, float] = {}
     reasons: set[str] = set()
     for report in sorted(REPORTS.glob("*.xml")):
         for case in ElementTree.parse(report).iter("testcase"):
             name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
             durations[name] = round(float(case.get("time", 0)), 2)
-            if any(each.get("name") == "slow" for each in case.iter("property")):
+            if report.stem in HALVES or any(each.get("name") == "slow" for each in case.iter("property")):
                 reasons.add(name)
     longest_first = sorted(durations.items(), key=lambda item: -item[1])
     DURATIONS.write_text(json.dumps(dict(longest_first), indent=1) + "\n")
