@@ -8,6 +8,7 @@ import pytest
 from jobs.ingest.compaction import append_points, compact
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Chunk, Metric, Run
+from jobs.telemetry import stocks
 from jobs.telemetry.chunks import CHUNK_POINTS, points
 from jobs.telemetry.series import SeriesWindow, read_series, series_names
 from profiling import events as make
@@ -169,9 +170,7 @@ def test_a_run_compacted_while_it_is_read_is_read_again(monkeypatch: pytest.Monk
     memory = AttemptCache()
     for batch in range(1, 6):
         store([delivery(run.pk, batch, [metric(batch, loss=float(batch))])], memory=memory, now=NOW)
-    from jobs.telemetry import series
-
-    original, calls = series._read_chunks, []
+    original, calls = stocks._planned, []
 
     def fold_first(*args: object) -> object:
         if not calls:
@@ -179,7 +178,7 @@ def test_a_run_compacted_while_it_is_read_is_read_again(monkeypatch: pytest.Monk
         calls.append(1)
         return original(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(series, "_read_chunks", fold_first)
+    monkeypatch.setattr(stocks, "_planned", fold_first)
 
     found = read_series(run_id=run.pk, names=["loss"]).series[0]
 
