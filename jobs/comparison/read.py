@@ -61,7 +61,7 @@ def read_columns_of(*, run_ids: Collection[str], names: Collection[str], window:
     request = SeriesRequest(num_points=MAX_POINTS, smoothing=None, window=span)
     answers = read_clean_of(run_ids=run_ids, names=names, request=request)
     return {
-        run_id: {name: SeriesPoints(x=s.x, y=s.y) for name, s in onelane_order(answer.series).items()}
+        run_id: {name: SeriesPoints(x=s.x, y=s.y) for name, s in one_lane(answer.series).items()}
         for run_id, answer in answers.items()
     }
 
@@ -101,7 +101,7 @@ def metric_names(run_ids: Collection[str]) -> dict[str, set[str]]:
     return by_run
 
 
-def onelane_order(series: Iterable[Series]) -> dict[str, Series]:
+def one_lane(series: Iterable[Series]) -> dict[str, Series]:
     """Return one series a name: the driver's, or that of the first role and rank."""
     by_name: dict[str, Series] = {}
     for one in sorted(series, key=lane_order):

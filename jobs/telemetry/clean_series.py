@@ -8,6 +8,7 @@ from jobs.models import Metric
 from jobs.telemetry import history
 from jobs.telemetry.chunks import POINTS_PER_ROW, PointRows, join_rows, roll_up
 from jobs.telemetry.series import Series, SeriesAnswer, SeriesRequest, SeriesWindow, make_series, series_rows
+from jobs.telemetry.smoothing import Smoothing
 from jobs.telemetry.stocks import Key, Stock, read_stocks
 
 _NOTHING = -(2**62)  # below every step
@@ -18,7 +19,7 @@ def read_clean(
     run_id: str,
     names: Collection[str],
     num_points: int = 1000,
-    smoothing: float | None = None,
+    smoothing: Smoothing | None = None,
     window: SeriesWindow | None = None,
     through: Mapping[int, int | None] | None = None,
 ) -> SeriesAnswer:

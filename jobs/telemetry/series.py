@@ -3,7 +3,6 @@
 Everything a picture shows is a real point of the series; smoothing is computed before points are left out.
 """
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -12,14 +11,13 @@ import numpy as np
 from jobs.catalog.metric import current_name
 from jobs.models import Metric
 from jobs.telemetry.chunks import Floats, Ints, PointRows
-from jobs.telemetry.downsampling import sample, smooth, sort_rows
+from jobs.telemetry.downsampling import sample, sort_rows
+from jobs.telemetry.smoothing import Smoothing, smooth
 from jobs.telemetry.stocks import Stock, StockRequest, read_stocks
 
 ROWS_PER_PIXEL = 2
 MAX_NAMES = 100
 MIN_POINTS, MAX_POINTS = 8, 20_000
-
-_FORGOTTEN = 1e-9  # what the points before the window still weigh in a smoothed value, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +35,8 @@ class Series:
     """One series of one attempt, `n` points standing for `of`. Columns are [n].
 
     `x` is the step (kind metric) or Unix ns (kind system). `low` and `high` are the extremes of the point's stretch of
-    the series; `row_points` says how many points each row read stood for. `smooth` is the moving average at the point,
-    over every single point; None if none was asked for.
+    the series; `row_points` says how many points each row read stood for. `smooth` is the smoothed value at the point,
+    of every single point; None if none was asked for.
     """
 
     kind: str
@@ -92,27 +90,25 @@ class SeriesWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesRequest:
-    """What is asked of some series: at most `num_points` points each, smoothed with this weight, of this window."""
+    """What is asked of some series: at most `num_points` points each, smoothed like this, of this window."""
 
     num_points: int
-    smoothing: float | None
+    smoothing: Smoothing | None
     window: SeriesWindow
 
     def check(self) -> None:
         """Raise ValueError if a number is out of its range."""
         if not MIN_POINTS <= self.num_points <= MAX_POINTS:
             raise ValueError(f"points: {self.num_points} is not between {MIN_POINTS} and {MAX_POINTS}.")
-        if self.smoothing is not None and not 0 <= self.smoothing < 1:
-            raise ValueError(f"smooth: {self.smoothing} is not in 0 (off) to below 1.")
 
     def stocks(self) -> StockRequest:
         """Return what has to be read for it: every point where it is smoothed, so that no zoom changes a value."""
-        warm_up = math.ceil(math.log(_FORGOTTEN) / math.log(self.smoothing)) if self.smoothing else 0
+        is_smooth = self.smoothing is not None and not self.smoothing.is_none
         return StockRequest(
-            least_rows=None if self.smoothing else ROWS_PER_PIXEL * self.num_points,
+            least_rows=None if is_smooth else ROWS_PER_PIXEL * self.num_points,
             low=self.window.low,
             high=self.window.high,
-            warm_up=warm_up,
+            reach=self.smoothing.reach if self.smoothing else (0, 0),
         )
 
 
@@ -130,12 +126,12 @@ def read_series(
     run_id: str,
     names: Collection[str],
     num_points: int = 1000,
-    smoothing: float | None = None,
+    smoothing: Smoothing | None = None,
     window: SeriesWindow | None = None,
 ) -> SeriesAnswer:
     """Return at most `num_points` points of each series with one of these names, all roles, ranks and attempts.
 
-    `num_points` is the width in pixels; `smoothing` the weight in [0, 1) of what came before (None: no smoothing).
+    `num_points` is the width in pixels; `smoothing` may be None.
     Raises: ValueError if a number is out of its range.
     """
     request = SeriesRequest(num_points=num_points, smoothing=smoothing, window=window or SeriesWindow())
@@ -165,7 +161,7 @@ def make_series(
 ) -> Series | None:
     """Return the series of these rows as it was asked for: smoothed, cut to the window, down-sampled; None if empty."""
     rows = sort_rows(rows)
-    averages = smooth(rows, weight=request.smoothing) if request.smoothing is not None else None
+    averages = smooth(rows, request.smoothing) if request.smoothing is not None else None
     if not request.window.is_open:
         keep = request.window.rows(rows)
         rows = rows.take(keep)

@@ -39,7 +39,7 @@ _STRETCHES = 200  # in one statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StockRequest:
-    """What is read of each series: whole, or `low` to `high` with what lies `warm_up` points before.
+    """What is read of each series: whole, or `low` to `high` with `reach` points before and after.
 
     At the coarsest level that has `least_rows` rows; None: every point.
     """
@@ -47,7 +47,7 @@ class StockRequest:
     least_rows: int | None = None
     low: int | None = None
     high: int | None = None
-    warm_up: int = 0
+    reach: tuple[int, int] = (0, 0)
 
     @property
     def is_open(self) -> bool:
@@ -166,8 +166,9 @@ def _planned(
             if level:
                 own += _rolled_up(attempt, level, tops[metric_id, attempt], num)
             else:
-                first = max(0, first - math.ceil(request.warm_up / CHUNK_POINTS))
-                own.append(((attempt, 0, first, None if request.is_open else last), num))
+                before, after = (math.ceil(reach / CHUNK_POINTS) for reach in request.reach)
+                stretch = (attempt, 0, max(0, first - before), None if request.is_open else last + after)
+                own.append((stretch, num))
     for (metric_id, attempt), last in _begun(cuts).items():
         plan.setdefault(metric_id, []).append(((attempt, 0, 0, last), (last + 1) * CHUNK_POINTS))
     return plan

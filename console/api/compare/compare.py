@@ -10,18 +10,18 @@ from ninja import Query, Router
 
 from console.api.compare.schema import CompareOut, CompareSeriesListOut, compare_out
 from console.api.problem import EXPENSIVE, RequestProblem
-from console.api.runs.series import Names, Points, Smooth, Step
+from console.api.runs.series import Names, Points, Smooth, Step, smoothing_for
 from console.api.runs.series_schema import numbers
 from console.api.visible import caller
 from console.budget import expensive
 from jobs.catalog.metric import requested_names
-from jobs.comparison.clock import training_clock
+from jobs.comparison.clock import training_clocks
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
 from jobs.comparison.traces import traces_side_by_side
 from jobs.models import Run
-from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import MAX_NAMES, Series, SeriesWindow
+from jobs.telemetry.clean_series import read_clean_of
+from jobs.telemetry.series import MAX_NAMES, Series, SeriesRequest, SeriesWindow
 
 router = Router(tags=["runs"])
 
@@ -59,7 +59,7 @@ def compare_series(
     runs: RunIds,
     metrics: Names,
     points: Points = 500,
-    smooth: Smooth = None,
+    smooth: Smooth = "",
     x: Axis = "step",
     low: Annotated[float | None, Query(None, alias="from", description="first step")] = None,
     high: Annotated[float | None, Query(None, alias="to", description="last step")] = None,
@@ -70,13 +70,17 @@ def compare_series(
     if not 1 <= len(names) <= MAX_NAMES:
         raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     window = SeriesWindow(low=_step_number(low, "from", np.floor), high=_step_number(high, "to", np.ceil))
-    requested = requested_names(names)
+    requested, ids = requested_names(names), [run.pk for run in rows]
+    answers = read_clean_of(
+        run_ids=ids,
+        names=names,
+        request=SeriesRequest(num_points=points, smoothing=smoothing_for(smooth), window=window),
+    )
+    clocks = training_clocks(run_ids=ids) if x == "time" else {}
     lines = []
     for run in rows:
-        answer = read_clean(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)
-        clock = training_clock(run=run) if x == "time" else None
-        for series in one_lane(answer.series).values():
-            place = series.x if clock is None else clock(series.x)
+        for series in one_lane(answers[run.pk].series).values():
+            place = clocks[run.pk](series.x) if x == "time" else series.x
             lines.append(_series_json(run, series, place, requested[series.name]))
     body = orjson.dumps({"series": lines}, option=orjson.OPT_SERIALIZE_NUMPY)
     return HttpResponse(body, content_type="application/json")
