@@ -1,6 +1,7 @@
 """Compare runs: verdicts with intervals, the table of metrics, where the step goes, and series for one chart of all."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -8,13 +9,16 @@ import orjson
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from console.api.compare.schema import CompareOut, CompareSeriesListOut, compare_out
+from console.api.compare.columns import compressed, lines_response
+from console.api.compare.schema import CompareColumnsOut, CompareOut, CompareSeriesListOut, compare_out
 from console.api.problem import EXPENSIVE, RequestProblem
 from console.api.runs.series import Names, Points, Smooth, Step, smoothing_for
 from console.api.runs.series_schema import numbers
 from console.api.visible import caller
 from console.budget import expensive
+from console.middleware.caller_gone import check_caller
 from jobs.catalog.metric import requested_names
+from jobs.comparison.chart_columns import ChartRequest, read_lines
 from jobs.comparison.clock import training_clocks
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
@@ -27,6 +31,7 @@ router = Router(tags=["runs"])
 
 RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, separated by commas", max_length=2000)]
 Base = Annotated[str, Query("", description="id of the run to compare with; left out: the first", max_length=40)]
+Columns = Annotated[int, Query(500, ge=8, le=5000, description="width in pixels")]
 Axis = Annotated[
     str, Query("step", pattern="^(step|time)$", description="time: seconds of training, summed over steps")
 ]
@@ -66,9 +71,7 @@ def compare_series(
 ) -> HttpResponse:
     """Read the clean history of the same metrics of several runs, of the driver or else of the first role and rank."""
     rows = _runs(request, runs)
-    names = [name for name in dict.fromkeys(metrics.split(",")) if name]
-    if not 1 <= len(names) <= MAX_NAMES:
-        raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
+    names = _names(metrics)
     window = SeriesWindow(low=_step_number(low, "from", np.floor), high=_step_number(high, "to", np.ceil))
     requested, ids = requested_names(names), [run.pk for run in rows]
     answers = read_clean_of(
@@ -83,7 +86,52 @@ def compare_series(
             place = clocks[run.pk](series.x) if x == "time" else series.x
             lines.append(_series_json(run, series, place, requested[series.name]))
     body = orjson.dumps({"series": lines}, option=orjson.OPT_SERIALIZE_NUMPY)
-    return HttpResponse(body, content_type="application/json")
+    return compressed(request, HttpResponse(body, content_type="application/json"))
+
+
+@router.get("/columns", response={200: CompareColumnsOut, **EXPENSIVE}, summary="Lines of a chart of several runs")
+@expensive
+def compare_columns(
+    request: HttpRequest,
+    runs: RunIds,
+    metrics: Names,
+    columns: Columns = 500,
+    smooth: Smooth = "",
+    x: Axis = "step",
+    low: Annotated[float | None, Query(None, alias="from", description="first step, or second")] = None,
+    high: Annotated[float | None, Query(None, alias="to", description="last step, or second")] = None,
+) -> HttpResponse:
+    """Read the same metrics of several runs by columns of a screen, each with the extremes of every point in it.
+
+    All lines share the columns: the k-th begins at `low` + k * `width`. Smoothed values are those of every single
+    point, the same at every zoom. With `Accept: application/vnd.pitwall.columns` numbers travel as typed arrays.
+    """
+    rows = _runs(request, runs)
+    names = _names(metrics)
+    if x == "step":
+        low, high = _step_number(low, "from", np.floor), _step_number(high, "to", np.ceil)
+    if low is not None and high is not None and low > high:
+        raise RequestProblem(422, f"from: {low} is above to: {high}.", field="from")
+    found = read_lines(
+        runs=rows,
+        names=names,
+        request=ChartRequest(
+            num_columns=columns,
+            smoothing=smoothing_for(smooth),
+            low=low,
+            high=high,
+            is_time=x == "time",
+            check=partial(check_caller, request),
+        ),
+    )
+    return lines_response(request, found, requested=requested_names(names), axis=x)
+
+
+def _names(text: str) -> list[str]:
+    names = [name for name in dict.fromkeys(text.split(",")) if name]
+    if not 1 <= len(names) <= MAX_NAMES:
+        raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
+    return names
 
 
 def _series_json(run: Run, series: Series, place: np.ndarray, name: str) -> dict[str, object]:
