@@ -29,6 +29,8 @@ from jobs.telemetry.series import MAX_NAMES, Series, SeriesRequest, SeriesWindow
 
 router = Router(tags=["runs"])
 
+_MOST_SECONDS = 1e12
+
 RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, separated by commas", max_length=2000)]
 Base = Annotated[str, Query("", description="id of the run to compare with; left out: the first", max_length=40)]
 Columns = Annotated[int, Query(500, ge=8, le=5000, description="width in pixels")]
@@ -108,6 +110,9 @@ def compare_columns(
     """
     rows = _runs(request, runs)
     names = _names(metrics)
+    for value, field in ((low, "from"), (high, "to")):
+        if x == "time" and value is not None and not abs(value) < _MOST_SECONDS:
+            raise RequestProblem(422, f"{value} is not a moment: seconds of training up to 1e12.", field=field)
     if x == "step":
         low, high = _step_number(low, "from", np.floor), _step_number(high, "to", np.ceil)
     if low is not None and high is not None and low > high:
