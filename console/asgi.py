@@ -13,13 +13,14 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 
 from console.live.consumers import websocket_urlpatterns  # noqa: E402
 from console.middleware.body_limit import BodyLimit  # noqa: E402
+from console.middleware.caller_gone import WatchCaller  # noqa: E402
 from console.middleware.live_body import LiveBodyHandler  # noqa: E402
 from console.middleware.own_origin import OwnOriginOnly  # noqa: E402
 from console.monitoring.requests import CountRequests  # noqa: E402
 
 router = ProtocolTypeRouter(
     {
-        "http": BodyLimit(LiveBodyHandler()),
+        "http": BodyLimit(WatchCaller(LiveBodyHandler())),
         "websocket": AllowedHostsOriginValidator(OwnOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
     }
 )

@@ -24,6 +24,7 @@ from console.api.problem import RequestProblem
 from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, trash, uploads
 from console.api.traces import reading, trace_data, trace_difference, trace_summary, traces
 from console.budget import RETRY_SECONDS, TooManyQuestions
+from console.middleware.caller_gone import CallerGone
 from jobs.accounts.access import NotAllowed
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.runs.launch import KeyReused
@@ -131,6 +132,11 @@ def _too_many_questions(request: HttpRequest, error: TooManyQuestions) -> HttpRe
     answer = _refuse(request, 429, _problem(str(error)))
     answer["Retry-After"] = str(RETRY_SECONDS)
     return answer
+
+
+@api.exception_handler(CallerGone)
+def _caller_gone(_request: HttpRequest, _error: CallerGone) -> HttpResponse:
+    return HttpResponse(status=499)  # nobody reads it
 
 
 @api.exception_handler(Http404)

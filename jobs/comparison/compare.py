@@ -15,9 +15,9 @@ from jobs.comparison.read import (
     StepWindow,
     common_window,
     metric_names,
-    read_columns,
-    read_peaks,
-    read_summaries,
+    read_columns_of,
+    read_peaks_of,
+    read_summaries_of,
 )
 from jobs.comparison.summary import NOTHING, SeriesSummary
 from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict, verdict
@@ -79,10 +79,11 @@ def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
     """Return the comparison of `runs` with the one that has the id `base_id`, which must be among them."""
     window = window_of(runs)
     names = {*WINDOWED, STEP_METRIC, *PHASE_METRICS}
-    columns: list[Columns] = [
-        read_columns(run_id=run.pk, names=names, window=window) if window and run.step > 0 else {} for run in runs
-    ]
     ids = tuple(run.pk for run in runs)
+    begun = [run.pk for run in runs if run.step > 0]
+    read = read_columns_of(run_ids=begun, names=names, window=window) if window else {}
+    columns: list[Columns] = [read.get(run_id, {}) for run_id in ids]
+    peaks = read_peaks_of(run_ids=ids, names=PEAKS)
     base = ids.index(base_id)
     return Comparison(
         run_ids=ids,
@@ -93,9 +94,7 @@ def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
             for run_id, own in zip(ids, columns, strict=True)
             if run_id != base_id
         },
-        measures=measure_rows(
-            columns=columns, peaks=[read_peaks(run_id=run_id, names=PEAKS) for run_id in ids], base=base
-        ),
+        measures=measure_rows(columns=columns, peaks=[peaks[run_id] for run_id in ids], base=base),
         phases={run_id: phase_times(_after_first(own)) for run_id, own in zip(ids, columns, strict=True)},
     )
 
@@ -124,7 +123,7 @@ def metric_table(*, runs: Sequence[Run], at: int | None, names: Collection[str] 
     wanted = {name for values in own.values() for name in values}
     if names is not None:
         wanted &= set(names)
-    read = {run.pk: read_summaries(run_id=run.pk, names=own[run.pk] & wanted, at=at) for run in runs}
+    read = read_summaries_of(run_ids=[run.pk for run in runs], names=wanted, at=at)
     return tuple(
         MetricRow(name=name, summaries=tuple(read[run.pk].get(name, NOTHING) for run in runs))
         for name in sorted(wanted)

@@ -1,4 +1,4 @@
-"""Read what a comparison needs of one run: every point of a window of steps, and extremes of whole series.
+"""Read what a comparison needs of its runs: every point of a window of steps, and what is known of whole series.
 
 Both are read of the clean history (jobs.telemetry.clean_series): what a resumed run did after the restored step is not
 compared.
@@ -7,18 +7,15 @@ compared.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from jobs.catalog.metric import metric
-from jobs.comparison.summary import SeriesSummary, summarize
+from jobs.comparison.summary import SeriesSummary, summary_of
 from jobs.models import Metric
 from jobs.telemetry.chunks import Floats, Ints
-from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import MAX_NAMES, MAX_POINTS, Series, SeriesWindow
+from jobs.telemetry.clean_series import read_clean_of
+from jobs.telemetry.clean_statistics import read_facts
+from jobs.telemetry.series import MAX_POINTS, Series, SeriesRequest, SeriesWindow, series_rows
 
 MAX_STEPS = 5000  # steps that medians and means look at: the newest of the common ones, every point of them
-_OVERVIEW_POINTS = 200  # enough that thinned series are thinned by bins, whose extremes are exact
-_LOOK_BACK = 100  # steps before the chosen one in which its newest value is looked for, or a fiftieth of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,42 +52,44 @@ def common_window(steps: Iterable[int]) -> StepWindow | None:
 
 def read_columns(*, run_id: str, names: Collection[str], window: StepWindow) -> Columns:
     """Return metric name -> every point of it in the window, of the driver or else of the first role and rank."""
+    return read_columns_of(run_ids=[run_id], names=names, window=window)[run_id]
+
+
+def read_columns_of(*, run_ids: Collection[str], names: Collection[str], window: StepWindow) -> dict[str, Columns]:
+    """Return run id -> what `read_columns` returns of it, with as many statements for many runs as for one."""
     span = SeriesWindow(low=window.low, high=window.high)
-    columns: dict[str, SeriesPoints] = {}
-    for part in _parts(sorted(names)):
-        answer = read_clean(run_id=run_id, names=part, num_points=MAX_POINTS, window=span)
-        for name, series in one_lane(answer.series).items():
-            columns[name] = SeriesPoints(x=series.x, y=series.y)
-    return columns
+    request = SeriesRequest(num_points=MAX_POINTS, smoothing=None, window=span)
+    answers = read_clean_of(run_ids=run_ids, names=names, request=request)
+    return {
+        run_id: {name: SeriesPoints(x=s.x, y=s.y) for name, s in one_lane(answer.series).items()}
+        for run_id, answer in answers.items()
+    }
 
 
-def read_summaries(*, run_id: str, names: Collection[str], at: int | None) -> dict[str, SeriesSummary]:
-    """Return metric name -> last, best, smallest, largest and at-step value of the run's clean history.
+def read_summaries_of(
+    *, run_ids: Collection[str], names: Collection[str], at: int | None
+) -> dict[str, dict[str, SeriesSummary]]:
+    """Return run id -> metric name -> last, best, smallest, largest and at-step value of the run's clean history.
 
-    Extremes are exact: down-sampling keeps each stretch's smallest and largest point. Where a series of more than 200
-    points holds an infinity, the extreme of that stretch's finite values may be passed over.
+    They are kept when points are written: no series is read, and no statement is of one run or metric alone.
     """
-    summaries: dict[str, SeriesSummary] = {}
-    for part in _parts(sorted(names)):
-        near: dict[str, Series] = {}
-        if at is not None:
-            back = SeriesWindow(low=at - max(_LOOK_BACK, at // 50), high=at)
-            near = one_lane(read_clean(run_id=run_id, names=part, num_points=MAX_POINTS, window=back).series)
-        for name, series in one_lane(read_clean(run_id=run_id, names=part, num_points=_OVERVIEW_POINTS).series).items():
-            x, y = series.x, series.y
-            if name in near:
-                x, y = _join(x, y, near[name])
-            summaries[name] = summarize(x=x, y=y, better=metric(name).better, at=at)
+    metrics = {pk: m for pk, m in series_rows(run_ids=run_ids, names=names).items() if m.kind == "metric"}
+    facts = read_facts(run_ids=run_ids, metrics=metrics, at=at)
+    summaries: dict[str, dict[str, SeriesSummary]] = {run_id: {} for run_id in run_ids}
+    for pk in sorted(facts, key=lambda pk: lane_order(metrics[pk])):
+        own = metrics[pk]
+        summaries[own.run_id].setdefault(own.name, summary_of(facts[pk], better=metric(own.name).better))
     return summaries
 
 
-def read_peaks(*, run_id: str, names: Collection[str]) -> dict[str, float]:
-    """Return metric name -> its largest finite value over all roles, ranks and time."""
-    peaks: dict[str, float] = {}
-    for series in read_clean(run_id=run_id, names=names, num_points=_OVERVIEW_POINTS).series:
-        finite = series.y[np.isfinite(series.y)]
-        if len(finite):
-            peaks[series.name] = max(peaks.get(series.name, -np.inf), float(finite.max()))
+def read_peaks_of(*, run_ids: Collection[str], names: Collection[str]) -> dict[str, dict[str, float]]:
+    """Return run id -> metric name -> its largest finite value over all roles, ranks and time."""
+    metrics = series_rows(run_ids=run_ids, names=names)
+    peaks: dict[str, dict[str, float]] = {run_id: {} for run_id in run_ids}
+    for pk, facts in read_facts(run_ids=run_ids, metrics=metrics).items():
+        high, own = facts.statistics.high, peaks[metrics[pk].run_id]
+        if high is not None:
+            own[metrics[pk].name] = max(own.get(metrics[pk].name, high.y), high.y)
     return peaks
 
 
@@ -105,17 +104,12 @@ def metric_names(run_ids: Collection[str]) -> dict[str, set[str]]:
 def one_lane(series: Iterable[Series]) -> dict[str, Series]:
     """Return one series a name: the driver's, or that of the first role and rank."""
     by_name: dict[str, Series] = {}
-    for one in sorted(series, key=lambda s: (s.role != "driver", s.role, s.rank)):
+    for one in sorted(series, key=lane_order):
         if one.kind == "metric":
             by_name.setdefault(one.name, one)
     return by_name
 
 
-def _join(x: Ints, y: Floats, more: Series) -> tuple[Ints, Floats]:
-    """Return the points of both, each step once."""
-    steps, places = np.unique(np.concatenate([x, more.x]), return_index=True)
-    return steps, np.concatenate([y, more.y])[places]
-
-
-def _parts(names: list[str]) -> Iterable[list[str]]:
-    return (names[start : start + MAX_NAMES] for start in range(0, len(names), MAX_NAMES))
+def lane_order(series: Series | Metric) -> tuple[bool, str, int]:
+    """Return the order in which lanes are taken: the driver's, then the first role and rank."""
+    return series.role != "driver", series.role, series.rank

@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from jobs.telemetry.chunks import Floats, Ints
+from jobs.telemetry.clean_statistics import SeriesFacts
+from jobs.telemetry.statistics import Spot as Point
 
 Better = Literal["higher", "lower", ""]
 STATISTICS = ("last", "best", "low", "high", "at")
@@ -44,31 +45,25 @@ class SeriesSummary:
 NOTHING = SeriesSummary(last=None, best=None, low=None, high=None, at=None, has_odd=False)
 
 
-def summarize(*, x: Ints, y: Floats, better: Better, at: int | None) -> SeriesSummary:
-    """Return the summary of a series with steps `x` [n], rising, and values `y` [n].
+def summary_of(facts: SeriesFacts, *, better: Better) -> SeriesSummary:
+    """Return the summary of a series of which these facts are known.
 
     Of equal extremes the first counts: that is when the run got there.
     """
-    if not len(x):
-        return NOTHING
-    finite = np.flatnonzero(np.isfinite(y))
-    low = high = None
-    if len(finite):
-        low = _spot(x, y, int(finite[np.argmin(y[finite])]))
-        high = _spot(x, y, int(finite[np.argmax(y[finite])]))
-    place = int(np.searchsorted(x, at, side="right")) - 1 if at is not None else -1
+    own = facts.statistics
+    low, high = _spot(own.low), _spot(own.high)
     return SeriesSummary(
-        last=_spot(x, y, len(x) - 1),
+        last=_spot(own.last),
         best={"higher": high, "lower": low}.get(better),
         low=low,
         high=high,
-        at=_spot(x, y, place) if place >= 0 else None,
-        has_odd=len(finite) < len(x),
+        at=_spot(facts.at),
+        has_odd=own.num_odd > 0,
     )
 
 
-def _spot(x: Ints, y: Floats, place: int) -> Spot:
-    return Spot(step=int(x[place]), value=float(y[place]))
+def _spot(point: Point | None) -> Spot | None:
+    return Spot(step=point.x, value=point.y) if point else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

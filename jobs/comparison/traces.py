@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from jobs.models import Attempt, Capture
-from jobs.telemetry.history import is_visible, limits, origins
+from jobs.models import Capture
+from jobs.telemetry.history import is_visible, limits_of
 from profiling.config import is_torch
 
 MAX_PER_RUN = 50
@@ -73,7 +73,7 @@ def _captures(run_ids: Sequence[str]) -> QuerySet[Capture]:
 
 def traces_side_by_side(*, run_ids: Sequence[str]) -> Traces:
     """Return the captures of the runs, whatever has become of them; one that was withdrawn recorded nothing."""
-    through = _limits(run_ids)
+    through = limits_of(run_ids)
     by_run: dict[str, list[CaptureTrace]] = {}
     num_left_out = 0
     rows = _captures(run_ids).prefetch_related("files__layer", "trace__layers").select_related("created_by", "trace")
@@ -85,14 +85,6 @@ def traces_side_by_side(*, run_ids: Sequence[str]) -> Traces:
             num_left_out += 1
     traces = [trace for own in by_run.values() for trace in own]
     return Traces(rows=tuple(_rows(run_ids, traces)), num_left_out=num_left_out)
-
-
-def _limits(run_ids: Sequence[str]) -> dict[str, dict[int, int | None]]:
-    """Return the same as jobs.telemetry.history.visible_through for each run, with one query."""
-    attempts: dict[str, list[Attempt]] = {run_id: [] for run_id in run_ids}
-    for attempt in Attempt.objects.filter(run__in=run_ids).order_by("number"):
-        attempts[attempt.run_id].append(attempt)
-    return {run_id: limits(origins(own)) for run_id, own in attempts.items()}
 
 
 def _trace(row: Capture, through: Mapping[int, int | None]) -> CaptureTrace:

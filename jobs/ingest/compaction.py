@@ -35,6 +35,7 @@ from jobs.telemetry.chunks import (
 )
 from jobs.telemetry.columns import collect, collect_spans
 from jobs.telemetry.frames import decode_frame
+from jobs.telemetry.kept_statistics import keep
 
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Sized)
@@ -157,8 +158,12 @@ def compact(*, run_id: str, limit: int = COMPACT_AT_ONCE) -> Compaction:
 
 
 def append_points(fresh: dict[int, Points], *, attempt: int, through: int) -> None:
-    """Add points to the series of these metric ids, and roll up what is full. Call it in a transaction."""
+    """Add points to the series of these metric ids, to their statistics, and roll up what is full.
+
+    Call it in a transaction.
+    """
     sealed = _append(fresh, _POINTS, attempt, through)
+    keep(fresh, attempt=attempt, through=through)
     _roll_up_sealed(sealed, attempt, through, level=1)
 
 

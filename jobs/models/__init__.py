@@ -59,6 +59,7 @@ from jobs.models.telemetry import (
     LogChunk,
     Metric,
     Sample,
+    SeriesStatistics,
 )
 
 __all__ = [
@@ -97,6 +98,7 @@ __all__ = [
     "RunUsage",
     "RunWatch",
     "Sample",
+    "SeriesStatistics",
     "SigninLink",
     "Study",
     "Trace",

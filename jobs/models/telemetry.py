@@ -52,6 +52,30 @@ class Chunk(models.Model):
         constraints = [models.UniqueConstraint(fields=["metric", "attempt", "level", "seq"], name="one_chunk")]
 
 
+class SeriesStatistics(models.Model):
+    """What all chunked points of one series and attempt come to; written with the chunks, in the same transaction.
+
+    x is a step (metric) or Unix ns (system). A null y is NaN, a null x means that no point was finite.
+    """
+
+    metric = models.ForeignKey(Metric, on_delete=models.CASCADE)
+    attempt = models.PositiveIntegerField()
+    through_seq = models.BigIntegerField()  # frames up to this one are in
+    n = models.BigIntegerField()
+    finite = models.BigIntegerField()
+    first_x = models.BigIntegerField()
+    last_x = models.BigIntegerField()
+    last_y = models.FloatField(null=True)
+    low_x = models.BigIntegerField(null=True)
+    low_y = models.FloatField(null=True)
+    high_x = models.BigIntegerField(null=True)
+    high_y = models.FloatField(null=True)
+    mean = models.FloatField(null=True)  # of the finite points
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["metric", "attempt"], name="one_statistics")]
+
+
 class LogChunk(models.Model):
     """Consecutive log lines of one role, rank and stream."""
 

@@ -24,7 +24,20 @@ from django.utils.translation import gettext as _
 from jobs.accounts.audit import record
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterState, JobInfo
-from jobs.models import Artifact, Attempt, Capture, Chunk, Frame, LogChunk, Metric, Run, RunEvent, Sample, TrashItem
+from jobs.models import (
+    Artifact,
+    Attempt,
+    Capture,
+    Chunk,
+    Frame,
+    LogChunk,
+    Metric,
+    Run,
+    RunEvent,
+    Sample,
+    SeriesStatistics,
+    TrashItem,
+)
 from jobs.runs.checkpoints import newest_visible
 from jobs.storage.usage import count_again
 from jobs.traces.imports import trace_folder
@@ -123,6 +136,7 @@ def _run(item: TrashItem) -> bool:
     rows: Iterable[QuerySet[Any]] = (
         Frame.objects.filter(run=run_id),
         Chunk.objects.filter(metric__run=run_id),
+        SeriesStatistics.objects.filter(metric__run=run_id),
         Metric.objects.filter(run=run_id),
         LogChunk.objects.filter(run=run_id),
         Sample.objects.filter(run=run_id),

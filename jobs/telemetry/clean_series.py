@@ -1,23 +1,15 @@
 """Read each series of a run as one clean line over its attempts; what was resumed past is left out."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
 from jobs.models import Metric
 from jobs.telemetry import history
 from jobs.telemetry.chunks import POINTS_PER_ROW, PointRows, join_rows, roll_up
-from jobs.telemetry.series import (
-    Key,
-    Series,
-    SeriesAnswer,
-    SeriesRequest,
-    SeriesWindow,
-    Stock,
-    make_series,
-    read_stocks,
-    series_rows,
-)
+from jobs.telemetry.series import Series, SeriesAnswer, SeriesRequest, SeriesWindow, make_series, series_rows
+from jobs.telemetry.smoothing import Smoothing
+from jobs.telemetry.stocks import Key, Stock, read_stocks
 
 _NOTHING = -(2**62)  # below every step
 
@@ -27,7 +19,7 @@ def read_clean(
     run_id: str,
     names: Collection[str],
     num_points: int = 1000,
-    smoothing: float | None = None,
+    smoothing: Smoothing | None = None,
     window: SeriesWindow | None = None,
     through: Mapping[int, int | None] | None = None,
 ) -> SeriesAnswer:
@@ -41,28 +33,66 @@ def read_clean(
     range.
     """
     request = SeriesRequest(num_points=num_points, smoothing=smoothing, window=window or SeriesWindow())
+    limits = history.limits_of([run_id]) if through is None else {run_id: through}
+    return read_clean_of(run_ids=[run_id], names=names, request=request, limits=limits)[run_id]
+
+
+def read_clean_of(
+    *,
+    run_ids: Collection[str],
+    names: Collection[str],
+    request: SeriesRequest,
+    limits: Mapping[str, Mapping[int, int | None]] | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> dict[str, SeriesAnswer]:
+    """Return run id -> what `read_clean` returns of it, with as many statements for many runs as for one.
+
+    `limits` are those of `jobs.telemetry.history.limits_of`, None for the histories as they are. `check` is called
+    before each few million points, and may raise to end the work. Raises: ValueError if a number is out of its range.
+    """
     request.check()
-    metrics = series_rows(run_id=run_id, names=names)
-    over_steps = [pk for pk, metric in metrics.items() if metric.kind == "metric"]
-    through = history.visible_through(run_id) if through is None else through
-    last_steps: dict[Key, int] = {
-        (pk, attempt): step if step >= 0 else _NOTHING
-        for attempt, step in through.items()
-        if step is not None
-        for pk in over_steps
-    }
-    stocks, through_seq = read_stocks(run_id=run_id, metrics=metrics, request=request, last_steps=last_steps)
-    series = (
-        _one_line(metric, {a: stock for (pk, a), stock in stocks.items() if pk == metric.pk}, last_steps, request)
-        for metric in sorted(metrics.values(), key=lambda m: (m.kind, m.name, m.role, m.rank))
+    metrics = series_rows(run_ids=run_ids, names=names)
+    cuts = cuts_of(metrics, history.limits_of(run_ids) if limits is None else limits)
+
+    def drawn(metric: Metric, stocks: Mapping[int, Stock]) -> tuple[str, Series | None]:
+        line = clean_line(metric, stocks, cuts)
+        return metric.run_id, None if line is None else make_series(metric, *line, request)
+
+    made, through = read_stocks(
+        run_ids=run_ids, metrics=metrics, request=request.stocks(), use=drawn, last_steps=cuts, check=check
     )
-    return SeriesAnswer(through_seq=through_seq, series=tuple(s for s in series if s is not None))
+    by_run: dict[str, list[Series]] = {run_id: [] for run_id in run_ids}
+    for run_id, series in made:
+        if series is not None:
+            by_run[run_id].append(series)
+    return {
+        run_id: SeriesAnswer(through_seq=through[run_id], series=tuple(sorted(own, key=_place)))
+        for run_id, own in by_run.items()
+    }
 
 
-def _one_line(
-    metric: Metric, stocks: Mapping[int, Stock], last_steps: Mapping[Key, int], request: SeriesRequest
-) -> Series | None:
-    """Return the series over its attempts, the newest first where they meet."""
+def _place(series: Series) -> tuple[str, str, str, int]:
+    return series.kind, series.name, series.role, series.rank
+
+
+def cuts_of(metrics: Mapping[int, Metric], limits: Mapping[str, Mapping[int, int | None]]) -> dict[Key, int]:
+    """Return the last step that counts of each series and attempt that does not count whole."""
+    return {
+        (pk, attempt): step if step >= 0 else _NOTHING
+        for pk, metric in metrics.items()
+        if metric.kind == "metric"
+        for attempt, step in limits.get(metric.run_id, {}).items()
+        if step is not None
+    }
+
+
+def clean_line(
+    metric: Metric, stocks: Mapping[int, Stock], last_steps: Mapping[Key, int]
+) -> tuple[int, PointRows, int] | None:
+    """Return the newest attempt that has a part in the line, the line's rows, and for how many points each stands.
+
+    The newest attempt comes first where attempts meet; None if nothing of any of them counts.
+    """
     remaining: list[
         tuple[int, PointRows, int]
     ] = []  # attempt, rows, points that each stands for; from the newest attempt back
@@ -81,4 +111,4 @@ def _one_line(
     coarsest = max(row_points for _attempt, _rows, row_points in remaining)
     assert coarsest in POINTS_PER_ROW.values(), coarsest
     lines = [roll_up(rows, width=coarsest // points) if points < coarsest else rows for _a, rows, points in remaining]
-    return make_series(metric, remaining[0][0], join_rows(lines[::-1]), coarsest, request)
+    return remaining[0][0], join_rows(lines[::-1]), coarsest

@@ -1,13 +1,10 @@
-"""Down-sampling that keeps every spike and every NaN, and smoothing. Pure arithmetic on NumPy arrays."""
+"""Down-sampling that keeps every spike and every NaN. Pure arithmetic on NumPy arrays."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from jobs.telemetry.chunks import Floats, Ints, PointRows, extremes, first_nans
-
-_ONE = -40.0  # exp of this is nothing beside 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,48 +59,6 @@ def _in_order(place: Ints, x: Ints, y: Floats, low: Floats, high: Floats, width:
     keep = np.concatenate([[True], ~is_same])
     place, x, y = place[keep], x[keep], y[keep]
     return SampledSeries(x=x, y=y, low=low[place // width], high=high[place // width], place=place, is_whole=False)
-
-
-def smooth(rows: PointRows, *, weight: float) -> Floats:
-    """Return the debiased exponential moving average of the rows' means. [n]
-
-    s_i = weight * s_(i-1) + (1 - weight) * mean_i, divided by 1 - weight^i (i counts from 1), as TensorBoard draws it.
-    Rows without a finite number neither change nor count; before the first one the result is NaN.
-    `weight` lies in [0, 1). Raises: ValueError otherwise.
-    """
-    if not 0 <= weight < 1:
-        raise ValueError(f"smooth is {weight}; use 0 (off) to below 1.")
-    is_number = rows.finite > 0
-    y = rows.mean[is_number]
-    if not len(y):
-        return np.full(len(rows), np.nan)
-    averaged = _moving_average(y, weight).copy()
-    num = min(len(y), math.ceil(_ONE / math.log(weight))) if weight else 0  # later ones divide by 1, to the last bit
-    averaged[:num] /= -np.expm1(np.arange(1, num + 1) * math.log(weight or 1))
-    if len(y) == len(rows):
-        return averaged
-    out = np.full(len(rows), np.nan)
-    newest = np.cumsum(is_number) - 1
-    out[newest >= 0] = averaged[newest[newest >= 0]]
-    return out
-
-
-def _moving_average(y: Floats, weight: float, width: int = 64) -> Floats:
-    """Return s_i = weight * s_(i-1) + (1 - weight) * y_i from s = 0: blocks by a matrix, then what flows between."""
-    if weight == 0:
-        return y
-    num = -(-len(y) // width)
-    padded = np.zeros(num * width)
-    padded[: len(y)] = y
-    lag = np.arange(width)[:, None] - np.arange(width)[None, :]
-    kernel = np.where(lag >= 0, (1 - weight) * weight ** np.maximum(lag, 0), 0.0)
-    blocks = padded.reshape(num, width) @ kernel.T
-    decay = weight ** np.arange(1, width + 1)
-    carry, carries, through = 0.0, np.empty(num), float(decay[-1])
-    for i, end in enumerate(blocks[:, -1].tolist()):
-        carries[i] = carry
-        carry = carry * through + end
-    return (blocks + carries[:, None] * decay[None, :]).reshape(-1)[: len(y)]
 
 
 def sort_rows(rows: PointRows) -> PointRows:

@@ -3,9 +3,11 @@
 Nothing is missing and nothing comes twice, and no transaction is held.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from django.db.models import Q
 
 from jobs.models import Frame, Run
 from jobs.telemetry.frames import FrameMessage, decode_frame
@@ -45,6 +47,47 @@ def read_with_tail(run_id: str, read: Callable[[], tuple[T, int]]) -> WithTail[T
             frames.append(decode_frame(payload))
         return WithTail(chunks=chunks, frames=frames, through_seq=compacted)
     raise RuntimeError(f"run {run_id} was compacted {_TRIES} times while it was read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """What no chunk of a run holds yet: its frames above `folded`, the run complete through `through_seq`."""
+
+    folded: int
+    frames: list[FrameMessage]
+    through_seq: int
+
+
+class WasFolded(Exception):
+    """The run was compacted while it was read: what was read of it does not fit together."""
+
+
+def read_tails(run_ids: Collection[str]) -> dict[str, Tail]:
+    """Return run id -> its tail, with two queries. Read chunks afterwards, and `check` each of them against it."""
+    folded = dict.fromkeys(run_ids, 0)
+    behind = Q()
+    for run_id, through, newest in Run.objects.filter(pk__in=run_ids).values_list("pk", "folded_seq", "seq"):
+        folded[run_id] = through
+        if newest > through:
+            behind |= Q(run_id=run_id, seq__gt=through)
+    tails = {run_id: Tail(folded=seq, frames=[], through_seq=seq) for run_id, seq in folded.items()}
+    if behind:
+        rows = Frame.objects.filter(behind).order_by("run_id", "seq").values_list("run_id", "seq", "payload")
+        for run_id, seq, payload in rows:
+            own = tails[run_id]
+            tails[run_id] = Tail(folded=own.folded, frames=own.frames, through_seq=seq)
+            own.frames.append(decode_frame(payload))
+    return tails
+
+
+def read_until_whole(read: Callable[[], T]) -> T:
+    """Return what `read` returns, which raises WasFolded where it has to read again."""
+    for _ in range(_TRIES):
+        try:
+            return read()
+        except WasFolded:
+            continue
+    raise RuntimeError(f"runs were compacted {_TRIES} times while they were read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,19 @@ export const get = (url) => request("GET", url);
 /** Send JSON and return the JSON of the answer. Raises Error with the API's own sentence. */
 export const send = (method, url, body) => request(method, url, body ?? {});
 
+/** Return the bytes of a GET that asks for `type`. Raises Error with the API's own sentence; AbortError when `signal` ends it. */
+export async function getBytes(url, type, signal) {
+  let answer;
+  try {
+    answer = await fetch(url, { headers: { Accept: type }, credentials: "same-origin", signal });
+    if (answer.ok) return await answer.arrayBuffer();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Error(gettext("The console does not answer. Try again when it is back."));
+  }
+  throw await refusalOf(answer);
+}
+
 async function request(method, url, body) {
   const headers = { Accept: "application/json" };
   if (body !== undefined) Object.assign(headers, csrfHeaders(), { "Content-Type": "application/json" });
@@ -33,8 +46,12 @@ async function request(method, url, body) {
   } catch {
     throw new Error(gettext("The console does not answer. Try again when it is back."));
   }
+  if (answer.ok) return answer.json().catch(() => ({}));
+  throw await refusalOf(answer);
+}
+
+async function refusalOf(answer) {
   const data = await answer.json().catch(() => ({}));
-  if (answer.ok) return data;
   const said = (data.problems ?? []).map((problem) => problem.message).join(" ");
-  throw new Refusal(said || gettext("The console refused this. Reload the page and try again."), answer.status);
+  return new Refusal(said || gettext("The console refused this. Reload the page and try again."), answer.status);
 }

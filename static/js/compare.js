@@ -4,7 +4,7 @@ import { ChartView } from "./charts/chart.js";
 import { offerRuns } from "./compare/add.js";
 import { Charts } from "./compare/charts.js";
 import { address, fetchParts, pageData, plain } from "./compare/page.js";
-import { CompareStore } from "./compare/store.js";
+import { CompareStore, pointsOf } from "./compare/store.js";
 import { around, find } from "./dom.js";
 import { el, fill, gettext, messageOf } from "./format.js";
 import { onKeys } from "./keys.js";
@@ -14,6 +14,7 @@ import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 
 const DEFAULT_SMOOTHING = 0.6;
+const SMOOTHERS = ["ema", "gaussian", "mean"];
 const REFRESH_MS = 3000;
 const POLL_MS = 10_000; // what no message says: a run that lost contact, a resumed history
 
@@ -35,6 +36,7 @@ const view = new ChartView({
 });
 const store = new CompareStore(view);
 store.axis = query.get("x") === "time" ? "time" : "step";
+store.smoother = SMOOTHERS.find((one) => one === query.get("by")) ?? SMOOTHERS[0];
 const charts = new Charts({ page, store, view, query });
 
 let turn = 0; // counts the views asked for: an answer for an earlier one comes too late
@@ -97,9 +99,19 @@ function tools() {
     const text = find("[data-smooth-value]", slider.parentElement ?? document);
     const tell = () => {
       slider.value = String(view.smoothing);
-      text.textContent = view.smoothing.toFixed(2);
+      const isWeight = store.smoother === "ema" || view.smoothing <= 0;
+      text.textContent = isWeight ? view.smoothing.toFixed(2) : String(pointsOf(view.smoothing));
     };
     tell();
+    for (const select of document.querySelectorAll("select[data-smoother]")) {
+      select.value = store.smoother;
+      select.addEventListener("change", () => {
+        store.smoother = select.value;
+        query.set("by", store.smoother === SMOOTHERS[0] ? "" : store.smoother);
+        tell();
+        reread();
+      });
+    }
     slider.addEventListener("input", () => {
       view.smoothing = Number(slider.value);
       query.set("smooth", view.smoothing === DEFAULT_SMOOTHING ? "" : String(view.smoothing));

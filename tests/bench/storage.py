@@ -63,8 +63,8 @@ def _inside(database: str) -> None:
     found = []
     for what, unit, function, times in (
         (f"durable ingest, {database}", "points/s", _ingest(), 5),
-        (f"read {RUNS} runs x {METRICS} metrics x {POINTS:,} points for {PIXELS} px, {database}", "s", _read(None), 5),
-        (f"the same, smoothed (0.6), {database}", "s", _read(0.6), 3),
+        (f"read {RUNS} runs x {METRICS} metrics x {POINTS:,} points for {PIXELS} px, {database}", "s", _read(""), 5),
+        (f"the same, smoothed (0.6), {database}", "s", _read("0.6"), 3),
     ):
         median, spread = measure(function, times=times)
         found.append({"what": what, "median": median, "spread": spread, "unit": unit, "command": command})
@@ -138,18 +138,19 @@ def long_runs(names: list[str]):  # type: ignore[no-untyped-def]
     return runs
 
 
-def _read(smoothing: float | None):  # type: ignore[no-untyped-def]
+def _read(smoothing: str):  # type: ignore[no-untyped-def]
     import orjson
 
     from console.api.runs.series import series_json
     from jobs.telemetry.series import read_series
+    from jobs.telemetry.smoothing import parse_smoothing
 
     names = [f"metric/{k}" for k in range(METRICS)]
     runs = long_runs(names)
 
     def read() -> None:
         for run in runs:
-            answer = read_series(run_id=run.pk, names=names, num_points=PIXELS, smoothing=smoothing)
+            answer = read_series(run_id=run.pk, names=names, num_points=PIXELS, smoothing=parse_smoothing(smoothing))
             assert sum(s.of for s in answer.series) == METRICS * POINTS
             orjson.dumps(series_json(answer), option=orjson.OPT_SERIALIZE_NUMPY)
 

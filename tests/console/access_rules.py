@@ -240,6 +240,7 @@ API: dict[str, Rule] = {
     "GET /api/cluster/storage": SIGNED_IN,
     "GET /api/compare": _of_run(),
     "GET /api/compare/series": _of_run(metrics="reward/mean"),
+    "GET /api/compare/columns": _of_run(metrics="reward/mean"),
     "GET /api/projects": SIGNED_IN,
     "POST /api/projects": Rule(needs="superuser", body=lambda: {"name": "Another one"}),
     "GET /api/projects/{project}/members": VIEWER,

@@ -1,6 +1,7 @@
 """Compare runs: verdicts with intervals, the table of metrics, where the step goes, and series for one chart of all."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -8,25 +9,31 @@ import orjson
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from console.api.compare.schema import CompareOut, CompareSeriesListOut, compare_out
+from console.api.compare.columns import compressed, lines_response
+from console.api.compare.schema import CompareColumnsOut, CompareOut, CompareSeriesListOut, compare_out
 from console.api.problem import EXPENSIVE, RequestProblem
-from console.api.runs.series import Names, Points, Smooth, Step
+from console.api.runs.series import Names, Points, Smooth, Step, smoothing_for
 from console.api.runs.series_schema import numbers
 from console.api.visible import caller
 from console.budget import expensive
+from console.middleware.caller_gone import check_caller
 from jobs.catalog.metric import requested_names
-from jobs.comparison.clock import training_clock
+from jobs.comparison.chart_columns import ChartRequest, read_lines
+from jobs.comparison.clock import training_clocks
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
 from jobs.comparison.traces import traces_side_by_side
 from jobs.models import Run
-from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import MAX_NAMES, Series, SeriesWindow
+from jobs.telemetry.clean_series import read_clean_of
+from jobs.telemetry.series import MAX_NAMES, Series, SeriesRequest, SeriesWindow
 
 router = Router(tags=["runs"])
 
+_MOST_SECONDS = 1e12
+
 RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, separated by commas", max_length=2000)]
 Base = Annotated[str, Query("", description="id of the run to compare with; left out: the first", max_length=40)]
+Columns = Annotated[int, Query(500, ge=8, le=5000, description="width in pixels")]
 Axis = Annotated[
     str, Query("step", pattern="^(step|time)$", description="time: seconds of training, summed over steps")
 ]
@@ -59,27 +66,77 @@ def compare_series(
     runs: RunIds,
     metrics: Names,
     points: Points = 500,
-    smooth: Smooth = None,
+    smooth: Smooth = "",
     x: Axis = "step",
     low: Annotated[float | None, Query(None, alias="from", description="first step")] = None,
     high: Annotated[float | None, Query(None, alias="to", description="last step")] = None,
 ) -> HttpResponse:
     """Read the clean history of the same metrics of several runs, of the driver or else of the first role and rank."""
     rows = _runs(request, runs)
-    names = [name for name in dict.fromkeys(metrics.split(",")) if name]
-    if not 1 <= len(names) <= MAX_NAMES:
-        raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
+    names = _names(metrics)
     window = SeriesWindow(low=_step_number(low, "from", np.floor), high=_step_number(high, "to", np.ceil))
-    requested = requested_names(names)
+    requested, ids = requested_names(names), [run.pk for run in rows]
+    answers = read_clean_of(
+        run_ids=ids,
+        names=names,
+        request=SeriesRequest(num_points=points, smoothing=smoothing_for(smooth), window=window),
+    )
+    clocks = training_clocks(run_ids=ids) if x == "time" else {}
     lines = []
     for run in rows:
-        answer = read_clean(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)
-        clock = training_clock(run=run) if x == "time" else None
-        for series in one_lane(answer.series).values():
-            place = series.x if clock is None else clock(series.x)
+        for series in one_lane(answers[run.pk].series).values():
+            place = clocks[run.pk](series.x) if x == "time" else series.x
             lines.append(_series_json(run, series, place, requested[series.name]))
     body = orjson.dumps({"series": lines}, option=orjson.OPT_SERIALIZE_NUMPY)
-    return HttpResponse(body, content_type="application/json")
+    return compressed(request, HttpResponse(body, content_type="application/json"))
+
+
+@router.get("/columns", response={200: CompareColumnsOut, **EXPENSIVE}, summary="Lines of a chart of several runs")
+@expensive
+def compare_columns(
+    request: HttpRequest,
+    runs: RunIds,
+    metrics: Names,
+    columns: Columns = 500,
+    smooth: Smooth = "",
+    x: Axis = "step",
+    low: Annotated[float | None, Query(None, alias="from", description="first step, or second")] = None,
+    high: Annotated[float | None, Query(None, alias="to", description="last step, or second")] = None,
+) -> HttpResponse:
+    """Read the same metrics of several runs by columns of a screen, each with the extremes of every point in it.
+
+    All lines share the columns: the k-th begins at `low` + k * `width`. Smoothed values are those of every single
+    point, the same at every zoom. With `Accept: application/vnd.pitwall.columns` numbers travel as typed arrays.
+    """
+    rows = _runs(request, runs)
+    names = _names(metrics)
+    for value, field in ((low, "from"), (high, "to")):
+        if x == "time" and value is not None and not abs(value) < _MOST_SECONDS:
+            raise RequestProblem(422, f"{value} is not a moment: seconds of training up to 1e12.", field=field)
+    if x == "step":
+        low, high = _step_number(low, "from", np.floor), _step_number(high, "to", np.ceil)
+    if low is not None and high is not None and low > high:
+        raise RequestProblem(422, f"from: {low} is above to: {high}.", field="from")
+    found = read_lines(
+        runs=rows,
+        names=names,
+        request=ChartRequest(
+            num_columns=columns,
+            smoothing=smoothing_for(smooth),
+            low=low,
+            high=high,
+            is_time=x == "time",
+            check=partial(check_caller, request),
+        ),
+    )
+    return lines_response(request, found, requested=requested_names(names), axis=x)
+
+
+def _names(text: str) -> list[str]:
+    names = [name for name in dict.fromkeys(text.split(",")) if name]
+    if not 1 <= len(names) <= MAX_NAMES:
+        raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
+    return names
 
 
 def _series_json(run: Run, series: Series, place: np.ndarray, name: str) -> dict[str, object]:

@@ -150,6 +150,32 @@ class CompareSeriesListOut(Schema):
     series: list[CompareSeriesOut]
 
 
+class CompareColumnsLineOut(Schema):
+    """One series by columns that hold points, `n` of them, made of `of` points. Null: no finite point there."""
+
+    run: str
+    name: str
+    role: str
+    rank: int
+    n: int
+    of: int
+    odd: list[tuple[int, str]] = Field(description="columns with values not finite, and the first of them")
+    column: list[int]
+    y: list[float | None] = Field(description="mean")
+    low: list[float | None]
+    high: list[float | None]
+    smooth: list[float | None] | None = Field(description="at the last point of the column")
+
+
+class CompareColumnsOut(Schema):
+    """Series of several runs on one grid: column k begins at `low` + k * `width`."""
+
+    x: str
+    low: float
+    width: float
+    series: list[CompareColumnsLineOut]
+
+
 def compare_out(
     *, runs: Sequence[Run], comparison: Comparison, table: Sequence[MetricRow], at: int | None, traces: Traces
 ) -> CompareOut:

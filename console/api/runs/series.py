@@ -24,6 +24,7 @@ from jobs.telemetry.series import (
     read_series,
     series_names,
 )
+from jobs.telemetry.smoothing import Smoothing, parse_smoothing
 from jobs.telemetry.spans import MAX_LIMIT, SpansAnswer, read_spans
 from profiling.phases import PHASES
 
@@ -35,7 +36,14 @@ MAX_INT32 = 2**31 - 1
 MAX_MOMENT = 2**63 - 1
 Names = Annotated[str, Query(..., description="names of metrics, separated by commas", max_length=20_000)]
 Points = Annotated[int, Query(1000, ge=MIN_POINTS, le=MAX_POINTS, description="width in pixels")]
-Smooth = Annotated[float | None, Query(None, ge=0, lt=1, description="weight of what came before; left out: none")]
+Smooth = Annotated[
+    str,
+    Query(
+        "",
+        max_length=40,
+        description="weight of what came before (0 to below 1), gaussian:<points> or mean:<points>; left out: none",
+    ),
+]
 Branches = Annotated[Literal["all", "clean"], Query("all", description="all: each attempt apart; clean: one line")]
 Low = Annotated[int | None, Query(None, alias="from", ge=-MAX_INT64, le=MAX_INT64, description="step, or Unix ns")]
 High = Annotated[int | None, Query(None, alias="to", ge=-MAX_INT64, le=MAX_INT64)]
@@ -67,7 +75,7 @@ def get_series(
     run_id: str,
     metrics: Names,
     points: Points = 1000,
-    smooth: Smooth = None,
+    smooth: Smooth = "",
     low: Low = None,
     high: High = None,
     history: Branches = "all",
@@ -82,8 +90,16 @@ def get_series(
         raise RequestProblem(422, f"Name 1 to {MAX_NAMES} metrics; these are {len(names)}.", field="metrics")
     read = read_clean if history == "clean" else read_series
     window = SeriesWindow(low=low, high=high)
-    answer = read(run_id=run.pk, names=names, num_points=points, smoothing=smooth, window=window)
+    answer = read(run_id=run.pk, names=names, num_points=points, smoothing=smoothing_for(smooth), window=window)
     return _json(series_json(answer, requested=requested_names(names)))
+
+
+def smoothing_for(text: str) -> Smoothing | None:
+    """Return the smoothing that a request names. Raises: RequestProblem if it names none that there is."""
+    try:
+        return parse_smoothing(text)
+    except ValueError as error:
+        raise RequestProblem(422, str(error), field="smooth") from error
 
 
 def series_json(answer: SeriesAnswer, *, requested: Mapping[str, str]) -> dict[str, object]:

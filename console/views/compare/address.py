@@ -86,6 +86,7 @@ def _chart(get: QueryDict) -> dict[str, str]:
     patterns = {
         "x": r"time",
         "smooth": r"0(\.\d{1,4})?",
+        "by": r"gaussian|mean",
         "zoom": r"[0-9.e+_-]{3,60}",
         "log": r"1",
         "m": r"[^\0]{1,2000}",

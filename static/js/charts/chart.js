@@ -8,6 +8,7 @@ import { el, grouped, laneName } from "../format.js";
 import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
+import { drawEnvelopes, reached } from "./envelope.js";
 import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
@@ -22,8 +23,7 @@ const TICK_ROOM = 28; // pixels from the corner in which a time would stand on t
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
 /** @import { Xs } from "./align.js" */
-/** @import { AttemptPart, Column, DrawnLine, Line, Mark, Parts, Plot, Shown, StepClock, Store, Zoom } from "./plot" */
-/** @import { Series } from "./series.js" */
+/** @import { AttemptPart, Column, DrawnLine, Envelope, Line, Mark, Parts, Plot, Shown, Source, StepClock, Store, Zoom } from "./plot" */
 
 /** What all charts of the page share: smoothing, x axis, zoom, y scale, marks, dead branches or not. Charts redraw when it changes. */
 export class ChartView {
@@ -192,7 +192,7 @@ export class Chart {
     /** @type {(DrawnLine & { dead: DrawnLine[] })[]} */
     const lines = [];
     for (const line of plot.lines) {
-      /** @type {Map<string, Series[]>} */
+      /** @type {Map<string, Source[]>} */
       const byLane = new Map();
       for (const series of store.of(line.name)) {
         if (line.role && (series.role !== line.role || series.rank !== line.rank)) continue;
@@ -219,6 +219,7 @@ export class Chart {
       if (!kept[i].isDead) for (const [at, value] of marks) odd.push([aligned[0][at], value, kept[i]]);
       return line;
     });
+    for (const line of kept) for (const [x, value] of line.column.odd ?? []) odd.push([x, value, line]);
     if (plot.stacked) ys = stack(ys).reverse();
     /** @type {Shown["data"]} */
     const data = [aligned[0]];
@@ -239,7 +240,7 @@ export class Chart {
         data.push(ys[i]);
       } else {
         const smoothed = weight > 0 && line.column.x.length > 2;
-        if (smoothed && !line.isPlain) {
+        if (smoothed && !line.isPlain && !line.column.low) {
           drawn.push({ ...line, look: "ghost" });
           data.push(ys[i]);
         }
@@ -249,7 +250,23 @@ export class Chart {
     });
     const looks = drawn.map((line) => `${line.id}:${line.look}`).join(",");
     const layout = `${view.isLog && !plot.stacked}|${view.axis}|${looks}`;
-    return { data: this.#logSafe(data), drawn, odd, layout, lines: kept.slice(behind.length), numDead: behind.length };
+    const live = kept.slice(behind.length);
+    const envelopes = this.#envelopes(live);
+    return { data: this.#logSafe(data), drawn, odd, envelopes, layout, lines: live, numDead: behind.length };
+  }
+
+  /**
+   * Return what lies around the lines that are shown, where it is known.
+   *
+   * @param {DrawnLine[]} lines
+   * @returns {Envelope[]}
+   */
+  #envelopes(lines) {
+    return lines.flatMap(({ id, color: ink, column: { x, y, smooth: smoothed, low, high } }) =>
+      low && high && !this.hidden.has(id)
+        ? [{ color: ink, x, low, high, line: this.view.smoothing > 0 ? smoothed : y }]
+        : [],
+    );
   }
 
   /**
@@ -257,7 +274,7 @@ export class Chart {
    *
    * @param {Line} line
    * @param {string} lane "role|rank"
-   * @param {Series[]} attempts of the lane
+   * @param {Source[]} attempts of the lane
    * @param {boolean} many lanes have a label and a color each
    * @param {number} place
    * @returns {DrawnLine & { dead: DrawnLine[] }}
@@ -276,7 +293,8 @@ export class Chart {
     const column = { x: [], y: [], smooth: [], n: 0, of: 0, latest: null };
     for (const { series: part, count, isCut } of clean) {
       if (!column.x.length && count === part.x.length) {
-        Object.assign(column, { x: part.x, y: part.y, smooth: part.smooth });
+        const { x, y, smooth: smoothed, low, high, odd } = part;
+        Object.assign(column, { x, y, smooth: smoothed, low, high, odd });
       } else {
         column.x = [...column.x, ...part.x.slice(0, count)];
         column.y = [...column.y, ...part.y.slice(0, count)];
@@ -366,7 +384,10 @@ export class Chart {
       },
       scales: {
         x: { time: isTime, range: () => this.#xRange() },
-        y: { distr: isLog ? 3 : 1, range: isLog ? undefined : (_u, low, high) => this.#yRange(low, high) },
+        y: {
+          distr: isLog ? 3 : 1,
+          range: (u, low, high) => (isLog ? this.#logRange(u, low, high) : this.#yRange(u, low, high)),
+        },
       },
       axes: [
         {
@@ -391,6 +412,7 @@ export class Chart {
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
         drawClear: [(u) => drawBand(u, plot.band), (u) => drawLimits(u, plot.limits ?? [])],
+        drawAxes: [(u) => drawEnvelopes(u, this.shown?.envelopes ?? shown.envelopes)],
         draw: [(u) => drawMarks(u, this.#marks(isTime)), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],
         setCursor: [(u) => this.#tellValue(u.cursor.idx), (u) => tellMarks(u, this.#marks(isTime))],
         setSelect: [(u) => this.#zoomed(u)],
@@ -465,11 +487,26 @@ export class Chart {
   }
 
   /**
-   * @param {number | null} low
-   * @param {number | null} high
+   * @param {uPlot} u
+   * @param {number | null} least of the lines
+   * @param {number | null} most
    * @returns {uPlot.Range.MinMax}
    */
-  #yRange(low, high) {
+  #logRange(u, least, most) {
+    const [low, high] = reached(this.shown?.envelopes ?? [], u.scales.x, least, most);
+    if (low === null || high === null || high <= 0) return [null, null];
+    const floor = Math.max(high * LOG_DECADES, SMALLEST_LOG);
+    return uPlot.rangeLog(low > floor ? low : Math.max(least ?? floor, floor), high, 10, false);
+  }
+
+  /**
+   * @param {uPlot} u
+   * @param {number | null} least of the lines
+   * @param {number | null} most
+   * @returns {uPlot.Range.MinMax}
+   */
+  #yRange(u, least, most) {
+    const [low, high] = reached(this.shown?.envelopes ?? [], u.scales.x, least, most);
     if (low === null || high === null) return [0, 1];
     if (this.plot.stacked) return [0, high * 1.12 || 1];
     if (["bytes", "%"].includes(this.plot.unit)) return [0, high * 1.1 || 1];

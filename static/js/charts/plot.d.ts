@@ -2,6 +2,7 @@
 
 import type { Xs, Ys } from "./align.js";
 import type { Branches } from "./branches.js";
+import type { ColumnLine } from "./columns.js";
 import type { Series } from "./series.js";
 
 /** Steps, or seconds. */
@@ -42,8 +43,11 @@ export interface Parts {
 /** A step, or steps, with what stands there; the cursor reads its text. */
 export type Mark = { x: number; to?: number; type: string; text?: string };
 
+/** One lane's line of one attempt: points, or columns of the screen. */
+export type Source = Series | ColumnLine;
+
 export interface Store {
-  of(name: string): Series[];
+  of(name: string): Source[];
   branches?: Branches; // which steps belong to the history
   lanes?: Spans; // the timeline's, for charts over time
 }
@@ -60,9 +64,24 @@ interface Spans {
 }
 
 /** What one attempt has of a line. */
-export type AttemptPart = { kind: string; attempt: number; latest: number | null } & ReturnType<Series["columns"]>;
+export type AttemptPart = { kind: string; attempt: number; latest: number | null } & ReturnType<Series["columns"]> &
+  Partial<Extremes>;
 
-export interface Column {
+/** What each column of the screen reaches from and to; x and value of what is not finite. */
+interface Extremes {
+  low: (number | null)[];
+  high: (number | null)[];
+  odd: [x: number, value: number][];
+}
+
+/** What lies around a line, by x. */
+export interface Envelope extends Omit<Extremes, "odd"> {
+  color: string;
+  x: number[];
+  line: (number | null)[];
+}
+
+export interface Column extends Partial<Extremes> {
   x: number[];
   y: (number | null)[];
   smooth: (number | null)[];
@@ -83,6 +102,7 @@ export interface Shown {
   data: [xs: Xs, ...ys: Ys[]]; // as uPlot wants them
   drawn: DrawnLine[]; // for each column after the first
   odd: [x: number, value: number, line: DrawnLine][]; // values that are not finite
+  envelopes: Envelope[];
   layout: string; // of another one, the chart is built anew
   lines: DrawnLine[]; // without dead branches
   numDead: number;

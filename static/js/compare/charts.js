@@ -5,11 +5,11 @@ import * as numbers from "../charts/numbers.js";
 import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
+import { COLUMNS, FULL_COLUMNS } from "./store.js";
 import { Tip } from "./tip.js";
 
 const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed
 const BASE_WIDTH = 2.2;
-const MAX_GHOSTS = 4; // of more runs the unsmoothed lines would hide each other
 
 export class Charts {
   /** @type {{ name: string, chart: Chart } | null} as large as the window */
@@ -27,6 +27,7 @@ export class Charts {
     dialog.addEventListener("close", () => {
       this.full?.chart.destroy();
       this.full = null;
+      store.columns = COLUMNS;
       this.tip.hide();
     });
     onKeys({
@@ -82,6 +83,7 @@ export class Charts {
     find("h2", dialog).textContent = this.#info(name).label;
     find("[data-part-of]", dialog).textContent = this.#info(name).definition || name;
     if (!dialog.open) dialog.showModal();
+    this.store.columns = FULL_COLUMNS;
     this.store.want([name]);
     this.full = { name, chart: this.#chart({ body: find("[data-full-body]", dialog) }, name) };
     dialog.append(this.tip.node); // a dialog is above everything else
@@ -183,15 +185,10 @@ export class Charts {
         lines.push(line(`group:${i}`, { label: group, color, dash }, { isPlain: true, width: BASE_WIDTH, group }));
       });
     } else {
-      const isPlain = this.page.runs.length > MAX_GHOSTS;
       // the base is drawn last, on top of the others
       for (const run of this.page.runs.toSorted((a, b) => a.isBase - b.isBase)) {
         lines.push(
-          line(
-            run.id,
-            { ...run, label: run.short },
-            { isPoints, isPlain, width: run.isBase ? BASE_WIDTH : undefined, run },
-          ),
+          line(run.id, { ...run, label: run.short }, { isPoints, width: run.isBase ? BASE_WIDTH : undefined, run }),
         );
       }
     }
@@ -215,18 +212,26 @@ export class Charts {
       .map((line) => ({
         label: line.label,
         color: line.color,
-        text: numbers.metric(valueAt(line.column, x), unit),
+        text: said(line.column, x, unit),
         isBase: line.run?.isBase,
       }));
-    const at =
-      this.store.axis === "time"
-        ? numbers.duration(x)
-        : fill(gettext("step %(step)s"), { step: x.toLocaleString("en-US") });
     this.tip.show(
       chart,
-      at,
+      this.#placeText(
+        x,
+        chart.plot.lines.flatMap((line) => this.store.of(line.name)).find((line) => line.width)?.width,
+      ),
       rows.toSorted((a, b) => (b.isBase ?? false) - (a.isBase ?? false)),
     );
+  }
+
+  /** Return what a column is of: a step, the steps that it holds, or a moment of training. */
+  #placeText(x, width) {
+    if (this.store.axis === "time") return numbers.duration(x);
+    const half = (width - 1) / 2;
+    const [first, last] = [x - half, x + half].map((step) => step.toLocaleString("en-US"));
+    if (half <= 0) return fill(gettext("step %(step)s"), { step: first });
+    return fill(gettext("steps %(first)s to %(last)s"), { first, last });
   }
 
   #draw(names) {
@@ -276,15 +281,25 @@ export class Charts {
   }
 }
 
-/** Return the newest value of a column at or before x, within what it has measured. */
-function valueAt({ x, y }, at) {
-  if (!x.length || at < x[0] || at > x[x.length - 1]) return null;
+/** Return the value of a column at x, or the newest before it: its mean, and from where to where its points reach. */
+export function said(column, x, unit) {
+  const at = placeOf(column.x, x);
+  if (at === null) return numbers.metric(null, unit);
+  const text = numbers.metric(column.y[at], unit);
+  const [low, high] = [column.low?.[at] ?? null, column.high?.[at] ?? null];
+  if (low === null || low === high) return text;
+  return `${text} (${numbers.metric(low, unit)} – ${numbers.metric(high, unit)})`;
+}
+
+/** Return where x, or what is newest before it, stands in rising `xs`; null outside of them. */
+function placeOf(xs, x) {
+  if (!xs.length || x < xs[0] || x > xs[xs.length - 1]) return null;
   let low = 0;
-  let high = x.length - 1;
+  let high = xs.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (x[middle] <= at) low = middle;
+    if (xs[middle] <= x) low = middle;
     else high = middle - 1;
   }
-  return y[low];
+  return low;
 }

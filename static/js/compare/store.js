@@ -1,29 +1,34 @@
 /**
- * The series of all compared runs, as ../charts/chart.js asks for them: `of("r-1|reward/mean")` gives one run's clean history. Where
- * runs are grouped, `of("group:0|reward/mean")` is the mean over the runs of the first group.
+ * The lines of all compared runs, as ../charts/chart.js asks for them: `of("r-1|reward/mean")` gives one run's clean history. Where
+ * runs are grouped, `of("group:0|reward/mean")` is the mean over the runs of the first group. The console smooths every point
+ * and gives each column of the screen its least and most, so that what is drawn does not depend on the zoom.
  */
 
-import { get } from "../api.js";
-import { Series } from "../charts/series.js";
+import { getBytes } from "../api.js";
+import { COLUMNS_TYPE, readLines } from "../charts/columns.js";
 import { meanOf } from "./mean.js";
 
-const POINTS = 500;
-const NAMES_PER_REQUEST = 12;
+/** What a card is wide at most, and a chart as large as the window, in CSS pixels. */
+export const COLUMNS = 600;
+export const FULL_COLUMNS = 2000;
+const NAMES_PER_REQUEST = [1, 5, 12]; // the first chart does not wait for the others
 
 export class CompareStore {
   constructor(view) {
     this.view = view;
     this.runs = [];
     this.axis = "step";
+    this.smoother = "ema";
+    this.columns = COLUMNS;
     this.series = new Map();
     this.means = new Map();
     this.wanted = new Set();
-    this.loaded = new Set();
+    this.loaded = new Map(); // metric -> in how many columns
     /** @type {(names: Set<string>) => void} */
     this.onRead = () => {};
     /** @type {(error: unknown) => void} */
     this.onProblem = () => {};
-    this.generation = 0;
+    this.asking = new AbortController();
   }
 
   /** Follow these runs, each { id, … , groupIndex }; what was read stays for those that are still here. */
@@ -36,7 +41,7 @@ export class CompareStore {
     if (isNew) this.loaded.clear();
   }
 
-  /** Return the series of a run (or of a group's mean) and a metric, in a list of one or none. */
+  /** Return the line of a run (or of a group's mean) and a metric, in a list of one or none. */
   of(key) {
     if (key.startsWith("group:")) {
       if (!this.means.has(key)) this.means.set(key, this.#mean(key));
@@ -45,11 +50,10 @@ export class CompareStore {
     return [this.series.get(key)].filter(Boolean);
   }
 
-  /** Read these metrics unless they are here. */
+  /** Read these metrics unless they are here, in as many columns. */
   want(names) {
     for (const name of names) this.wanted.add(name);
-    const missing = names.filter((name) => !this.loaded.has(name));
-    return this.#load(missing);
+    return this.#load(names.filter((name) => (this.loaded.get(name) ?? 0) < this.columns));
   }
 
   /** Read everything again that charts show: live runs have gone on. */
@@ -57,54 +61,49 @@ export class CompareStore {
     return this.#load([...this.wanted]);
   }
 
-  /** Read with another x axis, smoothing or zoom; all of it, because one answer holds them all. */
+  /** Read with another x axis, smoothing or zoom; what is still being read for the old ones is called off. */
   reread() {
-    this.generation += 1;
+    this.asking.abort();
+    this.asking = new AbortController();
     this.loaded.clear();
     return this.#load([...this.wanted]);
   }
 
   async #load(names) {
-    const { generation } = this;
-    for (let i = 0; i < names.length; i += NAMES_PER_REQUEST) {
-      const part = names.slice(i, i + NAMES_PER_REQUEST);
-      for (const name of part) this.loaded.add(name);
+    const { signal } = this.asking;
+    const { columns } = this;
+    for (const part of parts(names)) {
+      for (const name of part) this.loaded.set(name, columns);
       try {
-        const weight = this.view.smoothing;
-        const answer = await get(this.#url(part));
-        if (generation !== this.generation) return;
-        for (const found of answer.series) this.#take(found, weight);
+        const lines = readLines(await getBytes(this.#url(part, columns), COLUMNS_TYPE, signal));
+        if (signal.aborted) return;
+        for (const line of lines) this.series.set(`${line.run}|${line.name}`, line);
         this.means.clear();
         this.onProblem(null);
         this.onRead(new Set(part));
       } catch (error) {
+        if (signal.aborted) return;
         for (const name of part) this.loaded.delete(name);
         this.onProblem(error);
       }
     }
   }
 
-  #take(found, weight) {
-    const key = `${found.run}|${found.name}`;
-    const series = new Series({ name: found.name, role: "driver", rank: 0 });
-    series.set(found, 0, weight);
-    this.series.set(key, series);
-  }
-
-  #url(names) {
+  #url(names, columns) {
     const query = new URLSearchParams({
       runs: this.runs.map((run) => run.id).join(","),
       metrics: names.join(","),
-      points: String(POINTS),
-      smooth: String(this.view.smoothing),
+      columns: String(columns),
       x: this.axis,
     });
+    const smooth = smoothingText(this.smoother, this.view.smoothing);
+    if (smooth) query.set("smooth", smooth);
     const { zoom } = this.view;
-    if (zoom && this.axis === "step") {
-      query.set("from", String(Math.floor(zoom.min)));
-      query.set("to", String(Math.ceil(zoom.max)));
+    if (zoom) {
+      query.set("from", String(zoom.min));
+      query.set("to", String(zoom.max));
     }
-    return `/api/compare/series?${query}`;
+    return `/api/compare/columns?${query}`;
   }
 
   #mean(key) {
@@ -115,10 +114,53 @@ export class CompareStore {
       .filter((run) => run.groupIndex === group)
       .map((run) => this.series.get(`${run.id}|${name}`))
       .filter(Boolean);
-    const column = meanOf(members.map((series) => ({ x: series.x, y: series.y })));
-    if (!column.x.length) return null;
-    const series = new Series({ name, role: "driver", rank: 0 });
-    series.set({ ...column, of: column.x.length }, 0, 0);
-    return series;
+    const { x, y } = meanOf(members);
+    if (!x.length) return null;
+    const smooth = meanOf(members.map((line) => ({ x: line.x, y: line.smooth ?? line.y })));
+    return new MeanLine(name, x, y, smooth.y);
   }
+}
+
+/** The mean of a group's lines, and of what they are smoothed to; it has no extremes of its own. */
+class MeanLine {
+  kind = "metric";
+  attempt = 1;
+  role = "driver";
+  rank = 0;
+
+  constructor(name, x, y, smooth) {
+    this.name = name;
+    this.x = x;
+    this.y = y;
+    this.smooth = smooth;
+  }
+
+  get latest() {
+    return this.y.at(-1) ?? null;
+  }
+
+  columns() {
+    const { x, y, smooth } = this;
+    return { x, y, smooth: smooth.length === y.length ? smooth : y, n: x.length, of: x.length };
+  }
+}
+
+/** Return the names in parts, one for each request. */
+export function parts(names) {
+  const found = [];
+  for (let at = 0; at < names.length; ) {
+    const size = NAMES_PER_REQUEST[Math.min(found.length, NAMES_PER_REQUEST.length - 1)];
+    found.push(names.slice(at, at + size));
+    at += size;
+  }
+  return found;
+}
+
+/** Return how many points the slider's place stands for, where smoothing is not by weights. */
+export const pointsOf = (place) => Math.max(1, Math.round(1 / (1 - place)));
+
+/** Return the smoothing as the console calls it, "" for none: `place` of the slider is from 0 (off) to below 1. */
+export function smoothingText(smoother, place) {
+  if (place <= 0) return "";
+  return smoother === "ema" ? String(place) : `${smoother}:${pointsOf(place)}`;
 }

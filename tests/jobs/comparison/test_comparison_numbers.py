@@ -1,6 +1,7 @@
 """Summaries, phases, settings, groups and names of a comparison: each case worked out by hand."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +12,24 @@ from jobs.comparison.config import setting_rows
 from jobs.comparison.groups import group_runs, swept_knobs
 from jobs.comparison.names import line_dashes, short_names
 from jobs.comparison.phases import phase_deltas, phase_times
-from jobs.comparison.summary import NOTHING, Spot, delta, over_group, summarize
+from jobs.comparison.summary import SeriesSummary, Spot, delta, over_group, summary_of
 from jobs.models import Run
+from jobs.telemetry.chunks import points
+from jobs.telemetry.clean_statistics import SeriesFacts
+from jobs.telemetry.statistics import newest_at, statistics_of
 
-STEPS = np.array([1, 2, 4, 8])
+STEPS = [1, 2, 4, 8]
+
+
+def summarize(y: list[float], *, better: Any, at: int | None = None) -> SeriesSummary:
+    data = points(STEPS, STEPS, y)
+    whole = statistics_of(data)
+    assert whole is not None
+    return summary_of(SeriesFacts(statistics=whole, at=None if at is None else newest_at(data, at)), better=better)
 
 
 def test_a_summary_holds_the_five_numbers_and_their_steps() -> None:
-    found = summarize(x=STEPS, y=np.array([0.5, 0.9, 0.2, 0.7]), better="higher", at=5)
+    found = summarize([0.5, 0.9, 0.2, 0.7], better="higher", at=5)
 
     assert found.last == Spot(step=8, value=0.7)
     assert found.best == found.high == Spot(step=2, value=0.9)
@@ -28,24 +39,20 @@ def test_a_summary_holds_the_five_numbers_and_their_steps() -> None:
 
 
 def test_the_best_loss_is_the_lowest_and_some_metrics_have_none() -> None:
-    y = np.array([3.0, 1.0, 1.0, 2.0])
+    y = [3.0, 1.0, 1.0, 2.0]
 
-    assert summarize(x=STEPS, y=y, better="lower", at=None).best == Spot(step=2, value=1.0)  # the first of equals
-    assert summarize(x=STEPS, y=y, better="", at=None).best is None
+    assert summarize(y, better="lower").best == Spot(step=2, value=1.0)  # the first of equals
+    assert summarize(y, better="").best is None
 
 
 def test_what_is_not_finite_is_last_but_never_best() -> None:
-    found = summarize(x=STEPS, y=np.array([1.0, math.inf, 2.0, math.nan]), better="higher", at=0)
+    found = summarize([1.0, math.inf, 2.0, math.nan], better="higher", at=0)
 
     assert found.last is not None
     assert math.isnan(found.last.value)
     assert found.best == Spot(step=4, value=2.0)
     assert found.at is None
     assert found.has_odd
-
-
-def test_a_metric_that_a_run_lacks_has_no_numbers() -> None:
-    assert summarize(x=np.array([], int), y=np.array([]), better="higher", at=3) == NOTHING
 
 
 @pytest.mark.parametrize(

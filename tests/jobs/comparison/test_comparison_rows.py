@@ -144,6 +144,20 @@ def test_queries_do_not_grow_with_the_length_of_runs() -> None:
     assert counts[0] == counts[1]
 
 
+def test_fifty_runs_of_twenty_metrics_take_as_many_statements_as_two() -> None:
+    names = [f"metric/{k}" for k in range(20)]
+    runs = [measured(dict.fromkeys(names, np.ones(30 + i))) for i in range(50)]
+    counts = []
+    for some in (runs[:2], runs):
+        with CaptureQueriesContext(connection) as queries:
+            table = metric_table(runs=some, at=29)
+            compare(runs=some, base_id=some[0].pk)
+        counts.append(len(queries))
+        assert {row.summaries[-1].at for row in table} == {Spot(step=29, value=1.0)}
+
+    assert counts[0] == counts[1] <= 20
+
+
 def test_training_time_is_the_sum_of_the_steps() -> None:
     run = measured({"time/step_seconds": [1.0, 2.0, math.nan, 4.0]})
 

@@ -1,14 +1,14 @@
-"""Down-sampling shows every spike and every NaN; smoothing is the plain recursion."""
+"""Down-sampling shows every spike and every NaN; smoothing does not change with it."""
 
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.telemetry.chunks import points, roll_up, rows_of_points
-from jobs.telemetry.downsampling import sample, smooth, sort_rows
+from jobs.telemetry.downsampling import sample, sort_rows
+from jobs.telemetry.smoothing import Smoothing, smooth
 
 values = st.lists(st.sampled_from([math.nan, math.inf, -math.inf]) | st.floats(-1e9, 1e9), min_size=1, max_size=400)
 
@@ -59,24 +59,10 @@ def test_rolled_up_rows_give_real_points_and_the_same_extremes(y: list[float], n
     assert bool(np.isnan(found.y).any()) == any(map(math.isnan, y))
 
 
-@given(values, st.sampled_from([0.0, 0.1, 0.6, 0.9, 0.99, 0.999]))
-def test_smoothing_is_the_recursion_divided_by_its_weights(y: list[float], weight: float) -> None:
-    found = smooth(rows_of(y), weight=weight)  # type: ignore[arg-type]
-
-    total, mass = 0.0, 0.0
-    for value, got in zip(y, found.tolist(), strict=True):
-        if math.isfinite(value):
-            total, mass = weight * total + (1 - weight) * value, weight * mass + (1 - weight)
-        if mass:
-            assert got == pytest.approx(total / mass, rel=1e-6, abs=1e-3)
-        else:
-            assert math.isnan(got)
-
-
 def test_smoothed_values_do_not_depend_on_how_many_points_are_drawn() -> None:
     y = np.random.default_rng(0).normal(size=5000)
     rows = rows_of(y.tolist())
-    averages = smooth(rows, weight=0.9)  # type: ignore[arg-type]
+    averages = smooth(rows, Smoothing(kind="ema", amount=0.9))  # type: ignore[arg-type]
 
     found = sample(rows, num_points=100)
 
@@ -87,9 +73,3 @@ def test_steps_that_went_back_are_put_in_order() -> None:
     rows = sort_rows(rows_of_points(points([3, 1, 2], [0, 0, 0], [30.0, 10.0, 20.0])))
 
     assert (rows.x0.tolist(), rows.y0.tolist()) == ([1, 2, 3], [10.0, 20.0, 30.0])
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1.0, 2.0])
-def test_a_smoothing_weight_out_of_range_is_refused(weight: float) -> None:
-    with pytest.raises(ValueError, match="use 0"):
-        smooth(rows_of([1.0]), weight=weight)  # type: ignore[arg-type]

@@ -8,8 +8,10 @@ import pytest
 from jobs.ingest.compaction import append_points, compact
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Chunk, Metric, Run
+from jobs.telemetry import stocks
 from jobs.telemetry.chunks import CHUNK_POINTS, points
 from jobs.telemetry.series import SeriesWindow, read_series, series_names
+from jobs.telemetry.smoothing import Smoothing
 from profiling import events as make
 from tests.batches import T0, delivery, metric
 from tests.rows import NOW, make_run
@@ -99,7 +101,9 @@ def test_smoothing_is_computed_before_points_are_left_out() -> None:
         total, mass = weight * total + (1 - weight) * value, weight * mass + (1 - weight)
         expected.append(total / mass)
 
-    found = read_series(run_id=run.pk, names=["loss"], num_points=200, smoothing=weight).series[0]
+    found = read_series(
+        run_id=run.pk, names=["loss"], num_points=200, smoothing=Smoothing(kind="ema", amount=weight)
+    ).series[0]
 
     assert found.smooth is not None
     assert np.allclose(found.smooth, np.array(expected)[found.x - 1])
@@ -109,11 +113,17 @@ def test_smoothing_is_computed_before_points_are_left_out() -> None:
 def test_a_window_shows_its_part_smoothed_as_in_the_whole(weight: float) -> None:
     run = make_run()
     seal(run, noise(30_000))
-    whole = read_series(run_id=run.pk, names=["loss"], num_points=20_000, smoothing=weight).series[0]
+    whole = read_series(
+        run_id=run.pk, names=["loss"], num_points=20_000, smoothing=Smoothing(kind="ema", amount=weight)
+    ).series[0]
     by_step = dict(zip(whole.x.tolist(), zip(whole.y.tolist(), whole.smooth.tolist(), strict=True), strict=True))
 
     part = read_series(
-        run_id=run.pk, names=["loss"], num_points=2000, smoothing=weight, window=SeriesWindow(low=15_001, high=16_000)
+        run_id=run.pk,
+        names=["loss"],
+        num_points=2000,
+        smoothing=Smoothing(kind="ema", amount=weight),
+        window=SeriesWindow(low=15_001, high=16_000),
     ).series[0]
 
     assert (part.n, part.of) == (1000, 1000)
@@ -169,9 +179,7 @@ def test_a_run_compacted_while_it_is_read_is_read_again(monkeypatch: pytest.Monk
     memory = AttemptCache()
     for batch in range(1, 6):
         store([delivery(run.pk, batch, [metric(batch, loss=float(batch))])], memory=memory, now=NOW)
-    from jobs.telemetry import series
-
-    original, calls = series._read_chunks, []
+    original, calls = stocks._planned, []
 
     def fold_first(*args: object) -> object:
         if not calls:
@@ -179,7 +187,7 @@ def test_a_run_compacted_while_it_is_read_is_read_again(monkeypatch: pytest.Monk
         calls.append(1)
         return original(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(series, "_read_chunks", fold_first)
+    monkeypatch.setattr(stocks, "_planned", fold_first)
 
     found = read_series(run_id=run.pk, names=["loss"]).series[0]
 
@@ -187,10 +195,9 @@ def test_a_run_compacted_while_it_is_read_is_read_again(monkeypatch: pytest.Monk
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize(("about", "said"), [({"num_points": 3}, "points: 3"), ({"smoothing": 1.0}, "smooth: 1.0")])
-def test_a_number_out_of_range_is_refused(about: dict[str, float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        read_series(run_id="r-1", names=["loss"], **about)  # type: ignore[arg-type]
+def test_a_number_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="points: 3"):
+        read_series(run_id="r-1", names=["loss"], num_points=3)
 
 
 def test_chunks_are_as_long_as_the_docs_say() -> None:

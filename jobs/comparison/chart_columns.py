@@ -1,0 +1,121 @@
+"""The charts of a comparison: the same metrics of several runs on one grid of screen columns."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobs.comparison.clock import Clock, training_clocks
+from jobs.comparison.read import lane_order
+from jobs.models import Metric, Run
+from jobs.telemetry.clean_series import clean_line, cuts_of
+from jobs.telemetry.downsampling import sort_rows
+from jobs.telemetry.history import limits_of
+from jobs.telemetry.screen_columns import ScreenColumns, ScreenGrid, columns_of, step_grid
+from jobs.telemetry.series import series_rows
+from jobs.telemetry.smoothing import Smoothing, smooth
+from jobs.telemetry.stocks import Stock, StockRequest, read_stocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartRequest:
+    """What a chart shows: `low` to `high` (None: everything) in about `num_columns` columns, in steps, or with
+    `is_time` in seconds of training. `check` is called now and then, and may raise to end the work.
+    """
+
+    num_columns: int
+    smoothing: Smoothing | None = None
+    low: float | None = None
+    high: float | None = None
+    is_time: bool = False
+    check: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartLine:
+    """One metric of one run, of the driver or else of the first role and rank."""
+
+    run_id: str
+    name: str
+    role: str
+    rank: int
+    columns: ScreenColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartLines:
+    """Lines on one grid, in the order of the runs, then by name."""
+
+    grid: ScreenGrid
+    lines: tuple[ChartLine, ...]
+
+
+def read_lines(*, runs: Sequence[Run], names: Collection[str], request: ChartRequest) -> ChartLines:
+    """Return the clean histories of these metrics, with as many statements for many runs as for one."""
+    ids = [run.pk for run in runs]
+    clocks = training_clocks(run_ids=ids) if request.is_time else {}
+    grid = _grid(runs, request, clocks)
+    lanes = _lanes(series_rows(run_ids=ids, names=names).values())
+    lines: dict[tuple[str, str], ChartLine] = {}
+    while lanes:  # once, but where all that the first lane had was resumed past
+        first = {own[0].pk: own[0] for own in lanes.values()}
+        for line in _read(ids, first, request, grid, clocks):
+            lines[line.run_id, line.name] = line
+        lanes = {key: own[1:] for key, own in lanes.items() if key not in lines and own[1:]}
+    place = {run_id: i for i, run_id in enumerate(ids)}
+    return ChartLines(grid=grid, lines=tuple(sorted(lines.values(), key=lambda line: (place[line.run_id], line.name))))
+
+
+def _grid(runs: Sequence[Run], request: ChartRequest, clocks: Mapping[str, Clock]) -> ScreenGrid:
+    if not request.is_time:
+        high = max((max(run.step, run.num_steps) for run in runs), default=0) if request.high is None else request.high
+        low = min(0 if request.low is None else request.low, high)
+        return step_grid(low=int(low), high=int(high), num_columns=request.num_columns)
+    ends = [float(clocks[run.pk](np.array([run.step]))[0]) for run in runs]
+    last = max((end for end in ends if np.isfinite(end)), default=0.0)
+    low, high = request.low or 0.0, last if request.high is None else request.high
+    return ScreenGrid(low=low, width=max(high - low, 1e-3) / request.num_columns)
+
+
+def _lanes(rows: Iterable[Metric]) -> dict[tuple[str, str], list[Metric]]:
+    """Return the lanes of each run and metric in the order in which one is taken."""
+    lanes: dict[tuple[str, str], list[Metric]] = {}
+    for row in sorted((row for row in rows if row.kind == "metric"), key=lane_order):
+        lanes.setdefault((row.run_id, row.name), []).append(row)
+    return lanes
+
+
+def _read(
+    run_ids: Sequence[str],
+    metrics: Mapping[int, Metric],
+    request: ChartRequest,
+    grid: ScreenGrid,
+    clocks: Mapping[str, Clock],
+) -> Iterable[ChartLine]:
+    cuts = cuts_of(metrics, limits_of(run_ids))
+
+    def of(metric: Metric, stocks: Mapping[int, Stock]) -> ChartLine | None:
+        line = clean_line(metric, stocks, cuts)
+        if line is None:
+            return None
+        rows = sort_rows(line[1])
+        smoothed = smooth(rows, request.smoothing) if request.smoothing else None
+        x, y = clocks[metric.run_id](rows.x0) if request.is_time else rows.x0, rows.y0
+        shown = np.isfinite(x) if request.is_time else np.ones(len(x), bool)
+        if request.low is not None:
+            shown &= x >= request.low
+        if request.high is not None:
+            shown &= x <= request.high
+        if not shown.all():
+            x, y, smoothed = x[shown], y[shown], None if smoothed is None else smoothed[shown]
+        columns = columns_of(x, y, smoothed, grid=grid)
+        return ChartLine(run_id=metric.run_id, name=metric.name, role=metric.role, rank=metric.rank, columns=columns)
+
+    part = StockRequest()
+    if not request.is_time:
+        low, high = (None if end is None else int(end) for end in (request.low, request.high))
+        part = StockRequest(low=low, high=high, reach=request.smoothing.reach if request.smoothing else (0, 0))
+    made, _through = read_stocks(
+        run_ids=run_ids, metrics=metrics, request=part, use=of, last_steps=cuts, check=request.check
+    )
+    return [line for line in made if line is not None]

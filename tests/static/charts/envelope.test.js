@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+globalThis.document = { documentElement: {} }; // what colors.js watches while it is imported
+globalThis.MutationObserver = class {
+  observe() {}
+};
+const { opacity, outline, reached, spikes } = await import("../../../static/js/charts/envelope.js");
+
+/** A generator of numbers in [0, 1) that are the same each time. */
+function dice(seed) {
+  let state = seed;
+  return () => {
+    state = (state * 1664525 + 1013904223) % 2 ** 32;
+    return state / 2 ** 32;
+  };
+}
+
+/** Columns of noise around 0.2 with one spike, and the smooth line through them. */
+function columns(seed, n, spike) {
+  const next = dice(seed);
+  const low = Array.from({ length: n }, () => 0.2 - 0.05 * next());
+  const high = low.map((value) => value + 0.05 * next());
+  if (spike !== undefined) high[spike] = 50;
+  return { x: low.map((_low, i) => i), low, high, line: low.map(() => 0.2) };
+}
+
+test("the pen goes through the least and the most of every column, at any number of columns", () => {
+  for (let n = 1; n < 300; n += 13) {
+    const own = columns(n, n, n >> 1);
+    const drawn = new Set(outline(own).map(([x, y]) => `${x}:${y}`));
+    for (let i = 0; i < n; i += 1) assert.ok(drawn.has(`${i}:${own.low[i]}`) && drawn.has(`${i}:${own.high[i]}`));
+  }
+});
+
+test("a column of one point is one point, one without a number none", () => {
+  assert.deepEqual(outline({ x: [1, 2, 3], low: [5, null, 7], high: [5, null, 9] }), [
+    [1, 5],
+    [3, 7],
+    [3, 9],
+  ]);
+});
+
+test("a spike of any column stands out, noise does not", () => {
+  for (let spike = 0; spike < 120; spike += 7) assert.deepEqual(spikes(columns(3, 120, spike)), [spike]);
+  assert.deepEqual(spikes(columns(3, 120)), []);
+  assert.deepEqual(spikes({ line: [1, 1, 1], low: [1, 1, 1], high: [1, 50, 1] }), [1]); // around a flat line, too
+  assert.deepEqual(spikes({ line: [1, 1, 1, 1, 1], low: [1, 1, 1, -9, null], high: [1, 1, 1, -9, null] }), [3]);
+});
+
+test("the scale reaches what is drawn, within what is looked at", () => {
+  const own = columns(5, 100, 70);
+  assert.equal(reached([own], {}, 0.2, 0.2)[1], 50);
+  assert.ok(reached([own], { min: 0, max: 69 }, 0.2, 0.2)[1] < 1);
+  assert.deepEqual(reached([], {}, 1, 2), [1, 2]);
+});
+
+test("many envelopes are faint, none is invisible", () => {
+  assert.equal(opacity(1), opacity(4));
+  assert.ok(opacity(10) < opacity(4));
+  assert.ok(opacity(50) >= 0.07);
+});
