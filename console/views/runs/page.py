@@ -18,7 +18,6 @@ from django.views.decorators.http import require_GET, require_POST
 from console.budget import expensive
 from console.downloads.csv_response import csv_answer
 from console.downloads.kept import keep_download
-from console.forms.run_line import VIEWS, read_line
 from console.views.frame import current_project, person
 from console.views.run.labels import hint
 from console.views.runs.columns import DEFAULT, RunCell, RunColumn, cells, choices, chosen
@@ -27,7 +26,7 @@ from jobs.catalog.knob import knobs
 from jobs.models import ENDED, LIVE, Project, Run, TrashItem
 from jobs.retention.deletion import delete_runs
 from jobs.runs.annotate import ChangeRefused, annotate_run
-from jobs.runs.filter import FilterInvalid, RunFilter
+from jobs.runs.filter import VIEWS, FilterInvalid, RunFilter, view_filter
 from jobs.runs.lifecycle import request_stop
 from jobs.runs.queries import RunRow, RunsPage, rows_by_id, runs_csv, runs_list, view_counts
 from jobs.runs.sparklines import sparklines
@@ -224,7 +223,7 @@ def _project(request: HttpRequest) -> Project:
 
 
 def _filter(user: Any, query: RunsQuery) -> RunFilter:
-    return read_line(query.text, view=query.view, username=user.get_username())
+    return view_filter(query.text, view=query.view, username=user.get_username())
 
 
 def _page(project: Project, user: Any, query: RunsQuery) -> RunsPage:

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from jobs.models import Attempt, Chunk, Metric, Project, Run, RunEvent
+from jobs.runs.find.index import catch_up_all
 from jobs.telemetry.chunks import encode_points, points
 from tests.console.fake_runner import content
 from tests.rows import make_project, make_run, make_user
@@ -98,7 +99,6 @@ def test_the_filter_line_narrows(editor: Client, project: Project, line: str, fo
         ("state:done", "There is no state"),
         ("stat:failed", "There is no filter “stat:”. Use state"),
         ("tag:", "“tag:” stands alone"),
-        ("-state:failed", "Only tags can be left out"),
         ("learnin_rate>1", "Did you mean learning_rate?"),
         ("optimizer.learning_rate>much", "is not a number"),
         ("every_steps>3", "checkpoint.every_steps, eval.every_steps"),
@@ -348,6 +348,7 @@ def test_ten_thousand_runs_are_paged_by_the_database(
         for i in range(1, 10_000)
     ]
     Run.objects.bulk_create(rows, batch_size=2000)
+    catch_up_all()
 
     with django_assert_max_num_queries(20):
         page = editor.get(reverse("runs"), {"sort": "-value", "page": "200"}).content.decode()
