@@ -1,17 +1,13 @@
 """What to list of a project's runs: a line as people type it (jobs.runs.find.language), and what pages and API add."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from django.utils.translation import gettext as _
-
-from jobs.catalog.knob import knobs
-from jobs.catalog.metric import current_name, metrics
 from jobs.models import LIVE
+from jobs.runs.find.asked import RunFilter, check_sort
 from jobs.runs.find.fields import BY_ALGORITHM, ROW_SORTS, is_metric, main_metric
 from jobs.runs.find.language import parse
-from jobs.runs.find.names import FilterInvalid, check_states, unknown
-from jobs.runs.find.terms import ANY_RUN, HasTag, HasText, Kind, Term, all_of
+from jobs.runs.find.names import FilterInvalid, check_states
+from jobs.runs.find.terms import HasTag, HasText, all_of
 
 __all__ = [
     "BY_ALGORITHM",
@@ -28,15 +24,6 @@ __all__ = [
 
 VIEWS = ("all", "running", "failed", "mine", "archived")
 """The lists that every project has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
-    """Which runs to list: those that `term` lets through, of the list or of the archive; or these ids of either."""
-
-    term: Term = ANY_RUN
-    ids: tuple[str, ...] = ()
-    is_archived: bool = False
 
 
 def parse_filter(
@@ -65,21 +52,3 @@ def view_filter(line: str, *, view: str, username: str) -> RunFilter:
     states = {"running": LIVE, "failed": ("failed",)}.get(view, ())
     authors = (username,) if view == "mine" else ()
     return parse_filter(q=line, username=username, states=states, authors=authors, is_archived=view == "archived")
-
-
-def sort_key(sort: str) -> tuple[Kind, str]:
-    """Return kind and name of what `sort` orders by. Raises: FilterInvalid if there is nothing of that name."""
-    name = check_sort(sort)
-    if name.startswith("tag:"):
-        return "tag", name.removeprefix("tag:")
-    if name in ROW_SORTS:
-        return "field", name
-    return ("metric" if is_metric(name) else "knob"), name
-
-
-def check_sort(sort: str) -> str:
-    """Return the sort key without its leading minus. Raises: FilterInvalid if there is nothing of that name."""
-    name = current_name(sort.removeprefix("-"))
-    if name in ROW_SORTS or is_metric(name) or name in knobs() or name.startswith("tag:"):
-        return name
-    raise FilterInvalid("sort", unknown(_("column"), name, [*ROW_SORTS, *knobs(), *metrics()]))

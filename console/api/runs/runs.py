@@ -49,7 +49,9 @@ router = Router(tags=["runs"])
 States = Annotated[list[str] | None, Query(None, description="Any of these states")]
 Algorithms = Annotated[list[str] | None, Query(None, description="Any of these algorithms")]
 Tags = Annotated[list[str] | None, Query(None, description="All of these tags")]
-Words = Annotated[str, Query("", description="Words, and comparisons like optimizer.learning_rate>1e-4")]
+Words = Annotated[
+    str, Query("", description="The filter line: words, state:failed, lr>1e-4, reward/mean>=0.6, tag:x, -, or, ( )")
+]
 Archived = Annotated[bool, Query(False, description="The archived runs instead of the others")]
 Sort = Annotated[str, Query("-created", description="A column, knob or metric; - first for descending")]
 Page = Annotated[int, Query(1, ge=1, le=1_000_000)]

@@ -16,6 +16,8 @@ PARTS = {"name": "name", "model": "model", "data": "data"}
 """Fields of which a part is given -> their key."""
 NUMBERS = ("step", "value", "speed", "duration", "created", "started", "ended")
 """Fields that are compared; durations in seconds, moments in seconds since 1970."""
+ALWAYS = ("name", "state", "step", "created", "started")
+"""Fields of which every run has a value."""
 MOMENTS = ("created", "started", "ended")
 ROW_SORTS = (
     *("created", "name", "state", "step", "started", "ended", "duration"),

@@ -26,10 +26,15 @@ _UPSERT = (
 )
 
 
-def catch_up(*, project: Project | None = None, now: datetime | None = None, most: int = AT_ONCE) -> int:
-    """Write anew what is out of date, of one project or of all, the oldest first; return how many runs were written."""
+def catch_up(
+    *, project: Project | None = None, now: datetime | None = None, most: int = AT_ONCE, settle: timedelta = SETTLE
+) -> int:
+    """Write anew what is out of date, of one project or of all, the oldest first; return how many runs were written.
+
+    Runs that go on are left until what was written of them is `settle` old.
+    """
     at = now or timezone.now()
-    due = Q(stale=2) | Q(stale=1, indexed_at=None) | Q(stale=1, indexed_at__lt=at - SETTLE)
+    due = Q(stale=2) | Q(stale=1, indexed_at=None) | Q(stale=1, indexed_at__lte=at - settle)
     rows = RunLine.objects.filter(due, stale__gt=0)
     if project is not None:
         rows = rows.filter(project=project)
@@ -42,7 +47,7 @@ def catch_up(*, project: Project | None = None, now: datetime | None = None, mos
 def catch_up_all() -> int:
     """Write anew everything that is out of date, in batches; return how many runs that were."""
     total = 0
-    while done := catch_up(most=AT_ONCE, now=timezone.now() + SETTLE):
+    while done := catch_up(settle=timedelta(0)):
         total += done
     return total
 

@@ -114,6 +114,8 @@ class _Parser:
             self.refuse(
                 _("Something to look for is missing here. Words like “or” in quotes are looked for themselves.")
             )
+        if depth > MAX_DEPTH:
+            self.refuse(_("Parentheses and minus signs are more than %(most)s deep.") % {"most": MAX_DEPTH})
         self.at += 1
         if piece.sort == "minus" or (piece.sort == "word" and piece.text.lower() == "not"):
             return NotSo(self.one(depth + 1))
@@ -132,9 +134,6 @@ class _Parser:
         return HasWord(piece.text.strip('"').lower())
 
     def within(self, opened: FilterToken, depth: int) -> Term:
-        if depth > MAX_DEPTH:
-            self.at -= 1
-            self.refuse(_("The parentheses are more than %(most)s deep.") % {"most": MAX_DEPTH})
         term = self.any(depth)
         if self.next is None:
             text = _("This parenthesis is not closed.")

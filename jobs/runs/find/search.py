@@ -12,10 +12,13 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from jobs.models import TRASHED, Project, RunFact, RunKey, RunLine
-from jobs.runs.filter import RunFilter, sort_key
+from jobs.runs.find.asked import RunFilter, sort_key
+from jobs.runs.find.fields import ALWAYS
 from jobs.runs.find.terms import AllOf, AnyOf, Compared, HasTag, HasText, HasWord, NotSo, Term
 
 FEW = 2000
+_AT_ONCE = 2000  # ids in one statement
+_NEW = Q(stale__gt=0, indexed_at=None)  # runs whose values nobody has written yet
 CLOSE = 1e-9  # numbers within it, relatively, are equal
 
 
@@ -120,10 +123,10 @@ class RunSearch:
             there.filter(**{f"{column}__isnull": False}).order_by(f"{sign}{column}", f"{sign}line_id")
             for column in (("text", "number") if self.is_down else ("number", "text"))
         ]
-        return [
-            *(walk.values_list("line_id", flat=True) for walk in walks),
-            without.filter(~Exists(has_value)).values_list("pk", flat=True),
-        ]
+        found = [walk.values_list("line_id", flat=True) for walk in walks]
+        if self.sort[0] == "field" and self.sort[1] in ALWAYS and not self._base().filter(_NEW).exists():
+            return found
+        return [*found, without.filter(~Exists(has_value)).values_list("pk", flat=True)]
 
     def _base(self) -> QuerySet[RunLine]:
         return RunLine.objects.filter(project=self.project, shelf=int(self.filters.is_archived))
@@ -181,8 +184,8 @@ def search(project: Project, filters: RunFilter, sort: str) -> RunSearch:
 def run_ids(lines: Sequence[int]) -> list[str]:
     """Return the ids of the runs of these lines, in their order."""
     by_line: dict[int, str] = {}
-    for start in range(0, len(lines), FEW):
-        by_line.update(RunLine.objects.filter(pk__in=lines[start : start + FEW]).values_list("pk", "run_id"))
+    for start in range(0, len(lines), _AT_ONCE):
+        by_line.update(RunLine.objects.filter(pk__in=lines[start : start + _AT_ONCE]).values_list("pk", "run_id"))
     return [by_line[line] for line in lines if line in by_line]
 
 
