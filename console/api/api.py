@@ -192,4 +192,4 @@ def urls() -> list[URLPattern | URLResolver]:
     for pattern in patterns:
         if isinstance(pattern, URLPattern) and pattern.name != "docs":  # that one is a page
             pattern.callback = login_not_required(pattern.callback)
-    return [*patterns, re_path(r"", _unknown_address)]
+    return [*patterns, re_path(r"", _unknown_address, name="unknown-address")]
