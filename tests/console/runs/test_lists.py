@@ -6,7 +6,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from console.sign_in.api_token import make_token
 from jobs.models import Project, Run, SavedView
+from tests.console.commands import run_command
 from tests.rows import make_project, make_run, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -139,3 +141,18 @@ def test_a_wrong_piece_is_marked_where_it_stands(editor: Client, project: Projec
     page = editor.get(reverse("runs"), {"q": "a stat:x b"}).content.decode()
 
     assert "a <mark>stat:x</mark> b" in page
+
+
+@pytest.mark.usefixtures("served_here")
+def test_the_command_line_lists_and_changes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = make_user("mara", project=project)
+    monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=user, name="shell")[1])
+    run = named(project, "old one", state="finished", tags=["x"])
+    named(project, "other", state="failed")
+
+    code, listed, _errors = run_command("runs", "name:old", "--sort", "name")
+    assert (code, run.pk in listed, "#x" in listed, "1 of 1 runs" in listed) == (0, True, True, True)
+    assert run_command("runs", "name:old", "--do", "archive")[1] == "archive: 1 runs changed\n"
+    assert run.pk in run_command("runs", "tag:x", "--archived")[1]
+    code, _listed, errors = run_command("runs", "stat:x")
+    assert (code, "There is no filter" in errors) == (3, True)
