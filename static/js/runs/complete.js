@@ -15,7 +15,6 @@ let waiting = 0;
 export function completeFilter() {
   input.addEventListener("input", later);
   input.addEventListener("click", later);
-  input.addEventListener("focus", later);
   input.addEventListener("blur", () => setTimeout(hide, 150)); // a click on the list comes first
   input.addEventListener("keydown", onKey);
   list.addEventListener("pointerdown", (event) => {
@@ -28,17 +27,19 @@ export function completeFilter() {
 
 function later() {
   clearTimeout(waiting);
-  waiting = setTimeout(ask, 120);
+  waiting = setTimeout(() => ask(), 120);
 }
 
-async function ask() {
+async function ask(isWanted = false) {
   const mine = ++asked;
   const query = new URLSearchParams({ q: input.value, at: String(input.selectionStart ?? input.value.length) });
   try {
     const answer = await fetch(`/runs/complete?${query}`, { headers: { Accept: "application/json" } });
     if (mine !== asked || !answer.ok || document.activeElement !== input) return;
     found = await answer.json();
-    show();
+    const isBegun = found.end > found.start || /[:=<>,]$/.test(input.value.slice(0, found.start));
+    if (isBegun || isWanted) show();
+    else hide(); // every name there is would only cover the runs
   } catch {
     hide(); // without the console the line is typed by hand
   }
@@ -96,7 +97,11 @@ function take(/** @type {number} */ index) {
 }
 
 function onKey(/** @type {KeyboardEvent} */ event) {
-  if (list.hidden || event.isComposing) return;
+  if (event.isComposing) return;
+  if (list.hidden) {
+    if (event.key === "ArrowDown") ask(true);
+    return;
+  }
   const n = found.suggestions.length;
   if (event.key === "ArrowDown" || event.key === "ArrowUp") {
     active = event.key === "ArrowDown" ? (active + 1) % n : (active <= 0 ? n : active) - 1;
