@@ -15,6 +15,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.home")),
     path("", include("console.views.runs.trash")),
     path("", include("console.views.runs.page")),
+    path("", include("console.views.runs.bulk")),
+    path("", include("console.views.runs.saved_views")),
     path("", include("console.views.tune")),
     path("", include("console.views.compare.page")),
     path("", include("console.views.cluster")),

@@ -21,7 +21,7 @@ from console.api.diagnosis import diagnosis, health, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
-from console.api.runs import answers, attempts, captures, knobs, runs, series, specs, studies, trash, uploads
+from console.api.runs import answers, attempts, captures, knobs, run_lists, runs, series, specs, studies, trash, uploads
 from console.api.traces import reading, trace_data, trace_difference, trace_summary, traces
 from console.budget import RETRY_SECONDS, TooManyQuestions
 from console.middleware.caller_gone import CallerGone
@@ -48,6 +48,7 @@ api = _Api(
 )
 for prefix, router in (
     ("/runs", trash.runs_router),  # before those of one run
+    ("/runs", run_lists.router),
     ("/runs", runs.router),
     ("/runs", answers.router),
     ("/runs", attempts.router),
@@ -75,6 +76,7 @@ for prefix, router in (
     ("/tokens", tokens.router),
     ("/cluster", cluster.router),
     ("/projects", projects.router),
+    ("/projects", run_lists.projects),
     ("/projects", rights.projects),
     ("/projects", retention.router),
     ("/projects", health.projects),
@@ -196,4 +198,4 @@ def urls() -> list[URLPattern | URLResolver]:
     for pattern in patterns:
         if isinstance(pattern, URLPattern) and pattern.name != "docs":  # that one is a page
             pattern.callback = login_not_required(pattern.callback)
-    return [*patterns, re_path(r"", _unknown_address)]
+    return [*patterns, re_path(r"", _unknown_address, name="unknown-address")]

@@ -28,7 +28,9 @@ from console.command_line.api_json import (
     RetentionJson,
     RetentionPreviewJson,
     RunJson,
+    RunListJson,
     RunPlanJson,
+    RunsChangedJson,
     SeriesJson,
     StudyLaunchedJson,
     StudyTableJson,
@@ -163,6 +165,19 @@ class ApiClient:
         """Return the run's header."""
         header: RunJson = self._send("GET", f"/api/runs/{run_id}").json()
         return header
+
+    def runs(self, q: str, *, sort: str, is_archived: bool, limit: int, project: str | None) -> RunListJson:
+        """Return the first runs that a filter finds. Raises: RequestRefused, ConsoleAway."""
+        query = {"q": q, "sort": sort, "archived": is_archived, "page_size": limit}
+        query |= {"project": project} if project else {}
+        found: RunListJson = self._send("GET", "/api/runs", params=query).json()
+        return found
+
+    def change_runs(self, body: Mapping[str, object], *, project: str | None) -> RunsChangedJson:
+        """Do a verb to many runs, as `POST /api/runs/change` has it. Raises: RequestRefused, ConsoleAway."""
+        query = {"project": project} if project else {}
+        done: RunsChangedJson = self._send("POST", "/api/runs/change", params=query, json=dict(body)).json()
+        return done
 
     def run_plan(self, run_id: str) -> RunPlanJson:
         """Return a run's plan beside what it measured. Raises: RequestRefused, ConsoleAway."""

@@ -331,6 +331,41 @@ class RunJson(RunResultJson):
     retry: RetryJson | None
 
 
+class ListedRunJson(RunJson):
+    """A run of a list."""
+
+    tags: list[str]
+
+
+class RunRowJson(TypedDict):
+    """A line of a list of runs."""
+
+    run: ListedRunJson
+
+
+class RunListJson(TypedDict):
+    """One page of runs; where not `is_counted`, there are more than `total`."""
+
+    runs: list[RunRowJson]
+    total: int
+    is_counted: bool
+
+
+class RefusedRunJson(TypedDict):
+    """A run that was not changed, and why."""
+
+    id: str
+    name: str
+    message: str
+
+
+class RunsChangedJson(TypedDict):
+    """Ids of the runs that were changed, and those that refused."""
+
+    done: list[str]
+    refused: list[RefusedRunJson]
+
+
 class LaunchedJson(TypedDict):
     """The run that a launch made, or had made before."""
 

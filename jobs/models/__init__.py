@@ -27,6 +27,15 @@ from jobs.models.captures import (
     new_trace_id,
 )
 from jobs.models.health import HealthMark
+from jobs.models.listing import (
+    ARCHIVED,
+    LISTED,
+    TRASHED,
+    RunFact,
+    RunKey,
+    RunLine,
+    SavedView,
+)
 from jobs.models.projects import (
     Membership,
     Project,
@@ -63,9 +72,12 @@ from jobs.models.telemetry import (
 )
 
 __all__ = [
+    "ARCHIVED",
     "ENDED",
+    "LISTED",
     "LIVE",
     "STATES",
+    "TRASHED",
     "AlertChannel",
     "AlertIncident",
     "AlertMessage",
@@ -95,9 +107,13 @@ __all__ = [
     "Retention",
     "Run",
     "RunEvent",
+    "RunFact",
+    "RunKey",
+    "RunLine",
     "RunUsage",
     "RunWatch",
     "Sample",
+    "SavedView",
     "SeriesStatistics",
     "SigninLink",
     "Study",

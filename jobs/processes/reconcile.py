@@ -26,6 +26,7 @@ from jobs.retention.apply import apply_step as apply_retention
 from jobs.runs import admission, holds, launch, lifecycle, retry
 from jobs.runs import prompt_model as answer
 from jobs.runs.exit_cause import exit_cause_of
+from jobs.runs.find.index import catch_up
 from jobs.storage import forecast, usage
 from jobs.telemetry.eta import STEP_TIME
 from jobs.telemetry.notify import run_changed
@@ -71,6 +72,7 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
     apply_retention(now=now)
     _look_at_storage(now, memory)
     health.judge_next(now=now)
+    catch_up(now=now)
     state = cluster.read_state()
     if not state.is_reachable:
         _say_away(state.problem, now, memory)

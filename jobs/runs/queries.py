@@ -1,21 +1,20 @@
 """What pages and API read: frozen dataclasses, made with a fixed number of queries however many runs there are."""
 
-import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db.models import Count, F, JSONField, OrderBy, Q, QuerySet
-from django.db.models.fields.json import KeyTransform
-from django.db.models.functions import Coalesce, Lower
+from django.db.models import Count
 from django.utils import timezone
 
 from jobs.catalog.knob import knobs
-from jobs.models import ENDED, LIVE, Attempt, Project, Run
-from jobs.runs.filter import BY_ALGORITHM, RunFilter, check_sort, is_metric
+from jobs.models import ARCHIVED, ENDED, LISTED, LIVE, Attempt, Project, Run, RunFact, RunLine
+from jobs.runs.filter import RunFilter
+from jobs.runs.find.index import catch_up
+from jobs.runs.find.search import run_ids, search
+from jobs.runs.find.terms import ANY_RUN
 from jobs.runs.header import RunHeader, run_header, run_headers
 from jobs.telemetry.csv_text import csv_cell, csv_line
 
@@ -24,6 +23,8 @@ __all__ = [
     "RunHeader",
     "RunsPage",
     "home",
+    "matching_ids",
+    "project_counts",
     "queue_summary",
     "rows_by_id",
     "run_header",
@@ -35,6 +36,8 @@ __all__ = [
 
 PAGE_SIZE = 50
 MAX_PAGE_SIZE = 500
+COUNTED = 2_000  # that a filter lets through; further ones are not counted, so that no filter takes long
+MOST_CHOSEN = 10_000  # runs that "all that match" may mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +50,17 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsPage:
-    """One page of runs. `total` counts all that pass the filter; `states` and `tags` count the project's runs."""
+    """One page of runs. `total` counts all that pass the filter; where not `is_counted`, there are more of them.
+
+    `num_pages` goes with it: there is at least one page more where the runs are not all counted.
+    """
 
     rows: tuple[RunRow, ...]
     total: int
+    is_counted: bool
     page: int
     num_pages: int
     page_size: int
-    states: Mapping[str, int]
-    tags: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,32 +102,49 @@ def runs_list(
     page_size: int = PAGE_SIZE,
     columns: Sequence[str] = (),
 ) -> RunsPage:
-    """Return one page of the project's runs. `columns` names knobs to show; `sort` may be any knob or metric, "-" first
-    for descending; runs without the value come last either way.
+    """Return one page of the project's runs. `columns` names knobs to show; `sort` may be any knob, metric or `tag:`
+    with a tag, "-" first for descending; runs without the value come last either way.
 
     Raises: FilterInvalid if `sort` names nothing.
     """
     filters = filters or RunFilter()
-    project_runs = Run.objects.filter(project=project, trashed_at=None)
-    ids = _matching(project_runs, filters, sort)
+    catch_up(project=project)
+    asked = search(project, filters, sort)
     size = min(max(page_size, 1), MAX_PAGE_SIZE)
-    num_pages = max(1, math.ceil(len(ids) / size))
+    total = None if filters.ids or filters.term != ANY_RUN else _number(project, filters)
+    if total is not None:
+        page = min(max(page, 1), max(1, -(-total // size)))
+        lines = asked.lines(most=page * size)
+    else:
+        counted = max(COUNTED, page * size)
+        lines = asked.lines(most=counted + 1)
+        total = len(lines) if len(lines) <= counted else None
+    known = counted if total is None else total
+    num_pages = max(1, -(-known // size))
     page = min(max(page, 1), num_pages)
-    rows = _rows(ids[(page - 1) * size : page * size], columns)
-    shown = project_runs.filter(archived_at__isnull=not filters.is_archived)
-    states = dict(shown.order_by().values_list("state").annotate(Count("pk")))
-    tags: Counter[str] = Counter()
-    for own_tags in shown.exclude(tags=[]).values_list("tags", flat=True):
-        tags.update(own_tags)
     return RunsPage(
-        rows=tuple(rows),
-        total=len(ids),
+        rows=tuple(_rows(run_ids(lines[(page - 1) * size : page * size]), columns)),
+        total=known,
+        is_counted=total is not None,
         page=page,
         num_pages=num_pages,
         page_size=size,
-        states=states,
-        tags=dict(sorted(tags.items())),
     )
+
+
+def matching_ids(project: Project, filters: RunFilter, sort: str = "-created", *, most: int = MOST_CHOSEN) -> list[str]:
+    """Return the ids of all runs that pass, in order, or of the first so many. Raises: FilterInvalid."""
+    catch_up(project=project)
+    return run_ids(search(project, filters, sort).lines(most=most))
+
+
+def project_counts(project: Project, *, is_archived: bool = False) -> tuple[dict[str, int], dict[str, int]]:
+    """Return how many of the project's runs are in each state, and how many have each tag."""
+    lines = RunLine.objects.filter(project=project, shelf=ARCHIVED if is_archived else LISTED)
+    states = dict(lines.order_by().values_list("state").annotate(Count("pk")))
+    tagged = RunFact.objects.filter(key__project=project, key__kind="tag", line__in=lines)
+    tags = tagged.order_by("key__name").values_list("key__name").annotate(Count("line_id"))
+    return states, dict(tags)
 
 
 def rows_by_id(project: Project, ids: Sequence[str], *, columns: Sequence[str] = ()) -> list[RunRow]:
@@ -132,15 +154,16 @@ def rows_by_id(project: Project, ids: Sequence[str], *, columns: Sequence[str] =
 
 
 def view_counts(project: Project, user: AbstractBaseUser | AnonymousUser) -> dict[str, int]:
-    """Return how many runs each saved filter of the list holds: all, running, failed, mine, archived."""
-    shown = Q(archived_at=None)
-    return Run.objects.filter(project=project, trashed_at=None).aggregate(
-        all=Count("pk", filter=shown),
-        running=Count("pk", filter=shown & Q(state__in=LIVE)),
-        failed=Count("pk", filter=shown & Q(state="failed")),
-        mine=Count("pk", filter=shown & Q(created_by_id=user.pk)),
-        archived=Count("pk", filter=~shown),
-    )
+    """Return how many runs each list that every project has holds: all, running, failed, mine, archived."""
+    lines = RunLine.objects.filter(project=project)
+    by_state = dict(lines.filter(shelf=LISTED).order_by().values_list("state").annotate(Count("pk")))
+    return {
+        "all": sum(by_state.values()),
+        "running": sum(by_state.get(state, 0) for state in LIVE),
+        "failed": by_state.get("failed", 0),
+        "mine": lines.filter(shelf=LISTED, author_id=user.pk).count() if user.pk else 0,
+        "archived": lines.filter(shelf=ARCHIVED).count(),
+    }
 
 
 def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-created") -> Iterator[str]:
@@ -148,14 +171,18 @@ def runs_csv(project: Project, filters: RunFilter | None = None, sort: str = "-c
 
     Text that a spreadsheet would run as a formula is defused with a leading apostrophe.
     """
-    ids = _matching(Run.objects.filter(project=project, trashed_at=None), filters or RunFilter(), sort)
-    runs = Run.objects.filter(pk__in=ids)
-    metrics = sorted({name for values in runs.values_list("latest_values", flat=True) for name in values})
-    used = {name for spec in runs.values_list("spec", flat=True) for name in spec.get("knobs", {})}
-    columns = [name for name in knobs() if name in used]
+    catch_up(project=project)
+    lines = search(project, filters or RunFilter(), sort).lines(most=None)
+    used: dict[str, set[str]] = {"knob": set(), "metric": set()}
+    for start in range(0, len(lines), _AT_ONCE):
+        keys = RunFact.objects.filter(line__in=lines[start : start + _AT_ONCE], key__kind__in=used)
+        for kind, name in keys.order_by().values_list("key__kind", "key__name").distinct():
+            used[kind].add(name)
+    metrics = sorted(used["metric"])
+    columns = [name for name in knobs() if name in used["knob"]]
     yield csv_line([*_CSV_FIELDS, *columns, *map(csv_cell, metrics)])  # a trainer may name a metric anything
-    for start in range(0, len(ids), 200):
-        for row in _rows(ids[start : start + 200], columns):
+    for start in range(0, len(lines), _AT_ONCE):
+        for row in _rows(run_ids(lines[start : start + _AT_ONCE]), columns):
             fields = [csv_cell(getattr(row.header, name)) for name in _CSV_FIELDS]
             values = [csv_cell(row.knobs.get(name)) for name in columns]
             latest = [csv_cell(row.header.latest_values.get(name)) for name in metrics]
@@ -189,98 +216,8 @@ def queue_summary() -> QueueSummary:
     return QueueSummary(num_queued=waiting.count(), oldest_at=oldest)
 
 
-_IN_SQL: Mapping[str, Any] = {
-    "created": F("created_at"),
-    "started": Coalesce("started_at", "created_at"),
-    "ended": F("ended_at"),
-    "name": Lower("name"),
-    "state": F("state"),
-    "step": F("step"),
-}
-"""What the database sorts by itself: ten thousand rows need not be read to show fifty."""
-
-
-def _matching(project_runs: QuerySet[Run], filters: RunFilter, sort: str) -> list[str]:
-    """Return the ids that pass, in order. Only the columns that the filter and order need are read."""
-    key = check_sort(sort)
-    names = sorted({c.name for c in filters.comparisons} | _values_behind(key))
-    rows = (
-        project_runs.filter(pk__in=filters.ids)
-        if filters.ids
-        else project_runs.filter(archived_at__isnull=not filters.is_archived)
-    )
-    if filters.states:
-        rows = rows.filter(state__in=filters.states)
-    if filters.algorithms:
-        rows = rows.filter(spec__algorithm__in=filters.algorithms)
-    if filters.authors:
-        rows = rows.filter(created_by__username__in=filters.authors)
-    if filters.studies:
-        rows = rows.filter(study__in=filters.studies)
-    if key in _IN_SQL and not (filters.words or filters.comparisons or filters.tags or filters.without_tags):
-        order = OrderBy(_IN_SQL[key], descending=sort.startswith("-"), nulls_last=True)
-        return list(rows.order_by(order, "-created_at", "-pk").values_list("pk", flat=True))
-    fields = ("pk", "name", "note", "tags", "state", "step", "created_at", "started_at", "ended_at")
-    wanted: dict[str, object] = {f"value_{i}": _json_value(name) for i, name in enumerate(names)}
-    wanted |= {"model": KeyTransform("id", KeyTransform("model", "spec")), "author": F("created_by__username")}
-    wanted |= {"algorithm": KeyTransform("algorithm", "spec"), "data": KeyTransform("id", KeyTransform("data", "spec"))}
-    passing = []
-    for row in rows.annotate(**wanted).order_by("-created_at", "-pk").values(*fields, *wanted):
-        values = {name: row[f"value_{i}"] for i, name in enumerate(names)}
-        if _passes(row, values, filters):
-            passing.append((_sort_value(_for_algorithm(key, row["algorithm"]), row, values), row["pk"]))
-    if sort == "-created":
-        return [pk for _value, pk in passing]
-    with_value = [item for item in passing if item[0] is not None]
-    with_value.sort(key=lambda item: item[0], reverse=sort.startswith("-"))
-    return [pk for _value, pk in with_value] + [pk for value, pk in passing if value is None]
-
-
-def _values_behind(key: str) -> set[str]:
-    """Return the knobs and metrics that must be read to sort by `key`."""
-    if key in BY_ALGORITHM:
-        return set(BY_ALGORITHM[key].values())
-    return {key} if is_metric(key) or key in knobs() else set()
-
-
-def _for_algorithm(key: str, algorithm: str) -> str:
-    return BY_ALGORITHM[key].get(algorithm, "") if key in BY_ALGORITHM else key
-
-
-def _json_value(name: str) -> KeyTransform:
-    if name in knobs():
-        return KeyTransform("value", KeyTransform(name, KeyTransform("knobs", "spec")), output_field=JSONField())
-    return KeyTransform(name, "latest_values", output_field=JSONField())
-
-
-def _passes(row: Mapping[str, Any], values: Mapping[str, Any], filters: RunFilter) -> bool:
-    if not set(filters.tags) <= set(row["tags"]) or set(filters.without_tags) & set(row["tags"]):
-        return False
-    if not all(c.holds(values[c.name]) for c in filters.comparisons):
-        return False
-    parts = [row["pk"], row["name"], row["note"], row["model"], row["author"], *row["tags"]]
-    text = "\n".join(str(part) for part in parts if part).lower()
-    return all(word in text for word in filters.words)
-
-
-def _sort_value(key: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    if key in values:
-        value = values[key]
-        if isinstance(value, bool):
-            return (0, float(value), "")
-        if isinstance(value, (int, float)):
-            return None if math.isnan(value) else (0, float(value), "")
-        return (1, 0.0, value) if isinstance(value, str) and not is_metric(key) else None
-    if key == "duration":
-        started, ended = row["started_at"], row["ended_at"] or timezone.now()
-        return (ended - started).total_seconds() if started else None
-    if key in ("name", "model", "data", "author"):
-        return (row[key] or "").lower()
-    if not key:
-        return None
-    if key == "started":
-        return row["started_at"] or row["created_at"]  # what waits was asked for last, so it stands with the newest
-    return row[{"created": "created_at", "ended": "ended_at"}.get(key, key)]
+def _number(project: Project, filters: RunFilter) -> int:
+    return RunLine.objects.filter(project=project, shelf=ARCHIVED if filters.is_archived else LISTED).count()
 
 
 def _rows(ids: Sequence[str], columns: Sequence[str]) -> list[RunRow]:
@@ -296,6 +233,7 @@ def _knob_value(run: Run, name: str) -> Any:
     return run.spec.get("knobs", {}).get(name, {}).get("value")
 
 
+_AT_ONCE = 200
 _CSV_FIELDS = (
     "id",
     "name",

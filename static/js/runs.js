@@ -1,14 +1,18 @@
 // The run list: rows that follow their runs, selection, keys, and the verbs on what is selected.
 
 import { around, controls, find } from "./dom.js";
-import { csrfHeaders, el, fill, gettext, ngettext } from "./format.js";
+import { el, fill, gettext, ngettext } from "./format.js";
 import { onKeys } from "./keys.js";
 import { atMostEvery, exchange } from "./refresh.js";
+import { AT_ONCE, doSteps, post, sayAway } from "./runs/bulk.js";
+import { completeFilter } from "./runs/complete.js";
 import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 
 const LIVE = ["queued", "starting", "running"];
 const selected = new Set();
+/** @type {{ ids: string[], live: string[], query: string } | null} */
+let all = null; // every run that the filter leaves, where people chose all of them
 /** @type {string | null} */
 let current = null; // id of the row the keys are on
 /** @type {string | null} */
@@ -98,7 +102,34 @@ function reload() {
 
 // ---- selection ----------------------------------------------------------------------------------------------------
 
+/** Return the ids of what is selected, in the order of the list. */
+const chosen = () =>
+  all
+    ? all.ids
+    : rows()
+        .map((r) => r.id)
+        .filter((id) => selected.has(id));
+
+/** Select every run that the filter leaves, on all pages. */
+async function selectAll() {
+  const query = results().dataset.query ?? "";
+  try {
+    const answer = await fetch(`/runs/ids?${query}`, { headers: { Accept: "application/json" } });
+    const data = await answer.json();
+    if (!answer.ok) throw new Error(data.problem);
+    all = { ids: data.ids, live: data.live, query };
+    if (!data.is_all) {
+      toast(fill(gettext("These are the first %(n)s runs; the filter leaves more."), { n: data.ids.length }));
+    }
+    for (const { id } of rows()) selected.add(id);
+    showSelection();
+  } catch {
+    sayAway();
+  }
+}
+
 function showSelection() {
+  if (all && all.query !== results().dataset.query) all = null; // another filter, other runs
   const here = new Set(rows().map((r) => r.id));
   for (const id of selected) if (!here.has(id)) selected.delete(id);
   for (const r of rows()) {
@@ -107,18 +138,20 @@ function showSelection() {
     find("td.select input", r).checked = isOn;
     r.classList.toggle("is-current", r.id === current);
   }
-  const all = document.querySelector("input[data-select-all]");
-  if (all) {
-    all.checked = selected.size > 0 && selected.size === here.size;
-    all.indeterminate = selected.size > 0 && selected.size < here.size;
+  const box = document.querySelector("input[data-select-all]");
+  if (box) {
+    box.checked = selected.size > 0 && selected.size === here.size;
+    box.indeterminate = selected.size > 0 && selected.size < here.size;
   }
   bar.hidden = !selected.size;
-  find("[data-selection-count]", bar).textContent = fill(
-    ngettext("%(n)s run selected", "%(n)s runs selected", selected.size),
-    { n: selected.size },
-  );
+  const n = chosen().length;
+  find("[data-selection-count]", bar).textContent = fill(ngettext("%(n)s run selected", "%(n)s runs selected", n), {
+    n,
+  });
+  const total = Number(results().dataset.total);
+  find("[data-act=all]", bar).hidden = Boolean(all) || selected.size < here.size || total <= here.size;
   const compare = find("[data-act=compare]", bar);
-  compare.hidden = selected.size < 2;
+  compare.hidden = selected.size < 2 || Boolean(all);
   compare.replaceChildren(fill(gettext("Compare %(n)s runs"), { n: selected.size }), " ", el("kbd", {}, "c"));
   const live = liveIds();
   const stop = bar.querySelector("[data-act=stop]");
@@ -131,10 +164,11 @@ function showSelection() {
   }
 }
 
-const liveIds = () => [...selected].filter((id) => LIVE.includes(row(id)?.dataset.runState ?? ""));
+const liveIds = () => (all ? all.live : [...selected].filter((id) => LIVE.includes(row(id)?.dataset.runState ?? "")));
 const stopText = (n) => fill(ngettext("Stop %(n)s running", "Stop %(n)s running", n), { n });
 
 function toggle(id, isRange = false) {
+  all = null;
   const ids = rows().map((r) => r.id);
   if (isRange && anchor && ids.includes(anchor)) {
     const [from, to] = [ids.indexOf(anchor), ids.indexOf(id)].sort((a, b) => a - b);
@@ -145,10 +179,11 @@ function toggle(id, isRange = false) {
 }
 
 document.addEventListener("click", (event) => {
-  const all = around(event, "input[data-select-all]");
-  if (all) {
+  const every = around(event, "input[data-select-all]");
+  if (every) {
+    all = null;
     for (const { id } of rows()) {
-      if (all.checked) selected.add(id);
+      if (every.checked) selected.add(id);
       else selected.delete(id);
     }
     showSelection();
@@ -175,57 +210,45 @@ document.addEventListener("click", (event) => {
 
 // ---- verbs ----------------------------------------------------------------------------------------------------------
 
-async function post(url, fields) {
-  const body = new URLSearchParams(fields);
-  const answer = await fetch(url, { method: "POST", body, headers: { ...csrfHeaders(), Accept: "application/json" } });
-  if (answer.status !== 422 && !answer.ok) throw new Error(String(answer.status));
-  return { isOk: answer.ok, data: await answer.json() };
-}
-
 const rest = (ms) =>
   new Promise((done) => {
     setTimeout(done, ms);
   });
 
 /**
- * Do something with runs, and offer what undoes it.
+ * Do steps, show what became of the rows, and offer what takes it back.
  *
- * @param {string} verb
- * @param {string[]} ids
- * @param {{ tags?: string, undo?: string }} [options]
+ * @param {import("./runs/bulk.js").Step[]} steps
  */
-async function change(verb, ids, { tags = "", undo } = {}) {
-  try {
-    const { isOk, data } = await post("/runs/change", { verb, ids: ids.join(","), tags });
-    if (!isOk) {
-      toast(data.problem, { isError: true });
-      return;
-    }
-    for (const refusal of data.refused) toast(refusal.message, { isError: true });
-    const showing = ["archive", "restore", "delete"].includes(verb) ? reload() : refreshRows(ids);
-    await Promise.race([showing.catch(() => {}), rest(1000)]); // done it is all the same; the next change shows it
-    if (data.done.length) toast(data.text, { undo: undo ? () => change(undo, data.done, { tags }) : undefined });
-  } catch {
-    toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
-  }
+async function change(steps) {
+  const { done, undo, text } = await doSteps(steps);
+  if (!done.length) return;
+  const isElsewhere = steps.some(({ verb }) => ["archive", "restore", "delete", "undelete"].includes(verb));
+  const showing = isElsewhere ? reload() : refreshRows(done.filter(row));
+  await Promise.race([showing.catch(() => {}), rest(1000)]); // done it is all the same; the next change shows it
+  toast(text, { undo: undo.length ? () => change(undo) : undefined });
 }
+
+/** Return the one step of a verb on what is selected. */
+const onChosen = (/** @type {string} */ verb, ids = chosen(), /** @type {string[]} */ tags = []) => [
+  { verb, tags, ids },
+];
 
 const ACTS = {
   compare: () => {
-    location.href = `${find("[data-act=compare]", bar).dataset.url}?runs=${rows()
-      .map((r) => r.id)
-      .filter((id) => selected.has(id))
-      .join(",")}`;
+    location.href = `${find("[data-act=compare]", bar).dataset.url}?runs=${chosen().join(",")}`;
   },
   tag: () => openTags(),
-  archive: () => change("archive", [...selected], { undo: "restore" }),
-  restore: () => change("restore", [...selected], { undo: "archive" }),
+  all: () => selectAll(),
+  archive: () => change(onChosen("archive")),
+  restore: () => change(onChosen("restore")),
   export: () => {
-    location.href = `/runs.csv?${new URLSearchParams({ ids: [...selected].join(",") })}`;
+    location.href = `/runs.csv?${all ? all.query : new URLSearchParams({ ids: chosen().join(",") })}`;
   },
   stop: () => openStop(),
   delete: () => openDelete(),
   clear: () => {
+    all = null;
     selected.clear();
     showSelection();
   },
@@ -244,7 +267,7 @@ tagDialog?.addEventListener("click", (event) => {
   event.preventDefault();
   tagDialog.close();
   const verb = button.dataset.tag ?? "";
-  change(verb, [...selected], { tags, undo: verb === "tag" ? "untag" : "tag" });
+  change(onChosen(verb, chosen(), tags.split(/[\s,]+/)));
 });
 
 const stopDialog = document.querySelector("dialog#stop-dialog");
@@ -256,7 +279,7 @@ function openStop() {
 }
 stopDialog?.querySelector("[data-confirm-stop]")?.addEventListener("click", () => {
   stopDialog.close();
-  change("stop", liveIds());
+  change(onChosen("stop", liveIds()));
 });
 
 const deleteDialog = document.querySelector("dialog#delete-dialog");
@@ -264,15 +287,21 @@ const deleteDialog = document.querySelector("dialog#delete-dialog");
 let going = []; // ids of the runs that the question is about
 async function openDelete() {
   if (!deleteDialog) return;
+  const wanted = chosen();
   try {
-    const answer = await fetch(`/runs/deletion?${new URLSearchParams({ ids: [...selected].join(",") })}`);
+    const answer = await fetch(`/runs/deletion?${new URLSearchParams({ ids: wanted.slice(0, AT_ONCE).join(",") })}`);
     if (!answer.ok) throw new Error(String(answer.status));
-    const { ids, names, text, refused } = await answer.json();
+    const { ids: first, names, text, refused } = await answer.json();
+    const later = wanted.slice(AT_ONCE); // each of them is asked when its turn comes
+    const ids = [...first, ...later];
+    if (later.length) {
+      refused.push(fill(gettext("That is said of the first %(n)s; those after them go likewise."), { n: AT_ONCE }));
+    }
     going = ids;
     find("[data-text]", deleteDialog).textContent = text;
     const shown = names.slice(0, 8).map((name) => el("li", {}, name));
-    if (names.length > 8) {
-      shown.push(el("li", { class: "faint" }, fill(gettext("and %(n)s more"), { n: names.length - 8 })));
+    if (ids.length > 8) {
+      shown.push(el("li", { class: "faint" }, fill(gettext("and %(n)s more"), { n: ids.length - 8 })));
     }
     find("[data-names]", deleteDialog).replaceChildren(...shown);
     find("[data-refused]", deleteDialog).replaceChildren(
@@ -283,12 +312,12 @@ async function openDelete() {
     yes.textContent = fill(ngettext("Delete %(n)s run", "Delete %(n)s runs", ids.length), { n: ids.length });
     deleteDialog.showModal();
   } catch {
-    toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
+    sayAway();
   }
 }
 deleteDialog?.querySelector("[data-confirm-delete]")?.addEventListener("click", () => {
   deleteDialog.close();
-  change("delete", going);
+  change(onChosen("delete", going));
 });
 
 const editDialog = document.querySelector("dialog#edit-dialog");
@@ -327,7 +356,7 @@ editForm?.addEventListener("submit", async (event) => {
     if (problem) showEditProblem(problem.field, problem.message);
     else editDialog?.close();
   } catch {
-    toast(gettext("The console does not answer, so nothing was changed. Try again in a moment."), { isError: true });
+    sayAway();
   }
 });
 
@@ -382,3 +411,4 @@ document.addEventListener("htmx:afterSwap", ({ detail }) => {
   }
 });
 showSelection();
+completeFilter();

@@ -110,6 +110,10 @@ PAGES: dict[str, Rule] = {
     "GET /runs": VIEWER,
     "GET /runs.csv": VIEWER,
     "GET /runs/rows": VIEWER,
+    "GET /runs/ids": VIEWER,
+    "GET /runs/complete": VIEWER,
+    "POST /runs/views": _form("viewer", name="mine"),
+    "POST /runs/views/{view_id}/delete": _form("editor"),
     "POST /runs/change": _form("editor", verb="archive", ids="r-none"),
     "GET /runs/deletion": EDITOR,
     "GET /trash": VIEWER,
@@ -271,6 +275,11 @@ API: dict[str, Rule] = {
     "GET /api/runs": VIEWER,
     "POST /api/runs": Rule(needs="editor", body=lambda: {"name": "mine"}),
     "GET /api/runs/export.csv": VIEWER,
+    "GET /api/runs/complete": VIEWER,
+    "POST /api/runs/change": Rule(needs="editor", body=lambda: {"verb": "archive", "ids": ["r-none"]}),
+    "GET /api/projects/{project}/run-views": VIEWER,
+    "POST /api/projects/{project}/run-views": Rule(needs="viewer", body=lambda: {"name": "mine"}),
+    "DELETE /api/projects/{project}/run-views/{view_id}": EDITOR,
     "GET /api/runs/{run_id}": VIEWER,
     "GET /api/runs/{run_id}/watch": VIEWER,
     "PUT /api/runs/{run_id}/watch": VIEWER,
@@ -397,6 +406,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "POST /people/{username}/hand-over": ("run.hand_over",),
     "POST /trash/{item_id}": ("trash.restore",),
     "POST /runs/change": ("run.change",),
+    "POST /api/runs/change": ("run.change",),
     "POST /runs/{run_id}/edit": ("run.change",),
     "POST /runs/new": ("run.create",),
     "POST /runs/new/sweep/launch": ("run.create", "run.create", "study.create"),  # the history of each run has its own
@@ -494,7 +504,12 @@ _QUESTION = "it answers a question and keeps nothing"
 _WATCH = (
     "a mark of the person's own: it says what they are told of, nothing of the run changes, and nobody else sees it"
 )
+_VIEW = "a filter under a name: it changes no run, and shows nobody what they may not see"
 UNRECORDED: dict[str, str] = {
+    "POST /runs/views": _VIEW,
+    "POST /runs/views/{view_id}/delete": _VIEW,
+    "POST /api/projects/{project}/run-views": _VIEW,
+    "DELETE /api/projects/{project}/run-views/{view_id}": _VIEW,
     "POST /account/oidc/connect": "it leads to the provider; who comes back connected leaves account.connect",
     "POST /runs/{run_id}/watch": _WATCH,
     "PUT /api/runs/{run_id}/watch": _WATCH,

@@ -42,6 +42,7 @@ SAME = (
     "console/api/test_ingest_api",
     # JSON, aggregates, and text that is matched whatever its case.
     "jobs/runs/test_queries",
+    "jobs/runs/find/test_search",
     "jobs/telemetry/test_series",
     "jobs/telemetry/test_spans",
     "jobs/telemetry/test_logs",

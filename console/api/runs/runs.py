@@ -41,7 +41,7 @@ from jobs.runs.checkpoints import lost_checkpoints
 from jobs.runs.checks import check_launchable, parse_for_cluster
 from jobs.runs.filter import FilterInvalid, RunFilter, check_sort, parse_filter
 from jobs.runs.launch import MAX_KEY_LENGTH, create_run, launched_before
-from jobs.runs.queries import MAX_PAGE_SIZE, PAGE_SIZE, RunHeader, run_header, runs_csv, runs_list
+from jobs.runs.queries import MAX_PAGE_SIZE, PAGE_SIZE, RunHeader, project_counts, run_header, runs_csv, runs_list
 from jobs.telemetry.attempt_spec import latest_spec_json
 
 router = Router(tags=["runs"])
@@ -49,7 +49,9 @@ router = Router(tags=["runs"])
 States = Annotated[list[str] | None, Query(None, description="Any of these states")]
 Algorithms = Annotated[list[str] | None, Query(None, description="Any of these algorithms")]
 Tags = Annotated[list[str] | None, Query(None, description="All of these tags")]
-Words = Annotated[str, Query("", description="Words, and comparisons like optimizer.learning_rate>1e-4")]
+Words = Annotated[
+    str, Query("", description="The filter line: words, state:failed, lr>1e-4, reward/mean>=0.6, tag:x, -, or, ( )")
+]
 Archived = Annotated[bool, Query(False, description="The archived runs instead of the others")]
 Sort = Annotated[str, Query("-created", description="A column, knob or metric; - first for descending")]
 Page = Annotated[int, Query(1, ge=1, le=1_000_000)]
@@ -98,19 +100,21 @@ def list_runs(
 ) -> RunsOut:
     """Return a page of a project's runs, newest first unless `sort` says otherwise."""
     home = project_for(request, project)
-    filters = _filter(q, state, algorithm, tag, archived)
+    filters = _filter(request, q, state, algorithm, tag, archived)
     try:
         listed = runs_list(home, filters, sort, page, page_size=page_size, columns=column or ())
     except FilterInvalid as error:
         raise RequestProblem(422, str(error), field=error.field) from error
+    states, tags = project_counts(home, is_archived=archived)
     return RunsOut(
         runs=[RunRowOut(run=row.header, knobs=dict(row.knobs)) for row in listed.rows],
         total=listed.total,
+        is_counted=listed.is_counted,
         page=listed.page,
         num_pages=listed.num_pages,
         page_size=listed.page_size,
-        states=dict(listed.states),
-        tags=dict(listed.tags),
+        states=states,
+        tags=tags,
     )
 
 
@@ -133,7 +137,7 @@ def list_runs_csv(
 ) -> StreamingHttpResponse:
     """Return all runs that pass the filter with every knob and last metric."""
     home = project_for(request, project)
-    lines = runs_csv(home, _filter(q, state, algorithm, tag, archived), _sort(sort))
+    lines = runs_csv(home, _filter(request, q, state, algorithm, tag, archived), _sort(sort))
     keep_download(request, "project", home.slug, f"{home.slug}-runs.csv")
     return csv_answer(lines, name=f"{home.slug}-runs.csv")
 
@@ -255,9 +259,10 @@ def _artifact(run: Run, row: Artifact, lost: Mapping[tuple[int, int], str]) -> A
     )
 
 
-def _filter(q: str, state: Any, algorithm: Any, tag: Any, archived: bool) -> RunFilter:
+def _filter(request: HttpRequest, q: str, state: Any, algorithm: Any, tag: Any, archived: bool) -> RunFilter:
+    chosen = {"states": state or (), "algorithms": algorithm or (), "tags": tag or ()}
     try:
-        return parse_filter(q=q, states=state or (), algorithms=algorithm or (), tags=tag or (), is_archived=archived)
+        return parse_filter(q=q, username=caller(request).get_username(), is_archived=archived, **chosen)
     except FilterInvalid as error:
         raise RequestProblem(422, str(error), field=error.field) from error
 

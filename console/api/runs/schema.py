@@ -19,10 +19,14 @@ class RunRowOut(Schema):
 
 
 class RunsOut(Schema):
-    """One page of runs; `states` and `tags` count over the project."""
+    """One page of runs; `states` and `tags` count over the project.
+
+    Where not `is_counted`, more than `total` runs pass the filter, and there are further pages.
+    """
 
     runs: list[RunRowOut]
     total: int
+    is_counted: bool
     page: int
     num_pages: int
     page_size: int

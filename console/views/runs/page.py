@@ -6,29 +6,26 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib.auth.models import AbstractBaseUser
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.budget import expensive
 from console.downloads.csv_response import csv_answer
 from console.downloads.kept import keep_download
-from console.forms.run_line import VIEWS, read_line
 from console.views.frame import current_project, person
 from console.views.run.labels import hint
 from console.views.runs.columns import DEFAULT, RunCell, RunColumn, cells, choices, chosen
 from jobs.accounts.access import require, role
 from jobs.catalog.knob import knobs
-from jobs.models import ENDED, LIVE, Project, Run, TrashItem
-from jobs.retention.deletion import delete_runs
+from jobs.models import ENDED, Project, Run, SavedView, TrashItem
 from jobs.runs.annotate import ChangeRefused, annotate_run
-from jobs.runs.filter import FilterInvalid, RunFilter
-from jobs.runs.lifecycle import request_stop
+from jobs.runs.filter import VIEWS, FilterInvalid, RunFilter, view_filter
+from jobs.runs.find.language import MAX_CHARS
+from jobs.runs.find.saved import may_change, views_of
 from jobs.runs.queries import RunRow, RunsPage, rows_by_id, runs_csv, runs_list, view_counts
 from jobs.runs.sparklines import sparklines
 
@@ -68,54 +65,67 @@ class RunsQuery:
     sort: str
     page: int
     columns: list[RunColumn]
+    saved: SavedView | None = None  # the view that this came from
+
+    @property
+    def column_keys(self) -> str:
+        """The columns as the address names them."""
+        return ",".join(column.key for column in self.columns)
 
     def query(self, **changes: Any) -> str:
         """Return the address's query with changes, without what is the default anyway."""
-        keys = tuple(column.key for column in self.columns)
         values = {
             "view": self.view,
             "q": self.text,
             "sort": self.sort,
             "page": self.page,
-            "c": ",".join(keys),
+            "c": self.column_keys,
         } | changes
         defaults = {"view": "all", "q": "", "sort": DEFAULT_SORT, "page": 1, "c": ",".join(DEFAULT)}
         return urlencode({k: v for k, v in values.items() if v != defaults[k]})
 
 
-def read_request(request: HttpRequest) -> RunsQuery:
-    """Return what the address asks for; what it gets wrong but nobody typed falls back to the default."""
+def read_request(request: HttpRequest, project: Project) -> RunsQuery:
+    """Return what the address asks for; what it gets wrong but nobody typed falls back to the default.
+
+    `saved` names a view of the project; what else the address says goes before what that view says.
+    """
     get = request.GET
     keys = [key for part in get.getlist("c") for key in part.split(",") if key]
-    page = get.get("page", "1")
-    view = get.get("view", "all")
+    page, number = get.get("page", "1"), get.get("saved", "")
+    saved = None
+    if number.isdecimal() and len(number) < 18:
+        saved = SavedView.objects.filter(project=project, pk=int(number)).first()
+    view = get.get("view", saved.view if saved else "all")
     return RunsQuery(
         view=view if view in VIEWS else "all",
-        text=" ".join(get.get("q", "").split()),
-        sort=get.get("sort", DEFAULT_SORT),
+        text=get.get("q", saved.query if saved else "").strip()[: MAX_CHARS + 1],
+        sort=get.get("sort", saved.sort if saved else DEFAULT_SORT),
         page=int(page) if page.isdecimal() and len(page) < 8 else 1,
-        columns=chosen(keys),
+        columns=chosen(keys or (saved.columns if saved else [])),
+        saved=saved,
     )
 
 
 @require_GET
 def runs(request: HttpRequest) -> HttpResponse:
     """Show the list, or only its results where htmx asks for them."""
-    project = _project(request)
-    runs_query = read_request(request)
+    project = project_of(request)
+    runs_query = read_request(request, project)
+    is_editor = role(request.user, project) in ("editor", "admin")
     context: dict[str, object] = {
         "asked": runs_query,
-        "view_counts": _views(project, request.user, runs_query),
-        "problem": "",
+        "can_edit": is_editor,
+        "problem": None,
         "num_trashed": TrashItem.objects.filter(project=project).count(),
     }
-    context["can_edit"] = role(request.user, project) in ("editor", "admin")
     try:
         page = _page(project, request.user, runs_query)
         context |= {"page": page, "lines": lines(page.rows, runs_query.columns, now=timezone.now())}
         context |= _paging(page, runs_query)
     except FilterInvalid as error:
-        context["problem"] = str(error)
+        context["problem"] = _problem(error, runs_query.text)
+    context |= _views(project, request.user, runs_query, is_editor=is_editor)
     context |= {"heads": _heads(runs_query), "choices": choices(), "chosen": {c.key for c in runs_query.columns}}
     if request.headers.get("HX-Request") and not request.headers.get("HX-History-Restore-Request"):
         answer = render(request, "runs/results.html", context | {"is_partial": True})
@@ -128,8 +138,8 @@ def runs(request: HttpRequest) -> HttpResponse:
 @require_GET
 def run_rows(request: HttpRequest) -> HttpResponse:
     """Give single rows again, for what changes while one looks."""
-    project = _project(request)
-    query = read_request(request)
+    project = project_of(request)
+    query = read_request(request, project)
     ids = request.GET.get("ids", "").split(",")[:MAX_IDS]
     rows = rows_by_id(project, ids, columns=_knob_keys(query.columns))
     context = {"lines": lines(rows, query.columns, now=timezone.now()), "asked": query}
@@ -141,11 +151,11 @@ def run_rows(request: HttpRequest) -> HttpResponse:
 @expensive
 def runs_as_csv(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """Give every run that the filter leaves, or those named, as CSV."""
-    project = _project(request)
-    query = read_request(request)
+    project = project_of(request)
+    query = read_request(request, project)
     ids = [run_id for run_id in request.GET.get("ids", "").split(",") if run_id][:MAX_IDS]
     try:
-        filters = RunFilter(ids=tuple(ids)) if ids else _filter(request.user, query)
+        filters = RunFilter(ids=tuple(ids)) if ids else filter_of(request.user, query)
         answer = csv_answer(runs_csv(project, filters, query.sort), name=f"runs-{project.slug}.csv")
     except FilterInvalid as error:
         return HttpResponse(str(error), status=422, content_type="text/plain; charset=utf-8")
@@ -154,32 +164,9 @@ def runs_as_csv(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
 
 
 @require_POST
-def change_runs(request: HttpRequest) -> JsonResponse:
-    """Tag, untag, archive, restore, stop or delete many runs; say which were done and which refused, and why."""
-    project = _project(request)
-    require(request.user, project, "editor")
-    user = person(request)
-    verb = request.POST.get("verb", "")
-    if verb not in _VERBS:
-        message = _("There is no action “%(verb)s”. Use one of %(verbs)s.")
-        return JsonResponse({"problem": message % {"verb": verb, "verbs": ", ".join(_VERBS)}}, status=422)
-    ids = request.POST.get("ids", "").replace("\0", "").split(",")[:MAX_IDS]
-    tags = request.POST.get("tags", "").replace(",", " ").split()
-    now = timezone.now()
-    done, refused = [], []
-    for run in Run.objects.filter(project=project, pk__in=ids, trashed_at=None).select_related("project"):
-        try:
-            if _VERBS[verb](run, tags, user, now):
-                done.append(run.pk)
-        except ChangeRefused as error:
-            refused.append({"id": run.pk, "name": run.name, "message": str(error)})
-    return JsonResponse({"done": done, "refused": refused, "text": _done_text(verb, len(done))})
-
-
-@require_POST
 def edit_run(request: HttpRequest, run_id: str) -> JsonResponse:
     """Rename a run, set its tags and note; answers the fields as they were, for Undo, or what is wrong with them."""
-    project = _project(request)
+    project = project_of(request)
     require(request.user, project, "editor")
     run = Run.objects.filter(project=project, pk=run_id, trashed_at=None).first()
     if run is None:
@@ -215,7 +202,8 @@ def lines(rows: Iterable[RunRow], columns: list[RunColumn], *, now: datetime) ->
     ]
 
 
-def _project(request: HttpRequest) -> Project:
+def project_of(request: HttpRequest) -> Project:
+    """Return the project that is chosen, if the person may look. Raises: Http404."""
     project = current_project(request)
     if project is None:
         raise Http404
@@ -223,19 +211,27 @@ def _project(request: HttpRequest) -> Project:
     return project
 
 
-def _filter(user: Any, query: RunsQuery) -> RunFilter:
-    return read_line(query.text, view=query.view, username=user.get_username())
+def filter_of(user: Any, query: RunsQuery) -> RunFilter:
+    """Return the filter that the address asks for. Raises: FilterInvalid."""
+    return view_filter(query.text, view=query.view, username=user.get_username())
 
 
 def _page(project: Project, user: Any, query: RunsQuery) -> RunsPage:
-    return runs_list(project, _filter(user, query), query.sort, query.page, columns=_knob_keys(query.columns))
+    return runs_list(project, filter_of(user, query), query.sort, query.page, columns=_knob_keys(query.columns))
 
 
 def _knob_keys(columns: list[RunColumn]) -> list[str]:
     return [column.key for column in columns if column.key in knobs()]
 
 
-def _views(project: Project, user: Any, query: RunsQuery) -> list[dict[str, object]]:
+def _problem(error: FilterInvalid, text: str) -> dict[str, object]:
+    """Return what is wrong, and the filter around the piece that is."""
+    is_placed = error.end > error.start
+    parts = (text[: error.start], text[error.start : error.end], text[error.end :]) if is_placed else ()
+    return {"message": str(error), "parts": parts, "start": error.start, "end": error.end}
+
+
+def _views(project: Project, user: Any, query: RunsQuery, *, is_editor: bool) -> dict[str, object]:
     labels = {
         "all": _("All"),
         "running": _("Running now"),
@@ -244,10 +240,15 @@ def _views(project: Project, user: Any, query: RunsQuery) -> list[dict[str, obje
         "archived": _("Archived"),
     }
     counts = view_counts(project, user)
-    return [
-        {"key": key, "label": labels[key], "count": counts[key], "query": query.query(view=key, page=1)}
-        for key in VIEWS
-    ]
+    saved = [(one, may_change(user, one, is_editor=is_editor)) for one in views_of(project, user)]
+    return {
+        "view_counts": [
+            {"key": key, "label": labels[key], "count": counts[key], "query": query.query(view=key, page=1)}
+            for key in VIEWS
+        ],
+        "shared_views": [(one, may) for one, may in saved if one.owner_id is None],
+        "own_views": [(one, may) for one, may in saved if one.owner_id is not None],
+    }
 
 
 def _paging(page: RunsPage, query: RunsQuery) -> dict[str, object]:
@@ -256,7 +257,7 @@ def _paging(page: RunsPage, query: RunsQuery) -> dict[str, object]:
         "first": first,
         "last": first + len(page.rows) - 1,
         "newer_query": query.query(page=page.page - 1) if page.page > 1 else None,
-        "older_query": query.query(page=page.page + 1) if page.page < page.num_pages else None,
+        "older_query": query.query(page=page.page + 1) if page.page < page.num_pages or not page.is_counted else None,
         "name_query": query.query(sort="-name" if query.sort == "name" else "name", page=1),
         "plain_query": query.query(c=",".join(DEFAULT)),
     }
@@ -280,58 +281,9 @@ def _heads(query: RunsQuery) -> list[ColumnHead]:
     return heads
 
 
-def _tag(run: Run, tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
-    changes = {"tags": [*run.tags, *tags]}
-    return annotate_run(run_id=run.pk, changes=changes, user=user, now=now).tags != run.tags
-
-
-def _untag(run: Run, tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
-    changes = {"tags": [tag for tag in run.tags if tag not in tags]}
-    return annotate_run(run_id=run.pk, changes=changes, user=user, now=now).tags != run.tags
-
-
-def _archive(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
-    return run.archived_at is None and bool(
-        annotate_run(run_id=run.pk, changes={"is_archived": True}, user=user, now=now)
-    )
-
-
-def _restore(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
-    return run.archived_at is not None and bool(
-        annotate_run(run_id=run.pk, changes={"is_archived": False}, user=user, now=now)
-    )
-
-
-def _stop(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
-    return run.state in ("queued", *LIVE) and request_stop(run_id=run.pk, user=user, now=now)
-
-
-def _delete(run: Run, _tags: list[str], user: AbstractBaseUser, now: datetime) -> bool:
-    done = delete_runs(runs=[run], user=user, stop=True, now=now)[0]
-    if done.outcome == "refused":
-        raise ChangeRefused("state", done.message)
-    return True
-
-
-_VERBS = {"delete": _delete, "tag": _tag, "untag": _untag, "archive": _archive, "restore": _restore, "stop": _stop}
-
-
-def _done_text(verb: str, n: int) -> str:
-    texts = {
-        "delete": ngettext("%(n)s run goes to the trash", "%(n)s runs go to the trash", n),
-        "tag": ngettext("%(n)s run tagged", "%(n)s runs tagged", n),
-        "untag": ngettext("Tag taken from %(n)s run", "Tag taken from %(n)s runs", n),
-        "archive": ngettext("%(n)s run archived", "%(n)s runs archived", n),
-        "restore": ngettext("%(n)s run restored", "%(n)s runs restored", n),
-        "stop": ngettext("Stopping %(n)s run", "Stopping %(n)s runs", n),
-    }
-    return texts[verb] % {"n": n}
-
-
 urlpatterns = [
     path("runs", runs, name="runs"),
     path("runs.csv", runs_as_csv, name="runs-csv"),
     path("runs/rows", run_rows, name="run-rows"),
-    path("runs/change", change_runs, name="change-runs"),
     path("runs/<str:run_id>/edit", edit_run, name="edit-run"),
 ]
