@@ -127,7 +127,7 @@ function tools() {
       smoothing();
       view.redraw();
       clearTimeout(slow);
-      slow = setTimeout(() => feed.resmooth(), 250);
+      slow = setTimeout(() => feed.loader.resmooth(), 250);
     });
   }
   smoothing();
@@ -160,7 +160,7 @@ function tools() {
     const names = [...view.charts]
       .filter((chart) => chart.isSeen)
       .flatMap((chart) => chart.plot.lines.map((line) => line.name));
-    feed.zoom(zoom, [...new Set(names)]);
+    feed.loader.zoom(zoom, [...new Set(names)]);
   };
   zoomed();
 }
@@ -238,9 +238,8 @@ function listen() {
 
 async function start() {
   if (view.axis === "time") feed.wantSpans();
-  const names = router.current === "overview" ? tabs.overview.names : page.chips.map((chip) => chip.name);
   try {
-    await feed.start(names);
+    await feed.start();
   } catch (error) {
     feed.onProblem(error);
     setTimeout(start, RETRY_MS);
@@ -254,6 +253,7 @@ const router = new Tabs(query, (name, details) => {
   ask.emphasize(name === "profile");
   if (details.query) tabs.charts.filter(details.query);
   tabs[name].show();
+  if (name !== "charts") tabs.charts.hide();
 });
 router.open(page.tab);
 files.load();

@@ -8,6 +8,7 @@ import { el, grouped, laneName } from "../format.js";
 import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
+import { drawQueue } from "./draw-queue.js";
 import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
@@ -113,7 +114,6 @@ export class Chart {
     this.needs = "build";
     /** @type {uPlot | null} */
     this.uplot = null;
-    this.drawing = 0;
     parts.body.chart = this;
     view.charts.add(this);
     seen.observe(parts.body);
@@ -125,7 +125,7 @@ export class Chart {
     seen.unobserve(this.parts.body);
     sized.unobserve(this.parts.body);
     this.view.charts.delete(this);
-    cancelAnimationFrame(this.drawing);
+    drawQueue.delete(this);
     this.uplot?.destroy();
     this.uplot = null;
     delete this.parts.body.chart;
@@ -133,12 +133,12 @@ export class Chart {
 
   setSeen(/** @type {boolean} */ isSeen) {
     this.isSeen = isSeen;
-    if (isSeen && this.needs) this.#schedule();
+    if (isSeen && this.needs) drawQueue.add(this);
   }
 
   resize() {
     if (!this.uplot) {
-      if (this.needs) this.#schedule();
+      if (this.needs) drawQueue.add(this);
       return;
     }
     const { clientWidth, clientHeight } = this.parts.body;
@@ -147,20 +147,14 @@ export class Chart {
     }
   }
 
-  /** Ask for a new drawing, at most once per animation frame and only while it can be seen. */
+  /** Ask for a new drawing, soon, once, and only while it can be seen. */
   invalidate(fresh = false) {
     this.needs = fresh || this.needs === "build" ? "build" : "data";
-    if (this.isSeen) this.#schedule();
+    if (this.isSeen) drawQueue.add(this);
   }
 
-  #schedule() {
-    this.drawing ||= requestAnimationFrame(() => {
-      this.drawing = 0;
-      if (this.isSeen && this.needs) this.#draw();
-    });
-  }
-
-  #draw() {
+  /** Draw now what is there; nothing while it has no size. */
+  draw() {
     const { clientWidth, clientHeight } = this.parts.body;
     if (!clientWidth || !clientHeight) return;
     const shown = this.#collect();
@@ -351,7 +345,7 @@ export class Chart {
     return {
       width,
       height,
-      padding: [8, 14, 0, 0],
+      padding: [8, 20, 0, 0], // half of the last number of the axis stands beyond it
       legend: { show: false },
       cursor: {
         drag: { x: true, y: false, setScale: false },

@@ -16,7 +16,7 @@ VIEWPORT = {"width": 1440, "height": 900}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One number, once a round. `target` is the most it may be by its median, or the least if `is_floor`; None: no gate."""
+    """One number, once a round. `target` is the most its median may be, or the least if `is_floor`; None: no gate."""
 
     what: str
     values: tuple[float, ...]

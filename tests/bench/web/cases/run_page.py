@@ -17,7 +17,7 @@ MODULES = ("attn.q", "attn.k", "attn.v", "attn.o", "mlp.gate", "mlp.up", "mlp.do
 GROUPS = {"reward": 60, "policy": 120, "response": 40, "eval": 240, "time": 100, "throughput": 60, "rollout": 160}
 BASES = 64  # curves that all series are made of
 
-# Defines benchDrawn (charts in sight, and how many of them are drawn) and notes when the first one and all of them were.
+# Defines benchDrawn (charts in sight, and how many of them are drawn) and notes when the first and all of them were.
 # Only the first cards are looked at until then: the page begins at its top.
 WATCH = (
     WATCH_TASKS
