@@ -56,7 +56,7 @@ def main() -> None:
 
 def _looked_at(browser: Browser, code: Path, case: str, data: Path, rounds: int) -> list[Reading]:
     with console(code=code, case=case, data=data) as seen:
-        window = Window(browser=browser, url=seen.url, session=seen.session)
+        window = Window(browser=browser, url=seen.url, session=seen.session, web_pid=seen.web_pid)
         return load_case(case).look(window, seen.seeded, rounds)
 
 

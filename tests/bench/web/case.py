@@ -44,11 +44,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A browser before the console at `url`; `session` is the cookie of somebody who may see everything."""
+    """A browser before the console at `url`; `session` is the cookie of somebody who may see everything.
+
+    `web_pid` is the console's web process.
+    """
 
     browser: Browser
     url: str
     session: str
+    web_pid: int
 
     def context(self) -> BrowserContext:
         """Return a signed-in context that has cached nothing; the caller closes it."""

@@ -22,10 +22,11 @@ SEED = Path(__file__).with_name("seed.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A console that answers at `url`, the cookie of its viewer, and what its store was filled with."""
+    """A console that answers at `url`, the cookie of its viewer, its process, and what its store was filled with."""
 
     url: str
     session: str
+    web_pid: int
     seeded: dict[str, Any]
 
 
@@ -56,12 +57,14 @@ def console(*, code: Path, case: str, data: Path) -> Iterator[Seen]:
                 [sys.executable, str(SEED), str(code), case], cwd=code, env=env, stdout=subprocess.PIPE, check=True
             )
             kept.write_bytes(made.stdout)
+        pids = {}
         for service in ("web", "ingest"):
             process = subprocess.Popen([*manage, service], cwd=code, env=env)
+            pids[service] = process.pid
             stack.callback(process.wait, 20)
             stack.callback(process.terminate)
         _wait_for(f"{url}/signin")
-        yield Seen(url=url, **json.loads(kept.read_text()))
+        yield Seen(url=url, web_pid=pids["web"], **json.loads(kept.read_text()))
 
 
 def _wait_for(url: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Page
 
-from tests.bench.web.browser import SCROLL, WATCH_TASKS, counted, process_bytes
+from tests.bench.web.browser import SCROLL, WATCH_TASKS, counted, process_bytes, renderer_seconds, server_seconds
 from tests.bench.web.case import Reading, Window
 
 SERIES, STEPS = 5000, 10_000
@@ -119,7 +119,12 @@ def look(window: Window, seeded: Mapping[str, Any], rounds: int) -> list[Reading
         page.goto(f"{window.url}/runs/")
         page.add_init_script(WATCH)
         for visit in ("first visit", "next visit"):
+            took = -renderer_seconds(window.browser), -server_seconds(window.web_pid)
             _open(page, address)
+            note(f"run page, page's processor time, {visit}", "ms", 1000 * (took[0] + renderer_seconds(window.browser)))
+            note(
+                f"run page, console's processor time, {visit}", "ms", 1000 * (took[1] + server_seconds(window.web_pid))
+            )
             note(f"run page, first chart, {visit}", "ms", page.evaluate("window.bench.first"))
             note(f"run page, all charts in sight, {visit}", "ms", page.evaluate("window.bench.all"))
         note("run page, longest task of opening", "ms", max(page.evaluate("window.benchTasks"), default=0))
