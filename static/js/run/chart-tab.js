@@ -43,7 +43,7 @@ export class ChartTab {
     dialog.addEventListener("close", () => {
       this.full?.destroy();
       this.full = null;
-      this.feed.hold("full", []);
+      this.feed.loader.releaseFine();
     });
     onKeys({
       f: () => this.#current() && this.open(this.#current()),
@@ -199,7 +199,7 @@ export class ChartTab {
     find("h2", dialog).textContent = info.label;
     part("hint").textContent = info.definition || name;
     if (!dialog.open) dialog.showModal();
-    this.feed.hold("full", [name]);
+    this.feed.loader.holdFine(name);
     this.full = new Chart(
       { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") },
       this.#plot(metric, info),

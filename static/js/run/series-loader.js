@@ -6,7 +6,8 @@
 
 import { get } from "../api.js";
 
-const POINTS = 1000;
+const POINTS = 600; // about two for each pixel of a card
+const FINE_POINTS = 2000; // of a chart as large as the window
 const NAMES_PER_REQUEST = 40;
 const AT_ONCE = 2; // requests: what leaves the screen before its turn is never asked for
 const KEPT = 240; // names that nobody holds
@@ -39,6 +40,8 @@ export class SeriesLoader {
     this.letGo = new Set(); // in the store, held by nobody; the longest ago first
     /** @type {Set<Request>} */
     this.requests = new Set();
+    /** @type {Set<string>} */
+    this.fine = new Set(); // to be read with more points: a large chart shows them
     this.isWaiting = false; // after a failure, until retry()
   }
 
@@ -56,6 +59,20 @@ export class SeriesLoader {
     this.#next();
     const fresh = names.filter((name) => !before.has(name));
     if (this.view.zoom) this.zoom(this.view.zoom, fresh);
+  }
+
+  /** Let a large chart have this series with all the points that it can show. */
+  holdFine(/** @type {string} */ name) {
+    const isCoarse = !this.fine.has(name) && this.store.of(name).some((/** @type {any} */ one) => one.isThinned);
+    this.fine = new Set([name]);
+    if (isCoarse) this.stale.add(name);
+    this.hold("full", [name]);
+  }
+
+  /** Let go of what the large chart had. */
+  releaseFine() {
+    this.fine.clear();
+    this.hold("full", []);
   }
 
   /** Read what could not be read. */
@@ -122,7 +139,9 @@ export class SeriesLoader {
     const missing = [...this.held].filter(
       (name) => !asked.has(name) && (this.stale.has(name) || !this.store.loaded.has(name)),
     );
-    for (const names of batches(missing)) {
+    const coarse = missing.filter((name) => !this.fine.has(name));
+    const fine = missing.filter((name) => this.fine.has(name));
+    for (const names of [...batches(fine), ...batches(coarse)]) {
       if (this.requests.size >= AT_ONCE) return;
       this.#ask(names);
     }
@@ -172,7 +191,7 @@ export class SeriesLoader {
   #url(/** @type {string[]} */ names) {
     const query = new URLSearchParams({
       metrics: names.join(","),
-      points: String(POINTS),
+      points: String(names.some((name) => this.fine.has(name)) ? FINE_POINTS : POINTS),
       smooth: String(this.view.smoothing),
     });
     return `${this.api}/series?${query}`;
