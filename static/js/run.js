@@ -21,6 +21,7 @@ import { ProfileAsk } from "./run/profile-ask.js";
 import { ProfileTab } from "./run/profile-tab.js";
 import { Resume } from "./run/resume.js";
 import { SampleTab } from "./run/samples.js";
+import { StepPanel } from "./run/step-panel.js";
 import { RunStore } from "./run/store.js";
 import { Tabs } from "./run/tabs.js";
 import { TimelineTab } from "./run/timeline-tab.js";
@@ -60,6 +61,7 @@ const tabs = {
 /** @type {{ show(): void, update?(header: any): void, reset?(): void }[]} */
 const all = Object.values(tabs);
 const tryIt = new TryIt(context);
+const stepPanel = new StepPanel(context);
 
 function viewFromAddress() {
   const smoothing = Number(query.get("smooth") ?? DEFAULT_SMOOTHING);
@@ -246,6 +248,7 @@ async function start() {
   }
 }
 
+view.onPick = (point) => stepPanel.pick(point);
 tools();
 listen();
 showHeader(page.header);
@@ -256,6 +259,7 @@ const router = new Tabs(query, (name, details) => {
   if (name !== "charts") tabs.charts.hide();
 });
 router.open(page.tab);
+stepPanel.restore();
 files.load();
 captures.load();
 start();

@@ -12,6 +12,7 @@ import { drawQueue } from "./draw-queue.js";
 import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
+import { onPick } from "./pick.js";
 import { smooth } from "./smooth.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
@@ -43,6 +44,8 @@ export class ChartView {
     this.sync = uPlot.sync("run");
     /** @type {(zoom: Zoom | null) => void} */
     this.onZoom = () => {};
+    /** @type {((point: { x: number, isTime: boolean }) => void) | null} a click on a point: its step, or its Unix time */
+    this.onPick = null;
     onTheme(() => this.redraw(true));
   }
 
@@ -384,6 +387,7 @@ export class Chart {
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
+        ready: [(u) => onPick(u, (x) => view.onPick?.({ x, isTime }))],
         drawClear: [(u) => drawBand(u, plot.band), (u) => drawLimits(u, plot.limits ?? [])],
         draw: [(u) => drawMarks(u, this.#marks(isTime)), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],
         setCursor: [(u) => this.#tellValue(u.cursor.idx), (u) => tellMarks(u, this.#marks(isTime))],

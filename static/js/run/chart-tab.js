@@ -2,6 +2,7 @@
 
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { wireSaving } from "../charts/save.js";
 import { copyOf, field, find } from "../dom.js";
 import { fill, gettext, grouped, write } from "../format.js";
 import { onKeys } from "../keys.js";
@@ -40,6 +41,7 @@ export class ChartTab {
       if (this.isShown) this.#build();
     });
     const dialog = find('dialog[data-dialog="chart"]');
+    wireSaving(dialog, { chart: () => this.full, title: () => find("h2", dialog).textContent ?? "" });
     dialog.addEventListener("close", () => {
       this.full?.destroy();
       this.full = null;

@@ -68,3 +68,35 @@ def test_cards_are_only_near_the_screen_and_found_sorted_and_pinned(page: Page, 
     page.reload()
     expect(pinned.locator('[data-metric="grad/layer_002"]')).to_be_visible()
     expect(page.locator("[data-metric]")).to_have_count(2)
+
+
+def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Page, live_console: LiveConsole) -> None:
+    run = make_run(live_console.project, state="running", spec={}, user=live_console.user)
+    reporter = Reporter(console=live_console, run=run)
+    reporter.steps(8, at_once=4)
+    open_run(page, live_console, run, "charts")
+    until(page, DRAWN, ["reward/mean", 8])
+    before = page.url
+    over = page.locator('[data-metric="reward/mean"] .u-over')
+    box = over.bounding_box()
+    assert box is not None
+    end = page.evaluate("window.pitwallRun.view.end")
+
+    over.click(position={"x": box["width"] * 5 / end, "y": 30})
+
+    panel = page.get_by_role("complementary", name="Step 5")
+    expect(panel.locator('[data-step-part="phases"]')).to_contain_text("Rollout")
+    expect(panel.locator('[data-step-part="samples"]')).to_contain_text("Step 5: what is")
+    expect(panel.locator('[data-step-part="logs"]')).not_to_have_text("…")
+    expect(panel.locator('[data-step-part="nodes"]')).to_contain_text("No reading of the machines")
+    expect(page).to_have_url(re.compile(r"point=5"))
+    panel.get_by_role("button", name="Later step").click()
+    expect(page.get_by_role("complementary", name="Step 6")).to_contain_text("Step 6: what is")
+    page.go_back()
+    expect(page.locator("[data-step-panel]")).to_be_hidden()
+    expect(page).to_have_url(before)
+    page.goto(f"{before}?point=3")
+    expect(page.get_by_role("complementary", name="Step 3")).to_contain_text("Step 3: what is")
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(page.locator("[data-step-panel]")).to_be_hidden()
+    expect(page).to_have_url(before)
