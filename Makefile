@@ -16,7 +16,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-security proof-trainers proof-steps proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling bench-web gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-security proof-trainers proof-steps proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -102,6 +102,9 @@ bench-peers: install-dev ## SFT, DPO and GRPO beside TRL, five seeds, curve by c
 
 bench-start: install-dev ## from the click to the first step of the demo (ARGUMENTS='--revision HEAD~5 --install')
 	@exec $(BIN)/python -m tests.bench.start $(ARGUMENTS)
+
+bench-web: install-dev ## pages at full size in Chromium beside MLflow and TensorBoard, with gates (ONLY=run_page ARGUMENTS='--revision HEAD~5')
+	@exec $(BIN)/python -m tests.bench.web $(ONLY) $(ARGUMENTS)
 
 bench-fairness: install-dev ## one person floods the planner, another works, with a gate (ARGUMENTS='--seconds 60')
 	@exec $(BIN)/python -m tests.bench.fairness $(ARGUMENTS)

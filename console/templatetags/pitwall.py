@@ -7,12 +7,13 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy, pgettext
 
 from console.guide.parts import KnobLink
 from console.labels import catalog, numbers
+from console.static_files import modules_of
 
 register = template.Library()
 for number in (numbers.grouped, numbers.figure, numbers.duration, numbers.clock, numbers.interval, numbers.size):
@@ -48,6 +49,13 @@ def icon(name: str) -> SafeString:
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons/sprite.svg"), name
     )
+
+
+@register.simple_tag
+def module_links(script: str) -> SafeString:
+    """Let the browser ask for all modules of a script at once, not for each when it has read who imports it."""
+    links = ((static(name),) for name in modules_of(script))
+    return format_html_join("\n", '<link rel="modulepreload" href="{}">', links)
 
 
 @register.simple_tag

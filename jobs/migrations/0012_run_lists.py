@@ -12,7 +12,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0010_joined_runs'),
+        ('jobs', '0011_statistics'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -13,8 +13,13 @@ class Refusal extends Error {
   }
 }
 
-/** Return the JSON of a GET. Raises Error with the API's own sentence. */
-export const get = (url) => request("GET", url);
+/**
+ * Return the JSON of a GET. Raises Error with the API's own sentence, or what `signal` was given up with.
+ *
+ * @param {string} url
+ * @param {{ signal?: AbortSignal }} [options]
+ */
+export const get = (url, { signal } = {}) => request("GET", url, undefined, signal);
 
 /** Send JSON and return the JSON of the answer. Raises Error with the API's own sentence. */
 export const send = (method, url, body) => request(method, url, body ?? {});
@@ -29,10 +34,11 @@ export async function getBytes(url, type, signal) {
     if (signal?.aborted) throw error;
     throw new Error(gettext("The console does not answer. Try again when it is back."));
   }
-  throw await refusalOf(answer);
+  throw refusalOf(await answer.json().catch(() => ({})), answer.status);
 }
 
-async function request(method, url, body) {
+/** @param {AbortSignal} [signal] */
+async function request(method, url, body, signal) {
   const headers = { Accept: "application/json" };
   if (body !== undefined) Object.assign(headers, csrfHeaders(), { "Content-Type": "application/json" });
   let answer;
@@ -41,17 +47,20 @@ async function request(method, url, body) {
       method,
       headers,
       credentials: "same-origin",
+      signal,
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
+    signal?.throwIfAborted();
     throw new Error(gettext("The console does not answer. Try again when it is back."));
   }
-  if (answer.ok) return answer.json().catch(() => ({}));
-  throw await refusalOf(answer);
+  const data = await answer.json().catch(() => ({}));
+  signal?.throwIfAborted(); // its end may be missing
+  if (answer.ok) return data;
+  throw refusalOf(data, answer.status);
 }
 
-async function refusalOf(answer) {
-  const data = await answer.json().catch(() => ({}));
+function refusalOf(data, status) {
   const said = (data.problems ?? []).map((problem) => problem.message).join(" ");
-  return new Refusal(said || gettext("The console refused this. Reload the page and try again."), answer.status);
+  return new Refusal(said || gettext("The console refused this. Reload the page and try again."), status);
 }

@@ -18,6 +18,13 @@ export class Query {
     this.timer = setTimeout(() => this.write(), 200);
   }
 
+  /** Set a value with a new entry in the history: *back* leads to what was before. */
+  push(name, value) {
+    this.write();
+    this.values.set(name, value);
+    history.pushState({ ...history.state, isPushed: true }, "", this.on(location.pathname));
+  }
+
   write() {
     clearTimeout(this.timer);
     const text = this.values.toString();

@@ -21,6 +21,7 @@ import { ProfileAsk } from "./run/profile-ask.js";
 import { ProfileTab } from "./run/profile-tab.js";
 import { Resume } from "./run/resume.js";
 import { SampleTab } from "./run/samples.js";
+import { StepPanel } from "./run/step-panel.js";
 import { RunStore } from "./run/store.js";
 import { Tabs } from "./run/tabs.js";
 import { TimelineTab } from "./run/timeline-tab.js";
@@ -60,6 +61,7 @@ const tabs = {
 /** @type {{ show(): void, update?(header: any): void, reset?(): void }[]} */
 const all = Object.values(tabs);
 const tryIt = new TryIt(context);
+const stepPanel = new StepPanel(context);
 
 function viewFromAddress() {
   const smoothing = Number(query.get("smooth") ?? DEFAULT_SMOOTHING);
@@ -127,7 +129,7 @@ function tools() {
       smoothing();
       view.redraw();
       clearTimeout(slow);
-      slow = setTimeout(() => feed.resmooth(), 250);
+      slow = setTimeout(() => feed.loader.resmooth(), 250);
     });
   }
   smoothing();
@@ -160,7 +162,7 @@ function tools() {
     const names = [...view.charts]
       .filter((chart) => chart.isSeen)
       .flatMap((chart) => chart.plot.lines.map((line) => line.name));
-    feed.zoom(zoom, [...new Set(names)]);
+    feed.loader.zoom(zoom, [...new Set(names)]);
   };
   zoomed();
 }
@@ -238,15 +240,15 @@ function listen() {
 
 async function start() {
   if (view.axis === "time") feed.wantSpans();
-  const names = router.current === "overview" ? tabs.overview.names : page.chips.map((chip) => chip.name);
   try {
-    await feed.start(names);
+    await feed.start();
   } catch (error) {
     feed.onProblem(error);
     setTimeout(start, RETRY_MS);
   }
 }
 
+view.onPick = (point) => stepPanel.pick(point);
 tools();
 listen();
 showHeader(page.header);
@@ -254,8 +256,10 @@ const router = new Tabs(query, (name, details) => {
   ask.emphasize(name === "profile");
   if (details.query) tabs.charts.filter(details.query);
   tabs[name].show();
+  if (name !== "charts") tabs.charts.hide();
 });
 router.open(page.tab);
+stepPanel.restore();
 files.load();
 captures.load();
 start();

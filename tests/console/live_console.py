@@ -29,7 +29,7 @@ from tests.rows import make_project, make_user
 from tests.services import Valkey
 from tests.waiting import wait_until
 
-START_SECONDS = 60
+START_SECONDS = 180
 STORE_SECONDS = 60
 NS = 1_000_000_000
 PHASES = (

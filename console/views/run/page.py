@@ -159,6 +159,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, ob
     """Return what the page's modules need, JSON-able."""
     return {
         "id": run.pk,
+        "project": run.project.slug,
         "tab": tab,
         "url": reverse("run", args=[run.pk]),
         "api": f"/api/runs/{run.pk}",

@@ -8,10 +8,12 @@ import { el, grouped, laneName } from "../format.js";
 import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
+import { drawQueue } from "./draw-queue.js";
 import { drawEnvelopes, reached } from "./envelope.js";
 import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
+import { onPick } from "./pick.js";
 import { smooth } from "./smooth.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
@@ -42,6 +44,8 @@ export class ChartView {
     this.sync = uPlot.sync("run");
     /** @type {(zoom: Zoom | null) => void} */
     this.onZoom = () => {};
+    /** @type {((point: { x: number, isTime: boolean }) => void) | null} a click on a point: its step, or its Unix time */
+    this.onPick = null;
     onTheme(() => this.redraw(true));
   }
 
@@ -113,7 +117,6 @@ export class Chart {
     this.needs = "build";
     /** @type {uPlot | null} */
     this.uplot = null;
-    this.drawing = 0;
     parts.body.chart = this;
     view.charts.add(this);
     seen.observe(parts.body);
@@ -125,7 +128,7 @@ export class Chart {
     seen.unobserve(this.parts.body);
     sized.unobserve(this.parts.body);
     this.view.charts.delete(this);
-    cancelAnimationFrame(this.drawing);
+    drawQueue.delete(this);
     this.uplot?.destroy();
     this.uplot = null;
     delete this.parts.body.chart;
@@ -133,12 +136,12 @@ export class Chart {
 
   setSeen(/** @type {boolean} */ isSeen) {
     this.isSeen = isSeen;
-    if (isSeen && this.needs) this.#schedule();
+    if (isSeen && this.needs) drawQueue.add(this);
   }
 
   resize() {
     if (!this.uplot) {
-      if (this.needs) this.#schedule();
+      if (this.needs) drawQueue.add(this);
       return;
     }
     const { clientWidth, clientHeight } = this.parts.body;
@@ -147,20 +150,14 @@ export class Chart {
     }
   }
 
-  /** Ask for a new drawing, at most once per animation frame and only while it can be seen. */
+  /** Ask for a new drawing, soon, once, and only while it can be seen. */
   invalidate(fresh = false) {
     this.needs = fresh || this.needs === "build" ? "build" : "data";
-    if (this.isSeen) this.#schedule();
+    if (this.isSeen) drawQueue.add(this);
   }
 
-  #schedule() {
-    this.drawing ||= requestAnimationFrame(() => {
-      this.drawing = 0;
-      if (this.isSeen && this.needs) this.#draw();
-    });
-  }
-
-  #draw() {
+  /** Draw now what is there; nothing while it has no size. */
+  draw() {
     const { clientWidth, clientHeight } = this.parts.body;
     if (!clientWidth || !clientHeight) return;
     const shown = this.#collect();
@@ -369,7 +366,7 @@ export class Chart {
     return {
       width,
       height,
-      padding: [8, 14, 0, 0],
+      padding: [8, 20, 0, 0], // half of the last number of the axis stands beyond it
       legend: { show: false },
       cursor: {
         drag: { x: true, y: false, setScale: false },
@@ -411,6 +408,7 @@ export class Chart {
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
+        ready: [(u) => onPick(u, (x) => view.onPick?.({ x, isTime }))],
         drawClear: [(u) => drawBand(u, plot.band), (u) => drawLimits(u, plot.limits ?? [])],
         drawAxes: [(u) => drawEnvelopes(u, this.shown?.envelopes ?? shown.envelopes)],
         draw: [(u) => drawMarks(u, this.#marks(isTime)), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],

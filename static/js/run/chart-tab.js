@@ -1,10 +1,15 @@
-/** All metrics of the run, grouped by prefix; readings of machines and processes stand last, as System. */
+/** All metrics of the run in sections by prefix: search, pins, folding, keys, and one chart as large as the window. */
 
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { wireSaving } from "../charts/save.js";
 import { copyOf, field, find } from "../dom.js";
-import { el, fill, gettext, write } from "../format.js";
+import { fill, gettext, grouped, write } from "../format.js";
 import { onKeys } from "../keys.js";
+import { CardWall } from "./card-wall.js";
+import { KeptNames } from "./kept-names.js";
+import { metricFilter } from "./metric-filter.js";
+import { sectionsOf } from "./metric-groups.js";
 
 export class ChartTab {
   constructor({ page, store, feed, view, query }) {
@@ -15,19 +20,32 @@ export class ChartTab {
     this.query = query;
     /** @type {Chart | null} as large as the window */
     this.full = null;
-    this.cards = new Map(); // name -> { card, chart }
-    this.groups = new Map();
     this.isShown = false;
+    this.pins = new KeptNames(`pitwall-pinned-metrics-${page.project}`);
+    this.folds = new KeptNames(`pitwall-folded-charts-${page.project}`);
+    this.wall = new CardWall(find("[data-chart-groups]"), {
+      make: (metric) => this.#card(metric),
+      onNear: (names) => this.feed.hold("charts", names),
+      onFold: (key) => {
+        this.folds.toggle(key);
+        this.#build();
+      },
+      onPin: (key) => this.#pin(key),
+    });
+    /** @type {(name: string, label: string) => boolean} what the search meant when it last meant something */
+    this.matches = () => true;
     this.search = find("input[data-chart-search]");
-    this.search.value = query.get("q") ?? "";
-    this.search.addEventListener("input", () => this.filter(this.search.value));
+    this.expression = find("button[data-chart-expression]");
+    this.#listenToSearch();
     store.on("names", () => {
       if (this.isShown) this.#build();
     });
     const dialog = find('dialog[data-dialog="chart"]');
+    wireSaving(dialog, { chart: () => this.full, title: () => find("h2", dialog).textContent ?? "" });
     dialog.addEventListener("close", () => {
       this.full?.destroy();
       this.full = null;
+      this.feed.loader.releaseFine();
     });
     onKeys({
       f: () => this.#current() && this.open(this.#current()),
@@ -51,16 +69,40 @@ export class ChartTab {
     for (const chart of this.view.charts) chart.resize();
   }
 
+  /** Release the cards of a tab that is left. */
+  hide() {
+    if (this.isShown) this.wall.update();
+  }
+
   /** Show metrics whose name or label contains `text`. */
   filter(text) {
     this.search.value = text;
-    this.query.set("q", text);
-    this.#build();
+    this.#setExpression(false);
+    this.#searched();
   }
 
-  /** Return the names of charts that can be seen now. */
-  names() {
-    return [...this.cards.keys()];
+  #listenToSearch() {
+    this.search.value = this.query.get("q") ?? "";
+    this.#setExpression(this.query.get("re") === "1");
+    this.search.addEventListener("input", () => this.#searched());
+    this.expression.addEventListener("click", () => {
+      this.#setExpression(!this.#isExpression);
+      this.#searched();
+    });
+  }
+
+  get #isExpression() {
+    return this.expression.getAttribute("aria-pressed") === "true";
+  }
+
+  #setExpression(isExpression) {
+    this.expression.setAttribute("aria-pressed", String(isExpression));
+  }
+
+  #searched() {
+    this.query.set("q", this.search.value);
+    this.query.set("re", this.#isExpression ? "1" : "");
+    this.#build();
   }
 
   #info(name) {
@@ -68,33 +110,31 @@ export class ChartTab {
   }
 
   #build() {
-    const needle = this.search.value.trim().toLowerCase();
-    const names = [...this.store.names.values()];
-    const found = names.filter(({ name }) => `${name} ${this.#info(name).label}`.toLowerCase().includes(needle));
-    const byGroup = new Map();
-    for (const metric of found.sort(
-      (a, b) => placeOf(groupOf(a)) - placeOf(groupOf(b)) || a.name.localeCompare(b.name),
-    )) {
-      byGroup.set(groupOf(metric), [...(byGroup.get(groupOf(metric)) ?? []), metric]);
-    }
-    for (const [name, { card, chart }] of this.cards) {
-      if (found.some((metric) => metric.name === name)) continue;
-      chart.destroy();
-      card.remove();
-      this.cards.delete(name);
-    }
-    const place = find("[data-chart-groups]");
-    const sections = [...byGroup].map(([group, metrics]) => this.#group(group, metrics));
-    if (place.children.length !== sections.length || sections.some((section, i) => place.children[i] !== section))
-      place.replaceChildren(...sections);
+    const { matches, problem } = metricFilter(this.search.value, this.#isExpression);
+    this.matches = matches ?? this.matches;
+    const told = field("charts-search-problem");
+    told.hidden = !problem;
+    write(told.firstElementChild, problem);
+    this.search.setAttribute("aria-invalid", String(Boolean(problem)));
+    const all = [...this.store.names.values()];
+    const found = all.filter(({ name }) => this.matches(name, this.#info(name).label));
+    this.wall.show(
+      sectionsOf(found, (name) => this.pins.over(name) !== null),
+      { isFolded: (key) => this.folds.has(key), isPinned: (key) => this.pins.has(key) },
+    );
+    this.#tell(found.length, all.length);
+  }
+
+  #tell(shown, all) {
+    const needle = this.search.value.trim();
     write(
       field("metric-count"),
       needle
-        ? fill(gettext("%(shown)s of %(all)s metrics"), { shown: found.length, all: names.length })
-        : fill(gettext("%(all)s metrics"), { all: names.length }),
+        ? fill(gettext("%(shown)s of %(all)s metrics"), { shown: grouped(shown), all: grouped(all) })
+        : fill(gettext("%(all)s metrics"), { all: grouped(all) }),
     );
     const empty = field("charts-empty");
-    empty.hidden = found.length > 0;
+    empty.hidden = shown > 0;
     write(
       empty.firstElementChild,
       needle
@@ -102,34 +142,16 @@ export class ChartTab {
         : gettext("No metric yet. The first comes with the first step."),
     );
     const count = find('[data-count="charts"]');
-    write(count, names.length ? String(names.length) : "");
+    write(count, all ? String(all) : "");
   }
 
-  #group(group, metrics) {
-    if (!this.groups.has(group)) {
-      const title = titleOf(group);
-      const grid = el("div", { class: "charts" });
-      this.groups.set(group, {
-        section: el(
-          "section",
-          { class: "run-group", "aria-label": title },
-          el("h2", {}, title, " ", el("span", { class: "faint num" })),
-          grid,
-        ),
-        grid,
-      });
-    }
-    const { section, grid } = this.groups.get(group);
-    write(section.querySelector("h2 span"), String(metrics.length));
-    section.dataset.span = String(Math.min(metrics.length, 4));
-    const cards = metrics.map((metric) => this.#card(metric));
-    if (grid.children.length !== cards.length || cards.some((card, i) => grid.children[i] !== card))
-      grid.replaceChildren(...cards);
-    return section;
+  /** Pin a metric or a prefix; where a wider prefix is pinned that covers it, let that go. */
+  #pin(name) {
+    this.pins.toggle(this.pins.over(name) ?? name);
+    this.#build();
   }
 
   #card(metric) {
-    if (this.cards.has(metric.name)) return this.cards.get(metric.name).card;
     const card = copyOf('template[data-template="chart"]');
     const info = this.#info(metric.name);
     const part = (/** @type {string} */ name) => find(`[data-part="${name}"]`, card);
@@ -143,18 +165,15 @@ export class ChartTab {
       fill(gettext("Chart of %(title)s; the newest value is in its head"), { title: info.label }),
     );
     find('button[data-action="full"]', card).addEventListener("click", () => this.open(metric.name));
+    const pin = find('button[data-action="pin"]', card);
+    pin.setAttribute("aria-pressed", String(this.pins.over(metric.name) !== null));
+    pin.addEventListener("click", () => {
+      this.#pin(metric.name);
+      this.wall.reveal(metric.name);
+    });
     const parts = { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") };
     const chart = new Chart(parts, this.#plot(metric, info), this.store, this.view);
-    new IntersectionObserver(
-      (entries, observer) => {
-        if (!entries.some((entry) => entry.isIntersecting)) return;
-        observer.disconnect();
-        this.feed.want([metric.name]);
-      },
-      { rootMargin: "300px" },
-    ).observe(card);
-    this.cards.set(metric.name, { card, chart });
-    return card;
+    return { node: card, release: () => chart.destroy() };
   }
 
   #plot(metric, info) {
@@ -182,7 +201,7 @@ export class ChartTab {
     find("h2", dialog).textContent = info.label;
     part("hint").textContent = info.definition || name;
     if (!dialog.open) dialog.showModal();
-    this.feed.want([name]);
+    this.feed.loader.holdFine(name);
     this.full = new Chart(
       { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") },
       this.#plot(metric, info),
@@ -196,41 +215,11 @@ export class ChartTab {
   }
 
   #move(by) {
-    const cards = [...document.querySelectorAll("[data-chart-groups] [data-metric]")];
-    const at = cards.findIndex((card) => card.contains(document.activeElement));
+    const names = this.wall.names;
+    const current = this.#current();
+    const at = current ? names.indexOf(current) : -1;
     if (at < 0) return false;
-    cards[Math.min(Math.max(at + by, 0), cards.length - 1)].focus();
+    this.wall.reveal(names[Math.min(Math.max(at + by, 0), names.length - 1)])?.focus({ preventScroll: true });
     return true;
   }
-}
-
-const ORDER = ["reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train"];
-
-/** Where a group stands: what people look at first, then others, machines last. */
-function placeOf(group) {
-  if (group === "~system") return 1000;
-  const at = ORDER.indexOf(group);
-  return at >= 0 ? at : 100 + group.charCodeAt(0);
-}
-
-function titleOf(group) {
-  const titles = {
-    reward: gettext("Reward"),
-    eval: gettext("Held-out"),
-    loss: gettext("Loss"),
-    kl: gettext("KL to reference"),
-    policy: gettext("Policy"),
-    response: gettext("Responses"),
-    groups: gettext("Groups of samples"),
-    sync: gettext("Weight sync"),
-    time: gettext("Time"),
-    throughput: gettext("Speed"),
-    train: gettext("Progress"),
-    "~system": gettext("System"),
-  };
-  return titles[group] ?? group;
-}
-
-function groupOf({ kind, name }) {
-  return kind === "system" ? "~system" : name.includes("/") ? name.slice(0, name.indexOf("/")) : gettext("other");
 }

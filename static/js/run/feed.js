@@ -3,9 +3,8 @@
 import { get } from "../api.js";
 import { openFeed } from "../socket.js";
 import { Lanes } from "../timeline/lanes.js";
+import { SeriesLoader } from "./series-loader.js";
 
-const POINTS = 1000;
-const NAMES_PER_REQUEST = 40;
 const MAX_SPANS = 60000;
 const RECENT_STEPS = 12; // of a long run, read whole
 const FIRST_RETRY_MS = 1000; // after a read that failed; doubled up to
@@ -15,12 +14,14 @@ export class Feed {
   constructor(store, page, view) {
     this.store = store;
     this.page = page;
-    this.view = view;
-    this.wanted = new Set();
     this.wantsSpans = false;
-    this.inFlight = new Set();
+    this.loader = new SeriesLoader({
+      store,
+      api: page.api,
+      view,
+      onProblem: (error) => (error === null ? this.#worked() : this.#failed(error)),
+    });
     this.socket = null;
-    this.ready = null; // while nothing follows yet
     this.retryTimer = 0;
     this.retryMs = FIRST_RETRY_MS;
     /** @type {(error: unknown) => void} */
@@ -28,15 +29,13 @@ export class Feed {
     /** @type {(header: any) => void} */
     this.onRun = () => {};
     this.onReset = () => {};
-    store.on("names", () => this.#loadMissing());
     store.on("frame", () => this.#refresh());
   }
 
-  /** Learn which metrics exist, have `names` of them, and follow from there. */
-  async start(names) {
+  /** Learn which metrics exist, and follow from there. */
+  async start() {
     const { through_seq: newest, metrics } = await get(`${this.page.api}/metrics`);
     for (const known of metrics) this.store.know(known);
-    await this.want(names);
     this.#follow(newest);
   }
 
@@ -49,50 +48,21 @@ export class Feed {
     });
   }
 
-  /** Have these metrics in the store; those that are there already cost nothing. */
-  want(names) {
-    for (const name of names) this.wanted.add(name);
-    return this.#loadMissing();
+  /** Let a part of the page have these series and no others; those that are there already cost nothing. */
+  hold(holder, names) {
+    this.loader.hold(holder, names);
   }
 
   /** Read what is wanted and could not be read; happens by itself, too. */
   retry() {
     if (this.wantsSpans && this.store.lanesThrough === null) this.#loadSpans();
-    return this.#loadMissing();
+    this.loader.retry();
   }
 
   /** Have the spans of the timeline in the store. */
   async wantSpans() {
     this.wantsSpans = true;
     if (this.store.lanesThrough === null) await this.#loadSpans();
-  }
-
-  /** Read the wanted series again with another smoothing, where the server had to leave points out. */
-  async resmooth() {
-    const weight = this.view.smoothing;
-    const stale = new Set();
-    for (const series of this.store.series.values()) {
-      if (series.isThinned && (series.served?.weight ?? -1) !== weight) stale.add(series.name);
-    }
-    await this.#load([...stale]);
-  }
-
-  /** Read finer points of [min, max] for thinned series. */
-  async zoom(zoom, names) {
-    if (!zoom) return;
-    const thinned = names.filter((name) =>
-      this.store.of(name).some((series) => series.isThinned && (series.kind === "system") === zoom.isTime),
-    );
-    for (const part of batches(thinned)) {
-      const scale = zoom.isTime ? 1e9 : 1;
-      const window = { from: Math.floor(zoom.min * scale), to: Math.ceil(zoom.max * scale) };
-      try {
-        const answer = await get(`${this.#seriesUrl(part)}&from=${BigInt(window.from)}&to=${BigInt(window.to)}`);
-        this.store.takeDetail(answer, { from: window.from / scale, to: window.to / scale });
-      } catch (error) {
-        this.onProblem(error);
-      }
-    }
   }
 
   #receive(message) {
@@ -104,58 +74,23 @@ export class Feed {
   async #reload() {
     const { through_seq: newest } = await get(`${this.page.api}/metrics`);
     this.store.reset();
-    this.inFlight.clear();
-    await this.#load([...this.wanted], { isStrict: true });
+    try {
+      await this.loader.reload();
+    } catch (error) {
+      this.onProblem(error); // who reads everything again tries again
+      throw error;
+    }
     const through = this.store.startAt(newest);
     if (this.wantsSpans) await this.#loadSpans();
     this.onReset();
     return through;
   }
 
-  #loadMissing() {
-    return this.#load([...this.wanted].filter((name) => !this.store.loaded.has(name) && !this.inFlight.has(name)));
-  }
-
   /** Read again what grew too long to be drawn whole. */
   #refresh() {
-    const long = new Set(
-      [...this.store.series.values()].filter((series) => series.isStale).map((series) => series.name),
-    );
-    const names = [...long].filter((name) => !this.inFlight.has(name));
-    if (names.length) this.#load(names);
-  }
-
-  /** Read series; each is complete through a frame of its own then. */
-  async #load(names, { isStrict = false } = {}) {
-    for (const part of batches(names)) {
-      for (const name of part) this.inFlight.add(name);
-      try {
-        for (let tries = 0; tries < 5; tries += 1) {
-          const weight = this.view.smoothing;
-          const answer = await get(this.#seriesUrl(part));
-          if (this.store.takeSeries(part, answer, weight)) break;
-        }
-        this.#worked();
-      } catch (error) {
-        if (isStrict) {
-          // who reads everything again tries again
-          this.onProblem(error);
-          throw error;
-        }
-        this.#failed(error);
-      } finally {
-        for (const name of part) this.inFlight.delete(name);
-      }
-    }
-  }
-
-  #seriesUrl(names) {
-    const query = new URLSearchParams({
-      metrics: names.join(","),
-      points: String(POINTS),
-      smooth: String(this.view.smoothing),
-    });
-    return `${this.page.api}/series?${query}`;
+    const long = [...this.store.series.values()].filter((series) => series.isStale);
+    for (const series of long) series.isStale = false;
+    if (long.length) this.loader.renew(new Set(long.map((series) => series.name)));
   }
 
   /** Return Lanes with every span of [from, to] (seconds of the store's lanes), or null. */
@@ -213,10 +148,4 @@ export class Feed {
     }, this.retryMs);
     this.retryMs = Math.min(LONGEST_RETRY_MS, this.retryMs * 2);
   }
-}
-
-function batches(names) {
-  const parts = [];
-  for (let i = 0; i < names.length; i += NAMES_PER_REQUEST) parts.push(names.slice(i, i + NAMES_PER_REQUEST));
-  return parts;
 }

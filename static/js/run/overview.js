@@ -42,7 +42,7 @@ export class Overview {
   show() {
     if (!this.isShown) {
       this.isShown = true;
-      this.feed.want(this.names);
+      this.feed.hold("overview", this.names);
       this.feed.wantSpans().then(() => this.#steps());
       this.#events();
       this.#samples();

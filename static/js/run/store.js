@@ -7,7 +7,8 @@ import { Branches, EVERYTHING } from "../charts/branches.js";
 import { decode, Series } from "../charts/series.js";
 import { Lanes } from "../timeline/lanes.js";
 
-const KEPT_FRAMES = 2000; // recent frames, replayed into parts that were read while they arrived
+const KEPT_FRAMES = 2000; // recent frames, replayed into parts that were read while they arrived,
+const KEPT_VALUES = 400_000; // and no more than these numbers in them: a step of a large run has thousands
 const TOO_LONG = 4000; // points; longer series are read again, thinned by the server
 
 const seriesKey = ({ kind = "metric", name, role = "driver", rank = 0, attempt = 1 }) =>
@@ -19,6 +20,7 @@ export class RunStore extends EventTarget {
     this.seq = 0; // of the newest frame applied
     this.base = null; // frames base + 1 … seq are kept in `frames`
     this.frames = [];
+    this.numValues = 0; // in them
     this.series = new Map();
     this.loaded = new Map(); // metric name -> through, of names that were read, also those without points yet
     this.names = new Map(); // name -> { kind, name, roles } of every metric that is known to exist
@@ -75,6 +77,13 @@ export class RunStore extends EventTarget {
     for (const frame of this.frames) if (frame.seq > answer.through_seq) this.#applySeries(frame, new Set(names));
     for (const name of names) this.touch("series", name);
     return true;
+  }
+
+  /** Drop the points of these metrics; that they exist stays known. */
+  forget(names) {
+    const gone = new Set(names);
+    for (const name of gone) this.loaded.delete(name);
+    for (const [key, series] of this.series) if (gone.has(series.name)) this.series.delete(key);
   }
 
   /** Take finer points of the window [from, to] for series that are there already. */
@@ -140,7 +149,12 @@ export class RunStore extends EventTarget {
     this.base ??= frame.seq - 1;
     this.seq = frame.seq;
     this.frames.push(frame);
-    if (this.frames.length > KEPT_FRAMES) this.base = this.frames.shift().seq;
+    this.numValues += valuesOf(frame);
+    while (this.frames.length > 1 && (this.frames.length > KEPT_FRAMES || this.numValues > KEPT_VALUES)) {
+      const old = this.frames.shift();
+      this.numValues -= valuesOf(old);
+      this.base = old.seq;
+    }
     this.#applySeries(frame, null);
     this.#applySpans(frame);
     for (const topic of ["samples", "notes", "states", "artifacts", "captures", "logs"]) {
@@ -158,6 +172,7 @@ export class RunStore extends EventTarget {
     this.seq = Math.min(seq, this.lanesThrough ?? Infinity, ...this.loaded.values());
     this.base = this.seq;
     this.frames = [];
+    this.numValues = 0;
     return this.seq;
   }
 
@@ -170,6 +185,7 @@ export class RunStore extends EventTarget {
     this.base = null;
     this.seq = 0;
     this.frames = [];
+    this.numValues = 0;
   }
 
   #reaches(through) {
@@ -234,4 +250,13 @@ export class RunStore extends EventTarget {
     this.lanesThrough = frame.seq;
     if (frame.spans?.length) this.touch("spans");
   }
+}
+
+/** Return how many numbers a frame brings. */
+function valuesOf(frame) {
+  let count = 0;
+  for (const { values } of [...(frame.metrics ?? []), ...(frame.system ?? [])]) {
+    for (const name in values) count += values[name].length;
+  }
+  return count;
 }

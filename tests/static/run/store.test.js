@@ -77,3 +77,23 @@ test("listeners are called once for all that changed", () => {
   store.flush();
   assert.deepEqual(told, [["loss", "reward"]]);
 });
+
+test("few frames of thousands of metrics are kept", () => {
+  const store = new RunStore();
+  store.startAt(0);
+  const values = Object.fromEntries(Array.from({ length: 5000 }, (_none, i) => [`m/${i}`, [0.5]]));
+  for (let seq = 1; seq <= 100; seq += 1)
+    store.apply({ seq, attempt: 1, metrics: [{ role: "driver", rank: 0, steps: [seq], values }] });
+  assert.equal(store.frames.length, 80);
+  assert.equal(store.base, 20);
+});
+
+test("a metric that is forgotten takes no more points, and stays known", () => {
+  const store = new RunStore();
+  store.startAt(4);
+  store.takeSeries(["loss"], answer(4, [1], [0.5]), 0);
+  store.forget(["loss"]);
+  store.apply(frame(5, 2, 0.25));
+  assert.deepEqual(points(store), []);
+  assert.ok(store.names.has("loss"));
+});

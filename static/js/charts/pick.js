@@ -1,0 +1,24 @@
+/** Tells which point of a chart was clicked. A drag zooms and a double click shows everything again: neither is a click. */
+
+const STILL = 3; // pixels that a click may move
+const DOUBLE_MS = 250;
+
+/** @import uPlot from "uplot" */
+
+/** Call `pick` with the x of the point under the crosshair of a click. */
+export function onPick(/** @type {uPlot} */ u, /** @type {(x: number) => void} */ pick) {
+  let from = { clientX: Number.NaN, clientY: Number.NaN };
+  let timer = 0;
+  u.over.addEventListener("mousedown", (event) => {
+    from = event;
+  });
+  u.over.addEventListener("dblclick", () => clearTimeout(timer));
+  u.over.addEventListener("click", ({ clientX, clientY, detail }) => {
+    const at = u.cursor.idx;
+    if (!(Math.hypot(clientX - from.clientX, clientY - from.clientY) <= STILL)) return;
+    if (detail > 1 || at === null || at === undefined || u.data[0].length <= at) return;
+    const x = u.data[0][at];
+    clearTimeout(timer);
+    timer = window.setTimeout(() => pick(x), DOUBLE_MS);
+  });
+}

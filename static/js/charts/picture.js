@@ -1,0 +1,102 @@
+/** A chart as a file: its numbers as CSV, its lines as SVG. */
+
+import { finite } from "./align.js";
+
+/** @import { Shown } from "./plot" */
+
+const MARGIN = { left: 64, right: 24, top: 34, bottom: 32 };
+const FONT = 'font-family="system-ui, sans-serif" font-size="11"';
+const TICKS = 5;
+
+/**
+ * Return the columns that a chart shows: x, then each line; a value that is missing is empty, one not finite has its name.
+ *
+ * @param {Shown} shown
+ * @param {string} xName
+ */
+export function csvOf(shown, xName) {
+  const head = [
+    xName,
+    ...shown.lines.flatMap(({ label, column }) => [label, ...(hasSmooth(column) ? [`${label} (smoothed)`] : [])]),
+  ];
+  const xs = shown.data[0];
+  const columns = shown.lines.flatMap(({ column }) => {
+    const at = (/** @type {(number | null)[]} */ values) => new Map(column.x.map((x, i) => [x, values[i]]));
+    return [at(column.y), ...(hasSmooth(column) ? [at(column.smooth)] : [])];
+  });
+  const rows = Array.from(xs, (x) => [x, ...columns.map((column) => column.get(x) ?? "")]);
+  return `${[head.map(quoted), ...rows].map((row) => row.join(",")).join("\n")}\n`;
+}
+
+const hasSmooth = (/** @type {{ y: unknown[], smooth: unknown[] }} */ column) =>
+  column.smooth.length > 0 && column.smooth !== column.y;
+
+/** A name as a field of CSV: quoted where it has to be; one that a spreadsheet would compute gets an apostrophe. */
+function quoted(/** @type {string} */ text) {
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/**
+ * Return an SVG of what a chart shows, on a white ground.
+ *
+ * @param {Shown} shown
+ * @param {object} look
+ * @param {string} look.title
+ * @param {string} look.xName
+ * @param {number} look.width pixels
+ * @param {number} look.height
+ * @param {{ min: number, max: number }} look.x what is in sight
+ * @param {{ min: number, max: number }} look.y
+ * @param {boolean} look.isLog
+ * @param {(name: string) => string} look.color of a CSS variable
+ * @param {(value: number) => string} look.xTick
+ * @param {(value: number) => string} look.yTick
+ */
+export function svgOf(shown, { title, xName, width, height, x, y, isLog, color, xTick, yTick }) {
+  const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
+  const scaled = isLog ? Math.log10 : (/** @type {number} */ value) => value;
+  const [low, high] = [scaled(y.min), scaled(y.max)];
+  const toX = (/** @type {number} */ value) => MARGIN.left + ((value - x.min) / (x.max - x.min)) * inner.width;
+  const toY = (/** @type {number} */ value) =>
+    MARGIN.top + inner.height - ((scaled(value) - low) / (high - low)) * inner.height;
+  const bottom = MARGIN.top + inner.height;
+  const ticks = Array.from({ length: TICKS }, (_none, i) => i / (TICKS - 1));
+  const grid = ticks.map((share) => {
+    const value = isLog ? 10 ** (low + share * (high - low)) : low + share * (high - low);
+    const at = toY(value).toFixed(1);
+    const line = `<line x1="${MARGIN.left}" x2="${MARGIN.left + inner.width}" y1="${at}" y2="${at}" stroke="#ddd"/>`;
+    return `${line}<text x="${MARGIN.left - 6}" y="${at}" dy="4" text-anchor="end" fill="#555">${escaped(yTick(value))}</text>`;
+  });
+  const below = ticks.map((share) => {
+    const value = x.min + share * (x.max - x.min);
+    const at = toX(value).toFixed(1);
+    return `<text x="${at}" y="${bottom + 16}" text-anchor="middle" fill="#555">${escaped(xTick(value))}</text>`;
+  });
+  const xs = shown.data[0];
+  const paths = shown.drawn.map((line, i) => {
+    const [values] = finite(shown.data[i + 1]);
+    const points = Array.from(xs, (at, k) => [at, values[k]]).flatMap(([at, value]) =>
+      at === null || value === null || at < x.min || at > x.max || (isLog && value <= 0)
+        ? []
+        : [`${toX(at).toFixed(1)},${toY(value).toFixed(1)}`],
+    );
+    const isThin = line.look === "ghost" || line.look === "dead";
+    const stroke = `stroke="${color(line.color)}" stroke-width="${isThin ? 1 : 1.6}" stroke-opacity="${isThin ? 0.3 : 1}"`;
+    return `<polyline fill="none" ${stroke} points="${points.join(" ")}"><title>${escaped(line.label)}</title></polyline>`;
+  });
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" ${FONT}>`,
+    `<rect width="100%" height="100%" fill="#fff"/>`,
+    `<clipPath id="plot"><rect x="${MARGIN.left}" y="${MARGIN.top}" width="${inner.width}" height="${inner.height}"/></clipPath>`,
+    `<text x="${MARGIN.left}" y="20" font-size="13" font-weight="600">${escaped(title)}</text>`,
+    ...grid,
+    ...below,
+    `<text x="${MARGIN.left + inner.width}" y="${bottom + 28}" text-anchor="end" fill="#555">${escaped(xName)}</text>`,
+    `<g clip-path="url(#plot)">${paths.join("")}</g>`,
+    "</svg>",
+  ].join("\n");
+}
+
+const ENTITIES = /** @type {Record<string, string>} */ ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" });
+const escaped = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (one) => ENTITIES[one]);

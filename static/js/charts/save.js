@@ -1,0 +1,81 @@
+/** Buttons that save a chart as PNG, SVG or CSV. */
+
+import { el } from "../format.js";
+import { color } from "./colors.js";
+import * as numbers from "./numbers.js";
+import { csvOf, svgOf } from "./picture.js";
+
+/** @import { Chart } from "./chart.js" */
+
+const GROUND = "--surface";
+
+/**
+ * Let the buttons `[data-save="png|svg|csv"]` of `place` save what `chart()` shows, under the name that `title()` gives.
+ *
+ * @param {HTMLElement} place
+ * @param {{ chart: () => Chart | null, title: () => string }} what
+ */
+export function wireSaving(place, { chart, title }) {
+  place.addEventListener("click", async (event) => {
+    const button = event.target instanceof Element ? event.target.closest("button[data-save]") : null;
+    const shown = chart();
+    if (!button || !shown?.uplot || !shown.shown) return;
+    const kind = button.dataset.save ?? "";
+    const blob = kind === "png" ? await pngOf(shown, title()) : textOf(shown, kind, title());
+    if (blob) save(blob, `${title().replace(/[^\w.-]+/g, "-")}.${kind}`);
+  });
+}
+
+/** @returns {Blob | null} */
+function textOf(
+  /** @type {Chart} */ { uplot, shown, plot, view },
+  /** @type {string} */ kind,
+  /** @type {string} */ title,
+) {
+  if (!uplot || !shown) return null;
+  const isTime = Boolean(plot.isTime) || view.axis === "time";
+  const xName = isTime ? "time" : "step";
+  if (kind === "csv") return new Blob([csvOf(shown, xName)], { type: "text/csv" });
+  const range = (/** @type {"x" | "y"} */ axis) => ({
+    min: uplot.scales[axis].min ?? 0,
+    max: uplot.scales[axis].max ?? 1,
+  });
+  const span = range("x").max - range("x").min;
+  const text = svgOf(shown, {
+    title,
+    xName,
+    width: uplot.width,
+    height: uplot.height + 40,
+    x: range("x"),
+    y: range("y"),
+    isLog: view.isLog && !plot.stacked,
+    color,
+    xTick: (x) => (isTime ? numbers.timeTick(x, span / 4) : (plot.xTick?.(x) ?? numbers.short(Math.round(x)))),
+    yTick: (y) => numbers.tick(y, plot.unit),
+  });
+  return new Blob([text], { type: "image/svg+xml" });
+}
+
+/** Return the canvas as it is on the screen, on the card's ground, with its title above. */
+function pngOf(/** @type {Chart} */ { uplot }, /** @type {string} */ title) {
+  const own = uplot?.ctx.canvas;
+  const canvas = document.createElement("canvas");
+  const brush = canvas.getContext("2d");
+  if (!own || !brush) return null;
+  const head = 26 * devicePixelRatio;
+  canvas.width = own.width;
+  canvas.height = own.height + head;
+  brush.fillStyle = color(GROUND);
+  brush.fillRect(0, 0, canvas.width, canvas.height);
+  brush.fillStyle = color("--text");
+  brush.font = `600 ${13 * devicePixelRatio}px system-ui, sans-serif`;
+  brush.fillText(title, 10 * devicePixelRatio, 18 * devicePixelRatio);
+  brush.drawImage(own, 0, head);
+  return /** @type {Promise<Blob | null>} */ (new Promise((resolve) => canvas.toBlob(resolve)));
+}
+
+function save(/** @type {Blob} */ blob, /** @type {string} */ name) {
+  const url = URL.createObjectURL(blob);
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

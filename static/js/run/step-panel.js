@@ -1,0 +1,207 @@
+/** One step beside the charts: what a click on a point asks for. Its address is an entry of the history: *back* closes it. */
+
+import { get } from "../api.js";
+import * as numbers from "../charts/numbers.js";
+import { find } from "../dom.js";
+import { el, fill, gettext, grouped, laneName, messageOf } from "../format.js";
+import { mark, oneLine, reward } from "./sample.js";
+import { phasesOf, statesOf, stepAt, whenWas } from "./step-facts.js";
+
+const SAMPLES = 8;
+const LINES = 14;
+const PHASES = 8;
+const MOST_READINGS = 40; // of machines, with one request
+const READING_POINTS = 64;
+
+export class StepPanel {
+  constructor({ page, store, feed, query, phases }) {
+    this.page = page;
+    this.store = store;
+    this.feed = feed;
+    this.query = query;
+    this.phases = phases;
+    this.node = find("aside[data-step-panel]");
+    /** @type {number | null} */
+    this.step = null;
+    this.giveUp = new AbortController();
+    find("button[data-step-close]", this.node).addEventListener("click", () => this.close());
+    for (const button of this.node.querySelectorAll("button[data-step-by]"))
+      button.addEventListener("click", () => this.#move(Number(button.dataset.stepBy)));
+    addEventListener("popstate", () => this.restore());
+    addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.step !== null && !document.querySelector("dialog[open]")) this.close();
+    });
+  }
+
+  /** Open what the address says, or close. */
+  restore() {
+    const asked = new URLSearchParams(location.search).get("point");
+    if (asked !== null && /^\d{1,9}$/.test(asked)) this.#show(Number(asked));
+    else this.#hide();
+  }
+
+  /** Open the step of a clicked point: x is a step, or a Unix time in seconds. */
+  async pick({ x, isTime }) {
+    const step = isTime ? await this.#stepOf(x) : Math.round(x);
+    if (step === null || step < 0) return;
+    if (this.step === null) this.query.push("point", String(step));
+    else this.query.set("point", String(step));
+    this.#show(step);
+  }
+
+  /** Close it: where it was opened here, the way *back* does. */
+  close() {
+    if (history.state?.isPushed) {
+      history.back();
+      return;
+    }
+    this.query.set("point", "");
+    this.#hide();
+  }
+
+  #move(by) {
+    this.pick({ x: Math.max(0, this.step + by), isTime: false });
+  }
+
+  async #stepOf(seconds) {
+    await this.feed.wantSpans();
+    const { clock } = this.store.lanes;
+    return stepAt(this.store.lanes, clock.offset(String(BigInt(Math.round(seconds * 1e6)) * 1000n)));
+  }
+
+  #hide() {
+    this.giveUp.abort();
+    this.step = null;
+    this.node.hidden = true;
+  }
+
+  #show(step) {
+    if (step === this.step) return;
+    this.giveUp.abort();
+    this.giveUp = new AbortController();
+    const { signal } = this.giveUp;
+    this.step = step;
+    this.node.hidden = false;
+    find("h2", this.node).textContent = fill(gettext("Step %(step)s"), { step: grouped(step) });
+    this.#part("when").textContent = "";
+    this.#fill("samples", signal, () => this.#samples(step, signal));
+    const moment = this.#when(step);
+    for (const [name, build] of Object.entries({ phases: this.#phases, logs: this.#logs, nodes: this.#nodes }))
+      this.#fill(name, signal, async () => build.call(this, await moment, signal));
+  }
+
+  #part(name) {
+    return find(`[data-step-part="${name}"]`, this.node);
+  }
+
+  /** Put what `build` returns into a part; a sentence where it fails or nothing is there. */
+  async #fill(name, signal, build) {
+    const part = this.#part(name);
+    part.replaceChildren(el("p", { class: "faint" }, "…"));
+    let found;
+    try {
+      found = await build();
+    } catch (error) {
+      found = [el("p", { class: "bad" }, messageOf(error))];
+    }
+    if (!signal.aborted) part.replaceChildren(...found);
+  }
+
+  /** Return when the step was, and tell it; null where no span says so. */
+  async #when(step) {
+    await this.feed.wantSpans();
+    const { lanes } = this.store;
+    const found = whenWas(lanes, step);
+    if (found && step === this.step) {
+      const moment = `${numbers.moment(lanes.clock.date(found.from))} · ${numbers.duration(found.to - found.from)}`;
+      this.#part("when").textContent = found.isEstimated ? fill(gettext("about %(moment)s"), { moment }) : moment;
+    }
+    return found;
+  }
+
+  async #samples(step, signal) {
+    const { samples, total } = await get(`${this.page.api}/samples?step=${step}`, { signal });
+    if (!total) return [nothing(gettext("No sample of this step was kept."))];
+    const rows = samples
+      .slice(0, SAMPLES)
+      .map((row) =>
+        el(
+          "details",
+          {},
+          el("summary", {}, mark(row.reward), " ", reward(row.reward), " ", el("span", {}, oneLine(row.completion))),
+          el("p", { class: "faint" }, row.prompt),
+          el("p", {}, row.completion || gettext("(empty)")),
+        ),
+      );
+    const link = el(
+      "a",
+      { href: `${this.page.url}/samples?step=${step}` },
+      fill(gettext("All %(n)s samples of the step"), { n: grouped(total) }),
+    );
+    return [...rows, el("p", {}, link)];
+  }
+
+  async #phases(when) {
+    if (!when) return [nothing(gettext("No phase of this step was reported."))];
+    const lanes = await this.feed.spanWindow(when);
+    const found = lanes ? phasesOf(lanes, when.from, when.to) : [];
+    if (!found.length) return [nothing(gettext("No phase of this step was reported."))];
+    const rows = found
+      .slice(0, PHASES)
+      .map(({ phase, seconds, share }) =>
+        el(
+          "tr",
+          {},
+          el("td", {}, el("i", { class: "swatch", "data-phase": phase }), " ", this.phases.get(phase)?.label ?? phase),
+          el("td", { class: "num" }, numbers.duration(seconds)),
+          el("td", { class: "num" }, `${(share * 100).toFixed(0)} %`),
+        ),
+      );
+    const href = `${this.page.url}/timeline?at_step=${this.step}`;
+    const note = gettext("Summed over all processes.");
+    return [
+      el("table", { class: "table" }, el("tbody", {}, ...rows)),
+      el("p", { class: "faint" }, note, " ", el("a", { href }, gettext("The step on the timeline"))),
+    ];
+  }
+
+  async #logs(when, signal) {
+    if (!when) return [nothing(gettext("When this step was is not known."))];
+    const at = this.store.lanes.clock.absolute(when.from);
+    const { lines } = await get(`${this.page.api}/logs?at=${at}&limit=${LINES}`, { signal });
+    const end = this.store.lanes.clock.date(when.to).getTime();
+    const own = lines.filter((line) => Date.parse(line.at) <= end);
+    const link = el("a", { href: `${this.page.url}/logs?at=${at}` }, gettext("The log from here on"));
+    if (!own.length) return [nothing(gettext("No line was written in this step.")), el("p", {}, link)];
+    const text = own.map((line) => `${laneName(line)}  ${line.text}`).join("\n");
+    return [el("pre", { class: "mono" }, text), el("p", {}, link)];
+  }
+
+  async #nodes(when, signal) {
+    const names = [...this.store.names.values()].filter(({ kind }) => kind === "system").map(({ name }) => name);
+    if (!when || !names.length) return [nothing(gettext("No reading of the machines of this step."))];
+    const { clock } = this.store.lanes;
+    const query = new URLSearchParams({
+      metrics: names.slice(0, MOST_READINGS).join(","),
+      points: String(READING_POINTS),
+      from: clock.absolute(when.from),
+      to: clock.absolute(when.to),
+    });
+    const found = statesOf((await get(`${this.page.api}/series?${query}`, { signal })).series);
+    if (!found.length) return [nothing(gettext("No reading of the machines of this step."))];
+    const rows = found.map(({ name, mean, most, lanes }) => {
+      const { label, unit } = this.page.metrics[name] ?? { label: name, unit: numbers.unitOf(name) };
+      return el(
+        "tr",
+        {},
+        el("td", { title: name }, label, lanes > 1 ? el("span", { class: "faint" }, ` × ${lanes}`) : null),
+        el("td", { class: "num" }, numbers.metric(mean, unit)),
+        el("td", { class: "num" }, numbers.metric(most, unit)),
+      );
+    });
+    const head = ["", gettext("mean"), gettext("most")].map((text) => el("th", { class: text ? "num" : "" }, text));
+    return [el("table", { class: "table" }, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows))];
+  }
+}
+
+const nothing = (/** @type {string} */ sentence) => el("p", { class: "faint" }, sentence);

@@ -1,0 +1,102 @@
+"""The charts of a run with many metrics in a browser: cards only near the screen, search, sections, pins."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from profiling import events
+from tests.console.live_console import LiveConsole, Reporter
+from tests.console.window import open_run, until
+from tests.rows import NOW, make_run
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("announcing")]
+
+LAYERS = 200
+NOW_NS = int(NOW.timestamp() * 1e9)
+DRAWN = """([name, points]) => {
+  const chart = document.querySelector(`[data-metric="${name}"] .chart`)?.chart;
+  return Boolean(chart?.uplot) && !chart.needs && chart.uplot.data[0].length === points;
+}"""
+
+
+def test_cards_are_only_near_the_screen_and_found_sorted_and_pinned(page: Page, live_console: LiveConsole) -> None:
+    run = make_run(live_console.project, state="running", spec={}, user=live_console.user)
+    reporter = Reporter(console=live_console, run=run)
+    names = ["reward/mean", *(f"grad/layer_{i:03d}" for i in range(LAYERS))]
+
+    def report(step: int) -> None:
+        reporter.post([events.metric(dict.fromkeys(names, step / 7), attempt=1, step=step, t=NOW_NS)])
+
+    report(1)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/series?" in request.url else None)
+    open_run(page, live_console, run, "charts")
+    until(page, DRAWN, ["grad/layer_000", 1])
+    assert len(asked) == 1, "one request has all that came into sight"
+    assert 10 < page.locator("[data-metric]").count() < 60
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height > LAYERS / 4 * 180, "sections keep the height of all their cards"
+
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    until(page, DRAWN, ["grad/layer_199", 1])
+    assert page.locator("[data-metric]").count() < 60
+    expect(page.locator('[data-metric="grad/layer_000"]')).to_have_count(0)
+    assert page.evaluate("window.pitwallRun.view.charts.size") < 80, "charts that left have let their canvas go"
+    assert page.evaluate("document.documentElement.scrollHeight") == height
+    report(2)
+    until(page, DRAWN, ["grad/layer_199", 2])
+    page.evaluate("scrollTo(0, 0)")
+    until(page, DRAWN, ["grad/layer_000", 2])  # what comes into sight has caught up
+
+    search = page.get_by_role("searchbox", name="Filter metrics")
+    search.fill("layer_1[0-4]5")
+    expect(page.locator('[data-field="charts-empty"]')).to_contain_text("No metric matches")
+    page.get_by_role("button", name="Regular expression").click()
+    expect(page.locator("[data-metric]")).to_have_count(5)
+    search.fill("layer_1[0-4")
+    expect(page.locator('[data-field="charts-search-problem"]')).to_contain_text("is not a regular expression")
+    expect(page.locator("[data-metric]")).to_have_count(5)
+    search.fill("")
+
+    page.locator('[data-metric="grad/layer_002"]').hover()
+    page.locator('[data-metric="grad/layer_002"]').get_by_role("button", name="Pin").click()
+    pinned = page.get_by_role("region", name="Pinned")
+    expect(pinned.locator("[data-metric]")).to_have_count(1)
+    page.get_by_role("button", name=re.compile("^grad")).click()
+    expect(page.locator("[data-metric]")).to_have_count(2)
+    page.reload()
+    expect(pinned.locator('[data-metric="grad/layer_002"]')).to_be_visible()
+    expect(page.locator("[data-metric]")).to_have_count(2)
+
+
+def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Page, live_console: LiveConsole) -> None:
+    run = make_run(live_console.project, state="running", spec={}, user=live_console.user)
+    reporter = Reporter(console=live_console, run=run)
+    reporter.steps(8, at_once=4)
+    open_run(page, live_console, run, "charts")
+    until(page, DRAWN, ["reward/mean", 8])
+    before = page.url
+    over = page.locator('[data-metric="reward/mean"] .u-over')
+    box = over.bounding_box()
+    assert box is not None
+    end = page.evaluate("window.pitwallRun.view.end")
+
+    over.click(position={"x": box["width"] * 5 / end, "y": 30})
+
+    panel = page.get_by_role("complementary", name="Step 5")
+    expect(panel.locator('[data-step-part="phases"]')).to_contain_text("Rollout")
+    expect(panel.locator('[data-step-part="samples"]')).to_contain_text("Step 5: what is")
+    expect(panel.locator('[data-step-part="logs"]')).not_to_have_text("…")
+    expect(panel.locator('[data-step-part="nodes"]')).to_contain_text("No reading of the machines")
+    expect(page).to_have_url(re.compile(r"point=5"))
+    panel.get_by_role("button", name="Later step").click()
+    expect(page.get_by_role("complementary", name="Step 6")).to_contain_text("Step 6: what is")
+    page.go_back()
+    expect(page.locator("[data-step-panel]")).to_be_hidden()
+    expect(page).to_have_url(before)
+    page.goto(f"{before}?point=3")
+    expect(page.get_by_role("complementary", name="Step 3")).to_contain_text("Step 3: what is")
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(page.locator("[data-step-panel]")).to_be_hidden()
+    expect(page).to_have_url(before)
