@@ -8,6 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.accounts.access import User, projects_of
+from jobs.comparison.conditions import RunConditions, differing, without_recorded
+from jobs.comparison.efficiency import EFFICIENCY_METRICS, efficiency_of, with_efficiency
+from jobs.comparison.environment import conditions_of
 from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC, PhaseTimes, phase_times
 from jobs.comparison.read import (
@@ -19,6 +22,7 @@ from jobs.comparison.read import (
     read_peaks,
     read_summaries,
 )
+from jobs.comparison.stats import ConfidenceInterval
 from jobs.comparison.summary import NOTHING, SeriesSummary
 from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict, verdict
 from jobs.models import Attempt, Run
@@ -32,8 +36,8 @@ MAX_RUNS = 50
 class Comparison:
     """What may be said of the runs `run_ids` (hidden ones left out), against `base_id`.
 
-    `window` is the common one, None before every run has done a step. `verdicts` and `phases` are by run id; measures
-    have their cells in the order of `run_ids`.
+    `window` is the common one, None before every run has done a step. `verdicts`, `phases`, `conditions` and
+    `efficiency` (tokens per processor second) are by run id; measures have their cells in the order of `run_ids`.
     """
 
     run_ids: tuple[str, ...]
@@ -42,6 +46,8 @@ class Comparison:
     verdicts: Mapping[str, RunVerdict]
     measures: tuple[MeasureRow, ...]
     phases: Mapping[str, PhaseTimes]
+    conditions: Mapping[str, RunConditions]
+    efficiency: Mapping[str, ConfidenceInterval | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,25 +84,37 @@ def window_of(runs: Sequence[Run]) -> StepWindow | None:
 def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
     """Return the comparison of `runs` with the one that has the id `base_id`, which must be among them."""
     window = window_of(runs)
-    names = {*WINDOWED, STEP_METRIC, *PHASE_METRICS}
+    names = {*WINDOWED, STEP_METRIC, *PHASE_METRICS, *EFFICIENCY_METRICS}
     columns: list[Columns] = [
         read_columns(run_id=run.pk, names=names, window=window) if window and run.step > 0 else {} for run in runs
     ]
     ids = tuple(run.pk for run in runs)
     base = ids.index(base_id)
+    conditions = conditions_of(runs)
+    columns = [without_recorded(own, conditions[run_id].captures) for run_id, own in zip(ids, columns, strict=True)]
+    span = (window.low, window.high) if window else None
+    efficiency = [efficiency_of(own, conditions[run_id]) for run_id, own in zip(ids, columns, strict=True)]
+    measures = measure_rows(
+        columns=columns, peaks=[read_peaks(run_id=run_id, names=PEAKS) for run_id in ids], base=base
+    )
     return Comparison(
         run_ids=ids,
         base_id=base_id,
         window=window,
         verdicts={
-            run_id: verdict(run_id=run_id, run=own, base=columns[base])
+            run_id: verdict(
+                run_id=run_id,
+                run=own,
+                base=columns[base],
+                conditions=differing(conditions[run_id], conditions[base_id], window=span),
+            )
             for run_id, own in zip(ids, columns, strict=True)
             if run_id != base_id
         },
-        measures=measure_rows(
-            columns=columns, peaks=[read_peaks(run_id=run_id, names=PEAKS) for run_id in ids], base=base
-        ),
+        measures=with_efficiency(measures, efficiency, base=base),
         phases={run_id: phase_times(_after_first(own)) for run_id, own in zip(ids, columns, strict=True)},
+        conditions=conditions,
+        efficiency=dict(zip(ids, efficiency, strict=True)),
     )
 
 

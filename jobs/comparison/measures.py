@@ -12,7 +12,7 @@ from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, median_interva
 from jobs.comparison.summary import Better, Delta, delta
 from jobs.comparison.verdict import paired_difference, steady
 
-Kind = Literal["median", "mean", "newest", "peak"]
+Kind = Literal["median", "mean", "newest", "peak", "whole"]
 Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", ""]
 
 
@@ -21,7 +21,7 @@ class Measure:
     """How a metric becomes one number.
 
     median: of the common steps after the first three; mean: of the last 20 common steps; newest: the newest value in
-    the window; peak: the largest value of the whole run.
+    the window; peak: the largest value of the whole run; whole: over all that was read since the trainer was ready.
     """
 
     metric: str

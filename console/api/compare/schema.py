@@ -1,6 +1,7 @@
 """Shapes of comparisons on the API. An interval is the estimate with the two ends of its 95 % interval."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from django.urls import reverse
@@ -10,7 +11,8 @@ from console.api.runs.captures import CaptureOut, capture_out
 from console.api.runs.series_schema import Number
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison, MetricRow, current_specs
-from jobs.comparison.config import setting_rows
+from jobs.comparison.condition_rows import condition_rows
+from jobs.comparison.config import SettingRow, setting_rows
 from jobs.comparison.stats import ConfidenceInterval
 from jobs.comparison.summary import STATISTICS, Spot
 from jobs.comparison.traces import TraceRow, Traces
@@ -27,13 +29,41 @@ class IntervalOut(Schema):
     n: int
 
 
+class ConditionOut(Schema):
+    """A condition that differs. `is_decisive`: step times are not comparable for it."""
+
+    kind: str = Field(description="load, devices, processor, node, driver, python, packages, code or captures")
+    name: str = Field(description='of the package, else ""')
+    run: str
+    base: str
+    is_decisive: bool
+
+
+class ReasonOut(Schema):
+    """A phase, and the ratio of its median seconds, run over base."""
+
+    phase: str
+    ratio: IntervalOut
+
+
+class LoadOut(Schema):
+    """Shares of the processors of the run's busiest node while it trained. `taken`: by others while it was full."""
+
+    own: float
+    others: float
+    taken: float
+
+
 class VerdictOut(Schema):
     """A run against the base. `outcome` names the metric that decides, "" if they share none."""
 
-    badge: str = Field(description="better, worse, no_difference or not_enough")
+    badge: str = Field(description="better, worse, no_difference, not_comparable or not_enough")
     outcome: str
     gain: IntervalOut | None = Field(description="run minus base, mean of the last 20 common steps")
     speed: IntervalOut | None = Field(description="ratio of median step times, run over base: below 1 is faster")
+    is_speed_comparable: bool = Field(description="False: a condition differs that step times hang on")
+    conditions: list[ConditionOut]
+    reason: ReasonOut | None = Field(description="the phase that most of the difference in step time comes from")
 
 
 class ComparedRunOut(Schema):
@@ -46,6 +76,8 @@ class ComparedRunOut(Schema):
     verdict: VerdictOut | None
     phases: dict[str, float]
     step_seconds: float | None
+    load: LoadOut | None
+    tokens_per_processor_second: IntervalOut | None
 
 
 class WindowOut(Schema):
@@ -127,6 +159,7 @@ class CompareOut(Schema):
     metrics: list[MetricRowOut]
     differences: list[KnobDifferenceOut]
     num_equal: int
+    environment: list[KnobDifferenceOut] = Field(description="what differs in hardware, packages, code and data")
     captures: list[CaptureRowOut] = Field(description="by step; of each run the newest 50")
 
 
@@ -155,27 +188,34 @@ def compare_out(
 ) -> CompareOut:
     """Return a comparison as it travels."""
     ids = [run.pk for run in runs]
-    settings = setting_rows(current_specs(runs), base=ids.index(comparison.base_id))
+    base = ids.index(comparison.base_id)
+    settings = setting_rows(current_specs(runs), base=base)
+    environment = condition_rows([comparison.conditions[run_id] for run_id in ids], base=base)
     return CompareOut(
         base=comparison.base_id,
         step=at,
         window=WindowOut(low=comparison.window.low, high=comparison.window.high) if comparison.window else None,
         runs=[_run(run, comparison) for run in runs],
         metrics=[_metric(row, ids) for row in table],
-        differences=[
-            KnobDifferenceOut(
-                id=row.id,
-                values={
-                    run_id: SettingOut(value=setting.value, origin=setting.origin) if setting else None
-                    for run_id, setting in zip(ids, row.settings, strict=True)
-                },
-            )
-            for row in settings
-            if row.is_different
-        ],
+        differences=_differences(settings, ids),
+        environment=_differences(environment, ids),
         num_equal=sum(1 for row in settings if not row.is_different),
         captures=[_captures(row, runs, ids.index(comparison.base_id)) for row in traces.rows],
     )
+
+
+def _differences(rows: Sequence[SettingRow], ids: Sequence[str]) -> list[KnobDifferenceOut]:
+    return [
+        KnobDifferenceOut(
+            id=row.id,
+            values={
+                run_id: SettingOut(value=setting.value, origin=setting.origin) if setting else None
+                for run_id, setting in zip(ids, row.settings, strict=True)
+            },
+        )
+        for row in rows
+        if row.is_different
+    ]
 
 
 def _captures(row: TraceRow, runs: Sequence[Run], base: int) -> CaptureRowOut:
@@ -202,6 +242,7 @@ def _captures(row: TraceRow, runs: Sequence[Run], base: int) -> CaptureRowOut:
 
 def _run(run: Run, comparison: Comparison) -> ComparedRunOut:
     verdict, times = comparison.verdicts.get(run.pk), comparison.phases[run.pk]
+    load = comparison.conditions[run.pk].load
     return ComparedRunOut(
         id=run.pk,
         name=run.name,
@@ -212,16 +253,25 @@ def _run(run: Run, comparison: Comparison) -> ComparedRunOut:
             outcome=verdict.outcome,
             gain=_interval(verdict.gain),
             speed=_interval(verdict.speed),
+            is_speed_comparable=verdict.is_speed_comparable,
+            conditions=[ConditionOut(**asdict(one)) for one in verdict.conditions],
+            reason=ReasonOut(phase=verdict.reason.phase, ratio=_some(verdict.reason.ratio)) if verdict.reason else None,
         )
         if verdict
         else None,
         phases=dict(times.seconds),
         step_seconds=times.step,
+        load=LoadOut(own=load.own, others=load.others, taken=load.taken) if load else None,
+        tokens_per_processor_second=_interval(comparison.efficiency[run.pk]),
     )
 
 
 def _interval(interval: ConfidenceInterval | None) -> IntervalOut | None:
-    return IntervalOut(value=interval.value, low=interval.low, high=interval.high, n=interval.n) if interval else None
+    return _some(interval) if interval else None
+
+
+def _some(interval: ConfidenceInterval) -> IntervalOut:
+    return IntervalOut(value=interval.value, low=interval.low, high=interval.high, n=interval.n)
 
 
 def _metric(row: MetricRow, ids: Sequence[str]) -> MetricRowOut:

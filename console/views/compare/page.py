@@ -1,5 +1,6 @@
 """The page Compare: two or more runs side by side. Its address holds the whole view; every tab is a part of it."""
 
+from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
@@ -15,14 +16,24 @@ from console.labels.catalog import metric_label, metric_words
 from console.views.compare.address import TABS, ComparisonQuery, read_address
 from console.views.compare.groups import VerdictColumn, VerdictPanel, grouped_panel
 from console.views.compare.labels import order, say
-from console.views.compare.rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
+from console.views.compare.rows import (
+    SettingLine,
+    measure_lines,
+    metric_lines,
+    setting_lines,
+    statistic_heads,
+    step_bars,
+)
 from console.views.compare.sides import ComparedRun, Sides, find_sides
 from console.views.compare.traces import trace_rows
 from console.views.frame import current_project
 from jobs.accounts.access import allows, role
 from jobs.catalog.algorithm import is_in
 from jobs.comparison.compare import Comparison, compare, current_specs, metric_table, window_of
+from jobs.comparison.condition_rows import condition_rows
+from jobs.comparison.conditions import RunConditions
 from jobs.comparison.config import setting_rows
+from jobs.comparison.environment import conditions_of
 from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.read import metric_names
 from jobs.comparison.samples import side_by_side
@@ -149,7 +160,15 @@ def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) 
         "more_verdicts": sentences[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
         "bars": step_bars(dict(comparison.phases), sides),
+        "environment": _environment(comparison.conditions, sides),
     }
+
+
+def _environment(conditions: Mapping[str, RunConditions], sides: Sides) -> list[SettingLine]:
+    """Return what differs in data, hardware, packages and code."""
+    base = next(i for i, side in enumerate(sides.shown) if side.is_base)
+    rows = condition_rows([conditions[side.run.pk] for side in sides.shown], base=base)
+    return setting_lines([row for row in rows if row.is_different], base=base)
 
 
 def _single_panel(comparison: Comparison, sides: Sides, base: ComparedRun) -> VerdictPanel:
@@ -183,6 +202,10 @@ def _settings(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
 def _no_more(_request: HttpRequest, _asked: ComparisonQuery, _sides: Sides) -> dict[str, object]:
     """What the browser draws itself, or what every tab has."""
     return {}
+
+
+def _config_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+    return {"environment": _environment(conditions_of(sides.runs), sides)}
 
 
 def _table_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) -> dict[str, object]:
@@ -235,7 +258,7 @@ PANELS = {
     "verdict": _verdict_panel,
     "charts": _no_more,
     "table": _table_panel,
-    "config": _no_more,
+    "config": _config_panel,
     "timing": _timing_panel,
     "traces": _traces_panel,
     "samples": _samples_panel,

@@ -7,11 +7,13 @@ from django.utils.translation import gettext as _
 
 from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
 from console.labels.catalog import metric_label, phase_label
+from console.views.compare.conditions import condition_label
 from console.views.compare.sides import ComparedRun, Sides, group_label
 from console.views.run.config import show
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import MetricRow
+from jobs.comparison.condition_rows import PACKAGE
 from jobs.comparison.config import SettingRow, is_other
 from jobs.comparison.groups import RunGroup, group_values
 from jobs.comparison.measures import Measure, MeasureCell, MeasureRow
@@ -202,6 +204,7 @@ def _measure_label(measure: Measure) -> str:
         "mean": _("%(label)s, last %(n)s steps"),
         "newest": _("%(label)s, newest"),
         "peak": _("%(label)s, peak"),
+        "whole": "%(label)s",
     }[measure.kind] % words
 
 
@@ -216,7 +219,7 @@ def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Compa
     if cell.change is None:
         note = _("step %(n)s") % {"n": f"{cell.step:,}"} if cell.step is not None else _("not enough common steps")
         return ComparisonCell(text=value, note=note)
-    is_ratio = row.measure.kind in ("median", "peak") and cell.change.share is not None
+    is_ratio = row.measure.kind in ("median", "peak", "whole") and cell.change.share is not None
     text = share_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, unit)
     parts = [value] if is_ratio else []
     if cell.contrast is not None and row.measure.kind == "mean":
@@ -326,8 +329,8 @@ def setting_lines(rows: Iterable[SettingRow], *, base: int) -> list[SettingLine]
     by_id = knobs()
     return [
         SettingLine(
-            id=row.id,
-            label=_(by_id[row.id].label) if row.id in by_id else "",
+            id=row.id.removeprefix(PACKAGE),
+            label=_(by_id[row.id].label) if row.id in by_id else condition_label(row.id),
             unit=_(by_id[row.id].unit) if row.id in by_id and by_id[row.id].unit else "",
             is_different=row.is_different,
             cells=[

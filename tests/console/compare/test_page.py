@@ -16,7 +16,7 @@ from django.urls import reverse
 from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
 from console.views.compare.address import TABS
 from jobs.ingest.compaction import append_points
-from jobs.models import Artifact, Capture, Metric, Project, Run, Sample, Study
+from jobs.models import Artifact, Capture, Metric, Project, Run, RunEvent, Sample, Study
 from jobs.telemetry.chunks import points
 from tests.console.fake_runner import content
 from tests.rows import make_project, make_run, make_user
@@ -82,7 +82,10 @@ def test_a_faster_run_that_learns_the_same_is_better(member: Client, project: Pr
 
     said = text(page(member, f"runs={base.pk},{run.pk}"))
 
-    assert "Better t06 is 1.50× faster than t05 per step; no difference shown in reward so far." in said
+    assert (
+        "Better t06 is 1.50× faster than t05 per step, because rollout is 33 % shorter; "
+        "no difference shown in reward so far."
+    ) in said
     assert re.search(r"Median step time [\d.]+ s → [\d.]+ s \(95 % interval of the ratio 1\.4\d–1\.5\d, 57 steps", said)
     assert re.search(r"Reward differs by [+−±]0[.\d]* ± 0\.0\d+ \(mean of the last 20 common steps\): no differ", said)
     assert "One seed each, so run-to-run spread is not covered." in said
@@ -95,11 +98,45 @@ def test_a_faster_run_that_learns_worse_is_worse_and_another_base_turns_it_round
 ) -> None:
     base, run = measured(project, "a", pace=15.0), measured(project, "b", pace=10.0, reward=0.4)
 
-    assert "Worse b is 1.50× faster than a per step; reward is lower by 0.1" in text(
+    assert "Worse b is 1.50× faster than a per step, because rollout is 33 % shorter; reward is lower by 0.1" in text(
         page(member, f"runs={base.pk},{run.pk}")
     )
     turned = text(page(member, f"runs={base.pk},{run.pk}&base={run.pk}"))
-    assert "Better a is 1.50× slower than b per step; reward is higher by 0.1" in turned
+    assert "Better a is 1.50× slower than b per step, because rollout is 50 % longer; reward is higher" in turned
+
+
+def test_a_small_difference_is_a_percentage_with_its_interval(member: Client, project: Project) -> None:
+    base, run = measured(project, "a", pace=10.0), measured(project, "b", pace=9.0)
+
+    said = text(page(member, f"runs={base.pk},{run.pk}"))
+
+    assert re.search(r"Better b is 1[01]\.\d % ± \d\.\d % faster than a per step", said)
+
+
+def test_a_run_on_a_busy_node_is_not_comparable_and_says_why(member: Client, project: Project) -> None:
+    base, run = measured(project, "a", pace=1.7), measured(project, "b", pace=1.0)
+    for one, own, driver in ((base, 1.0, "550"), (run, 1.9, "560")):
+        times = STEPS * 2_000_000_000
+        for name, value in (("cpu_percent", 100.0), ("cpu_cores", 2.0), ("run_cpu_cores", own)):
+            row = Metric.objects.create(run=one, kind="system", name=name, role="runner")
+            append_points({row.pk: points(times, times, np.full(60, value))}, attempt=1, through=0)
+        told = {"environment": {"driver": driver}}
+        RunEvent.objects.create(run=one, at=one.created_at, verb="note", text="", data=told)
+
+    said = text(page(member, f"runs={base.pk},{run.pk}"))
+    answer = member.get(f"/api/compare?runs={base.pk},{run.pk}").json()
+
+    assert "Not comparable b against a : step times are not comparable; no difference shown in reward so far." in said
+    assert (
+        "Step times are not comparable: other programs took 5 % of the node's processors while b trained, "
+        "50 % while a did; another driver (550 → 560). Median step time"
+    ) in said
+    assert "driver Driver of the devices 550 ≠ 560" in said
+    verdict = answer["runs"][1]["verdict"]
+    assert (verdict["badge"], verdict["is_speed_comparable"]) == ("not_comparable", False)
+    assert [one["kind"] for one in verdict["conditions"]] == ["load", "driver"]
+    assert answer["runs"][0]["load"]["taken"] == pytest.approx(0.5)
+    assert [row["id"] for row in answer["environment"]] == ["driver"]
 
 
 def test_a_run_with_few_steps_is_not_judged(member: Client, project: Project) -> None:
