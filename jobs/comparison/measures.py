@@ -8,9 +8,9 @@ import numpy as np
 
 from jobs.catalog.metric import metric
 from jobs.comparison.read import Columns, SeriesPoints
-from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, median_interval, ratio_interval
+from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, median_interval
 from jobs.comparison.summary import Better, Delta, delta
-from jobs.comparison.verdict import paired_difference, steady
+from jobs.comparison.verdict import paired_difference, paired_ratio, steady
 
 Kind = Literal["median", "mean", "newest", "peak", "whole"]
 Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", ""]
@@ -110,7 +110,7 @@ def _cell(measure: Measure, own: Columns, base: Columns, *, is_base: bool) -> Me
 def _median(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> MeasureCell:
     values = steady(own) if np.isfinite(steady(own)).any() else own.y
     spread, other = median_interval(steady(own)), median_interval(steady(base)) if base else None
-    contrast = ratio_interval(spread, other) if spread and other else None
+    contrast = paired_ratio(own, base) if base else None
     change = delta(spread.value, other.value, better=better) if spread and other else None
     return MeasureCell(
         value=float(np.median(values[np.isfinite(values)])),
@@ -140,4 +140,5 @@ def _newest(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> Mea
 def _word(change: Delta | None, contrast: ConfidenceInterval | None, *, neutral: float) -> Words:
     if change is None or contrast is None:
         return ""
-    return change.word if contrast.excludes(neutral) else "not_shown"
+    is_one_way = (contrast.value > neutral) == (change.difference > 0)  # medians may lie the other way
+    return change.word if contrast.excludes(neutral) and is_one_way else "not_shown"

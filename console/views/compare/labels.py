@@ -175,7 +175,7 @@ def _speed(verdict: RunVerdict, window: StepWindow | None) -> str:
     }
     text = _(
         "Median step time %(from)s → %(to)s "
-        "(95 %% interval of the ratio %(low)s–%(high)s, %(n)s steps, first %(dropped)s dropped)."
+        "(95 %% interval of the ratio at the same steps %(low)s–%(high)s, %(n)s steps, first %(dropped)s dropped)."
     )
     return text % words
 
