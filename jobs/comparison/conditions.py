@@ -17,8 +17,8 @@ from jobs.telemetry.chunks import Floats
 SATURATED = 0.85
 """From this share of a node's processors in use on, what other programs take is taken from the run."""
 LOAD_DIFFERENCE = 0.05
-"""Of a node's processors that other programs took from one run more than from the other: as much does step time move
-(docs/proofs/verdict.md has what was measured)."""
+"""By this share what other programs left of a node's processors may differ; by as much does a step that needs them all
+get longer (docs/proofs/verdict.md)."""
 RECORDED_SHARE = 0.1
 """From this share of the compared steps on, leaving out those that were recorded does not help any more."""
 LEAST_READINGS = 5
@@ -136,7 +136,7 @@ def differing(run: RunConditions, base: RunConditions, *, window: tuple[int, int
     `window` are the steps that are compared: recordings outside of them do not count.
     """
     found: list[Condition] = []
-    if run.load and base.load and abs(run.load.taken - base.load.taken) >= LOAD_DIFFERENCE:
+    if run.load and base.load and _differs(run.load, base.load):
         found.append(Condition(kind="load", run=_share(run.load.taken), base=_share(base.load.taken)))
     for kind in ("devices", "processor", "driver", "node", "python"):
         one, other = getattr(run, kind), getattr(base, kind)
@@ -177,6 +177,11 @@ def _mean(loads: Sequence[Load]) -> Load:
 
 def _all(values: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(sorted({value for own in values for value in own}))
+
+
+def _differs(run: Load, base: Load) -> bool:
+    left = [max(1 - load.taken, 0.01) for load in (run, base)]
+    return abs(left[0] / left[1] - 1) >= LOAD_DIFFERENCE or abs(left[1] / left[0] - 1) >= LOAD_DIFFERENCE
 
 
 def _packages(run: Mapping[str, str], base: Mapping[str, str]) -> list[Condition]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 
 import psutil
 
@@ -16,15 +17,15 @@ class RunProcessorTime:
     unless nobody of the run waited for it.
     """
 
-    def __init__(self, *, run: str) -> None:
-        self._run = run
+    def __init__(self, *, run: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run, self._clock = run, clock
         self._own: dict[int, psutil.Process] = {}
         self._others: dict[int, float] = {}  # pid -> when it was first seen
-        self._seconds, self._read_at = self._total(), time.monotonic()
+        self._seconds, self._read_at = self._total(), self._clock()
 
     def cores(self) -> float:
         """Return how many processors' worth of time the run took since the call before, on average."""
-        seconds, now = self._total(), time.monotonic()
+        seconds, now = self._total(), self._clock()
         cores = max(0.0, seconds - self._seconds) / max(now - self._read_at, 1e-3)
         self._seconds, self._read_at = seconds, now
         return cores
@@ -38,7 +39,7 @@ class RunProcessorTime:
         return total
 
     def _look(self) -> None:
-        now, pids = time.monotonic(), psutil.pids()
+        now, pids = self._clock(), psutil.pids()
         alive = set(pids)
         self._own = {pid: process for pid, process in self._own.items() if pid in alive}
         self._others = {pid: seen for pid, seen in self._others.items() if pid in alive}

@@ -77,6 +77,7 @@ QUIET = RunConditions(
         ({}, []),
         ({"load": load(taken=0.04)}, []),
         ({"load": load(taken=0.4)}, ["load"]),
+        ({"load": load(taken=0.08)}, ["load"]),
         ({"load": None}, []),
         ({"devices": ("8 × H200",)}, ["devices"]),
         ({"devices": ()}, []),  # not recorded: nobody knows
@@ -99,6 +100,12 @@ def test_what_befell_a_run_makes_its_step_times_another_thing(changed: dict[str,
     assert [one.kind for one in found] == kinds
     assert all(one.is_decisive for one in found)
     assert [one.kind for one in differing(QUIET, replace(QUIET, **changed), window=(1, 60))] == kinds
+
+
+def test_where_little_is_left_a_little_more_load_is_much() -> None:
+    busy, busier = (replace(QUIET, load=load(taken=taken)) for taken in (0.77, 0.79))
+
+    assert [one.kind for one in differing(busy, busier)] == ["load"]  # 0.23 of the node was left, and 0.21
 
 
 def test_a_package_that_a_step_hangs_on_is_named_first() -> None:

