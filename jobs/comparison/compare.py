@@ -5,13 +5,13 @@ live runs report is in the next answer.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.accounts.access import User, projects_of
 from jobs.comparison.conditions import RunConditions, differing, without_recorded
 from jobs.comparison.efficiency import EFFICIENCY_METRICS, efficiency_of, with_efficiency
 from jobs.comparison.environment import conditions_of
-from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows
+from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows, without_words
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC, PhaseTimes, phase_times
 from jobs.comparison.read import (
     Columns,
@@ -48,6 +48,11 @@ class Comparison:
     phases: Mapping[str, PhaseTimes]
     conditions: Mapping[str, RunConditions]
     efficiency: Mapping[str, ConfidenceInterval | None]
+
+    @property
+    def incomparable(self) -> frozenset[str]:
+        """The runs whose times say nothing against the base's, as they were measured under other conditions."""
+        return frozenset(run_id for run_id, one in self.verdicts.items() if not one.is_speed_comparable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,25 +102,28 @@ def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
     measures = measure_rows(
         columns=columns, peaks=[read_peaks(run_id=run_id, names=PEAKS) for run_id in ids], base=base
     )
-    return Comparison(
+    verdicts = {
+        run_id: verdict(
+            run_id=run_id,
+            run=own,
+            base=columns[base],
+            conditions=differing(conditions[run_id], conditions[base_id], window=span),
+        )
+        for run_id, own in zip(ids, columns, strict=True)
+        if run_id != base_id
+    }
+    comparison = Comparison(
         run_ids=ids,
         base_id=base_id,
         window=window,
-        verdicts={
-            run_id: verdict(
-                run_id=run_id,
-                run=own,
-                base=columns[base],
-                conditions=differing(conditions[run_id], conditions[base_id], window=span),
-            )
-            for run_id, own in zip(ids, columns, strict=True)
-            if run_id != base_id
-        },
-        measures=with_efficiency(measures, efficiency, base=base),
+        verdicts=verdicts,
+        measures=measures,
         phases={run_id: phase_times(_after_first(own)) for run_id, own in zip(ids, columns, strict=True)},
         conditions=conditions,
         efficiency=dict(zip(ids, efficiency, strict=True)),
     )
+    said = without_words(measures, incomparable=comparison.incomparable, run_ids=ids)
+    return replace(comparison, measures=with_efficiency(said, efficiency, base=base))
 
 
 def _after_first(columns: Columns) -> dict[str, Floats]:

@@ -1,7 +1,7 @@
 """The measures of a comparison: one number a run over the common window, and how it stands to the base's."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from jobs.comparison.summary import Better, Delta, delta
 from jobs.comparison.verdict import paired_difference, paired_ratio, steady
 
 Kind = Literal["median", "mean", "newest", "peak", "whole"]
-Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", ""]
+Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", "not_comparable", ""]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,8 @@ class MeasureCell:
     """One run's number. `spread` is its own interval (medians only).
 
     Against the base: `change` with its sign, `contrast` the interval of the ratio (median) or of the difference (mean),
-    `word` better, worse, higher, lower, same, or not_shown where the interval reaches no difference; "" without any.
+    `word` better, worse, higher, lower, same, not_shown where the interval reaches no difference, or not_comparable
+    where conditions differ that it hangs on; "" without any.
     """
 
     value: float | None
@@ -89,6 +90,22 @@ def measure_rows(
         if any(cell.value is not None for cell in cells):
             rows.append(MeasureRow(measure=measure, cells=tuple(cells)))
     return tuple(rows[:MAX_ROWS])
+
+
+def without_words(
+    rows: Sequence[MeasureRow], *, incomparable: Collection[str], run_ids: Sequence[str]
+) -> tuple[MeasureRow, ...]:
+    """Return the rows in which times and speeds of the runs named are called neither better nor worse."""
+    return tuple(
+        replace(row, cells=tuple(_unsaid(cell, run_ids[i] in incomparable) for i, cell in enumerate(row.cells)))
+        if row.measure.kind == "median"
+        else row
+        for row in rows
+    )
+
+
+def _unsaid(cell: MeasureCell, is_incomparable: bool) -> MeasureCell:
+    return replace(cell, word="not_comparable") if is_incomparable and cell.word else cell
 
 
 def _peak(name: str, own: Mapping[str, float], base: Mapping[str, float]) -> MeasureCell:

@@ -70,7 +70,7 @@ def compare_runs(request: HttpRequest) -> HttpResponse:
         context |= {"page": page_data(query, sides), "window": window_of(sides.runs)}
         context["knob_choices"] = _group_choices(query, sides)
     if sides.shown:
-        context |= _settings(query, sides)
+        context |= settings_context(query, sides)
         context["num_captures"] = count_traces(run_ids=[side.run.pk for side in sides.shown])
         context |= PANELS[query.tab](request, query, sides)
     return render(request, "compare/compare.html", context)
@@ -113,8 +113,7 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     names = {name for metric_values in own.values() for name in metric_values}
     words = metric_words()
     window = window_of(sides.runs)
-    algorithm = sides.shown[0].run.spec.get("algorithm", "grpo") if sides.shown else "grpo"
-    charts = next((names for family, names in CHARTS_OF if is_in(algorithm, family)), RL_CHARTS)
+    charts = chart_names(sides)
     return {
         "runs": [
             {
@@ -142,12 +141,19 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     }
 
 
+def chart_names(sides: Sides) -> tuple[str, ...]:
+    """Return the metrics that are drawn of runs like these, where nobody chose others."""
+    algorithm = sides.shown[0].run.spec.get("algorithm", "grpo") if sides.shown else "grpo"
+    return next((names for family, names in CHARTS_OF if is_in(algorithm, family)), RL_CHARTS)
+
+
 def _place(name: str) -> tuple[int, str]:
     group = name.partition("/")[0]
     return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)
 
 
-def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def verdict_context(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+    """Return what the tab Verdict shows: sentences, measures, bars, and what differs beyond settings."""
     assert sides.base is not None
     comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(comparison, sides) if sides.groups else _single_panel(comparison, sides, sides.base)
@@ -159,7 +165,7 @@ def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) 
         "verdicts": sentences[:SHOWN_VERDICTS],
         "more_verdicts": sentences[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
-        "bars": step_bars(dict(comparison.phases), sides),
+        "bars": step_bars(comparison, sides),
         "environment": _environment(comparison.conditions, sides),
     }
 
@@ -184,7 +190,8 @@ def _single_panel(comparison: Comparison, sides: Sides, base: ComparedRun) -> Ve
     )
 
 
-def _settings(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def settings_context(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
+    """Return the settings that differ, or all of them, as many as the tab shows."""
     limit = SHOWN_SETTINGS if query.tab == "verdict" else None
     base = next(i for i, side in enumerate(sides.shown) if side.is_base)
     rows = setting_rows(current_specs(sides.runs), base=base)
@@ -226,7 +233,7 @@ def _at_step(query: ComparisonQuery, sides: Sides) -> int | None:
 def _timing_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     assert sides.base is not None
     comparison: Comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
-    return {"bars": step_bars(dict(comparison.phases), sides)}
+    return {"bars": step_bars(comparison, sides)}
 
 
 def _traces_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
@@ -255,7 +262,7 @@ def _samples_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) 
 
 
 PANELS = {
-    "verdict": _verdict_panel,
+    "verdict": verdict_context,
     "charts": _no_more,
     "table": _table_panel,
     "config": _config_panel,

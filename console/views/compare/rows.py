@@ -1,6 +1,6 @@
 """The tables of the page Compare as its templates draw them: measures, metrics, settings, and the bars of a step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
@@ -12,7 +12,7 @@ from console.views.compare.sides import ComparedRun, Sides, group_label
 from console.views.run.config import show
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric
-from jobs.comparison.compare import MetricRow
+from jobs.comparison.compare import Comparison, MetricRow
 from jobs.comparison.condition_rows import PACKAGE
 from jobs.comparison.config import SettingRow, is_other
 from jobs.comparison.groups import RunGroup, group_values
@@ -164,6 +164,7 @@ def change_word(word: str) -> str:
         "lower": _("lower"),
         "same": _("the same"),
         "not_shown": _("no difference shown"),
+        "not_comparable": _("not comparable"),
     }
     return words.get(word, "")
 
@@ -346,8 +347,9 @@ def setting_lines(rows: Iterable[SettingRow], *, base: int) -> list[SettingLine]
     ]
 
 
-def step_bars(phases: dict[str, PhaseTimes], sides: Sides) -> StepBars:
+def step_bars(comparison: Comparison, sides: Sides) -> StepBars:
     """Return the bars of "Where the step goes", on one scale, and how each run's phases differ from the base's."""
+    phases, incomparable = comparison.phases, comparison.incomparable
     shown = [side for side in sides.shown if side.run.pk in phases and phases[side.run.pk].seconds]
     scale = max((max(phases[s.run.pk].total, phases[s.run.pk].step or 0.0) for s in shown), default=0.0)
     if not scale:
@@ -358,10 +360,16 @@ def step_bars(phases: dict[str, PhaseTimes], sides: Sides) -> StepBars:
     has_rest = any((phases[side.run.pk].rest or 0) > 0 for side in shown)
     return StepBars(
         rows=[_bar(side, phases[side.run.pk], scale) for side in shown],
-        deltas=[_deltas(phases[s.run.pk], theirs, s) for s in shown if theirs and theirs.seconds and not s.is_base],
+        deltas=[
+            _deltas(phases[s.run.pk], theirs, s, incomparable)
+            for s in shown
+            if theirs and theirs.seconds and not s.is_base
+        ],
         legend=[{"key": key, "label": phase_label(key)} for key in used],
         has_rest=has_rest,
-        phases=[_phase_line(key, shown, phases, theirs) for key in [*used, *(["rest"] if has_rest else []), "step"]],
+        phases=[
+            _phase_line(key, shown, comparison, theirs) for key in [*used, *(["rest"] if has_rest else []), "step"]
+        ],
     )
 
 
@@ -392,19 +400,20 @@ def _phase_word(key: str) -> str:
     return words[key] if key in words else phase_label(key)
 
 
-def _deltas(own: PhaseTimes, base: PhaseTimes, side: ComparedRun) -> PhaseChanges:
+def _deltas(own: PhaseTimes, base: PhaseTimes, side: ComparedRun, incomparable: Collection[str]) -> PhaseChanges:
+    tones = ("", "") if side.run.pk in incomparable else ("good", "bad")
     whole = base.step or base.total
     changes = [
-        PhaseChange(label=phase_label(key), text=difference_text(seconds, "s"), tone="good" if seconds < 0 else "bad")
+        PhaseChange(label=phase_label(key), text=difference_text(seconds, "s"), tone=tones[seconds >= 0])
         for key, seconds in phase_deltas(own, base).items()
         if abs(seconds) >= SMALL_DELTA * whole
     ]
     return PhaseChanges(side=side, changes=changes)
 
 
-def _phase_line(
-    key: str, shown: Sequence[ComparedRun], phases: dict[str, PhaseTimes], base: PhaseTimes | None
-) -> PhaseLine:
+def _phase_line(key: str, shown: Sequence[ComparedRun], comparison: Comparison, base: PhaseTimes | None) -> PhaseLine:
+    phases = comparison.phases
+
     def seconds(times: PhaseTimes) -> float | None:
         return {"rest": times.rest, "step": times.step}[key] if key in ("rest", "step") else times.seconds.get(key)
 
@@ -419,6 +428,7 @@ def _phase_line(
         one, other = phases[side.run.pk].spreads.get(key), base.spreads.get(key)
         ratio = ratio_interval(one, other) if one and other else None
         word = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
+        word = "not_comparable" if word and side.run.pk in comparison.incomparable else word
         note = ", ".join(part for part in (share_text(change.share), change_word(word)) if part)
         cells.append(ComparisonCell(text=value_text(own, "s"), note=note, tone=TONES.get(word, "")))
     return PhaseLine(key=key, label=_phase_word(key), cells=cells)

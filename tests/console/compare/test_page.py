@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
 from console.views.compare.address import TABS
+from console.views.compare.svg import ChartLine, line_chart
 from jobs.ingest.compaction import append_points
 from jobs.models import Artifact, Capture, Metric, Project, Run, RunEvent, Sample, Study
 from jobs.telemetry.chunks import points
@@ -135,6 +136,7 @@ def test_a_run_on_a_busy_node_is_not_comparable_and_says_why(member: Client, pro
         "50 % while a did; another driver (550 → 560). Median step time"
     ) in said
     assert "driver Driver of the devices 550 ≠ 560" in said
+    assert re.search(r"Step time, median .{1,99}not comparable", said)
     verdict = answer["runs"][1]["verdict"]
     assert (verdict["badge"], verdict["is_speed_comparable"]) == ("not_comparable", False)
     assert [one["kind"] for one in verdict["conditions"]] == ["load", "driver"]
@@ -479,3 +481,32 @@ def test_differences_have_signs_and_no_false_digits() -> None:
     assert gap_text(-0.0217, 0.0232, "share") == ("−2.2 pt", "± 2.3 pt")
     assert gap_text(33.71, 2.951, "") == ("+33.7", "± 3.0")
     assert gap_text(0.0, 0.0, "") == ("±0", "± 0")
+
+
+def test_the_report_is_one_file_with_verdict_numbers_and_a_line_for_each_run(member: Client, project: Project) -> None:
+    base = measured(project, "grpo-t05", pace=15.0)
+    run = measured(project, "grpo-t06", pace=10.0, knobs={"optimizer.learning_rate": 1e-5})
+
+    answer = member.get(f"/compare/report.html?runs={base.pk},{run.pk}")
+    markup = html.unescape(answer.content.decode())
+
+    assert "attachment" in answer["Content-Disposition"]
+    assert not re.search(r"(?:src|href|url\()\s*=?", markup)  # nothing to fetch
+    assert "t06 is 1.50× faster than t05 per step" in text(markup)
+    assert "optimizer.learning_rate" in markup
+    assert markup.count('class="line"') == 4  # two runs, reward and step time
+    assert "Step time, median" in text(markup)
+
+
+def test_a_chart_keeps_gaps_and_spikes() -> None:
+    y = np.array([1.0, 50.0, np.nan, 2.0, 3.0])
+    line = ChartLine(label="<a>", color="#000", x=np.arange(5.0), y=y)
+
+    drawn = str(line_chart([line], label="Reward", unit=""))
+
+    (way,) = re.findall(r'class="line" d="([^"]*)"', drawn)
+    assert (way.count("M"), way.count("L")) == (2, 2)
+    assert "<title>&lt;a&gt;</title>" in drawn
+    heights = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", way)]
+    assert min(heights) == heights[1] < 25  # the spike is at the top
+    assert line_chart([ChartLine(label="a", color="#000", x=y, y=y * np.nan)], label="Reward", unit="") == ""

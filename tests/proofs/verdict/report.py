@@ -47,7 +47,8 @@ def _head(found: Found) -> list[str]:
         "# What Compare says of runs that are the same, and of runs that are not",
         "",
         f"Written by `make proof-verdict` from {len(found.demos)} recorded runs of the demo (`tests/data/verdict`; "
-        f"{len({one.seed for one in found.demos})} seeds, on two cores shared with other work) and {len(found.others)} healthy runs of other algorithms, trainers and machines "
+        f"{len({one.seed for one in found.demos})} seeds, on two cores shared with other work) and {len(found.others)} "
+        "healthy runs of other algorithms, trainers and machines "
         f"(`tests/data/health`): {steps:,} steps, each measured. `make proof-verdict RECORD=1` runs the demos again.",
         "",
         "A pair is made by resampling: each series keeps its trend, and what is left of it is drawn anew in blocks of "
