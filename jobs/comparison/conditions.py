@@ -4,6 +4,7 @@ A knob is chosen; a condition befalls a run: other programs on its node, another
 that ran. Two runs that differ in such a thing differ in step time for it, whatever else differs. Pure arithmetic.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -120,9 +121,10 @@ def _taken(cores: Floats) -> ConfidenceInterval | None:
     if len(cores) < 2 * MEAN_BATCHES:
         return None
     mean, error = batch_error(cores, num_batches=MEAN_BATCHES)
-    half = t_quantile(MEAN_BATCHES - 1) * error
-    low = max(mean - half, mean / 10)
-    return ConfidenceInterval(value=mean, low=low, high=mean + half, n=len(cores)) if mean > 0 else None
+    if mean <= 0:
+        return None
+    factor = math.exp(t_quantile(MEAN_BATCHES - 1) * error / mean)  # on the log scale, so that no end is below nothing
+    return ConfidenceInterval(value=mean, low=mean / factor, high=mean * factor, n=len(cores))
 
 
 def heaviest(loads: Iterable[Load | None]) -> Load | None:

@@ -39,6 +39,11 @@ class Told:
         return speed is not None and self.verdict.is_speed_comparable and speed.excludes(1)
 
     @property
+    def is_speed_apart(self) -> bool:
+        """Step times would be said to differ, if nobody minded the conditions."""
+        return self.verdict.speed is not None and self.verdict.speed.excludes(1)
+
+    @property
     def is_outcome_claimed(self) -> bool:
         """A difference of the outcome was said to be there."""
         return self.verdict.gain is not None and self.verdict.gain.excludes(0)
