@@ -15,6 +15,7 @@ from jobs.comparison.condition_rows import condition_rows
 from jobs.comparison.config import SettingRow, setting_rows
 from jobs.comparison.stats import ConfidenceInterval
 from jobs.comparison.summary import STATISTICS, Spot
+from jobs.comparison.targets import Target
 from jobs.comparison.traces import TraceRow, Traces
 from jobs.models import Run
 from profiling.events import encode_number
@@ -149,6 +150,22 @@ class CaptureRowOut(Schema):
     runs: dict[str, list[ComparedCaptureOut]]
 
 
+class ReachedOut(Schema):
+    """When a run first reached the level; null: no step times, or no GPUs."""
+
+    step: int
+    seconds: float | None
+    gpu_hours: float | None
+
+
+class TargetOut(Schema):
+    """A level of the outcome, and when the mean of five steps of each run first reached it; null: it did not."""
+
+    metric: str
+    value: float
+    runs: dict[str, ReachedOut | None]
+
+
 class CompareOut(Schema):
     """A comparison. `window` is None before every run has done a step."""
 
@@ -161,6 +178,7 @@ class CompareOut(Schema):
     num_equal: int
     environment: list[KnobDifferenceOut] = Field(description="what differs in hardware, packages, code and data")
     captures: list[CaptureRowOut] = Field(description="by step; of each run the newest 50")
+    target: TargetOut | None = Field(description="null where they share no reward or loss")
 
 
 class CompareSeriesOut(Schema):
@@ -184,7 +202,13 @@ class CompareSeriesListOut(Schema):
 
 
 def compare_out(
-    *, runs: Sequence[Run], comparison: Comparison, table: Sequence[MetricRow], at: int | None, traces: Traces
+    *,
+    runs: Sequence[Run],
+    comparison: Comparison,
+    table: Sequence[MetricRow],
+    at: int | None,
+    traces: Traces,
+    target: Target | None,
 ) -> CompareOut:
     """Return a comparison as it travels."""
     ids = [run.pk for run in runs]
@@ -201,7 +225,13 @@ def compare_out(
         environment=_differences(environment, ids),
         num_equal=sum(1 for row in settings if not row.is_different),
         captures=[_captures(row, runs, ids.index(comparison.base_id)) for row in traces.rows],
+        target=_target(target) if target else None,
     )
+
+
+def _target(target: Target) -> TargetOut:
+    reached = {run_id: ReachedOut(**asdict(one)) if one else None for run_id, one in target.reached.items()}
+    return TargetOut(metric=target.metric, value=target.value, runs=reached)
 
 
 def _differences(rows: Sequence[SettingRow], ids: Sequence[str]) -> list[KnobDifferenceOut]:

@@ -23,6 +23,7 @@ from console.views.compare.rows import (
     setting_lines,
     statistic_heads,
     step_bars,
+    target_line,
 )
 from console.views.compare.sides import ComparedRun, Sides, find_sides
 from console.views.compare.traces import trace_rows
@@ -37,6 +38,7 @@ from jobs.comparison.environment import conditions_of
 from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.read import metric_names
 from jobs.comparison.samples import side_by_side
+from jobs.comparison.targets import find_target
 from jobs.comparison.traces import count_traces
 from jobs.models import Run
 from jobs.runs.header import run_headers
@@ -152,16 +154,19 @@ def _place(name: str) -> tuple[int, str]:
     return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)
 
 
-def verdict_context(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def verdict_context(request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     """Return what the tab Verdict shows: sentences, measures, bars, and what differs beyond settings."""
     assert sides.base is not None
     comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(comparison, sides) if sides.groups else _single_panel(comparison, sides, sides.base)
+    target = None if sides.groups else find_target(runs=sides.runs, value=asked.target)
     sentences = panel.verdicts
     better = sentences[0].side if sentences and sentences[0].badge == "better" else sides.base
     return {
         "columns": panel.columns,
-        "measures": panel.measures,
+        "measures": [*panel.measures, *([target_line(target, sides)] if target else [])],
+        "target": target,
+        "kept": parse_qsl(asked.address(target="")),
         "verdicts": sentences[:SHOWN_VERDICTS],
         "more_verdicts": sentences[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,

@@ -17,7 +17,7 @@ from console.compare_numbers import difference_text, gap_text, half_text, share_
 from console.views.compare.address import TABS
 from console.views.compare.svg import ChartLine, line_chart
 from jobs.ingest.compaction import append_points
-from jobs.models import Artifact, Capture, Metric, Project, Run, RunEvent, Sample, Study
+from jobs.models import Artifact, Attempt, Capture, Metric, Project, Run, RunEvent, Sample, Study
 from jobs.telemetry.chunks import points
 from tests.console.fake_runner import content
 from tests.rows import make_project, make_run, make_user
@@ -481,6 +481,30 @@ def test_differences_have_signs_and_no_false_digits() -> None:
     assert gap_text(-0.0217, 0.0232, "share") == ("−2.2 pt", "± 2.3 pt")
     assert gap_text(33.71, 2.951, "") == ("+33.7", "± 3.0")
     assert gap_text(0.0, 0.0, "") == ("±0", "± 0")
+
+
+def test_when_a_level_was_reached_in_time_and_gpu_hours(member: Client, project: Project) -> None:
+    base, run = measured(project, "a", pace=2.0, reward=0.2), measured(project, "b", pace=1.0)
+    ramp = Metric.objects.create(
+        run=make_run(project, state="finished", spec={"name": "c"}, step=60), name="reward/mean"
+    )
+    append_points({ramp.pk: points(STEPS, STEPS, STEPS / 100.0)}, attempt=1, through=0)
+    Attempt.objects.filter(run=run).update(num_gpus=8)
+    ids = f"{base.pk},{run.pk},{slow.pk}"
+
+    target = member.get(f"/api/compare?runs={ids}&target=0.45").json()["target"]
+    own = member.get(f"/api/compare?runs={ids}").json()["target"]
+
+    assert (target["metric"], target["value"], target["runs"][base.pk]) == ("reward/mean", 0.45, None)
+    reached = target["runs"][run.pk]
+    assert (reached["step"], round(reached["seconds"])) == (5, 5)  # the mean of the first five steps
+    assert reached["gpu_hours"] == pytest.approx(8 * reached["seconds"] / 3600)
+    assert target["runs"][slow.pk] == {"step": 47, "seconds": None, "gpu_hours": None}  # mean of 43 to 47
+    assert own["value"] == pytest.approx(0.2, abs=0.02)  # what the least of them reached
+    said = text(page(member, f"runs={ids}&target=0.45"))
+    assert re.search(
+        r"Reward 0\.450 first reached training time; mean of 5 steps not reached [\d.]+ s step 5, 0\.01\d* GPU h", said
+    )
 
 
 def test_the_report_is_one_file_with_verdict_numbers_and_a_line_for_each_run(member: Client, project: Project) -> None:
