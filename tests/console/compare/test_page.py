@@ -485,9 +485,8 @@ def test_differences_have_signs_and_no_false_digits() -> None:
 
 def test_when_a_level_was_reached_in_time_and_gpu_hours(member: Client, project: Project) -> None:
     base, run = measured(project, "a", pace=2.0, reward=0.2), measured(project, "b", pace=1.0)
-    ramp = Metric.objects.create(
-        run=make_run(project, state="finished", spec={"name": "c"}, step=60), name="reward/mean"
-    )
+    slow = make_run(project, state="finished", spec={"name": "c"}, step=60)
+    ramp = Metric.objects.create(run=slow, name="reward/mean")
     append_points({ramp.pk: points(STEPS, STEPS, STEPS / 100.0)}, attempt=1, through=0)
     Attempt.objects.filter(run=run).update(num_gpus=8)
     ids = f"{base.pk},{run.pk},{slow.pk}"
