@@ -67,7 +67,8 @@ def _conditions(
     load: Load | None,
     run: Run,
 ) -> RunConditions:
-    packages = next((one["packages"] for one in reversed(told) if isinstance(one.get("packages"), Mapping)), {})
+    lists = [one["packages"] for one in told if isinstance(one.get("packages"), Mapping)]
+    packages: Mapping[str, Any] = lists[-1] if lists else {}
     devices = _texts([one.get("devices") for one in told]) or _texts([devices_text(one) for one in attempts])
     return RunConditions(
         load=load,

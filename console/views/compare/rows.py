@@ -16,7 +16,7 @@ from jobs.comparison.compare import Comparison, MetricRow
 from jobs.comparison.condition_rows import PACKAGE
 from jobs.comparison.config import SettingRow, is_other
 from jobs.comparison.groups import RunGroup, group_values
-from jobs.comparison.measures import Measure, MeasureCell, MeasureRow
+from jobs.comparison.measures import Measure, MeasureCell, MeasureRow, Words
 from jobs.comparison.phases import PhaseTimes, phase_deltas
 from jobs.comparison.stats import MEAN_STEPS, ratio_interval
 from jobs.comparison.summary import STATISTICS, Delta, Spot, delta
@@ -452,7 +452,7 @@ def _phase_line(key: str, shown: Sequence[ComparedRun], comparison: Comparison, 
             continue
         one, other = phases[side.run.pk].spreads.get(key), base.spreads.get(key)
         ratio = ratio_interval(one, other) if one and other else None
-        word = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
+        word: Words = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
         word = "not_comparable" if word and side.run.pk in comparison.incomparable else word
         note = ", ".join(part for part in (share_text(change.share), change_word(word)) if part)
         cells.append(ComparisonCell(text=value_text(own, "s"), note=note, tone=TONES.get(word, "")))

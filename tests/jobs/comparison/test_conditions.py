@@ -50,7 +50,8 @@ def test_what_a_node_uses_beyond_the_run_is_others(percent: float, own: float, o
     found = load_of(percent=np.full(20, percent), cores=np.full(20, 2.0), own=np.full(20, own))
 
     assert found is not None
-    assert (found.others, found.taken) == (pytest.approx(others), pytest.approx(taken))
+    assert found.others == pytest.approx(others)
+    assert found.taken == pytest.approx(taken)
 
 
 def test_few_readings_say_nothing_of_a_load() -> None:

@@ -129,4 +129,5 @@ def _blocks(n: int, rng: np.random.Generator) -> Ints:
     for start in range(0, n, BLOCK):
         first = int(rng.integers(max(0, min(start, last) - NEARBY), min(last, start + NEARBY) + 1))
         places += range(first, first + BLOCK)
-    return np.minimum(np.array(places[:n]), n - 1)
+    found: Ints = np.minimum(np.array(places[:n], np.int64), n - 1)
+    return found
