@@ -16,7 +16,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling bench-web gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-security proof-trainers proof-steps proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling bench-web gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-verdict proof-security proof-trainers proof-steps proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -127,6 +127,9 @@ proof-diagnosis: install-dev ## plant faults in real runs and have them found, i
 
 proof-alarms: install-dev ## alarms of healthy runs and of faults, an older revision beside this one, into docs/proofs/alarms.md (OLD=revision)
 	@exec $(BIN)/python -m tests.proofs.alarms $(OLD)
+
+proof-verdict: install-dev ## what Compare says of identical pairs, planted differences and busy nodes, into docs/proofs/verdict.md (RECORD=1 runs the demos again)
+	@exec $(BIN)/python -m tests.proofs.verdict $(if $(RECORD),record)
 
 proof-captures: install-dev ## captures that survive every end, cycle and full disk, into docs/proofs/captures.md (PITWALL_PROOF_CAPTURES=3 for a short one)
 	@exec $(BIN)/python -m tests.proofs.captures $(ONLY)

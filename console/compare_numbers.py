@@ -62,6 +62,14 @@ def share_text(share: float) -> str:
     return f"{'+' if share > 0 else '−'}{size:,.{digits}f} %"
 
 
+def percent_text(share: float, half: float | None = None) -> str:
+    """Return a share without its sign, with half its interval where that is given: 7 %, 7.0 % ± 2.1 %."""
+    if half is None:
+        return f"{abs(share) * 100:.0f} %"
+    digits = 1 if half < 0.1 else 0
+    return f"{abs(share) * 100:.{digits}f} % ± {half * 100:.{digits}f} %"
+
+
 def times_text(ratio: float) -> str:
     """Return a ratio as a factor: 1.53."""
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.1f}"

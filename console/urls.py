@@ -19,6 +19,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.runs.saved_views")),
     path("", include("console.views.tune")),
     path("", include("console.views.compare.page")),
+    path("", include("console.views.compare.report")),
     path("", include("console.views.cluster")),
     path("", include("console.views.alerts.rules")),
     path("", include("console.views.alerts.page")),

@@ -5,10 +5,13 @@ live runs report is in the next answer.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.accounts.access import User, projects_of
-from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows
+from jobs.comparison.conditions import RunConditions, differing, without_recorded
+from jobs.comparison.efficiency import EFFICIENCY_METRICS, efficiency_of, with_efficiency
+from jobs.comparison.environment import conditions_of
+from jobs.comparison.measures import PEAKS, WINDOWED, MeasureRow, measure_rows, without_words
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC, PhaseTimes, phase_times
 from jobs.comparison.read import (
     Columns,
@@ -19,6 +22,7 @@ from jobs.comparison.read import (
     read_peaks_of,
     read_summaries_of,
 )
+from jobs.comparison.stats import ConfidenceInterval
 from jobs.comparison.summary import NOTHING, SeriesSummary
 from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict, verdict
 from jobs.models import Attempt, Run
@@ -32,8 +36,8 @@ MAX_RUNS = 50
 class Comparison:
     """What may be said of the runs `run_ids` (hidden ones left out), against `base_id`.
 
-    `window` is the common one, None before every run has done a step. `verdicts` and `phases` are by run id; measures
-    have their cells in the order of `run_ids`.
+    `window` is the common one, None before every run has done a step. `verdicts`, `phases`, `conditions` and
+    `efficiency` (tokens per processor second) are by run id; measures have their cells in the order of `run_ids`.
     """
 
     run_ids: tuple[str, ...]
@@ -42,6 +46,13 @@ class Comparison:
     verdicts: Mapping[str, RunVerdict]
     measures: tuple[MeasureRow, ...]
     phases: Mapping[str, PhaseTimes]
+    conditions: Mapping[str, RunConditions]
+    efficiency: Mapping[str, ConfidenceInterval | None]
+
+    @property
+    def incomparable(self) -> frozenset[str]:
+        """The runs whose times say nothing against the base's, as they were measured under other conditions."""
+        return frozenset(run_id for run_id, one in self.verdicts.items() if not one.is_speed_comparable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,25 +89,40 @@ def window_of(runs: Sequence[Run]) -> StepWindow | None:
 def compare(*, runs: Sequence[Run], base_id: str) -> Comparison:
     """Return the comparison of `runs` with the one that has the id `base_id`, which must be among them."""
     window = window_of(runs)
-    names = {*WINDOWED, STEP_METRIC, *PHASE_METRICS}
+    names = {*WINDOWED, STEP_METRIC, *PHASE_METRICS, *EFFICIENCY_METRICS}
     ids = tuple(run.pk for run in runs)
     begun = [run.pk for run in runs if run.step > 0]
     read = read_columns_of(run_ids=begun, names=names, window=window) if window else {}
     columns: list[Columns] = [read.get(run_id, {}) for run_id in ids]
     peaks = read_peaks_of(run_ids=ids, names=PEAKS)
     base = ids.index(base_id)
-    return Comparison(
+    conditions = conditions_of(runs)
+    columns = [without_recorded(own, conditions[run_id].captures) for run_id, own in zip(ids, columns, strict=True)]
+    span = (window.low, window.high) if window else None
+    efficiency = [efficiency_of(own, conditions[run_id]) for run_id, own in zip(ids, columns, strict=True)]
+    measures = measure_rows(columns=columns, peaks=[peaks[run_id] for run_id in ids], base=base)
+    verdicts = {
+        run_id: verdict(
+            run_id=run_id,
+            run=own,
+            base=columns[base],
+            conditions=differing(conditions[run_id], conditions[base_id], window=span),
+        )
+        for run_id, own in zip(ids, columns, strict=True)
+        if run_id != base_id
+    }
+    comparison = Comparison(
         run_ids=ids,
         base_id=base_id,
         window=window,
-        verdicts={
-            run_id: verdict(run_id=run_id, run=own, base=columns[base])
-            for run_id, own in zip(ids, columns, strict=True)
-            if run_id != base_id
-        },
-        measures=measure_rows(columns=columns, peaks=[peaks[run_id] for run_id in ids], base=base),
+        verdicts=verdicts,
+        measures=measures,
         phases={run_id: phase_times(_after_first(own)) for run_id, own in zip(ids, columns, strict=True)},
+        conditions=conditions,
+        efficiency=dict(zip(ids, efficiency, strict=True)),
     )
+    said = without_words(measures, incomparable=comparison.incomparable, run_ids=ids)
+    return replace(comparison, measures=with_efficiency(said, efficiency, base=base))
 
 
 def _after_first(columns: Columns) -> dict[str, Floats]:

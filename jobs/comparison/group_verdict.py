@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.catalog.metric import metric
+from jobs.comparison.conditions import RunConditions, differing, of_group
 from jobs.comparison.groups import RunGroup
 from jobs.comparison.measures import Measure, MeasureRow
 from jobs.comparison.phases import STEP_METRIC
@@ -59,9 +60,19 @@ def _cells(row: MeasureRow, columns: Sequence[Floats], base: int) -> tuple[Group
 
 
 def group_verdicts(
-    *, rows: Sequence[MeasureRow], run_ids: Sequence[str], groups: Sequence[RunGroup], base: int
+    *,
+    rows: Sequence[MeasureRow],
+    run_ids: Sequence[str],
+    groups: Sequence[RunGroup],
+    base: int,
+    conditions: Mapping[str, RunConditions],
+    window: tuple[int, int] | None = None,
 ) -> dict[int, RunVerdict]:
-    """Return place of the group -> verdict against the base's group; `speed` is the ratio of mean log step times."""
+    """Return place of the group -> verdict against the base's group; `speed` is the ratio of mean log step times.
+
+    `conditions` are those of each run: where they differ between two groups, step times are not compared. On which
+    node a run was is among what the spread between runs covers.
+    """
     by_name: Mapping[str, MeasureRow] = {row.measure.metric: row for row in rows}
     outcome = next((name for name in OUTCOMES if name in by_name), "")
     verdicts = {}
@@ -74,8 +85,18 @@ def group_verdicts(
         if STEP_METRIC in by_name:
             logs = _contrast([np.log(_positive(_of(by_name[STEP_METRIC], run_ids, side))) for side in sides])
             speed = _exp(logs) if logs else None
-        badge = decide(speed=speed, outcome=outcome, gain=gain)
-        verdicts[i] = RunVerdict(run_id=str(i), badge=badge, speed=speed, times=None, outcome=outcome, gain=gain)
+        own, theirs = (of_group([conditions[one] for one in side.run_ids if one in conditions]) for side in sides)
+        differ = tuple(differing(own, theirs, window=window))
+        is_comparable = not any(one.is_decisive for one in differ)
+        verdicts[i] = RunVerdict(
+            run_id=str(i),
+            badge=decide(speed=speed, outcome=outcome, gain=gain, is_comparable=is_comparable),
+            speed=speed,
+            times=None,
+            outcome=outcome,
+            gain=gain,
+            conditions=differ,
+        )
     return verdicts
 
 

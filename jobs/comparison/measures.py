@@ -1,19 +1,19 @@
 """The measures of a comparison: one number a run over the common window, and how it stands to the base's."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from jobs.catalog.metric import metric
 from jobs.comparison.read import Columns, SeriesPoints
-from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, median_interval, ratio_interval
+from jobs.comparison.stats import MEAN_STEPS, ConfidenceInterval, median_interval
 from jobs.comparison.summary import Better, Delta, delta
-from jobs.comparison.verdict import paired_difference, steady
+from jobs.comparison.verdict import paired_difference, paired_ratio, steady
 
-Kind = Literal["median", "mean", "newest", "peak"]
-Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", ""]
+Kind = Literal["median", "mean", "newest", "peak", "whole"]
+Words = Literal["better", "worse", "higher", "lower", "same", "not_shown", "not_comparable", ""]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Measure:
     """How a metric becomes one number.
 
     median: of the common steps after the first three; mean: of the last 20 common steps; newest: the newest value in
-    the window; peak: the largest value of the whole run.
+    the window; peak: the largest value of the whole run; whole: over all that was read since the trainer was ready.
     """
 
     metric: str
@@ -57,7 +57,8 @@ class MeasureCell:
     """One run's number. `spread` is its own interval (medians only).
 
     Against the base: `change` with its sign, `contrast` the interval of the ratio (median) or of the difference (mean),
-    `word` better, worse, higher, lower, same, or not_shown where the interval reaches no difference; "" without any.
+    `word` better, worse, higher, lower, same, not_shown where the interval reaches no difference, or not_comparable
+    where conditions differ that it hangs on; "" without any.
     """
 
     value: float | None
@@ -91,6 +92,22 @@ def measure_rows(
     return tuple(rows[:MAX_ROWS])
 
 
+def without_words(
+    rows: Sequence[MeasureRow], *, incomparable: Collection[str], run_ids: Sequence[str]
+) -> tuple[MeasureRow, ...]:
+    """Return the rows in which times and speeds of the runs named are called neither better nor worse."""
+    return tuple(
+        replace(row, cells=tuple(_unsaid(cell, run_ids[i] in incomparable) for i, cell in enumerate(row.cells)))
+        if row.measure.kind == "median"
+        else row
+        for row in rows
+    )
+
+
+def _unsaid(cell: MeasureCell, is_incomparable: bool) -> MeasureCell:
+    return replace(cell, word="not_comparable") if is_incomparable and cell.word else cell
+
+
 def _peak(name: str, own: Mapping[str, float], base: Mapping[str, float]) -> MeasureCell:
     if name not in own:
         return MeasureCell(value=None)
@@ -110,7 +127,7 @@ def _cell(measure: Measure, own: Columns, base: Columns, *, is_base: bool) -> Me
 def _median(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> MeasureCell:
     values = steady(own) if np.isfinite(steady(own)).any() else own.y
     spread, other = median_interval(steady(own)), median_interval(steady(base)) if base else None
-    contrast = ratio_interval(spread, other) if spread and other else None
+    contrast = paired_ratio(own, base) if base else None
     change = delta(spread.value, other.value, better=better) if spread and other else None
     return MeasureCell(
         value=float(np.median(values[np.isfinite(values)])),
@@ -140,4 +157,5 @@ def _newest(own: SeriesPoints, base: SeriesPoints | None, better: Better) -> Mea
 def _word(change: Delta | None, contrast: ConfidenceInterval | None, *, neutral: float) -> Words:
     if change is None or contrast is None:
         return ""
-    return change.word if contrast.excludes(neutral) else "not_shown"
+    is_one_way = (contrast.value > neutral) == (change.difference > 0)  # medians may lie the other way
+    return change.word if contrast.excludes(neutral) and is_one_way else "not_shown"

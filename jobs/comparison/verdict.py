@@ -1,34 +1,53 @@
 """What may be said of one run against another: how its outcome and its step time differ, and whether that shows.
 
-The outcome decides; where it shows no difference, the time of a step does. One run each is one seed each: intervals
-cover the noise between the steps of these runs, not what another seed would do.
+The outcome decides; where it shows no difference, the time of a step does, unless the conditions differ under which it
+was measured (jobs.comparison.conditions). One run each is one seed each: intervals cover the noise between the steps of
+these runs, and of the outcome as much more as seeds of the demo differed by, not what every other seed would do.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.comparison.phases import STEP_METRIC
+from jobs.comparison.conditions import Condition
+from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC
 from jobs.comparison.read import Columns, SeriesPoints
-from jobs.comparison.stats import ConfidenceInterval, mean_interval, median_interval, ratio_interval
+from jobs.comparison.stats import ConfidenceInterval, correlated_mean_interval, median_interval
 from jobs.telemetry.chunks import Floats
 
-Badge = Literal["better", "worse", "no_difference", "not_enough"]
+Badge = Literal["better", "worse", "no_difference", "not_comparable", "not_enough"]
 
 DROPPED_STEPS = 3  # of the window's first steps, where caches fill and kernels compile
 OUTCOMES = ("reward/mean", "loss/sft", "teacher/gap")
+SEED_ALLOWANCE = 1.3
+"""So much wider is the interval of an outcome than its noise between steps says: two seeds of one configuration differ
+by more. Measured on seeds of the demo (docs/proofs/verdict.md): without it 6 to 9 % of identical pairs were told apart.
+"""
+MAIN_PART = 0.5
+"""A phase is why a step is shorter or longer if this share of the difference is its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """The phase that most of a difference in step time comes from; `ratio` of its median seconds, run over base."""
+
+    phase: str
+    ratio: ConfidenceInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunVerdict:
     """Run `run_id` against the base.
 
-    `speed` is the ratio of median step times, below 1 where the run is faster; `times` are the medians (run, base).
+    `speed` is the ratio of step times (`paired_ratio`), below 1 where the run is faster; `times` are the medians (run,
+    base).
     `outcome` names the metric that decides ("" if they have none in common), `gain` the mean difference of its last
-    common steps, run minus base. None: too few steps to say.
+    common steps, run minus base. None: too few steps to say. `conditions` differ, and if any of them is decisive,
+    `speed` is no difference of the runs themselves; `reason` is where a speed that differs comes from, None where no
+    phase stands out.
     """
 
     run_id: str
@@ -37,32 +56,46 @@ class RunVerdict:
     times: tuple[ConfidenceInterval, ConfidenceInterval] | None
     outcome: str
     gain: ConfidenceInterval | None
+    conditions: tuple[Condition, ...] = ()
+    reason: Reason | None = None
+
+    @property
+    def is_speed_comparable(self) -> bool:
+        """Whether the step times were measured under the same conditions, as far as is recorded."""
+        return not any(one.is_decisive for one in self.conditions)
 
 
-def decide(*, speed: ConfidenceInterval | None, outcome: str, gain: ConfidenceInterval | None) -> Badge:
-    """Return the badge: by the outcome if it shows a difference, else by the step time."""
+def decide(
+    *, speed: ConfidenceInterval | None, outcome: str, gain: ConfidenceInterval | None, is_comparable: bool = True
+) -> Badge:
+    """Return the badge: by the outcome if it shows a difference, else by the step time if that `is_comparable`."""
     if outcome and gain is None:
         return "not_enough"
     if gain is not None and gain.excludes(0):
         return "better" if (gain.value > 0) == (metric(outcome).better == "higher") else "worse"
+    if speed is not None and not is_comparable:
+        return "not_comparable"
     if speed is not None and speed.excludes(1):
         return "better" if speed.value < 1 else "worse"
     return "no_difference" if gain is not None or speed is not None else "not_enough"
 
 
-def verdict(*, run_id: str, run: Columns, base: Columns) -> RunVerdict:
-    """Return the verdict on a run from the points of both in their common window."""
+def verdict(*, run_id: str, run: Columns, base: Columns, conditions: Sequence[Condition] = ()) -> RunVerdict:
+    """Return the verdict on a run from the points of both in their common window, and the conditions that differ."""
+    is_comparable = not any(one.is_decisive for one in conditions)
     times = _times(run, base)
-    speed = ratio_interval(*times) if times else None
+    speed = paired_ratio(run[STEP_METRIC], base[STEP_METRIC]) if times else None
     outcome = outcome_of([run, base])
     gain = paired_difference(run[outcome], base[outcome]) if outcome else None
     return RunVerdict(
         run_id=run_id,
-        badge=decide(speed=speed, outcome=outcome, gain=gain),
+        badge=decide(speed=speed, outcome=outcome, gain=gain, is_comparable=is_comparable),
         speed=speed,
         times=times,
         outcome=outcome,
         gain=gain,
+        conditions=tuple(conditions),
+        reason=_reason(run, base) if speed is not None and speed.excludes(1) and is_comparable else None,
     )
 
 
@@ -79,10 +112,53 @@ def steady(column: SeriesPoints) -> Floats:
 def paired_difference(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | None:
     """Return the mean of run minus base over their last common steps with its interval; None if they are too few.
 
-    Differences are taken step by step: what both runs share at a step (its prompts, a late curriculum) cancels.
+    Differences are taken step by step: what both runs share at a step (its prompts, a late curriculum) cancels. The
+    interval is wider than their noise, by `SEED_ALLOWANCE`.
     """
     _, own, theirs = np.intersect1d(run.x, base.x, return_indices=True)
-    return mean_interval(run.y[own] - base.y[theirs])
+    found = correlated_mean_interval(run.y[own] - base.y[theirs])
+    if found is None:
+        return None
+    half = SEED_ALLOWANCE * found.half
+    return ConfidenceInterval(value=found.value, low=found.value - half, high=found.value + half, n=found.n)
+
+
+def paired_ratio(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | None:
+    """Return the median of run / base at the same steps, after the first ones, with its interval; None below ten.
+
+    What steps of both have in common (responses that grow longer, a late curriculum) cancels: of two resampled runs
+    a difference of 10 % is found three times as often as by the ratio of two medians (docs/proofs/verdict.md).
+    """
+    x, own, theirs = np.intersect1d(run.x, base.x, return_indices=True)
+    pairs = np.stack([run.y[own], base.y[theirs]])[:, x > DROPPED_STEPS]
+    positive = np.log(pairs[:, (pairs > 0).all(axis=0)])
+    logs = median_interval(positive[0] - positive[1])
+    if logs is None:
+        return None
+    value, low, high = (float(np.exp(one)) for one in (logs.value, logs.low, logs.high))
+    return ConfidenceInterval(value=value, low=low, high=high, n=logs.n)
+
+
+def _reason(run: Columns, base: Columns) -> Reason | None:
+    """Return the phase that the difference of the median steps comes from, if one shows it and has most of it."""
+    whole = _change(run, base, STEP_METRIC)
+    if whole is None:
+        return None
+    changes = {name: _change(run, base, name) for name in PHASE_METRICS}
+    shares = {name: change[0] / whole[0] for name, change in changes.items() if change is not None}
+    name = max(shares, key=lambda one: shares[one], default="")
+    change = changes.get(name)
+    if change is None or shares[name] < MAIN_PART or change[1] is None or not change[1].excludes(1):
+        return None
+    return Reason(phase=PHASE_METRICS[name], ratio=change[1])
+
+
+def _change(run: Columns, base: Columns, name: str) -> tuple[float, ConfidenceInterval | None] | None:
+    """Return how many seconds longer a metric's median is than the base's, and the ratio of the two."""
+    if name not in run or name not in base:
+        return None
+    own, theirs = median_interval(steady(run[name])), median_interval(steady(base[name]))
+    return (own.value - theirs.value, paired_ratio(run[name], base[name])) if own and theirs else None
 
 
 def _times(run: Columns, base: Columns) -> tuple[ConfidenceInterval, ConfidenceInterval] | None:

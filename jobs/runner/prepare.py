@@ -39,10 +39,11 @@ class NotPrepared(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
-    """What is run, and how it is started."""
+    """What is run, how it is started, and the interpreter that has the trainer."""
 
     spec: RunSpec
     launch: Launch
+    python: str
 
 
 def fetch_launch(console: Console, *, wait: Callable[[float], bool], say: Callable[[str], None]) -> LaunchAnswer:
@@ -104,7 +105,7 @@ def prepare(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
     write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch), indent=2))
-    return PreparedRun(spec=spec, launch=launch)
+    return PreparedRun(spec=spec, launch=launch, python=theirs)
 
 
 def _checkpoint(job: RunnerJob, resume: Resume) -> dict[str, int | str]:

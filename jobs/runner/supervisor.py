@@ -24,6 +24,7 @@ from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
+from jobs.runner.surroundings import tell_surroundings
 from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
     Translation,
@@ -127,6 +128,7 @@ class AttemptSupervisor:
             report.start()
             return self._not_started(report, error)
         report.start()
+        tell_surroundings(report.note, python=prepared.python)
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
         escalation = Escalation(grace_seconds=grace, term_seconds=self.job.term_grace_seconds)
         remote_nodes = RemoteNodes(self.job, report, self.progress)
@@ -177,7 +179,7 @@ class AttemptSupervisor:
         translation: Translation | None,
         captures: RunnerCaptures | None,
     ) -> Exit:
-        sampler = NodeSampler(run_dir=self.job.run_dir)
+        sampler = NodeSampler(run_dir=self.job.run_dir, run=self.job.run)
         over_at: float | None = None
         stop_at = 0.0
         # of one that dies at once too it is known what its node was like

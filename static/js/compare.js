@@ -68,7 +68,7 @@ async function go(href, { isBack = false } = {}) {
 
 document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-  const file = around(event, "a[data-series-csv]");
+  const file = around(event, "a[data-series-csv], a[data-report]");
   if (file) file.href = address(file.href); // with the charts chosen by now
   const link = around(event, "a[data-view], a[data-keep]");
   if (!link) return;

@@ -88,6 +88,7 @@ PAGES: dict[str, Rule] = {
     "GET /compare": _of_run(),
     "GET /compare/table.csv": _of_run(),
     "GET /compare/series.csv": _of_run(),
+    "GET /compare/report.html": _of_run(),
     "GET /frame/search": SIGNED_IN,
     "GET /frame/texts.js": ANYONE,
     "GET /frame/usage": SIGNED_IN,
@@ -486,6 +487,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     # What people take along; reading leaves nothing else.
     "GET /compare/table.csv": ("file.download",),
     "GET /compare/series.csv": ("file.download",),
+    "GET /compare/report.html": ("file.download",),
     "GET /runs.csv": ("file.download",),
     "GET /runs/{run_id}/spec.json": ("file.download",),
     "GET /runs/{run_id}/log.txt": ("file.download",),

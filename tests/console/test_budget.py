@@ -55,6 +55,7 @@ PAGES = {
     "audit-jsonl",
     "calibration",
     "compare",
+    "compare-report",
     "compare-series-csv",
     "compare-table-csv",
     "guide-devices",

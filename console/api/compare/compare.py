@@ -22,6 +22,7 @@ from jobs.comparison.chart_columns import ChartRequest, read_lines
 from jobs.comparison.clock import training_clocks
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
+from jobs.comparison.targets import find_target
 from jobs.comparison.traces import traces_side_by_side
 from jobs.models import Run
 from jobs.telemetry.clean_series import read_clean_of
@@ -34,6 +35,10 @@ _MOST_SECONDS = 1e12
 RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, separated by commas", max_length=2000)]
 Base = Annotated[str, Query("", description="id of the run to compare with; left out: the first", max_length=40)]
 Columns = Annotated[int, Query(500, ge=8, le=5000, description="width in pixels")]
+Level = Annotated[
+    float | None,
+    Query(None, ge=-1e12, le=1e12, description="level of the reward or loss; left out: the best that all reached"),
+]
 Axis = Annotated[
     str, Query("step", pattern="^(step|time)$", description="time: seconds of training, summed over steps")
 ]
@@ -41,7 +46,9 @@ Axis = Annotated[
 
 @router.get("", response={200: CompareOut, **EXPENSIVE}, summary="Compare runs")
 @expensive
-def compare_runs(request: HttpRequest, runs: RunIds, base: Base = "", step: Step = None) -> CompareOut:
+def compare_runs(
+    request: HttpRequest, runs: RunIds, base: Base = "", step: Step = None, target: Level = None
+) -> CompareOut:
     """Compare runs over the steps that all of them have done; `step` is that of the at-step values."""
     rows = _runs(request, runs)
     ids = [run.pk for run in rows]
@@ -56,6 +63,7 @@ def compare_runs(request: HttpRequest, runs: RunIds, base: Base = "", step: Step
         table=metric_table(runs=rows, at=at),
         at=at,
         traces=traces_side_by_side(run_ids=ids),
+        target=find_target(runs=rows, value=target),
     )
 
 

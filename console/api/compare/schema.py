@@ -1,6 +1,7 @@
 """Shapes of comparisons on the API. An interval is the estimate with the two ends of its 95 % interval."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from django.urls import reverse
@@ -10,9 +11,11 @@ from console.api.runs.captures import CaptureOut, capture_out
 from console.api.runs.series_schema import Number
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import Comparison, MetricRow, current_specs
-from jobs.comparison.config import setting_rows
+from jobs.comparison.condition_rows import condition_rows
+from jobs.comparison.config import SettingRow, setting_rows
 from jobs.comparison.stats import ConfidenceInterval
 from jobs.comparison.summary import STATISTICS, Spot
+from jobs.comparison.targets import Target
 from jobs.comparison.traces import TraceRow, Traces
 from jobs.models import Run
 from profiling.events import encode_number
@@ -27,13 +30,41 @@ class IntervalOut(Schema):
     n: int
 
 
+class ConditionOut(Schema):
+    """A condition that differs. `is_decisive`: step times are not comparable for it."""
+
+    kind: str = Field(description="load, devices, processor, node, driver, python, packages, code or captures")
+    name: str = Field(description='of the package, else ""')
+    run: str
+    base: str
+    is_decisive: bool
+
+
+class ReasonOut(Schema):
+    """A phase, and the ratio of its median seconds, run over base."""
+
+    phase: str
+    ratio: IntervalOut
+
+
+class LoadOut(Schema):
+    """Shares of the processors of the run's busiest node while it trained. `taken`: by others while it was full."""
+
+    own: float
+    others: float
+    taken: float
+
+
 class VerdictOut(Schema):
     """A run against the base. `outcome` names the metric that decides, "" if they share none."""
 
-    badge: str = Field(description="better, worse, no_difference or not_enough")
+    badge: str = Field(description="better, worse, no_difference, not_comparable or not_enough")
     outcome: str
     gain: IntervalOut | None = Field(description="run minus base, mean of the last 20 common steps")
     speed: IntervalOut | None = Field(description="ratio of median step times, run over base: below 1 is faster")
+    is_speed_comparable: bool = Field(description="False: a condition differs that step times hang on")
+    conditions: list[ConditionOut]
+    reason: ReasonOut | None = Field(description="the phase that most of the difference in step time comes from")
 
 
 class ComparedRunOut(Schema):
@@ -46,6 +77,8 @@ class ComparedRunOut(Schema):
     verdict: VerdictOut | None
     phases: dict[str, float]
     step_seconds: float | None
+    load: LoadOut | None
+    tokens_per_processor_second: IntervalOut | None
 
 
 class WindowOut(Schema):
@@ -117,6 +150,22 @@ class CaptureRowOut(Schema):
     runs: dict[str, list[ComparedCaptureOut]]
 
 
+class ReachedOut(Schema):
+    """When a run first reached the level; null: no step times, or no GPUs."""
+
+    step: int
+    seconds: float | None
+    gpu_hours: float | None
+
+
+class TargetOut(Schema):
+    """A level of the outcome, and when the mean of five steps of each run first reached it; null: it did not."""
+
+    metric: str
+    value: float
+    runs: dict[str, ReachedOut | None]
+
+
 class CompareOut(Schema):
     """A comparison. `window` is None before every run has done a step."""
 
@@ -127,7 +176,9 @@ class CompareOut(Schema):
     metrics: list[MetricRowOut]
     differences: list[KnobDifferenceOut]
     num_equal: int
+    environment: list[KnobDifferenceOut] = Field(description="what differs in hardware, packages, code and data")
     captures: list[CaptureRowOut] = Field(description="by step; of each run the newest 50")
+    target: TargetOut | None = Field(description="null where they share no reward or loss")
 
 
 class CompareSeriesOut(Schema):
@@ -177,31 +228,50 @@ class CompareColumnsOut(Schema):
 
 
 def compare_out(
-    *, runs: Sequence[Run], comparison: Comparison, table: Sequence[MetricRow], at: int | None, traces: Traces
+    *,
+    runs: Sequence[Run],
+    comparison: Comparison,
+    table: Sequence[MetricRow],
+    at: int | None,
+    traces: Traces,
+    target: Target | None,
 ) -> CompareOut:
     """Return a comparison as it travels."""
     ids = [run.pk for run in runs]
-    settings = setting_rows(current_specs(runs), base=ids.index(comparison.base_id))
+    base = ids.index(comparison.base_id)
+    settings = setting_rows(current_specs(runs), base=base)
+    environment = condition_rows([comparison.conditions[run_id] for run_id in ids], base=base)
     return CompareOut(
         base=comparison.base_id,
         step=at,
         window=WindowOut(low=comparison.window.low, high=comparison.window.high) if comparison.window else None,
         runs=[_run(run, comparison) for run in runs],
         metrics=[_metric(row, ids) for row in table],
-        differences=[
-            KnobDifferenceOut(
-                id=row.id,
-                values={
-                    run_id: SettingOut(value=setting.value, origin=setting.origin) if setting else None
-                    for run_id, setting in zip(ids, row.settings, strict=True)
-                },
-            )
-            for row in settings
-            if row.is_different
-        ],
+        differences=_differences(settings, ids),
+        environment=_differences(environment, ids),
         num_equal=sum(1 for row in settings if not row.is_different),
         captures=[_captures(row, runs, ids.index(comparison.base_id)) for row in traces.rows],
+        target=_target(target) if target else None,
     )
+
+
+def _target(target: Target) -> TargetOut:
+    reached = {run_id: ReachedOut(**asdict(one)) if one else None for run_id, one in target.reached.items()}
+    return TargetOut(metric=target.metric, value=target.value, runs=reached)
+
+
+def _differences(rows: Sequence[SettingRow], ids: Sequence[str]) -> list[KnobDifferenceOut]:
+    return [
+        KnobDifferenceOut(
+            id=row.id,
+            values={
+                run_id: SettingOut(value=setting.value, origin=setting.origin) if setting else None
+                for run_id, setting in zip(ids, row.settings, strict=True)
+            },
+        )
+        for row in rows
+        if row.is_different
+    ]
 
 
 def _captures(row: TraceRow, runs: Sequence[Run], base: int) -> CaptureRowOut:
@@ -228,6 +298,7 @@ def _captures(row: TraceRow, runs: Sequence[Run], base: int) -> CaptureRowOut:
 
 def _run(run: Run, comparison: Comparison) -> ComparedRunOut:
     verdict, times = comparison.verdicts.get(run.pk), comparison.phases[run.pk]
+    load = comparison.conditions[run.pk].load
     return ComparedRunOut(
         id=run.pk,
         name=run.name,
@@ -238,16 +309,25 @@ def _run(run: Run, comparison: Comparison) -> ComparedRunOut:
             outcome=verdict.outcome,
             gain=_interval(verdict.gain),
             speed=_interval(verdict.speed),
+            is_speed_comparable=verdict.is_speed_comparable,
+            conditions=[ConditionOut(**asdict(one)) for one in verdict.conditions],
+            reason=ReasonOut(phase=verdict.reason.phase, ratio=_some(verdict.reason.ratio)) if verdict.reason else None,
         )
         if verdict
         else None,
         phases=dict(times.seconds),
         step_seconds=times.step,
+        load=LoadOut(own=load.own, others=load.others, taken=load.taken) if load else None,
+        tokens_per_processor_second=_interval(comparison.efficiency[run.pk]),
     )
 
 
 def _interval(interval: ConfidenceInterval | None) -> IntervalOut | None:
-    return IntervalOut(value=interval.value, low=interval.low, high=interval.high, n=interval.n) if interval else None
+    return _some(interval) if interval else None
+
+
+def _some(interval: ConfidenceInterval) -> IntervalOut:
+    return IntervalOut(value=interval.value, low=interval.low, high=interval.high, n=interval.n)
 
 
 def _metric(row: MetricRow, ids: Sequence[str]) -> MetricRowOut:

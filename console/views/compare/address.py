@@ -17,6 +17,7 @@ _MAX_STEP = 2**31 - 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonQuery:
     """What the address asks for. `step` is that of at-step values, `at` that of samples; None: the newest in common.
+    `target` is a level of the outcome; None: the best that all reached.
 
     `axis`, `smooth`, `zoom`, `log` and `metrics` are kept for the charts, which read them in the browser.
     """
@@ -33,6 +34,7 @@ class ComparisonQuery:
     kind: str
     page: int
     query: str
+    target: float | None
     is_all: bool
     chart: dict[str, str]
 
@@ -50,6 +52,7 @@ class ComparisonQuery:
             "kind": self.kind if self.kind != "train" else "",
             "page": self.page if self.page > 1 else "",
             "q": self.query,
+            "target": self.target,
             "all": "1" if self.is_all else "",
             **self.chart,
             **changes,
@@ -77,6 +80,7 @@ def read_address(request: HttpRequest) -> ComparisonQuery:
         kind="eval" if get.get("kind") == "eval" else "train",
         page=_number(get, "page") or 1,
         query=" ".join(get.get("q", "").replace("\0", "").split())[:200],
+        target=_level(get),
         is_all=get.get("all") == "1",
         chart=_chart(get),
     )
@@ -98,6 +102,11 @@ def _chart(get: QueryDict) -> dict[str, str]:
 def _word(get: QueryDict, name: str, pattern: str) -> str:
     value = get.get(name, "")
     return value if re.fullmatch(pattern, value) else ""
+
+
+def _level(get: QueryDict) -> float | None:
+    text = get.get("target", "")
+    return float(text) if re.fullmatch(r"-?[0-9]{1,12}(\.[0-9]{1,12})?", text) else None
 
 
 def _number(get: QueryDict, name: str) -> int | None:

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from console.compare_numbers import difference_text, gap_text, share_text, value_text
 from console.labels.catalog import metric_label
+from console.views.compare.conditions import condition_sentence
 from console.views.compare.labels import RANK, VerdictText, headline, said_as
 from console.views.compare.rows import TONES, ComparisonCell, MeasureLine, change_word, measure_line
 from console.views.compare.sides import Sides, group_label
@@ -48,9 +49,25 @@ def grouped_panel(comparison: Comparison, sides: Sides) -> VerdictPanel:
     base = next(i for i, group in enumerate(own) if comparison.base_id in group.run_ids)
     names = [_name(place, group) for place, group in groups]
     rows = group_rows(rows=comparison.measures, run_ids=comparison.run_ids, groups=own, base=base)
-    verdicts = group_verdicts(rows=comparison.measures, run_ids=comparison.run_ids, groups=own, base=base)
+    window = comparison.window
+    verdicts = group_verdicts(
+        rows=comparison.measures,
+        run_ids=comparison.run_ids,
+        groups=own,
+        base=base,
+        conditions=comparison.conditions,
+        window=(window.low, window.high) if window else None,
+    )
     sentences = [
-        _say(one, names=(names[i], names[base]), group=own[i], sides=sides, rows=rows, places=(i, base))
+        _say(
+            one,
+            names=(names[i], names[base]),
+            group=own[i],
+            base_label=group_label(own[base]),
+            sides=sides,
+            rows=rows,
+            places=(i, base),
+        )
         for i, one in sorted(verdicts.items(), key=lambda item: RANK.index(item[1].badge))
     ]
     return VerdictPanel(
@@ -73,6 +90,7 @@ def _say(
     *,
     names: tuple[SafeString, SafeString],
     group: RunGroup,
+    base_label: str,
     sides: Sides,
     rows: tuple[GroupRow, ...],
     places: tuple[int, int],
@@ -82,7 +100,9 @@ def _say(
     if verdict.badge == "not_enough":
         title = format_html(_("Not enough runs to tell {run} and {base} apart."), run=names[0], base=names[1])
         return said_as(verdict, side=first, headline=title, support=_too_few(by_name, verdict, places))
-    return said_as(verdict, side=first, headline=headline(verdict, *names), support=_support(by_name, verdict, places))
+    told = condition_sentence(verdict.conditions, run=group_label(group), base=base_label)
+    support = " ".join(part for part in (told, _support(by_name, verdict, places)) if part)
+    return said_as(verdict, side=first, headline=headline(verdict, *names), support=support)
 
 
 def _too_few(rows: Mapping[str, GroupRow], verdict: RunVerdict, places: tuple[int, int]) -> str:
@@ -129,7 +149,7 @@ def _cell(row: GroupRow, cell: GroupCell) -> ComparisonCell:
     spread = f"{low} – {high}" if cell.value.n > 1 else ""
     if cell.change is None:
         return ComparisonCell(text=mean, note=spread)
-    is_ratio = row.measure.kind in ("median", "peak") and cell.change.share is not None
+    is_ratio = row.measure.kind in ("median", "peak", "whole") and cell.change.share is not None
     text = share_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, about.unit)
     word = ""
     if cell.contrast is not None:

@@ -7,17 +7,32 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.compare_numbers import gap_text, times_text, value_text
-from console.labels.catalog import metric_label
+from console.compare_numbers import gap_text, percent_text, times_text, value_text
+from console.labels.catalog import metric_label, phase_label
+from console.views.compare.conditions import condition_sentence
 from console.views.compare.sides import ComparedRun
 from jobs.catalog.metric import metric
 from jobs.comparison.read import StepWindow
 from jobs.comparison.stats import MIN_STEPS, ConfidenceInterval
 from jobs.comparison.verdict import DROPPED_STEPS, RunVerdict
 
-RANK = ("better", "worse", "no_difference", "not_enough")
-ICONS = {"better": "check", "worse": "x", "no_difference": "minus", "not_enough": "help-circle"}
-STATES = {"better": "finished", "worse": "failed", "no_difference": "queued", "not_enough": "missing"}
+RANK = ("better", "worse", "no_difference", "not_comparable", "not_enough")
+ICONS = {
+    "better": "check",
+    "worse": "x",
+    "no_difference": "minus",
+    "not_comparable": "alert-triangle",
+    "not_enough": "help-circle",
+}
+STATES = {
+    "better": "finished",
+    "worse": "failed",
+    "no_difference": "queued",
+    "not_comparable": "warning",
+    "not_enough": "missing",
+}
+AS_FACTOR = 1.4
+"""From this ratio on a speed is said as a factor, below it as a percentage with its interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +54,7 @@ def badge_word(badge: str) -> str:
         "better": _("Better"),
         "worse": _("Worse"),
         "no_difference": _("No difference shown"),
+        "not_comparable": _("Not comparable"),
         "not_enough": _("Not enough data"),
     }
     return words[badge]
@@ -77,22 +93,44 @@ def headline(verdict: RunVerdict, run: SafeString, base: SafeString) -> SafeStri
     if verdict.badge == "not_enough":
         return format_html(_("Not enough common steps to tell {run} and {base} apart."), **names)
     outcome = _outcome(verdict)
+    not_shown = _("no difference shown in %(metric)s so far") % {"metric": _metric(verdict)}
+    outcome_text = (outcome or not_shown) if verdict.outcome else _("they share no reward or loss")
+    if verdict.speed is not None and not verdict.is_speed_comparable:
+        text = _("{run} against {base}: step times are not comparable; {outcome}.")
+        return format_html(text, outcome=outcome_text, **names)
     if verdict.speed is None or not verdict.speed.excludes(1):
         if outcome == "":
             return format_html(_("{run} and {base} show no difference so far."), **names)
         return format_html(
             _("{run} against {base}: {outcome}; step times show no difference."), outcome=outcome, **names
         )
-    if verdict.speed.value < 1:
-        text = _("{run} is {times}× faster than {base} per step; {outcome}.")
-        times = times_text(1 / verdict.speed.value)
+    ratio = _inverse(verdict.speed)
+    if ratio.value >= 1:
+        text = _("{run} is {size} faster than {base} per step{why}; {outcome}.")
     else:
-        text = _("{run} is {times}× slower than {base} per step; {outcome}.")
-        times = times_text(verdict.speed.value)
-    outcome_text = outcome or (_("no difference shown in %(metric)s so far") % {"metric": _metric(verdict)})
-    return format_html(
-        text, times=times, outcome=outcome_text if verdict.outcome else _("they share no reward or loss"), **names
-    )
+        text = _("{run} is {size} slower than {base} per step{why}; {outcome}.")
+    return format_html(text, size=_size(ratio), why=_why(verdict), outcome=outcome_text, **names)
+
+
+def _size(speed: ConfidenceInterval) -> str:
+    """Return how much faster or slower: 1.53×, or 7 % ± 2 %. `speed` is the base's step time over the run's."""
+    ratio = speed if speed.value >= 1 else _inverse(speed)
+    if ratio.value >= AS_FACTOR:
+        return f"{times_text(ratio.value)}×"
+    if speed.value < 1:
+        return percent_text(1 - speed.value, speed.half)
+    return percent_text(speed.value - 1, speed.half)
+
+
+def _why(verdict: RunVerdict) -> str:
+    """Return the phase that the difference comes from, "" where none stands out."""
+    if verdict.reason is None:
+        return ""
+    ratio = verdict.reason.ratio.value
+    words = {"phase": phase_label(verdict.reason.phase).lower(), "share": percent_text(abs(ratio - 1))}
+    return (
+        _(", because %(phase)s is %(share)s shorter") if ratio < 1 else _(", because %(phase)s is %(share)s longer")
+    ) % words
 
 
 def _metric(verdict: RunVerdict) -> str:
@@ -113,7 +151,8 @@ def _support(verdict: RunVerdict, side: ComparedRun, base: ComparedRun, window: 
     for one in (side, base):
         if not one.run.step:
             return _("%(name)s has not completed a step yet.") % {"name": one.short}
-    return f"{_speed(verdict, window)} {_gain(verdict)}"
+    told = condition_sentence(verdict.conditions, run=side.short, base=base.short)
+    return " ".join(part for part in (told, _speed(verdict, window), _gain(verdict)) if part)
 
 
 def _speed(verdict: RunVerdict, window: StepWindow | None) -> str:
@@ -136,7 +175,7 @@ def _speed(verdict: RunVerdict, window: StepWindow | None) -> str:
     }
     text = _(
         "Median step time %(from)s → %(to)s "
-        "(95 %% interval of the ratio %(low)s–%(high)s, %(n)s steps, first %(dropped)s dropped)."
+        "(95 %% interval of the ratio at the same steps %(low)s–%(high)s, %(n)s steps, first %(dropped)s dropped)."
     )
     return text % words
 

@@ -1,5 +1,6 @@
 """The page Compare: two or more runs side by side. Its address holds the whole view; every tab is a part of it."""
 
+from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
@@ -15,17 +16,29 @@ from console.labels.catalog import metric_label, metric_words
 from console.views.compare.address import TABS, ComparisonQuery, read_address
 from console.views.compare.groups import VerdictColumn, VerdictPanel, grouped_panel
 from console.views.compare.labels import order, say
-from console.views.compare.rows import measure_lines, metric_lines, setting_lines, statistic_heads, step_bars
+from console.views.compare.rows import (
+    SettingLine,
+    measure_lines,
+    metric_lines,
+    setting_lines,
+    statistic_heads,
+    step_bars,
+    target_line,
+)
 from console.views.compare.sides import ComparedRun, Sides, find_sides
 from console.views.compare.traces import trace_rows
 from console.views.frame import current_project
 from jobs.accounts.access import allows, role
 from jobs.catalog.algorithm import is_in
 from jobs.comparison.compare import Comparison, compare, current_specs, metric_table, window_of
+from jobs.comparison.condition_rows import condition_rows
+from jobs.comparison.conditions import RunConditions
 from jobs.comparison.config import setting_rows
+from jobs.comparison.environment import conditions_of
 from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.read import metric_names
 from jobs.comparison.samples import side_by_side
+from jobs.comparison.targets import find_target
 from jobs.comparison.traces import count_traces
 from jobs.models import Run
 from jobs.runs.header import run_headers
@@ -59,7 +72,7 @@ def compare_runs(request: HttpRequest) -> HttpResponse:
         context |= {"page": page_data(query, sides), "window": window_of(sides.runs)}
         context["knob_choices"] = _group_choices(query, sides)
     if sides.shown:
-        context |= _settings(query, sides)
+        context |= settings_context(query, sides)
         context["num_captures"] = count_traces(run_ids=[side.run.pk for side in sides.shown])
         context |= PANELS[query.tab](request, query, sides)
     return render(request, "compare/compare.html", context)
@@ -102,8 +115,7 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     names = {name for metric_values in own.values() for name in metric_values}
     words = metric_words()
     window = window_of(sides.runs)
-    algorithm = sides.shown[0].run.spec.get("algorithm", "grpo") if sides.shown else "grpo"
-    charts = next((names for family, names in CHARTS_OF if is_in(algorithm, family)), RL_CHARTS)
+    charts = chart_names(sides)
     return {
         "runs": [
             {
@@ -131,25 +143,43 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     }
 
 
+def chart_names(sides: Sides) -> tuple[str, ...]:
+    """Return the metrics that are drawn of runs like these, where nobody chose others."""
+    algorithm = sides.shown[0].run.spec.get("algorithm", "grpo") if sides.shown else "grpo"
+    return next((names for family, names in CHARTS_OF if is_in(algorithm, family)), RL_CHARTS)
+
+
 def _place(name: str) -> tuple[int, str]:
     group = name.partition("/")[0]
     return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)
 
 
-def _verdict_panel(request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def verdict_context(request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+    """Return what the tab Verdict shows: sentences, measures, bars, and what differs beyond settings."""
     assert sides.base is not None
     comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(comparison, sides) if sides.groups else _single_panel(comparison, sides, sides.base)
+    target = None if sides.groups else find_target(runs=sides.runs, value=asked.target)
     sentences = panel.verdicts
     better = sentences[0].side if sentences and sentences[0].badge == "better" else sides.base
     return {
         "columns": panel.columns,
-        "measures": panel.measures,
+        "measures": [*panel.measures, *([target_line(target, sides)] if target else [])],
+        "target": target,
+        "kept": parse_qsl(asked.address(target="")),
         "verdicts": sentences[:SHOWN_VERDICTS],
         "more_verdicts": sentences[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,
-        "bars": step_bars(dict(comparison.phases), sides),
+        "bars": step_bars(comparison, sides),
+        "environment": _environment(comparison.conditions, sides),
     }
+
+
+def _environment(conditions: Mapping[str, RunConditions], sides: Sides) -> list[SettingLine]:
+    """Return what differs in data, hardware, packages and code."""
+    base = next(i for i, side in enumerate(sides.shown) if side.is_base)
+    rows = condition_rows([conditions[side.run.pk] for side in sides.shown], base=base)
+    return setting_lines([row for row in rows if row.is_different], base=base)
 
 
 def _single_panel(comparison: Comparison, sides: Sides, base: ComparedRun) -> VerdictPanel:
@@ -165,7 +195,8 @@ def _single_panel(comparison: Comparison, sides: Sides, base: ComparedRun) -> Ve
     )
 
 
-def _settings(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def settings_context(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
+    """Return the settings that differ, or all of them, as many as the tab shows."""
     limit = SHOWN_SETTINGS if query.tab == "verdict" else None
     base = next(i for i, side in enumerate(sides.shown) if side.is_base)
     rows = setting_rows(current_specs(sides.runs), base=base)
@@ -183,6 +214,10 @@ def _settings(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
 def _no_more(_request: HttpRequest, _asked: ComparisonQuery, _sides: Sides) -> dict[str, object]:
     """What the browser draws itself, or what every tab has."""
     return {}
+
+
+def _config_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+    return {"environment": _environment(conditions_of(sides.runs), sides)}
 
 
 def _table_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) -> dict[str, object]:
@@ -203,7 +238,7 @@ def _at_step(query: ComparisonQuery, sides: Sides) -> int | None:
 def _timing_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
     assert sides.base is not None
     comparison: Comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
-    return {"bars": step_bars(dict(comparison.phases), sides)}
+    return {"bars": step_bars(comparison, sides)}
 
 
 def _traces_panel(_request: HttpRequest, _asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
@@ -232,10 +267,10 @@ def _samples_panel(_request: HttpRequest, query: ComparisonQuery, sides: Sides) 
 
 
 PANELS = {
-    "verdict": _verdict_panel,
+    "verdict": verdict_context,
     "charts": _no_more,
     "table": _table_panel,
-    "config": _no_more,
+    "config": _config_panel,
     "timing": _timing_panel,
     "traces": _traces_panel,
     "samples": _samples_panel,

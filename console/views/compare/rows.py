@@ -1,23 +1,26 @@
 """The tables of the page Compare as its templates draw them: measures, metrics, settings, and the bars of a step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
 from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
 from console.labels.catalog import metric_label, phase_label
+from console.views.compare.conditions import condition_label
 from console.views.compare.sides import ComparedRun, Sides, group_label
 from console.views.run.config import show
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metric
-from jobs.comparison.compare import MetricRow
+from jobs.comparison.compare import Comparison, MetricRow
+from jobs.comparison.condition_rows import PACKAGE
 from jobs.comparison.config import SettingRow, is_other
 from jobs.comparison.groups import RunGroup, group_values
-from jobs.comparison.measures import Measure, MeasureCell, MeasureRow
+from jobs.comparison.measures import Measure, MeasureCell, MeasureRow, Words
 from jobs.comparison.phases import PhaseTimes, phase_deltas
 from jobs.comparison.stats import MEAN_STEPS, ratio_interval
 from jobs.comparison.summary import STATISTICS, Delta, Spot, delta
+from jobs.comparison.targets import MEAN_OF, Reached, Target
 from profiling.phases import STEP_PHASES
 
 LABEL_SHARE = 0.055  # a bar's number is written in it if the bar is this share of the longest row
@@ -162,6 +165,7 @@ def change_word(word: str) -> str:
         "lower": _("lower"),
         "same": _("the same"),
         "not_shown": _("no difference shown"),
+        "not_comparable": _("not comparable"),
     }
     return words.get(word, "")
 
@@ -188,6 +192,30 @@ def measure_line(measure: Measure, cells: list[ComparisonCell]) -> MeasureLine:
     return MeasureLine(label=_measure_label(measure), name=measure.metric, note=note, cells=cells)
 
 
+def target_line(target: Target, sides: Sides) -> MeasureLine:
+    """Return the row of the card Measures that says when each run reached a level of the outcome."""
+    unit = metric(target.metric).unit
+    words = {"label": metric_label(target.metric), "value": value_text(target.value, unit)}
+    base = target.reached.get(sides.base.run.pk) if sides.base else None
+    return MeasureLine(
+        label=_("%(label)s %(value)s first reached") % words,
+        name=target.metric,
+        note=_("training time; mean of %(n)s steps") % {"n": MEAN_OF},
+        cells=[_target_cell(target.reached[side.run.pk], None if side.is_base else base) for side in sides.shown],
+    )
+
+
+def _target_cell(own: Reached | None, base: Reached | None) -> ComparisonCell:
+    if own is None:
+        return ComparisonCell(text=_("not reached"))
+    parts = [_("step %(n)s") % {"n": f"{own.step:,}"}]
+    if own.gpu_hours is not None:
+        parts.append(_("%(n)s GPU h") % {"n": f"{own.gpu_hours:.3g}"})
+    if own.seconds and base is not None and base.seconds:
+        parts.append(share_text(own.seconds / base.seconds - 1))
+    return ComparisonCell(text=value_text(own.seconds, "s"), note=", ".join(parts))
+
+
 def _unit_word(name: str) -> str:
     """Return the unit where values do not carry it themselves."""
     unit = metric(name).unit
@@ -202,6 +230,7 @@ def _measure_label(measure: Measure) -> str:
         "mean": _("%(label)s, last %(n)s steps"),
         "newest": _("%(label)s, newest"),
         "peak": _("%(label)s, peak"),
+        "whole": "%(label)s",
     }[measure.kind] % words
 
 
@@ -216,7 +245,7 @@ def _measure_cell(row: MeasureRow, cell: MeasureCell, *, is_base: bool) -> Compa
     if cell.change is None:
         note = _("step %(n)s") % {"n": f"{cell.step:,}"} if cell.step is not None else _("not enough common steps")
         return ComparisonCell(text=value, note=note)
-    is_ratio = row.measure.kind in ("median", "peak") and cell.change.share is not None
+    is_ratio = row.measure.kind in ("median", "peak", "whole") and cell.change.share is not None
     text = share_text(cell.change.share or 0) if is_ratio else difference_text(cell.change.difference, unit)
     parts = [value] if is_ratio else []
     if cell.contrast is not None and row.measure.kind == "mean":
@@ -326,8 +355,8 @@ def setting_lines(rows: Iterable[SettingRow], *, base: int) -> list[SettingLine]
     by_id = knobs()
     return [
         SettingLine(
-            id=row.id,
-            label=_(by_id[row.id].label) if row.id in by_id else "",
+            id=row.id.removeprefix(PACKAGE),
+            label=_(by_id[row.id].label) if row.id in by_id else condition_label(row.id),
             unit=_(by_id[row.id].unit) if row.id in by_id and by_id[row.id].unit else "",
             is_different=row.is_different,
             cells=[
@@ -343,8 +372,9 @@ def setting_lines(rows: Iterable[SettingRow], *, base: int) -> list[SettingLine]
     ]
 
 
-def step_bars(phases: dict[str, PhaseTimes], sides: Sides) -> StepBars:
+def step_bars(comparison: Comparison, sides: Sides) -> StepBars:
     """Return the bars of "Where the step goes", on one scale, and how each run's phases differ from the base's."""
+    phases, incomparable = comparison.phases, comparison.incomparable
     shown = [side for side in sides.shown if side.run.pk in phases and phases[side.run.pk].seconds]
     scale = max((max(phases[s.run.pk].total, phases[s.run.pk].step or 0.0) for s in shown), default=0.0)
     if not scale:
@@ -355,10 +385,16 @@ def step_bars(phases: dict[str, PhaseTimes], sides: Sides) -> StepBars:
     has_rest = any((phases[side.run.pk].rest or 0) > 0 for side in shown)
     return StepBars(
         rows=[_bar(side, phases[side.run.pk], scale) for side in shown],
-        deltas=[_deltas(phases[s.run.pk], theirs, s) for s in shown if theirs and theirs.seconds and not s.is_base],
+        deltas=[
+            _deltas(phases[s.run.pk], theirs, s, incomparable)
+            for s in shown
+            if theirs and theirs.seconds and not s.is_base
+        ],
         legend=[{"key": key, "label": phase_label(key)} for key in used],
         has_rest=has_rest,
-        phases=[_phase_line(key, shown, phases, theirs) for key in [*used, *(["rest"] if has_rest else []), "step"]],
+        phases=[
+            _phase_line(key, shown, comparison, theirs) for key in [*used, *(["rest"] if has_rest else []), "step"]
+        ],
     )
 
 
@@ -389,19 +425,20 @@ def _phase_word(key: str) -> str:
     return words[key] if key in words else phase_label(key)
 
 
-def _deltas(own: PhaseTimes, base: PhaseTimes, side: ComparedRun) -> PhaseChanges:
+def _deltas(own: PhaseTimes, base: PhaseTimes, side: ComparedRun, incomparable: Collection[str]) -> PhaseChanges:
+    tones = ("", "") if side.run.pk in incomparable else ("good", "bad")
     whole = base.step or base.total
     changes = [
-        PhaseChange(label=phase_label(key), text=difference_text(seconds, "s"), tone="good" if seconds < 0 else "bad")
+        PhaseChange(label=phase_label(key), text=difference_text(seconds, "s"), tone=tones[seconds >= 0])
         for key, seconds in phase_deltas(own, base).items()
         if abs(seconds) >= SMALL_DELTA * whole
     ]
     return PhaseChanges(side=side, changes=changes)
 
 
-def _phase_line(
-    key: str, shown: Sequence[ComparedRun], phases: dict[str, PhaseTimes], base: PhaseTimes | None
-) -> PhaseLine:
+def _phase_line(key: str, shown: Sequence[ComparedRun], comparison: Comparison, base: PhaseTimes | None) -> PhaseLine:
+    phases = comparison.phases
+
     def seconds(times: PhaseTimes) -> float | None:
         return {"rest": times.rest, "step": times.step}[key] if key in ("rest", "step") else times.seconds.get(key)
 
@@ -415,7 +452,8 @@ def _phase_line(
             continue
         one, other = phases[side.run.pk].spreads.get(key), base.spreads.get(key)
         ratio = ratio_interval(one, other) if one and other else None
-        word = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
+        word: Words = "" if ratio is None else change.word if ratio.excludes(1) else "not_shown"
+        word = "not_comparable" if word and side.run.pk in comparison.incomparable else word
         note = ", ".join(part for part in (share_text(change.share), change_word(word)) if part)
         cells.append(ComparisonCell(text=value_text(own, "s"), note=note, tone=TONES.get(word, "")))
     return PhaseLine(key=key, label=_phase_word(key), cells=cells)

@@ -49,6 +49,31 @@ def device_readings() -> dict[str, float]:
     return values
 
 
+def device_names() -> list[str]:
+    """Return the name of each device of this node, [] where there are none or none can be read."""
+    nvml, names = _nvml(), []
+    if nvml is not None:
+        with contextlib.suppress(nvml.NVMLError):
+            names = [
+                _text(nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(index)))
+                for index in range(nvml.nvmlDeviceGetCount())
+            ]
+    return names
+
+
+def driver_version() -> str:
+    """Return the version of the devices' driver, "" where there is none or it cannot be read."""
+    nvml = _nvml()
+    if nvml is not None:
+        with contextlib.suppress(nvml.NVMLError):
+            return _text(nvml.nvmlSystemGetDriverVersion())
+    return ""
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
 def device_bytes_of(pids: Sequence[int]) -> int | None:
     """Return the device memory that `pids` hold; 0 on a node without devices, None if it cannot be read."""
     nvml = _nvml()

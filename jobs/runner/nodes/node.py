@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from jobs.runner.nodes.devices import device_readings
+from jobs.runner.nodes.processor_time import RunProcessorTime
 from jobs.runner.trainer import memory_of_tree
 
 PERIOD_SECONDS = 2.0
@@ -17,11 +18,13 @@ MIN_CPU_SECONDS = 0.5
 class NodeReader:
     """Reads the node it is made on. `cpu_percent` is the mean over all cores since the reading before.
 
-    To be used from one thread: psutil keeps that time by thread.
+    `run_cpu_cores` of its `cpu_cores` cores were the run's own since then: what the node used beyond that, other
+    programs did. To be used from one thread: psutil keeps that time by thread.
     """
 
-    def __init__(self, *, run_dir: Path) -> None:
+    def __init__(self, *, run_dir: Path, run: str) -> None:
         self._run_dir = run_dir
+        self._own = RunProcessorTime(run=run)
         psutil.cpu_percent()  # the first call only starts the clock
         self._cpu_read_at = time.monotonic()
 
@@ -35,6 +38,8 @@ class NodeReader:
         now = time.monotonic()
         if now - self._cpu_read_at >= MIN_CPU_SECONDS:
             values["cpu_percent"] = psutil.cpu_percent()
+            values["cpu_cores"] = float(psutil.cpu_count() or 1)
+            values["run_cpu_cores"] = self._own.cores()
             self._cpu_read_at = now
         with contextlib.suppress(OSError):
             disk = shutil.disk_usage(self._run_dir)
@@ -47,8 +52,8 @@ class NodeReader:
 class NodeSampler:
     """Takes a reading of the runner's own node when one is due, and of what the trainer's processes take of it."""
 
-    def __init__(self, *, run_dir: Path) -> None:
-        self._reader = NodeReader(run_dir=run_dir)
+    def __init__(self, *, run_dir: Path, run: str) -> None:
+        self._reader = NodeReader(run_dir=run_dir, run=run)
         self._due_at = 0.0
 
     def read_if_due(self, now: float, *, trainer_pid: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ class NodeAgent:
 
     def __init__(self, *, run: str, attempt: int, run_dir: str) -> None:
         self._run, self._attempt, self._run_dir = run, attempt, Path(run_dir)
-        self._reader = NodeReader(run_dir=self._run_dir)
+        self._reader = NodeReader(run_dir=self._run_dir, run=run)
 
     def readings(self) -> dict[str, float]:
         """Return the readings of this node since the last call."""

@@ -15,7 +15,7 @@ from jobs.runner.reporting.outbox import Outbox
 from jobs.runner.reporting.secrets import SecretHiding
 from jobs.runner.reporting.shipper import LAST_SOURCE, CommandLog, Shipper
 from profiling.captures.capture import State
-from profiling.events import ArtifactEvent, Event, StateEvent, capture, log, system, to_line
+from profiling.events import ArtifactEvent, Event, StateEvent, capture, log, note, system, to_line
 from profiling.events import artifact as announced
 from profiling.redaction import own_secrets
 
@@ -52,6 +52,11 @@ class ShippedReport:
         lines = text.rstrip().splitlines()
         print(*lines, sep="\n", flush=True)
         self._write(log(lines, attempt=self._attempt, role="runner", stream="stderr"))
+
+    def note(self, text: str, meta: Mapping[str, object]) -> None:
+        """Tell something worth remembering, unless the end is written down already."""
+        if not self.has_terminal_event:
+            self._write({**note(text, attempt=self._attempt, meta=meta), "role": "runner"})
 
     def readings(self, values: Mapping[str, float], *, step: int, role: str = "runner", rank: int = 0) -> None:
         """Report readings: of this node, or of another one (role `node`, its index as rank)."""

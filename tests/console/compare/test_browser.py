@@ -1,6 +1,7 @@
 """The page Compare in a browser, on a real console: it grows, keeps its view in the address, and is led to by keys."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,3 +180,26 @@ def test_captures_are_followed_side_by_side(page: Page, live_console: LiveConsol
     expect(together.locator(f'[data-capture="{rows[1].pk}"]')).to_contain_text("The disk is full.")
     expect(page.locator('.cmp-tabs [aria-current="page"]')).to_have_text("Traces 2")
     assert page.evaluate(NAMELESS) == []
+
+
+def test_the_report_opens_without_network(page: Page, live_console: LiveConsole, tmp_path: Path) -> None:
+    runs = [start(live_console, name, steps=14, color=2).run for name in ("grpo-a", "grpo-b")]
+    page.goto(f"{live_console.url}/compare?runs={runs[0].pk},{runs[1].pk}")
+    until(page, READY)
+    page.locator("summary", has_text="Export").click()
+    with page.expect_download() as download:
+        page.locator("a[data-report]").click()
+    file = tmp_path / "comparison.html"
+    download.value.save_as(file)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+
+    page.context.set_offline(True)
+    page.goto(file.as_uri())
+
+    expect(page.locator("h2").first).to_have_text("Verdict")
+    expect(page.locator('svg[aria-label="Reward"] .line')).to_have_count(2)
+    box = page.locator('svg[aria-label="Reward"] .line').first.bounding_box()
+    assert box is not None
+    assert box["width"] > 100
+    assert asked == [file.as_uri()]

@@ -15,8 +15,9 @@ from django.urls import reverse
 
 from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
 from console.views.compare.address import TABS
+from console.views.compare.svg import ChartLine, line_chart
 from jobs.ingest.compaction import append_points
-from jobs.models import Artifact, Capture, Metric, Project, Run, Sample, Study
+from jobs.models import Artifact, Attempt, Capture, Metric, Project, Run, RunEvent, Sample, Study
 from jobs.telemetry.chunks import points
 from tests.console.fake_runner import content
 from tests.rows import make_project, make_run, make_user
@@ -82,8 +83,14 @@ def test_a_faster_run_that_learns_the_same_is_better(member: Client, project: Pr
 
     said = text(page(member, f"runs={base.pk},{run.pk}"))
 
-    assert "Better t06 is 1.50× faster than t05 per step; no difference shown in reward so far." in said
-    assert re.search(r"Median step time [\d.]+ s → [\d.]+ s \(95 % interval of the ratio 1\.4\d–1\.5\d, 57 steps", said)
+    assert (
+        "Better t06 is 1.50× faster than t05 per step, because rollout is 33 % shorter; "
+        "no difference shown in reward so far."
+    ) in said
+    assert re.search(
+        r"Median step time [\d.]+ s → [\d.]+ s \(95 % interval of the ratio at the same steps 1\.50–1\.50, 57 steps",
+        said,
+    )
     assert re.search(r"Reward differs by [+−±]0[.\d]* ± 0\.0\d+ \(mean of the last 20 common steps\): no differ", said)
     assert "One seed each, so run-to-run spread is not covered." in said
     assert "Clone t06" in said
@@ -95,11 +102,46 @@ def test_a_faster_run_that_learns_worse_is_worse_and_another_base_turns_it_round
 ) -> None:
     base, run = measured(project, "a", pace=15.0), measured(project, "b", pace=10.0, reward=0.4)
 
-    assert "Worse b is 1.50× faster than a per step; reward is lower by 0.1" in text(
+    assert "Worse b is 1.50× faster than a per step, because rollout is 33 % shorter; reward is lower by 0.1" in text(
         page(member, f"runs={base.pk},{run.pk}")
     )
     turned = text(page(member, f"runs={base.pk},{run.pk}&base={run.pk}"))
-    assert "Better a is 1.50× slower than b per step; reward is higher by 0.1" in turned
+    assert "Better a is 1.50× slower than b per step, because rollout is 50 % longer; reward is higher" in turned
+
+
+def test_a_small_difference_is_a_percentage_with_its_interval(member: Client, project: Project) -> None:
+    base, run = measured(project, "a", pace=10.0), measured(project, "b", pace=9.0)
+
+    said = text(page(member, f"runs={base.pk},{run.pk}"))
+
+    assert re.search(r"Better b is 11\.1 % ± 0\.0 % faster than a per step", said)
+
+
+def test_a_run_on_a_busy_node_is_not_comparable_and_says_why(member: Client, project: Project) -> None:
+    base, run = measured(project, "a", pace=1.7), measured(project, "b", pace=1.0)
+    for one, own, driver in ((base, 1.0, "550"), (run, 1.9, "560")):
+        times = STEPS * 2_000_000_000
+        for name, value in (("cpu_percent", 100.0), ("cpu_cores", 2.0), ("run_cpu_cores", own)):
+            row = Metric.objects.create(run=one, kind="system", name=name, role="runner")
+            append_points({row.pk: points(times, times, np.full(60, value))}, attempt=1, through=0)
+        told = {"environment": {"driver": driver}}
+        RunEvent.objects.create(run=one, at=one.created_at, verb="note", text="", data=told)
+
+    said = text(page(member, f"runs={base.pk},{run.pk}"))
+    answer = member.get(f"/api/compare?runs={base.pk},{run.pk}").json()
+
+    assert "Not comparable b against a : step times are not comparable; no difference shown in reward so far." in said
+    assert (
+        "Step times are not comparable: other programs took 5 % of the node's processors while b trained, "
+        "50 % while a did; another driver (550 → 560). Median step time"
+    ) in said
+    assert "driver Driver of the devices 550 ≠ 560" in said
+    assert re.search(r"Step time, median .{1,99}not comparable", said)
+    verdict = answer["runs"][1]["verdict"]
+    assert (verdict["badge"], verdict["is_speed_comparable"]) == ("not_comparable", False)
+    assert [one["kind"] for one in verdict["conditions"]] == ["load", "driver"]
+    assert answer["runs"][0]["load"]["taken"] == pytest.approx(0.5)
+    assert [row["id"] for row in answer["environment"]] == ["driver"]
 
 
 def test_a_run_with_few_steps_is_not_judged(member: Client, project: Project) -> None:
@@ -439,3 +481,55 @@ def test_differences_have_signs_and_no_false_digits() -> None:
     assert gap_text(-0.0217, 0.0232, "share") == ("−2.2 pt", "± 2.3 pt")
     assert gap_text(33.71, 2.951, "") == ("+33.7", "± 3.0")
     assert gap_text(0.0, 0.0, "") == ("±0", "± 0")
+
+
+def test_when_a_level_was_reached_in_time_and_gpu_hours(member: Client, project: Project) -> None:
+    base, run = measured(project, "a", pace=2.0, reward=0.2), measured(project, "b", pace=1.0)
+    slow = make_run(project, state="finished", spec={"name": "c"}, step=60)
+    ramp = Metric.objects.create(run=slow, name="reward/mean")
+    append_points({ramp.pk: points(STEPS, STEPS, STEPS / 100.0)}, attempt=1, through=0)
+    Attempt.objects.filter(run=run).update(num_gpus=8)
+    ids = f"{base.pk},{run.pk},{slow.pk}"
+
+    target = member.get(f"/api/compare?runs={ids}&target=0.45").json()["target"]
+    own = member.get(f"/api/compare?runs={ids}").json()["target"]
+
+    assert (target["metric"], target["value"], target["runs"][base.pk]) == ("reward/mean", 0.45, None)
+    reached = target["runs"][run.pk]
+    assert (reached["step"], round(reached["seconds"])) == (5, 5)  # the mean of the first five steps
+    assert reached["gpu_hours"] == pytest.approx(8 * reached["seconds"] / 3600)
+    assert target["runs"][slow.pk] == {"step": 47, "seconds": None, "gpu_hours": None}  # mean of 43 to 47
+    assert own["value"] == pytest.approx(0.2, abs=0.02)  # what the least of them reached
+    said = text(page(member, f"runs={ids}&target=0.45"))
+    assert re.search(
+        r"Reward 0\.450 first reached training time; mean of 5 steps not reached [\d.]+ s step 5, 0\.01\d* GPU h", said
+    )
+
+
+def test_the_report_is_one_file_with_verdict_numbers_and_a_line_for_each_run(member: Client, project: Project) -> None:
+    base = measured(project, "grpo-t05", pace=15.0)
+    run = measured(project, "grpo-t06", pace=10.0, knobs={"optimizer.learning_rate": 1e-5})
+
+    answer = member.get(f"/compare/report.html?runs={base.pk},{run.pk}")
+    markup = html.unescape(answer.content.decode())
+
+    assert "attachment" in answer["Content-Disposition"]
+    assert not re.search(r"(?:src|href|url\()\s*=?", markup)  # nothing to fetch
+    assert "t06 is 1.50× faster than t05 per step" in text(markup)
+    assert "optimizer.learning_rate" in markup
+    assert markup.count('class="line"') == 4  # two runs, reward and step time
+    assert "Step time, median" in text(markup)
+
+
+def test_a_chart_keeps_gaps_and_spikes() -> None:
+    y = np.array([1.0, 50.0, np.nan, 2.0, 3.0])
+    line = ChartLine(label="<a>", color="#000", x=np.arange(5.0), y=y)
+
+    drawn = str(line_chart([line], label="Reward", unit=""))
+
+    (way,) = re.findall(r'class="line" d="([^"]*)"', drawn)
+    assert (way.count("M"), way.count("L")) == (2, 2)
+    assert "<title>&lt;a&gt;</title>" in drawn
+    heights = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", way)]
+    assert min(heights) == heights[1] < 25  # the spike is at the top
+    assert line_chart([ChartLine(label="a", color="#000", x=y, y=y * np.nan)], label="Reward", unit="") == ""

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from jobs.comparison.stats import (
+    MIN_STEPS,
     ConfidenceInterval,
     batch_error,
+    correlated_mean_interval,
     mean_interval,
     median_interval,
     ratio_interval,
@@ -134,3 +136,27 @@ def test_about_nineteen_of_twenty_intervals_hold_the_truth(memory: float) -> Non
         hits += found.low <= 1.2 <= found.high
 
     assert 176 <= hits <= 200  # 88 % or more; batches of a few steps leave a little correlation behind
+
+
+def test_what_wanders_slowly_has_a_wider_interval_than_its_batches_say() -> None:
+    rng = np.random.default_rng(4)
+    noise = rng.normal(size=60)
+    slow = np.zeros(60)
+    for i in range(1, 60):
+        slow[i] = 0.9 * slow[i - 1] + noise[i]
+
+    assert_halves(noise, least=1.0, most=1.6)
+    assert_halves(slow, least=1.5, most=np.inf)
+    same = correlated_mean_interval(np.ones(30))
+    assert same is not None
+    assert (same.low, same.high) == (1.0, 1.0)
+    assert correlated_mean_interval(np.ones(MIN_STEPS - 1)) is None
+
+
+def assert_halves(values: np.ndarray, *, least: float, most: float) -> None:
+    """The interval that minds correlation is so many times as wide as the one by batches."""
+    batches, minded = mean_interval(values), correlated_mean_interval(values)
+    assert batches is not None
+    assert minded is not None
+    assert minded.value == batches.value
+    assert least <= minded.half / batches.half <= most

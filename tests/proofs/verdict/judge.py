@@ -1,0 +1,35 @@
+"""All pairs of the proof, judged."""
+
+from dataclasses import replace
+from itertools import combinations
+
+from jobs.comparison.conditions import RunConditions
+from tests.proofs.verdict.corpus import Sample, demos, others
+from tests.proofs.verdict.pairs import Told, same_run, told, two_seeds
+from tests.proofs.verdict.report import Found
+
+PLANTED = (0.02, 0.05, 0.1, 0.3)
+
+
+def judge(*, num_pairs: int) -> Found:
+    """Return what is said of so many pairs of each kind, the same ones in every call."""
+    quiet = [sample for sample in demos() if not sample.spinning]
+    return Found(
+        demos=demos(),
+        others=others(),
+        identical={
+            "one run of the demo, resampled twice": list(same_run(quiet, num_pairs=num_pairs, seed=1)),
+            "one run of another kind, resampled twice": list(same_run(others(), num_pairs=num_pairs, seed=2)),
+            "two seeds of the demo": list(two_seeds(quiet, num_pairs=num_pairs, seed=3)),
+        },
+        power={
+            share: list(same_run([*quiet, *others()], num_pairs=num_pairs, seed=4, faster=share)) for share in PLANTED
+        },
+        beside=[_beside(one, other) for one, other in combinations(demos(), 2) if one.seed == other.seed],
+    )
+
+
+def _beside(one: Sample, other: Sample) -> tuple[Sample, Sample, Told, Told]:
+    """Return the two, and what is said of the second with and without their conditions."""
+    blind = [replace(sample, conditions=RunConditions()) for sample in (other, one)]
+    return one, other, told(*blind), told(other, one)
