@@ -69,7 +69,6 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
     is_shared = ranks > 1
     # Of an engine over several nodes: hops of a layer's two reductions around them, there and back.
     beyond = 2 * 2 * (-(-ranks // max(accelerator.domain, _NODE)) - 1)
-    per_token = layer_token_bytes(model, tensor, engine.kv_bytes)
     for key, count in counts.items():
         layer = kinds[key]
         dense += count * layer_bytes(layer, engine, share=0.0)
@@ -85,6 +84,7 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
             fixed += count * (exchange if layer.is_moe else constants.decode.exchange_seconds)
         fixed += count * beyond * constants.network.node_latency
         if layer.has_cache:
+            per_token = layer_token_bytes(layer, tensor, engine.kv_bytes)
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
     if is_first_engine(engine):
         fixed += constants.decode.first_engine_seconds
