@@ -114,8 +114,13 @@ def _recipe(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Recipe:
         version=table["version"],
         tags=tuple(table["tags"]),
         based_on=table.get("based_on", ""),
-        raw=_with_base(name, tables, ()),
+        raw=_on(table.get("accelerators", ()), _with_base(name, tables, ())),
     )
+
+
+def _on(kinds: Sequence[str], raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of a recipe on GPUs where it names kinds of them and no device: it never goes on CPUs instead."""
+    return _over({"hardware": {"device": "cuda"}}, raw) if kinds else raw
 
 
 def _accelerators(name: str, ids: Sequence[str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ class DecodeConstants:
     sglang_exchange: float
     first_engine_seconds: float
     eager_layer_seconds: float
+    eager_expert_layer_seconds: float
     sampler_layer_seconds: float
     sequence_seconds: float
     link: float
@@ -143,6 +144,7 @@ class NetworkConstants:
     sync_broadcast_tensor_seconds: float
     sync_broadcast_rate: float
     sync_delta_rate: float
+    sync_fast: float
     sync_band_ipc: float
     sync_band_tensors: float
     sync_band_buckets: float
@@ -186,6 +188,7 @@ class SpeedConstants:
     dequantize_bytes: float
     step_seconds: float
     scoring_share: float
+    slot_seconds: float
     host_share: float
     host_overlap: float
     host_slowdown: float
@@ -207,6 +210,7 @@ class SpeedConstants:
     band_experts: float
     band_adapters: float
     band_scoring: float
+    band_update: float
     band_step: float
     band_waiting: float
     band_talking: float

@@ -94,10 +94,12 @@ class Offload:
     """What lives in host memory: a share of the optimizer during its step; `params` during forward and backward.
 
     `activations`: checkpoints of layers go to the host. `between_phases`: weights, gradients and optimizer states are
-    moved away while another phase runs on the same devices; `optimizer_between_phases` alone.
+    moved away while another phase runs on the same devices; `optimizer_between_phases` alone. `has_one_thread`: a
+    process updates states on the host with one thread, as those of Ray do unless they ask for more.
     """
 
     optimizer: float = 0.0
+    has_one_thread: bool = False
     params: bool = False
     activations: bool = False
     params_between_phases: bool = False

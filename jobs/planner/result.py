@@ -1,5 +1,6 @@
 """What the planner answers: bytes per device by pool, phase and term; a verdict; seconds by phase as intervals."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,6 +54,25 @@ class Interval:
     def __add__(self, other: "Interval") -> "Interval":
         return Interval(low=self.low + other.low, middle=self.middle + other.middle, high=self.high + other.high)
 
+    def beside(self, other: "Interval") -> "Interval":
+        """Return the sum of two whose errors do not depend on each other: they reach as far as the root of squares."""
+        middle = self.middle + other.middle
+        return Interval(
+            low=middle - math.hypot(self.middle - self.low, other.middle - other.low),
+            middle=middle,
+            high=middle + math.hypot(self.high - self.middle, other.high - other.middle),
+        )
+
+    def at_least(self, factor: float) -> "Interval":
+        """Return an interval that reaches at least a factor to both sides of its middle."""
+        low, high = min(self.low, self.middle / factor), max(self.high, self.middle * factor)
+        return Interval(low=low, middle=self.middle, high=high)
+
+    def at_most(self, factor: float) -> "Interval":
+        """Return an interval that reaches at most a factor to both sides of its middle."""
+        low, high = max(self.low, self.middle / factor), min(self.high, self.middle * factor)
+        return Interval(low=low, middle=self.middle, high=high)
+
     def scaled(self, factor: float) -> "Interval":
         """Return the interval times a positive number."""
         return Interval(low=self.low * factor, middle=self.middle * factor, high=self.high * factor)
@@ -60,6 +80,11 @@ class Interval:
     def inverse(self, numerator: float) -> "Interval":
         """Return numerator / interval."""
         return Interval(low=numerator / self.high, middle=numerator / self.middle, high=numerator / self.low)
+
+
+def around(middle: float, factor: float) -> Interval:
+    """Return the interval that reaches a factor to both sides of its middle."""
+    return Interval(low=middle / factor, middle=middle, high=middle * factor)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -283,6 +283,8 @@ def _take_lock() -> None:
 
 def _never(ask: Ask, state: ClusterState) -> str:
     largest = max((n.cpus for n in state.nodes), default=0.0)
+    if ask.gpus and not state.gpus_total:
+        return _("Needs %(asked)s GPUs; the cluster has none.") % {"asked": f"{ask.gpus:g}"}
     if ask.gpus > state.gpus_total:
         text = _("Needs %(asked)s GPUs, the cluster has %(total)s: lower policy ranks or rollout engines.")
         return text % {"asked": f"{ask.gpus:g}", "total": f"{state.gpus_total:g}"}

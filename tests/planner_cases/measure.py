@@ -14,7 +14,7 @@ from jobs.planner.memory.phases import counted
 from jobs.planner.memory.storage import node_bytes
 from jobs.planner.result import TIGHT_FROM, Estimate, Interval, JobInvalid
 from jobs.planner.serving.engine_memory import engine_memory
-from jobs.planner.serving.kv_cache import layer_token_bytes
+from jobs.planner.serving.kv_cache import token_bytes
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.time.decoding import decode_step_seconds
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
@@ -101,7 +101,7 @@ def _readings(case: Case, k: Constants) -> Iterator[Reading]:
 
 def kv_bytes_of(model: ModelShape) -> int:
     """Return bytes of bf16 keys and values of one token on an engine of one device."""
-    return model.cache_layers * layer_token_bytes(model, 1, 2.0)
+    return token_bytes(model.layers, 1, 2.0)
 
 
 def _counts(case: Case) -> Iterator[Reading]:

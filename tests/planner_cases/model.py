@@ -23,8 +23,14 @@ def read_model(given: object) -> tuple[ModelShape, Mapping[str, Any]]:
     if not isinstance(given, dict) or not set(given) <= {"like", "name", "config"}:
         raise UnknownModel(f"model: {given!r} is neither an id nor a table of like, name and config.")
     changes = given.get("config", {})
-    config = {**_known(given["like"])[1], **changes} if "like" in given else changes
+    config = {**_known(given["like"])[1], **changes} if "like" in given else _with_nulls(changes)
     return read_shape(config, name=str(given.get("name", given.get("like", "")))), config
+
+
+def _with_nulls(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a whole config with the null that TOML cannot hold: latent attention whose queries are not compressed."""
+    nested = {key: _with_nulls(value) if isinstance(value, dict) else value for key, value in config.items()}
+    return {"q_lora_rank": None, **nested} if "kv_lora_rank" in nested else nested
 
 
 @cache

@@ -66,9 +66,10 @@ METHOD_WORDS = {
 _ANSWERS = {
     "yes": ("ready", gettext_lazy("yes")),
     "possible": ("warning", gettext_lazy("possible")),
-    "no": ("failed", gettext_lazy("no")),
     "unknown": ("warning", gettext_lazy("unknown")),
+    "no": ("failed", gettext_lazy("no")),
 }
+"""Answers from the best on: their states and words."""
 _BEARINGS = {
     "supports": ("ready", gettext_lazy("supports it")),
     "contradicts": ("failed", gettext_lazy("contradicts it")),
@@ -212,12 +213,12 @@ def devices_page(question: HardwareQuestion, project: Project | None) -> dict[st
     except JobInvalid as invalid:
         return context | {"problems": {invalid.field: str(invalid)}}
     currency = project.currency if project is not None else "USD"
-    shown = next((o for o in options if o.accelerator.id == question.show), options[0])
+    shown = next((o for o in options if o.accelerator.id == question.show), _best(options))
     return context | {
         "options": [_option(option, question, currency, is_shown=option is shown) for option in options],
         "has_costs": any(option.cost_per_step for option in options),
         "trained_on": picture_note(question.pictured) if question.pictured is not None else "",
-        "verdict": _overall(options, question),
+        "verdict": _overall(options, shown, question),
         "detail": _detail(shown, question, project),
     }
 
@@ -282,14 +283,26 @@ def _facts(question: HardwareQuestion) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _overall(options: tuple[HardwareOption, ...], question: HardwareQuestion) -> dict[str, object]:
-    """Say in a sentence on which hardware it runs, and under it what else there is to know of the best of them."""
-    verdicts = [option.verdict for option in options]
-    answer = next((a for a in ("yes", "possible", "unknown") if any(v.answer == a for v in verdicts)), "no")
-    same = [verdict for verdict in verdicts if verdict.answer == answer]
-    best = min(same, key=lambda verdict: (_headline(verdict).num_devices or MAX_DEVICES, _seconds(verdict)))
+def _best(options: tuple[HardwareOption, ...]) -> HardwareOption:
+    """Return the hardware with the best answer, of those the one that takes the fewest devices, then the least time."""
+    ranks = list(_ANSWERS)
+
+    def rank(option: HardwareOption) -> tuple[int, int, float]:
+        verdict = option.verdict
+        return ranks.index(verdict.answer), _headline(verdict).num_devices or MAX_DEVICES, _seconds(verdict)
+
+    return min(options, key=rank)
+
+
+def _overall(
+    options: tuple[HardwareOption, ...], shown: HardwareOption, question: HardwareQuestion
+) -> dict[str, object]:
+    """Say in a sentence how it runs on the hardware whose row is shown and on how many of all, and what else there is
+    to know of that one."""
+    best, answer = shown.verdict, shown.verdict.answer
+    able = [option for option in options if option.verdict.answer == "yes"]
     state, word = _ANSWERS[answer]
-    words = {"method": str(METHOD_WORDS[question.method]), "n": len(same), "all": len(options)}
+    words = {"method": str(METHOD_WORDS[question.method]), "n": len(able), "all": len(options)}
     need = _headline(best)
     words |= {"devices": _times(need.num_devices), "label": best.accelerator.label, "step": seconds_text(_step(need))}
     text = {
@@ -300,7 +313,9 @@ def _overall(options: tuple[HardwareOption, ...], question: HardwareQuestion) ->
     }[answer]
     if answer == "yes" and question.devices is not None:
         text = _("%(method)s: on %(devices)s %(label)s, %(step)s a step.")
-    if answer == "yes" and len(options) > 1:
+    if answer == "no" and any(option.verdict.answer != "no" for option in options):
+        text = _("%(method)s: it does not fit on %(label)s.")
+    if able and len(options) > 1:
         fits = ngettext("It runs on %(n)s of %(all)s.", "It runs on %(n)s of these %(all)s accelerators.", len(options))
         text = f"{text} {fits}"
     lines = (how(need), *best.more) if answer == "yes" else (best.summary, *best.more)

@@ -14,6 +14,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
 from jobs.catalog.spec.placement import placement_of
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.catalog.trainer import trainers
 from jobs.cluster.ray_api import ClusterState
 from jobs.models import Project
 from jobs.preflight.client import TrialFailed
@@ -141,9 +142,12 @@ def summary_panel(spec: RunSpec, state: ClusterState, *, project: Project, user:
 
 
 def launch_label(spec: RunSpec, state: ClusterState) -> str:
-    """Return what the launch button says it will do."""
-    if spec.hardware.device == "auto" and not state.is_reachable:
+    """Return what the launch button says it will do, or which devices are missing: what needs GPUs goes on no CPUs."""
+    device = _device(spec, state)
+    if device == "auto":
         return ngettext("Launch %(n)s worker", "Launch %(n)s workers", spec.num_workers) % {"n": spec.num_workers}
+    if device == "cuda" and state.is_reachable and not state.gpus_total:
+        return _("Needs %(asks)s; the cluster has none") % {"asks": _asks(spec, state)}
     return _("Launch on %(asks)s") % {"asks": _asks(spec, state)}
 
 
@@ -282,8 +286,18 @@ def _workers(spec: RunSpec) -> tuple[tuple[str, int], ...]:
     )
 
 
+def _device(spec: RunSpec, state: ClusterState) -> str:
+    """Return the device that the run asks for; "auto" where that is the cluster's, which does not answer."""
+    if spec.hardware.device != "auto":
+        return spec.hardware.device
+    if spec.algorithm in trainers()[spec.trainer.name].needs_gpu:
+        return "cuda"
+    return state.device if state.is_reachable else "auto"
+
+
 def _asks(spec: RunSpec, state: ClusterState) -> str:
-    device = state.device if spec.hardware.device == "auto" else spec.hardware.device
+    device = _device(spec, state)
+    device = state.device if device == "auto" else device
     cpus, gpus = demand(spec, device=device)
     if device == "cuda":
         return ngettext("%(n)s GPU", "%(n)s GPUs", int(gpus)) % {"n": f"{gpus:g}"}

@@ -22,7 +22,7 @@ from jobs.planner.read.context import MicroBatches, RunContext, split_targets
 from jobs.planner.search.axes import Changes
 from jobs.planner.search.layout_space import Space
 from jobs.planner.search.plan_changes import Situation
-from jobs.planner.serving.kv_cache import BLOCK_TOKENS, layer_token_bytes
+from jobs.planner.serving.kv_cache import BLOCK_TOKENS, layer_token_bytes, token_bytes
 from jobs.planner.shapes.model_shape import ModelShape
 from jobs.planner.trainer import TrainerPlanning
 
@@ -281,7 +281,9 @@ def _sampler_cache_bytes(source: RunContext, element: float) -> int:
     where there is more room."""
     model = source.models.policy
     tokens = _drawn_at_once(source) * -(-(source.longest + SAMPLER_ROOM) // BLOCK_TOKENS) * BLOCK_TOKENS
-    return tokens * (model.cache_layers + 1) * layer_token_bytes(model, 1, element)
+    return tokens * (
+        token_bytes(model.layers, 1, element) + max(layer_token_bytes(x, 1, element) for x in model.layers)
+    )
 
 
 _COLOCATED = Sentence(

@@ -322,6 +322,7 @@ def _megatron(source: RunContext, shape: ModelShape, devices: int, *, is_critic:
         num_micro_batches=rows.count,
         offload=Offload(
             optimizer=share,
+            has_one_thread=True,
             params_between_phases=knobs.flag("memory.megatron_param_offload"),
             optimizer_between_phases=knobs.flag("memory.megatron_optimizer_offload"),
         ),

@@ -8,7 +8,7 @@ these, so that an interval is as wide as it gets.
 
 from jobs.planner.constant import Constants
 from jobs.planner.diffusion.job import DiffusionJob, stream_tokens
-from jobs.planner.result import Interval, StepTime
+from jobs.planner.result import Interval, StepTime, around
 from jobs.planner.shapes.diffusion import Block, DiffusionShape
 from jobs.planner.time.flops import RECOMPUTED
 from jobs.planner.time.layers import peak_rate, rates_of
@@ -132,4 +132,4 @@ def step_time(job: DiffusionJob, constants: Constants) -> StepTime:
 
 
 def _wide(seconds: float) -> Interval:
-    return Interval(low=seconds / WIDEST, middle=seconds, high=seconds * WIDEST)
+    return around(seconds, WIDEST)

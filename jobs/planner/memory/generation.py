@@ -11,7 +11,7 @@ from jobs.planner.memory.precision import compute_bytes
 from jobs.planner.memory.stages import Stage, stage_share
 from jobs.planner.memory.states import States
 from jobs.planner.result import Term
-from jobs.planner.serving.kv_cache import layer_token_bytes
+from jobs.planner.serving.kv_cache import token_bytes
 
 _LOGITS = 6.0  # bytes of one: 16 bits and fp32
 
@@ -22,7 +22,7 @@ def generation_terms(training: Training, stage: Stage, held: States, *, rows: in
     gathered, is_packed = 0.0, training.method == "qlora"
     if layout.shards == 3 and layout.num_devices > 1:
         gathered = stage_share(stage, model, layout).total * (training.base_bytes if is_packed else width)
-    each = layer_token_bytes(model, layout.tensor, width) * model.cache_layers
+    each = token_bytes(model.layers, layout.tensor, width)
     tokens = min(rows * length, training.tokens)  # of prompts, which a first pass reads together
     return {
         "weights": held.weights + gathered,

@@ -1,33 +1,39 @@
 """How a rollout engine cuts its cache of keys and values, and how many tokens it holds.
 
 vLLM (read in 0.32, v1/core/kv_cache_utils.py): the cache is a pool of blocks. Layers that look at the same tokens are
-put into groups of equal size; a block serves one group, so that it is as large as a group's layers are many. Before
+put into groups of equal size; a block serves one group, so that it is as large as a group's layers are many, and holds
+more tokens where they keep less of each. Before
 0.20 it reported blocks // groups * tokens of a block, since then what fits of sequences of the greatest length.
 """
 
-from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jobs.planner.job import Engine
+from jobs.planner.shapes.layer_shapes import LayerShape
 from jobs.planner.shapes.model_shape import ModelShape
 
 BLOCK_TOKENS = 16  # vLLM's block on CUDA and ROCm unless it is set; of SGLang 1
+_ENDLESS = 1 << 31  # tokens, beyond any context
 _STATE_BYTES = 2  # an element of a linear attention's state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCacheGroup:
     """Layers that share a table of blocks: `window` tokens are kept of each sequence, 0 for all, and `is_state` for
-    those that keep one state per sequence instead."""
+    those that keep one state per sequence instead. `times`: tokens of their block over those of the cache's, where
+    other layers keep more of a token and all blocks are alike."""
 
     num_layers: int
     window: int
     is_state: bool = False
+    times: int = 1
 
     def blocks(self, tokens: float, block_tokens: int, in_flight: int) -> float:
         """Return the blocks that a sequence of `tokens` takes; `in_flight` are kept until their step has ended."""
         if self.is_state:
             return 1
+        block_tokens *= self.times
         if not self.window or tokens <= self.window + in_flight:
             return -(-tokens // block_tokens) + (1 if self.window else 0)
         return -(-(self.window - 1 + in_flight) // block_tokens) + 1
@@ -54,8 +60,10 @@ class KvCache:
         return round(self.sequence_blocks(tokens) * self.block_bytes)
 
     def longest_sequence(self) -> int:
-        """Return the tokens of the longest single sequence that the cache holds, 0 if none."""
+        """Return the tokens of the longest single sequence that the cache holds, 0 if none. States alone set no end."""
         low, high = 0, max(self.num_blocks, 0) * self.block_tokens
+        if all(group.is_state for group in self.groups):
+            return _ENDLESS if self.num_blocks >= len(self.groups) else 0
         while low < high:
             middle = (low + high + 1) // 2
             if self.sequence_blocks(middle) <= self.num_blocks:
@@ -65,17 +73,22 @@ class KvCache:
         return low
 
 
-def layer_token_bytes(model: ModelShape, tensor: int, element_bytes: float) -> int:
-    """Return bytes of keys and values of one token in one layer on one device; MLA's latent is whole on each."""
-    if model.attention_kind == "mla":
-        return round(model.latent * element_bytes)
-    return round(2 * max(model.kv_heads // tensor, 1) * model.head_size * element_bytes)
+def layer_token_bytes(layer: LayerShape, tensor: int, element_bytes: float) -> int:
+    """Return bytes of keys and values of one token in one layer on one device; a latent is whole on each."""
+    if not layer.cache_heads:
+        return round(layer.cache * element_bytes)
+    return round(layer.cache // layer.cache_heads * max(layer.cache_heads // tensor, 1) * element_bytes)
 
 
-def token_bytes(engine: Engine) -> int:
-    """Return bytes of one token's keys and values on one device, of the stage with most layers that keep any."""
-    per_layer = layer_token_bytes(engine.model, engine.tensor, engine.kv_bytes)
-    return per_layer * max(sum(engine.model.layers[i].has_cache for i in stage) for stage in stages(engine))
+def token_bytes(layers: Iterable[LayerShape], tensor: int, element_bytes: float) -> int:
+    """Return bytes of one token's keys and values in all of some layers on one device."""
+    return sum(layer_token_bytes(layer, tensor, element_bytes) for layer in layers)
+
+
+def stage_token_bytes(engine: Engine) -> int:
+    """Return bytes of one token's keys and values on one device, of the stage that keeps most."""
+    layers = engine.model.layers
+    return max(token_bytes((layers[i] for i in stage), engine.tensor, engine.kv_bytes) for stage in stages(engine))
 
 
 def stages(engine: Engine) -> tuple[range, ...]:
@@ -94,9 +107,9 @@ def group_layers(model: ModelShape) -> tuple[tuple[int, ...], ...]:
     Kinds of attention are divided into groups as large as the smallest kind, or as the largest kind where that is less
     than half as large again; the last of a kind is filled up with padding.
     """
-    kinds: dict[tuple[int, bool], list[int]] = {}
+    kinds: dict[tuple[int, int, int], list[int]] = {}
     for index, layer in enumerate(model.layers):
-        kinds.setdefault((layer.window, layer.has_cache), []).append(index)
+        kinds.setdefault((layer.window, layer.cache, layer.cache_heads), []).append(index)
     sizes = [len(indices) for indices in kinds.values()]
     size = max(sizes) if max(sizes) < 1.5 * min(sizes) else min(sizes)
     groups: list[tuple[int, ...]] = []
@@ -109,43 +122,62 @@ def group_layers(model: ModelShape) -> tuple[tuple[int, ...], ...]:
 def vllm_cache(engine: Engine, stage_bytes: list[int], *, batched_tokens: int, is_async: bool) -> KvCache:
     """Return how vLLM cuts `stage_bytes`, free on a device of each pipeline stage: the fewest blocks of any stage."""
     model = engine.model
-    per_layer = layer_token_bytes(model, engine.tensor, engine.kv_bytes)
+    per_layer = {id(layer): layer_token_bytes(layer, engine.tensor, engine.kv_bytes) for layer in model.layers}
+    most = max(per_layer.values())
     block_tokens = engine.block_tokens or BLOCK_TOKENS
     state = max(layer.state for layer in model.layers) // engine.tensor * _STATE_BYTES
-    if state and per_layer:  # a page of attention is made at least as large as a state
-        block_tokens *= max(-(-state // (per_layer * block_tokens)), 1)
+    if state and most:  # a page of attention is made at least as large as a state
+        block_tokens *= max(-(-state // (most * block_tokens)), 1)
     members = group_layers(model)
-    page = per_layer * block_tokens
+    page = most * block_tokens or state or 1  # of a model that keeps nothing, no token is too many
     # A group is as wide on a stage as its layers there: with padding, all are as wide as the widest.
     widths = [max(len(set(group) & set(stage)) for group in members) for stage in stages(engine)]
     blocks = [max(free, 0) // (width * page) for free, width in zip(stage_bytes, widths, strict=True) if width]
+    firsts = [model.layers[group[0]] for group in members]
     groups = tuple(
         KvCacheGroup(
-            num_layers=len(group), window=model.layers[group[0]].window, is_state=not model.layers[group[0]].has_cache
+            num_layers=len(group),
+            window=layer.window,
+            is_state=not layer.has_cache,
+            times=_times(most, per_layer[id(layer)]),
         )
-        for group in members
+        for group, layer in zip(members, firsts, strict=True)
     )
     return KvCache(
         groups=groups,
         block_tokens=block_tokens,
         block_bytes=widths[0] * page,
         num_blocks=min(blocks, default=0),
-        token_bytes=token_bytes(engine),
+        token_bytes=stage_token_bytes(engine),
         in_flight=batched_tokens * (2 if is_async else 1),
     )
 
 
+def _times(most: int, own: int) -> int:
+    """Return how many times as many tokens a layer's blocks hold as those of the layer that keeps most; where that is
+    no whole number they are filled up (unify_kv_cache_spec_page_size)."""
+    return most // own if own and not most % own else 1
+
+
 def sglang_cache(engine: Engine, free: int, window_share: float) -> KvCache:
-    """Return how SGLang cuts `free` bytes: layers with a window have a pool of `window_share` of the others' tokens."""
-    per_layer = layer_token_bytes(engine.model, engine.tensor, engine.kv_bytes)
-    stage = max(stages(engine), key=len)
-    kinds = Counter(bool(engine.model.layers[i].window) for i in stage if engine.model.layers[i].has_cache)
-    weight = kinds[False] + (window_share if kinds[False] else 1.0) * kinds[True]
+    """Return how SGLang cuts `free` bytes: layers with a window have a pool of `window_share` of the others' tokens.
+
+    Where no layer keeps anything of a token, each sequence has its states.
+    """
+    stage = [engine.model.layers[i] for i in max(stages(engine), key=len)]
+    seen = [layer for layer in stage if layer.has_cache]
+    whole, windowed = (
+        token_bytes((layer for layer in seen if bool(layer.window) == has_window), engine.tensor, engine.kv_bytes)
+        for has_window in (False, True)
+    )
+    weight = whole + (window_share if whole else 1.0) * windowed
+    states = sum(layer.state for layer in stage) // engine.tensor * _STATE_BYTES
+    each = weight or states or 1
     return KvCache(
-        groups=(KvCacheGroup(num_layers=len(stage), window=0),),
+        groups=(KvCacheGroup(num_layers=len(stage), window=0, is_state=not seen),),
         block_tokens=1,
-        block_bytes=round(weight * per_layer),
-        num_blocks=int(max(free, 0) // (weight * per_layer)),
-        token_bytes=token_bytes(engine),
+        block_bytes=round(each),
+        num_blocks=int(max(free, 0) // each),
+        token_bytes=stage_token_bytes(engine),
         in_flight=0,
     )

@@ -12,7 +12,8 @@ class LayerShape:
     `replicated`: norms, routers, and what else every tensor rank holds whole; `replicated_linear` are those of them
     that are matrices of linear layers (the down-projections of MLA). `window`: tokens that attention sees, 0 for all.
     `largest_matrix`: elements of the largest single matrix. `has_cache` is False for a layer that keeps no keys and
-    values per token; `cache` are the elements it keeps of each token, those of an indexer included. `state` are the
+    values per token; `cache` are the elements it keeps of each token, those of an indexer included, `cache_heads` the
+    heads by which tensor parallelism divides them (0: whole on each rank, as a latent is). `state` are the
     elements it keeps of a sequence, however long: linear attention, state spaces, convolutions; a layer may have both
     or neither. `kind` is what mixes tokens, "" for nothing. `norms` of the hidden state, each of `hidden` elements
     (twice that with biases).
@@ -30,6 +31,7 @@ class LayerShape:
     state: int = 0
     norms: int = 2
     cache: int = 0
+    cache_heads: int = 0
     kind: str = "attention"
 
     @property

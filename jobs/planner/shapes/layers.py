@@ -81,6 +81,7 @@ def _layer(
         state=mixer.state,
         norms=norms,
         cache=mixer.cache,
+        cache_heads=0 if mixer.kv_rank else mixer.kv_heads,
         kind=mixer.kind,
     )
 

@@ -28,7 +28,8 @@ class Decoder:
 
     `dense_seconds`: weights that every step reads, and what each layer takes anyway; `expert_seconds`: all experts of
     a device; `sequence_seconds` per sequence; `reach`: per window (0: none), seconds per live token of a sequence.
-    `ratio` is k/E, `spread` over how many engines the tokens of one step of experts come from.
+    `ratio` is k/E, `spread` over how many engines the tokens of one step of experts come from. `launch_seconds`: what
+    the host takes to start a step's kernels one by one, 0 where a graph starts them; the longer of the two counts.
     """
 
     dense_seconds: float
@@ -38,6 +39,7 @@ class Decoder:
     ratio: float
     spread: float
     pipeline: int
+    launch_seconds: float = 0.0
 
     def step(self, batch: float, context: float) -> float:
         """Return seconds of one step of `batch` sequences with `context` live tokens each in the mean."""
@@ -47,7 +49,7 @@ class Decoder:
             seconds += self.expert_seconds * (1 - (1 - self.ratio) ** (each * self.spread))
         for window, rate in self.reach:
             seconds += rate * each * (min(context, window) if window else context)
-        return seconds
+        return max(seconds, self.launch_seconds)
 
 
 def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants) -> Decoder:
@@ -67,7 +69,6 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
     is_shared = ranks > 1
     # Of an engine over several nodes: hops of a layer's two reductions around them, there and back.
     beyond = 2 * 2 * (-(-ranks // max(accelerator.domain, _NODE)) - 1)
-    per_token = layer_token_bytes(model, tensor, engine.kv_bytes)
     for key, count in counts.items():
         layer = kinds[key]
         dense += count * layer_bytes(layer, engine, share=0.0)
@@ -83,13 +84,12 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
             fixed += count * (exchange if layer.is_moe else constants.decode.exchange_seconds)
         fixed += count * beyond * constants.network.node_latency
         if layer.has_cache:
+            per_token = layer_token_bytes(layer, tensor, engine.kv_bytes)
             reach[layer.window] = reach.get(layer.window, 0.0) + count * per_token / bandwidth
     if is_first_engine(engine):
         fixed += constants.decode.first_engine_seconds
     if engine.shares_weights:
         fixed += model.num_layers * constants.decode.sampler_layer_seconds
-    elif engine.is_eager:
-        fixed += model.num_layers * constants.decode.eager_layer_seconds
     peak = product_rate(engine, accelerator, constants)
     sequence = 2 * (products + model.vocab * model.hidden / tensor) / (peak * constants.decode.compute)
     sequence += 2 * expert_products / (peak * constants.decode.compute_experts)
@@ -107,7 +107,17 @@ def make_decoder(engine: Engine, accelerator: Accelerator, constants: Constants)
         ratio=model.experts_per_token / model.experts if model.experts else 0.0,
         spread=expert_ranks(engine) / tensor,
         pipeline=engine.pipeline,
+        launch_seconds=_launch_seconds(engine, constants),
     )
+
+
+def _launch_seconds(engine: Engine, constants: Constants) -> float:
+    """Return the seconds in which the host starts one step without CUDA graphs: layers of experts take more kernels."""
+    if not engine.is_eager or engine.shares_weights:
+        return 0.0
+    routed = sum(layer.is_moe for layer in engine.model.layers)
+    k = constants.decode
+    return (engine.model.num_layers - routed) * k.eager_layer_seconds + routed * k.eager_expert_layer_seconds
 
 
 def _exchange_seconds(engine: Engine, constants: Constants) -> float:

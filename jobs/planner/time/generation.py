@@ -17,7 +17,7 @@ from jobs.catalog.accelerator import Accelerator
 from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.job import Engine, Lengths, Rollouts
-from jobs.planner.result import Interval, JobInvalid
+from jobs.planner.result import Interval, JobInvalid, around
 from jobs.planner.serving.engine_memory import EngineMemory, engine_memory, validate_engine
 from jobs.planner.time.decoding import Decoder, decode_step_seconds, make_decoder, prefill_seconds
 
@@ -54,7 +54,7 @@ def decode_tokens_per_second(
     _positive("batch", batch)
     step = make_decoder(engine, accelerator, constants).step(batch, prompt + constants.decode.live_share * output)
     step += prefill_seconds(engine, accelerator, batch * prompt / max(output, 1.0), prompt / 2, constants)
-    return _band(batch / step, _decode_band(engine, constants))
+    return around(batch / step, _decode_band(engine, constants))
 
 
 def generation_seconds(
@@ -102,7 +102,7 @@ def generation_seconds(
     factor = constants.decode.band_rollout
     if not lengths.mean_response:
         factor = max(factor, constants.decode.band_lengths)
-    return _band(seconds, factor)
+    return around(seconds, factor)
 
 
 def response_lengths(
@@ -206,10 +206,6 @@ def _capacity(memory: EngineMemory, tokens: float) -> float:
 
 def _decode_band(engine: Engine, constants: Constants) -> float:
     return constants.decode.band_experts if engine.model.experts else constants.decode.band_dense
-
-
-def _band(middle: float, factor: float) -> Interval:
-    return Interval(low=middle / factor, middle=middle, high=middle * factor)
 
 
 def _validate(rollouts: Rollouts, num_engines: int) -> None:

@@ -13,7 +13,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.job import Engine, FrozenModel, Job, Rollouts, Training
 from jobs.planner.memo import Memo
-from jobs.planner.result import Interval, StepTime
+from jobs.planner.result import Interval, StepTime, around
 from jobs.planner.serving.engine_memory import EngineMemory
 from jobs.planner.time.flops import training_flops
 from jobs.planner.time.generation import decode_tokens_per_second, generation_seconds, mean_lengths
@@ -45,11 +45,13 @@ TOGETHER: Mapping[str, tuple[str, ...]] = {EXPERIENCE: ("reward", "old_logprobs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingBatch:
-    """What one step trains on: `samples` of `length` tokens each in the mean, of which `prompt` are given."""
+    """What one step trains on: `samples` of `length` tokens each in the mean, of which `prompt` are given. `slots`:
+    tokens of all samples where each is padded to the longest allowed, as the process that leads the run keeps them."""
 
     samples: int
     prompt: float
     length: float
+    slots: int = 0
 
     @property
     def tokens(self) -> float:
@@ -60,9 +62,9 @@ class TrainingBatch:
 def batch_of(rollouts: Rollouts, constants: Constants) -> TrainingBatch:
     """Return what a step of reinforcement learning generates."""
     prompt, response = mean_lengths(rollouts.lengths, constants)
-    return TrainingBatch(
-        samples=rollouts.prompts * rollouts.samples_per_prompt, prompt=prompt, length=prompt + response
-    )
+    samples = rollouts.prompts * rollouts.samples_per_prompt
+    longest = rollouts.lengths.max_prompt + rollouts.lengths.max_response
+    return TrainingBatch(samples=samples, prompt=prompt, length=prompt + response, slots=samples * longest)
 
 
 def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo: Memo) -> StepTime:
@@ -71,8 +73,10 @@ def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo:
         return _supervised(job, constants, memo)
     batch = batch_of(job.rollouts, constants)
     phases = _rl_phases(job, job.rollouts, job.engine, batch, engine, constants, memo)
-    if not job.rollouts.lengths.mean_response:  # all phases grow with it
-        phases = {key: _at_least(seconds, WIDEST) for key, seconds in phases.items()}
+    handed = around(batch.slots * constants.speed.slot_seconds, WIDEST)
+    phases |= {key: phases[key] + handed for key in _HANDED if key in phases}
+    if not job.rollouts.lengths.mean_response:
+        phases = {key: seconds.at_least(_unsure(key, constants)) for key, seconds in phases.items()}
     phases = _paced(phases, constants)
     step = _overlapped(job, phases, constants)
     notes = [_mfu_note(job)]
@@ -200,7 +204,7 @@ def _rl_phases(
         job.sync_transport,
         _key(job),
     )
-    phases["weight_sync"] = sync + _band(_moving_seconds(job, constants), WIDEST)
+    phases["weight_sync"] = sync + around(_moving_seconds(job, constants), WIDEST)
     return phases
 
 
@@ -334,36 +338,36 @@ def _paced(phases: dict[str, Interval], constants: Constants) -> dict[str, Inter
     it. Where few runs tell it, the seconds reach as far as its spread."""
     set_ = {phase: name for phase, name in PACES.items() if phase in phases and constants.get(name).is_changed}
     return {
-        phase: _spread(seconds.scaled(constants.value(set_[phase])), constants.get(set_[phase]).spread)
+        phase: seconds.scaled(constants.value(set_[phase])).at_least(constants.get(set_[phase]).spread)
         if phase in set_
         else seconds
         for phase, seconds in phases.items()
     }
 
 
-def _spread(seconds: Interval, factor: float) -> Interval:
-    middle = seconds.middle
-    return Interval(low=min(seconds.low, middle / factor), middle=middle, high=max(seconds.high, middle * factor))
-
-
 def _overlapped(job: Job, phases: dict[str, Interval], constants: Constants) -> Interval:
-    """Return seconds of the whole step."""
-    generated = phases["rollout"] + phases.get("reward", NOTHING)
+    """Return seconds of the whole step, whose phases err each in its own way: it is surer than the least sure of them,
+    and never surer than `speed.band_step`."""
+    generated = phases["rollout"].beside(phases.get("reward", NOTHING))
     sync = phases.get("weight_sync", NOTHING)
-    trained = sum((seconds for key, seconds in phases.items() if key not in _GENERATING), start=NOTHING)
+    trained = NOTHING
+    for key, seconds in phases.items():
+        trained = trained if key in _GENERATING else trained.beside(seconds)
     if job.schedule == "sync" or job.placement != "split":
-        step = generated + trained + sync
+        step = generated.beside(trained).beside(sync)
     else:
         longer = Interval(
             low=max(generated.low, trained.low),
             middle=max(generated.middle, trained.middle),
             high=max(generated.high, trained.high),
         )
-        step = longer + sync
-    return _at_least(step.scaled(1 / (1 - constants.speed.other_share)), constants.speed.band_step)
+        step = longer.beside(sync)
+    whole = step.scaled(1 / (1 - constants.speed.other_share))
+    return whole.at_most(WIDEST).at_least(constants.speed.band_step)
 
 
 _LONG_ROW = 32 * 1024  # tokens; attention is no small part of a longer one
+_HANDED = ("old_logprobs", "reference", "update")  # to whose workers a batch travels, and back
 _GENERATING = ("rollout", "reward", "weight_sync")
 
 
@@ -405,15 +409,10 @@ def _document_note(training: Training) -> tuple[str, ...]:
     )
 
 
-def _at_least(seconds: Interval, factor: float) -> Interval:
-    """Return an interval that reaches at least a factor to both sides."""
-    low, middle, high = seconds.low, seconds.middle, seconds.high
-    return Interval(low=min(low, middle / factor), middle=middle, high=max(high, middle * factor))
-
-
-def _band(middle: float, factor: float) -> Interval:
-    factor = min(factor, WIDEST)
-    return Interval(low=middle / factor, middle=middle, high=middle * factor)
+def _unsure(phase: str, constants: Constants) -> float:
+    """Return how far a phase may be from its middle where nobody knows how long responses are: weights know none."""
+    known = {"rollout": constants.decode.band_lengths, "update": constants.speed.band_update, "weight_sync": 1.0}
+    return known.get(phase, constants.speed.band_scoring)
 
 
 def _key(job: Job) -> tuple[int, int, float]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from jobs.planner.constant import Constants
 from jobs.planner.job import Fleet, FrozenModel, Layout, Training
 from jobs.planner.memory.lora import adapter_parameters
-from jobs.planner.result import Interval
+from jobs.planner.result import Interval, around
 from jobs.planner.shapes.model_shape import LayerShape, ModelShape
 from jobs.planner.time.flops import RECOMPUTED, layer_kinds, training_flops
 from jobs.planner.time.layers import HALF, best_rate, head_seconds, layer_seconds, optimizer_bytes, rates_of
@@ -158,7 +158,7 @@ def scoring_seconds(
     total = (count + (layout.pipeline - 1) / layout.virtual) * (slowest + gathered)
     waiting = count * sum(kinds * layers[id(kind)].waiting[0] for kind, kinds in layer_kinds(model)) / layout.pipeline
     factor = _width(constants.speed.band_scoring, waiting / total, 1 - slowest / (slowest + gathered), constants)
-    return Interval(low=total / factor, middle=total, high=total * factor)
+    return around(total, factor)
 
 
 def _band_of(training: Training, constants: Constants) -> float:
@@ -322,7 +322,7 @@ def optimizer_seconds(training: Training, fleet: Fleet, share: tuple[float, floa
         )
         each = (
             constants.speed.deepspeed_offload_seconds
-            if training.family == "deepspeed"
+            if training.family == "deepspeed" or training.offload.has_one_thread
             else constants.speed.cpu_adam_seconds
         )
         handled = per_node * local * each / 1e9

@@ -57,13 +57,17 @@ def transport_of(job: Job) -> SyncTransport:
 
 
 def sync_seconds(job: Job, constants: Constants) -> Interval:
-    """Return seconds of one weight sync, as sure as its transport was measured (network.sync_band_*)."""
+    """Return seconds of one weight sync, as sure as its transport was measured (network.sync_band_*).
+
+    Networks and gathers can take several times as long; none is much faster than its links (network.sync_fast).
+    """
     transport = transport_of(job)
     seconds = weight_sync_seconds(
         job.policy, job.fleet, constants, transport=transport, engine_devices=job.engine_devices
     )
     factor = constants.value(_BANDS[transport])
-    return Interval(low=seconds / factor, middle=seconds, high=seconds * factor)
+    low = seconds / min(factor, constants.network.sync_fast)
+    return Interval(low=low, middle=seconds, high=seconds * factor)
 
 
 def weight_sync_seconds(

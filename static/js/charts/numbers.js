@@ -74,9 +74,9 @@ export function metric(/** @type {Value} */ value, /** @type {string} */ unit) {
 }
 
 function percent(/** @type {number} */ value) {
-  return Math.abs(value) < 0.01 && value !== 0
-    ? number(value)
-    : minus(String(Number(value.toPrecision(Math.abs(value) < 1 ? 2 : 3))));
+  const size = Math.abs(value);
+  const digits = size < 0.01 ? 1 : size < 1 ? 2 : 3; // of a share this small more digits would be false ones
+  return minus(String(Number(value.toPrecision(digits))));
 }
 
 /** Return the unit of a series that no dictionary names: readings end in theirs. */

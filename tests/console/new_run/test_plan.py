@@ -102,6 +102,22 @@ def test_a_recipe_supposes_its_own_hardware_where_the_cluster_has_none(
     assert "the recipe's hardware" not in unescape(other["verdict"])
 
 
+@pytest.mark.parametrize("recipe", ["openrlhf-ppo-70b-48gpu", "verl-grpo-qwen3-8b"])
+def test_what_needs_gpus_is_not_offered_on_cpus(editor: Client, monkeypatch: pytest.MonkeyPatch, recipe: str) -> None:
+    chosen = recipes()[recipe]
+    cluster(monkeypatch, memory=16 * GIB)
+    form = {**spec_to_form(chosen.spec), "base": json.dumps(minimal(chosen.spec))}
+    answer = editor.post("/runs/new/check", form).json()
+    later = editor.post("/runs/new/check", {**form, "hardware.device": "auto"}).json()
+
+    said = f"Needs {chosen.spec.num_workers} GPUs; the cluster has none"
+    assert chosen.spec.hardware.device == "cuda"
+    assert answer["launch"] == said
+    assert f"{said}." in unescape(answer["summary"])
+    assert "Planned on" in unescape(answer["plan"]["verdict"])
+    assert later["launch"] == said  # the trainer trains this on GPUs only
+
+
 def advised(client: Client, **texts: str) -> dict[str, Any]:
     spec = recipes()["verl-grpo-qwen3-8b"].spec
     hardware = {"plan.accelerator": "h200", "plan.nodes": "1", "plan.devices_per_node": "8"}

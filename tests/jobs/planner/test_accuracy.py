@@ -8,8 +8,7 @@ import pytest
 from jobs.planner.constant import shipped_constants
 from jobs.planner.result import Interval
 from tests.planner_cases.device_rows import device_cases
-from tests.planner_cases.held_out import GATES as GATES_OF_TIME
-from tests.planner_cases.held_out import LEAST, as_shipped, held_out
+from tests.planner_cases.held_out import LEAST, NARROW, as_shipped, held_out
 from tests.planner_cases.load import HERE, Case, load
 from tests.planner_cases.measure import Reading, readings
 from tests.planner_cases.summary import Row, summarize
@@ -49,7 +48,7 @@ def test_gate(what: str) -> None:
 def test_seconds_have_no_bias_and_honest_intervals_where_each_source_is_left_out() -> None:
     figures = {each.kind: each for each in held_out((*load(HERE), *load(HERE / "later")), shipped_constants())}
 
-    assert set(GATES_OF_TIME) <= {kind for kind, each in figures.items() if each.num >= LEAST}
+    assert set(NARROW) <= {kind for kind, each in figures.items() if each.num >= LEAST}
     assert not {kind: (each, each.fails) for kind, each in figures.items() if each.fails}
 
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from jobs.catalog.model import models
 from tests.planner_cases.load import CaseInvalid, load
 from tests.planner_cases.measure import readings
+from tests.planner_cases.model import read_model
 
 CASE = """
 [X1]
@@ -109,3 +111,12 @@ def test_a_model_that_is_not_known_stays_in_the_table_as_not_computed(tmp_path: 
 def test_an_empty_folder_is_said(tmp_path: Path) -> None:
     with pytest.raises(CaseInvalid, match="there is no case file"):
         load(tmp_path)
+
+
+def test_a_config_without_the_null_that_toml_lacks_is_read() -> None:
+    config = {key: value for key, value in models()["moonlight-16b-a3b"].config.items() if value is not None}
+
+    shape, read = read_model({"name": "Moonlight", "config": config})
+    assert "q_lora_rank" not in config
+    assert read["q_lora_rank"] is None
+    assert shape.parameters == read_model("moonlight-16b-a3b")[0].parameters

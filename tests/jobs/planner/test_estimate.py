@@ -1,5 +1,6 @@
 """The whole answer: what adds up, what must hold for any job, and how fast it is there."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from jobs.catalog.accelerator import find_accelerator
 from jobs.planner.constant import shipped_constants
 from jobs.planner.estimate import Estimator, estimate
 from jobs.planner.job import Engine, Fleet, FrozenModel, Job, Layout, Lengths, Offload, Rollouts, Training
-from jobs.planner.result import TERMS, Estimate, JobInvalid, Term
+from jobs.planner.result import TERMS, Estimate, JobInvalid, Term, around
 from jobs.planner.serving.engine_memory import engine_memory
 from jobs.planner.shapes.known import shape_of
 from profiling.phases import BY_KEY, ROLES
@@ -123,6 +124,38 @@ def test_a_step_is_its_phases(answer: tuple[Job, Estimate]) -> None:
     else:
         assert step.middle < total
     assert 0 < found.time.mfu < 1
+
+
+def test_handing_out_a_padded_batch_takes_what_no_device_shortens() -> None:
+    def phases(most: int) -> dict[str, float]:
+        job = colocated()
+        assert job.rollouts is not None
+        longer = replace(job, rollouts=replace(job.rollouts, lengths=replace(job.rollouts.lengths, max_response=most)))
+        return {key: seconds.middle for key, seconds in estimate(longer).time.phases.items()}
+
+    short, long = phases(2048), phases(3072)
+    more = shipped_constants().speed.slot_seconds * 128 * 8 * 1024
+    assert long["reference"] - short["reference"] == pytest.approx(more)
+    assert long["update"] - short["update"] == pytest.approx(more)
+    assert long["weight_sync"] == short["weight_sync"]
+
+
+def test_phases_whose_errors_are_their_own_are_surer_together() -> None:
+    one, both = around(10.0, 2.0), around(10.0, 2.0).beside(around(10.0, 2.0))
+    assert both.middle == 20
+    assert both.high == pytest.approx(20 + math.hypot(10, 10))
+    assert both.low == pytest.approx(20 - math.hypot(5, 5))
+    assert one.at_most(1.5) == around(10.0, 1.5)
+    assert around(10.0, 1.5).at_least(2.0) == one
+
+
+def test_a_step_whose_lengths_are_assumed_is_surer_than_its_rollout() -> None:
+    job = colocated()
+    assert job.rollouts is not None
+    lengths = replace(job.rollouts.lengths, mean_response=0.0)
+    time = estimate(replace(job, rollouts=replace(job.rollouts, lengths=lengths))).time
+    widths = {key: seconds.high / seconds.low for key, seconds in {**time.phases, "step": time.step}.items()}
+    assert widths["rollout"] > 2.5 > widths["step"] >= shipped_constants().speed.band_step ** 2 - 1e-9
 
 
 def test_an_answer_says_what_it_rests_on(answer: tuple[Job, Estimate]) -> None:

@@ -36,6 +36,9 @@ test("a stretch of time is in the unit that fits", () => {
 
 test("a metric has its unit", () => {
   assert.equal(numbers.metric(0.125, "share"), "12.5 %");
+  assert.equal(numbers.metric(0.00315, "%"), "0.003 %");
+  assert.equal(numbers.metric(-0.00456, "share"), "−0.46 %");
+  assert.equal(numbers.metric(0, "%"), "0 %");
   assert.equal(numbers.metric(2 ** 30, "bytes"), "1.0 GiB");
   assert.equal(numbers.metric(38_900, "tok/s"), "38.9k tok/s");
   assert.equal(numbers.metric(NaN, "s"), "NaN");

@@ -24,7 +24,7 @@ from jobs.planner.serving.engine_memory import (
     validate_engine,
 )
 from jobs.planner.serving.engine_weights import weight_bytes
-from jobs.planner.serving.kv_cache import KvCacheGroup, group_layers, stages, token_bytes
+from jobs.planner.serving.kv_cache import KvCacheGroup, group_layers, stage_token_bytes, stages
 from jobs.planner.shapes.known import shape_of
 
 H100, A100, H200 = (find_accelerator(name) for name in ("h100-sxm", "a100-80-sxm", "h200-sxm"))
@@ -36,7 +36,11 @@ def engine(model: str = "qwen2.5-7b", **changes: Any) -> Engine:
 
 
 def memory(model: str = "qwen2.5-7b", accelerator: Any = H100, **changes: Any) -> EngineMemory:
-    return engine_memory(engine(model, **changes), accelerator, shipped_constants())
+    return taken_by(engine(model, **changes), accelerator)
+
+
+def taken_by(served: Engine, accelerator: Any = H100) -> EngineMemory:
+    return engine_memory(served, accelerator, shipped_constants())
 
 
 def test_a_dense_model_on_one_device_by_hand() -> None:
@@ -56,14 +60,14 @@ def test_a_dense_model_on_one_device_by_hand() -> None:
 
 
 def test_the_latent_of_mla_is_whole_on_every_device() -> None:
-    assert token_bytes(engine("deepseek-r1", tensor=8)) == 61 * 576 * 2 == 70_272
-    assert token_bytes(engine("deepseek-r1", tensor=1)) == 70_272
+    assert stage_token_bytes(engine("deepseek-r1", tensor=8)) == 61 * 576 * 2 == 70_272
+    assert stage_token_bytes(engine("deepseek-r1", tensor=1)) == 70_272
 
 
 def test_keys_divide_down_to_one_head() -> None:
-    assert [token_bytes(engine(tensor=t)) for t in (1, 2, 4)] == [57_344, 28_672, 14_336]
-    assert token_bytes(engine("qwen2.5-72b", tensor=8)) == 327_680 // 8
-    assert token_bytes(engine("qwen3-30b-a3b", tensor=8)) == 98_304 // 4  # 4 heads over 8 devices: one each
+    assert [stage_token_bytes(engine(tensor=t)) for t in (1, 2, 4)] == [57_344, 28_672, 14_336]
+    assert stage_token_bytes(engine("qwen2.5-72b", tensor=8)) == 327_680 // 8
+    assert stage_token_bytes(engine("qwen3-30b-a3b", tensor=8)) == 98_304 // 4  # 4 heads over 8 devices: one each
 
 
 def test_a_pipeline_divides_layers_and_the_ends_hold_the_vocabulary() -> None:
@@ -94,6 +98,36 @@ def test_layers_with_windows_are_grouped_as_vllm_groups_them() -> None:
     assert KvCacheGroup(num_layers=5, window=1024).blocks(800, 16, 0) == 51
 
 
+def test_layers_that_keep_less_of_a_token_have_more_tokens_in_a_block() -> None:
+    shape = shape_of("gemma-3-4b")  # 29 with a window, 5 without
+    whole = next(layer for layer in shape.layers if not layer.window)
+    larger = replace(whole, cache=2 * whole.cache, cache_heads=1)
+    mixed = replace(shape, layers=tuple(layer if layer.window else larger for layer in shape.layers))
+    per_token = 2 * whole.cache  # bytes in bf16
+    usual, taken = (taken_by(replace(engine("gemma-3-4b", tensor=2), model=each)) for each in (shape, mixed))
+    assert usual.cache.token_bytes == 34 * per_token // 2
+    # Half of a layer with a window, whose heads are divided, and all of one without, whose one head is not
+    assert taken.cache.token_bytes == 29 * per_token // 2 + 5 * 2 * per_token
+    assert {(group.window, group.times) for group in taken.cache.groups} == {(0, 1), (1024, 4)}
+    assert taken.cache.block_bytes == 4 * usual.cache.block_bytes
+    assert taken.cache.groups[0].blocks(4096, 16, 0) in (1023 // 64 + 2, 4096 // 16)
+
+    served = taken_by(replace(engine("gemma-3-4b", name="sglang", tensor=2), model=mixed)).cache
+    share = shipped_constants().engine.sglang_window_share
+    assert served.block_bytes == round(5 * 2 * per_token + share * (29 * per_token // 2))
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+@pytest.mark.parametrize("state", [0, 4096])
+def test_a_model_that_keeps_nothing_of_a_token_has_room_for_states(name: str, state: int) -> None:
+    shape = shape_of("qwen2.5-0.5b")
+    layers = tuple(replace(x, cache=0, cache_heads=0, has_cache=False, state=state) for x in shape.layers)
+    cache = taken_by(replace(engine("qwen2.5-0.5b", name=name), model=replace(shape, layers=layers))).cache
+    assert cache.token_bytes == 0
+    assert cache.longest_sequence() > 10**6
+    assert cache.block_bytes == max(state * 2 * len(layers), len(layers) if name == "vllm" else 1)
+
+
 def test_old_releases_sort_and_new_ones_count_graphs() -> None:
     old, middle, new = (memory(version=version).rollout_kv_bytes for version in ("0.15", "0.19", "0.21"))
     assert old < middle
@@ -116,7 +150,7 @@ def test_keys_of_one_byte_double_the_tokens() -> None:
 
 def test_more_devices_never_hold_more_bytes_each_per_token() -> None:
     for model in ("qwen2.5-72b", "qwen3-235b-a22b", "gpt-oss-120b", "deepseek-v3"):
-        each = [token_bytes(engine(model, tensor=tensor)) for tensor in (1, 2, 4, 8)]
+        each = [stage_token_bytes(engine(model, tensor=tensor)) for tensor in (1, 2, 4, 8)]
         assert each == sorted(each, reverse=True)
         held = [weight_bytes(engine(model, tensor=tensor), 0) for tensor in (1, 2, 4, 8)]
         assert held == sorted(held, reverse=True)

@@ -190,6 +190,13 @@ def test_deepspeeds_step_on_the_host_is_its_own() -> None:
     assert update_time(t, fleet(8), K).optimizer == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_process_of_one_thread_updates_states_on_the_host_as_slowly_as_deepspeeds() -> None:
+    many, one = (training(family="megatron", offload=Offload(optimizer=1.0, has_one_thread=x)) for x in (False, True))
+    per_element = (K.speed.deepspeed_offload_seconds - K.speed.cpu_adam_seconds) / 1e9
+    longer = update_time(one, fleet(8), K).optimizer - update_time(many, fleet(8), K).optimizer
+    assert longer == pytest.approx(one.model.parameters * per_element, rel=0.01)
+
+
 def test_the_hooks_of_zero_3_bound_a_layer_of_few_tokens() -> None:
     t = training(family="deepspeed", devices=1, sequence=64, checkpointing="full")
     # 28 layers: forward, forward again, and backward with two products
