@@ -105,8 +105,8 @@ def test_use_of_the_peak_is_computed_with_the_formula_shown(client: Client, proj
     asked = "accelerator=H100&parameters=1e6&tokens=1000&devices=2"
     text = _text(client.get(f"/traces/{trace.pk}/summary?{asked}"))
     # 6 * 1e6 * 1000 in 100 us on two devices of 989 TFLOP/s
-    assert "3 × 1,000 tokens × (2 × 1e+06 parameters) = 6e+09 FLOP" in text
-    assert "6e+09 FLOP / (0.0001 s × 2 × 9.89e+14 FLOP/s) = 3.03 %" in text
+    assert "3 × 1,000 tokens × (2 × 1 M parameters) = 6 GFLOP" in text
+    assert "6 GFLOP / (0.0001 s × 2 × 989 TFLOP/s) = 3.03 %" in text
     text = _text(client.get(f"/traces/{trace.pk}/summary?accelerator=nonsense"))
     assert "is not a known accelerator" in text
     text = _text(client.get(f"/traces/{trace.pk}/summary?parameters=many&devices=0&dtype=int3"))
