@@ -30,7 +30,7 @@ from tests.proofs.faults.stack import until
 
 PAGE = ROOT / "docs" / "proofs" / "plans.md"
 ALLOWED = 0.6  # of what the same run took in its update without a limit
-RUN_SECONDS = 300.0
+RUN_SECONDS = 1200.0  # a minute alone; other work stands beside it
 JOIN_SECONDS = 60.0
 LARGE: Mapping[str, Any] = {"train.micro_batch_size": 128}
 SETTINGS: tuple[Mapping[str, Any], ...] = (LARGE, {"rollout.prompts_per_step": 8}, {"train.micro_batch_size": 16})
