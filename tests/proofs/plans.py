@@ -72,7 +72,13 @@ class Site:
     def launch(self, name: str, knobs: Mapping[str, Any]) -> str:
         """Queue a run of one policy rank and return its id."""
         hardware = {"layout": "split", "device": "cpu", "policy_ranks": 1}
-        spec = {"name": name, "algorithm": "grpo", "hardware": hardware, "knobs": {**ALWAYS, **knobs}}
+        spec = {
+            "name": name,
+            "algorithm": "grpo",
+            "hardware": hardware,
+            "profile": {"nsys_ready": "off"},
+            "knobs": {**ALWAYS, **knobs},
+        }
         return self.client.launch(spec, key=name).id
 
     def until_state(self, run: str, states: tuple[str, ...]) -> RunJson:

@@ -59,7 +59,7 @@ def test_the_page_says_where_a_step_goes(client: Client, project: Project) -> No
     trace = imported(project, file=None)
     page = client.get(f"/traces/{trace.pk}/summary")
     text = _text(page)
-    assert "rank 0 computes in 60.0 % of a step of 100 µs. The largest loss is host-bound with 40.0 %." in text
+    assert "Rank 0 computes in 60.0 % of a step of 100 µs. The largest loss is host-bound with 40.0 %." in text
     assert "mean of 3 steps" in text
     assert "aten::mm" in text
     assert "<script>gemm" not in page.content.decode()  # names of a trace may hold anything
@@ -134,7 +134,7 @@ def test_a_real_trace_over_the_api(client: Client, project: Project) -> None:
     assert all(isinstance(gap["begin"], str) for gap in worker["gaps"])
     text = _text(client.get(f"/traces/{trace.pk}/summary"))
     assert (
-        "rank 3 computes in 60.5 % of a step of 77.5 ms. The largest loss is exposed communication with 18.9 %." in text
+        "Rank 3 computes in 60.5 % of a step of 77.5 ms. The largest loss is exposed communication with 18.9 %." in text
     )
     assert "SendRecv" in text
 
@@ -223,7 +223,7 @@ def test_the_critical_path_is_told_by_phase_and_kind(
     page = client.get(f"/traces/{trace.pk}/summary")
     text = _text(page)
     assert "What the step waits for" in text
-    assert "policy 0 computes in 60.0 % of a step of 100 µs." in text
+    assert "Policy 0 computes in 60.0 % of a step of 100 µs." in text
     bars = re.findall(r"<title>(.*?)</title>", page.content.decode())
     assert "Rollout (driver 0, vLLM 0): 40.0 µs, 40.0 %" in bars
     assert "Update (policy 0): 60.0 µs, 60.0 %" in bars
@@ -388,4 +388,4 @@ def test_a_file_that_cannot_be_opened_is_named_and_its_silence_is_not_kept(clien
     layer.state = "ready"  # as once it was imported
     layer.save()
     store.write_bytes(whole)
-    assert "rank 0 computes in 60.0 %" in _text(client.get(f"/traces/{trace.pk}/summary"))
+    assert "Rank 0 computes in 60.0 %" in _text(client.get(f"/traces/{trace.pk}/summary"))
