@@ -73,16 +73,15 @@ def add_bookmark(
     return bookmarks(trace)
 
 
-def remove_bookmark(*, trace: Trace, number: int, user: AbstractBaseUser) -> bool:
-    """Take a bookmark away; False where there is none of that number."""
+def remove_bookmark(*, trace: Trace, number: int, user: AbstractBaseUser) -> None:
+    """Take a bookmark away, if there is one of that number."""
     with _locked(_path(trace)) as path:
         kept = _read(path)
         gone = next((one for one in kept if one.number == number), None)
         if gone is None:
-            return False
+            return
         _write(path, [one for one in kept if one.number != number])
     _tell(trace, user, "trace.unbookmark", before=asdict(gone))
-    return True
 
 
 def _path(trace: Trace) -> Path:

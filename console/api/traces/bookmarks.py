@@ -1,6 +1,6 @@
 """Bookmarks of a trace: a window of its time, and some words on it."""
 
-from django.http import Http404, HttpRequest
+from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Field, Router, Schema, Status
 
@@ -65,10 +65,9 @@ def post_bookmark(request: HttpRequest, trace_id: str, body: BookmarkIn) -> Stat
 
 @router.delete("/{trace_id}/bookmarks/{int:number}", response={204: None, **REFUSALS}, summary="Take one away")
 def delete_bookmark(request: HttpRequest, trace_id: str, number: int) -> Status[None]:
-    """Take a bookmark away."""
+    """Take a bookmark away; one that is gone stays so."""
     trace = trace_for(request, trace_id, "editor")
-    if not remove_bookmark(trace=trace, number=number, user=caller(request)):
-        raise Http404
+    remove_bookmark(trace=trace, number=number, user=caller(request))
     return Status(204, None)
 
 

@@ -41,8 +41,8 @@ def test_what_is_noted_is_kept_in_the_order_of_time_and_goes_with_the_trace(edit
         ("before it", "1000", "3000", "ada"),
         ("the slow step", "2000", "3000", "ada"),
     ]
-    assert editor.delete(f"/api/traces/{trace.pk}/bookmarks/{kept[0]['number']}").status_code == 204
-    assert editor.delete(f"/api/traces/{trace.pk}/bookmarks/{kept[0]['number']}").status_code == 404
+    for _ in range(2):  # the second time there is nothing to take away
+        assert editor.delete(f"/api/traces/{trace.pk}/bookmarks/{kept[0]['number']}").status_code == 204
     assert [one.text for one in bookmarks(trace)] == ["the slow step"]
     gone = Trace(pk=trace.pk, run_id=trace.run_id)
     with pytest.MonkeyPatch.context() as patch:
