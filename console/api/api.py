@@ -22,7 +22,7 @@ from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
 from console.api.runs import answers, attempts, captures, knobs, run_lists, runs, series, specs, studies, trash, uploads
-from console.api.traces import reading, trace_data, trace_difference, trace_summary, traces
+from console.api.traces import bookmarks, reading, trace_data, trace_difference, trace_summary, traces
 from console.budget import RETRY_SECONDS, TooManyQuestions
 from console.middleware.caller_gone import CallerGone
 from jobs.accounts.access import NotAllowed
@@ -66,6 +66,7 @@ for prefix, router in (
     ("/catalog", catalog.router),
     ("/catalog", guide.router),
     ("/traces", traces.router),
+    ("/traces", bookmarks.router),
     ("/traces", diagnosis.traces),
     ("/traces", trace_data.router),
     ("/traces", reading.router),

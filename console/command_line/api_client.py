@@ -11,6 +11,7 @@ import httpx
 
 from console.command_line.api_json import (
     AdviceJson,
+    BandJson,
     CalibrationJson,
     CanItRunJson,
     CaptureJson,
@@ -23,6 +24,7 @@ from console.command_line.api_json import (
     LiveSettingsJson,
     MetricJson,
     PlanJson,
+    PostMortemJson,
     QuotaJson,
     ResumedJson,
     RetentionJson,
@@ -183,6 +185,24 @@ class ApiClient:
         """Return a run's plan beside what it measured. Raises: RequestRefused, ConsoleAway."""
         plan: RunPlanJson = self._send("GET", f"/api/runs/{run_id}/plan").json()
         return plan
+
+    def post_mortem(self, run_id: str) -> PostMortemJson | None:
+        """Return what of memory a run died, None if it did not die of it. Raises: RequestRefused, ConsoleAway."""
+        report: PostMortemJson | None = self._send("GET", f"/api/runs/{run_id}/post-mortem").json()["post_mortem"]
+        return report
+
+    def bands(self, project: str) -> list[BandJson]:
+        """Return the healthy bands of a project. Raises: RequestRefused, ConsoleAway."""
+        return self._bands("GET", project)
+
+    def set_bands(self, project: str, bands: Mapping[str, list[float] | None]) -> list[BandJson]:
+        """Set bands of a project's own, and return all. Raises: RequestRefused, ConsoleAway."""
+        return self._bands("PATCH", project, json={"bands": dict(bands)})
+
+    def _bands(self, method: str, project: str, **request: Any) -> list[BandJson]:
+        path = f"/api/projects/{quote(project, safe='')}/bands"
+        bands: list[BandJson] = self._send(method, path, **request).json()["bands"]
+        return bands
 
     def stop(self, run_id: str) -> None:
         """Ask the run to stop."""

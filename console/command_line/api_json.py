@@ -287,6 +287,7 @@ class PlannedRowJson(TypedDict):
 
     quantity: Literal["seconds", "bytes"]
     phase: str
+    role: str
     predicted: IntervalJson | None
     measured: float | None
 
@@ -295,6 +296,28 @@ class RunPlanJson(TypedDict):
     """A run's plan beside what it measured."""
 
     rows: list[PlannedRowJson]
+    joining: JoiningJson | None
+
+
+class PostMortemJson(TypedDict):
+    """What of memory a run died, and the smallest change that fits."""
+
+    role: str
+    phase: str
+    term: str
+    changes: dict[str, bool | int | float | str | None]
+    change: str
+    says: list[str]
+
+
+class BandJson(TypedDict):
+    """Where a metric usually is; both ends null for no band."""
+
+    metric: str
+    low: float | None
+    high: float | None
+    source: str
+    is_own: bool
 
 
 class RetryJson(TypedDict):

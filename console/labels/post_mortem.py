@@ -14,7 +14,7 @@ from jobs.planning.post_mortem import PostMortem
 
 def post_mortem_sentences(report: PostMortem) -> list[str]:
     """Return the sentences, the most telling first."""
-    return list(_sentences(report))
+    return [sentence[:1].upper() + sentence[1:] for sentence in _sentences(report)]
 
 
 def change_sentence(report: PostMortem) -> str:
@@ -45,15 +45,18 @@ def _sentences(report: PostMortem) -> Iterator[str]:
         "measured": size(report.term_measured or 0),
         "wanted": size(report.failure.wanted or 0),
         "demanded": size(report.demanded or 0),
+        "held": size((report.demanded or 0) - (report.failure.wanted or 0)),
         "limit": size(report.limit or 0),
     }
     if report.term == "host":
         yield _("The node ran out of its own memory; the plan needs %(planned)s of it.") % words
     elif report.is_phase_told:
-        yield _("%(role)s %(rank)s ran out of memory in %(phase)s; the plan needs %(planned)s there.") % words
+        yield _("%(role)s rank %(rank)s ran out of memory in %(phase)s; the plan needs %(planned)s there.") % words
     else:
-        yield _("%(role)s %(rank)s ran out of memory; the plan needs most in %(phase)s, %(planned)s.") % words
-    if report.demanded and report.limit:
+        yield _("%(role)s rank %(rank)s ran out of memory; the plan needs most in %(phase)s, %(planned)s.") % words
+    if report.demanded and report.failure.memory == "host":
+        yield _("Its process had held up to %(held)s for the run when it asked for %(wanted)s more.") % words
+    elif report.demanded and report.limit:
         yield _("With the last %(wanted)s it would have taken %(demanded)s of %(limit)s.") % words
     elif report.limit:
         yield _("There were %(limit)s.") % words

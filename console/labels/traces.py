@@ -7,6 +7,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from profiling.analysis.flops import prefixed
+
 KINDS: Mapping[str, Promise] = {
     "compute": gettext_lazy("Compute"),
     "communication": gettext_lazy("Exposed communication"),
@@ -94,12 +96,7 @@ def share_text(share: float | None) -> str:
 
 def operations_text(flops: float | None) -> str:
     """Return floating-point operations, or those per second, with a prefix: 2.07 T."""
-    if flops is None:
-        return "—"
-    for limit, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if flops >= limit:
-            return f"{flops / limit:.3g} {unit}"
-    return f"{flops:.3g} "
+    return "—" if flops is None else prefixed(flops)
 
 
 def worker_text(role: str, rank: int) -> str:

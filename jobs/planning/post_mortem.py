@@ -4,7 +4,8 @@
 
 The plan is that of the run's spec on what it ran on. Where the message tells what the device held and what was asked
 for, the plan is off by demanded / planned, and a change fits if the plan with it, off by as much, is below what there
-was. On the CPU the same goes for the process: what it held when it was last read, plus what it asked for.
+was. On the CPU the same goes for the process: what it held when it was last read, plus what it asked for. A plan counts
+as too large only where the phase had been whole before, in an earlier step: what died half-way wanted more.
 """
 
 import math
@@ -91,16 +92,21 @@ def _of_role(
     pool, phase = _found(made, place)
     terms = dict(phase.by_role[place.role].terms)
     planned = _needed(made, place, is_host=is_host)
+    is_whole = (place.role, place.phase) in measured.peaks  # in an earlier step, so that it is known what it takes
     if is_host:
         held = max((size for (role, _), size in measured.peaks.items() if role == place.role), default=0.0)
         demanded = held + failure.wanted if held and failure.wanted else None
+        if demanded and demanded < planned and not is_whole:
+            demanded = None  # what other phases held says nothing of a limit
         limit = held * BELOW if demanded else None
     else:
         demanded, limit = failure.demanded, failure.total or pool.limit
-    factor = max(demanded / planned, 1.0) if demanded else 1.0 if limit is None else max(limit / planned, 1.0)
-    room = (limit if limit is not None else planned * _SHORT) / factor
-    if room >= planned:  # it was not enough: the plan with the change has to be below what there was
-        room = planned * _SHORT
+    factor = (demanded or limit or planned) / planned
+    if factor < 1 and not (demanded and is_whole):
+        factor = 1.0
+    room = (limit if limit is not None else planned) / factor
+    if factor < 1 or limit is None or room >= planned:  # it was not enough, and how much more it wanted is not known
+        room = min(room, planned) * _SHORT
     is_short = limit is not None and sum(terms.get(state, 0) for state in STATES) > limit
     is_beyond = demanded is not None and demanded > planned
     term, known_by = _term(failure, place, question, terms, measured, is_short=is_short, is_beyond=is_beyond)

@@ -69,6 +69,14 @@ class FlopCount:
     without_shapes: int
 
 
+def prefixed(number: float) -> str:
+    """Return a number before its unit, with a prefix: "2.07 T"."""
+    for limit, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if number >= limit:
+            return f"{number / limit:.3g} {unit}"
+    return f"{number:.3g} "
+
+
 def forward_flops(model: FlopsModel, *, tokens: float, context: float) -> float:
     """Return FLOPs of a forward pass over tokens in documents of `context` tokens."""
     return tokens * (2 * model.parameters + 4 * model.layers * model.width * (context + 1) / 2 * (context > 0))
@@ -83,11 +91,11 @@ def training_flops(model: FlopsModel, *, tokens: float, context: float, recomput
         raise ValueError(f"recompute: {recompute!r} is not one of {', '.join(PASSES)}.")
     forward = forward_flops(model, tokens=tokens, context=context)
     attention = f" + 4 × {model.layers} layers × {model.width:,} × ({context:,.0f} + 1) / 2" if context else ""
-    each = f"(2 × {model.parameters:.4g} parameters{attention})"
+    each = f"(2 × {prefixed(model.parameters).strip()} parameters{attention})"
     return Flops(
         model=3 * forward,
         executed=(3 + PASSES[recompute]) * forward,
-        formula=f"3 × {tokens:,.0f} tokens × {each} = {3 * forward:.4g} FLOP",
+        formula=f"3 × {tokens:,.0f} tokens × {each} = {prefixed(3 * forward)}FLOP",
     )
 
 
@@ -96,7 +104,7 @@ def use(flops: float, *, seconds: float, devices: int, peak: float) -> Use | Non
     if seconds <= 0 or devices < 1 or peak <= 0:
         return None
     share = flops / (seconds * devices * peak)
-    formula = f"{flops:.4g} FLOP / ({seconds:.4g} s × {devices} × {peak:.4g} FLOP/s) = {100 * share:.3g} %"
+    formula = f"{prefixed(flops)}FLOP / ({seconds:.4g} s × {devices} × {prefixed(peak)}FLOP/s) = {100 * share:.3g} %"
     return Use(share=share, flops=flops, seconds=seconds, devices=devices, peak=peak, formula=formula)
 
 

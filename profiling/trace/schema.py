@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 VERSION = 1
+"""Of the tables: a store of another one cannot be read."""
+
+REVISION = 2
+"""Of what is made of a file: a store of an older one can be read, but lacks lanes, links or names that an import makes
+today. 2: frames on lanes of their own, links from forward to backward, owners of waits, exact times of day."""
 
 EVENT_COLUMNS = ("lane", "ts", "dur", "name", "cat", "link", "outer", "bytes", "info")
 """What a writer takes; `ts` in Unix ns, `dur` in ns."""
@@ -40,6 +45,7 @@ class StoreFacts:
     """What a finished store holds. `begin`, `end` and `origin`, from which tiles are counted, in Unix ns.
 
     Without a clock (`has_clock`) only lengths mean something: what was recorded is laid out one after another.
+    `revision`: see REVISION; stores that are older than it do not tell.
     """
 
     events: int
@@ -50,6 +56,7 @@ class StoreFacts:
     samples: int
     origin: int
     has_clock: bool = True
+    revision: int = 1
 
 
 def create(path: Path) -> "DuckDBPyConnection":

@@ -297,6 +297,7 @@ class StoreWriter:
             samples=samples,
             origin=origin(begin),
             has_clock=self._meta.get("clock") != "none",
+            revision=schema.REVISION,
         )
         self._meta |= {"facts": asdict(facts), "pyramid": build_levels(self._connection, begin=begin, end=end)}
         self._insert_rows("meta", [(key, json.dumps(value)) for key, value in self._meta.items()])

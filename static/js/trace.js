@@ -7,6 +7,7 @@ import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
 import { Clock } from "./timeline/clock.js";
 import { toast } from "./toast.js";
+import { Bookmarks } from "./trace/bookmarks.js";
 import { Chain } from "./trace/chain.js";
 import { Counters } from "./trace/counters.js";
 import { Details, goTo } from "./trace/details.js";
@@ -109,6 +110,7 @@ class TracePage {
       for (const key of (query.get(name) ?? "").split(",").filter((one) => one && one !== "none")) set.add(key);
     }
     this.layout.isRestored = query.get("fold") !== null;
+    this.layout.order = (query.get("order") ?? "").split(",").filter(Boolean);
     this.view.isByStep = query.get("axis") === "step";
     const context = { page, view: this.view, clock: this.clock, layers: this.layers, query };
     this.selection = new Selection(context);
@@ -117,6 +119,7 @@ class TracePage {
     this.search = new Search(context);
     this.counters = new Counters(context);
     this.dock = new Dock(context);
+    this.bookmarks = new Bookmarks(context);
     this.path = new CriticalPath({ ...context, onChange: () => this.#place() });
     this.pins = new Pins({ layout: this.layout, query, project: page.trace.project });
     this.menu = new LaneMenu({ view: this.view, counters: this.counters, onChange: () => this.#folds() });
@@ -141,6 +144,7 @@ class TracePage {
     this.#restore();
     this.selection.soon();
     this.dock.soon();
+    this.bookmarks.read();
   }
 
   #phases(answer) {
@@ -265,6 +269,7 @@ class TracePage {
     query.set("fold", [...this.layout.folded].join(",") || "none");
     query.set("deep", [...this.layout.deep].join(","));
     query.set("hide", [...this.layout.hidden].join(","));
+    query.set("order", this.layout.order.join(","));
     this.pins.keep();
     this.menu.draw();
   }

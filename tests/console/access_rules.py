@@ -338,6 +338,11 @@ API: dict[str, Rule] = {
     "POST /api/traces": Rule(needs="editor", body=lambda: {"files": [{"name": "a.json", "size": 3}]}),
     "GET /api/traces/{trace_id}": VIEWER,
     "DELETE /api/traces/{trace_id}": EDITOR,
+    "GET /api/traces/{trace_id}/bookmarks": VIEWER,
+    "POST /api/traces/{trace_id}/bookmarks": Rule(
+        needs="editor", body=lambda: {"text": "here", "begin": "1", "end": "2"}
+    ),
+    "DELETE /api/traces/{trace_id}/bookmarks/{number}": EDITOR,
     "GET /api/traces/{trace_id}/phases": VIEWER,
     "GET /api/traces/{trace_id}/diagnosis": VIEWER,
     "GET /api/traces/{trace_id}/search": Rule(needs="viewer", query={"q": "gemm"}),
@@ -482,6 +487,8 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "POST /api/traces": ("trace.create",),
     "DELETE /api/traces/{trace_id}": ("trace.delete",),
     "POST /api/traces/{trace_id}/layers/{layer_id}/import": ("trace.import",),
+    "POST /api/traces/{trace_id}/bookmarks": ("trace.bookmark",),
+    "DELETE /api/traces/{trace_id}/bookmarks/{number}": ("trace.unbookmark",),
     "POST /api/uploads": ("upload.create",),
     "DELETE /api/uploads/{sha256}": ("upload.delete",),
     # What people take along; reading leaves nothing else.

@@ -34,6 +34,7 @@ from jobs.models import (
     RunEvent,
     Study,
 )
+from jobs.traces.bookmarks import add_bookmark
 from tests.console.access_rules import API, DEEDS, UNRECORDED, Rule
 from tests.console.test_access_matrix import RULES, Scene, ask, content
 from tests.measured_runs import four_runs
@@ -101,6 +102,12 @@ def _finished_layer(scene: Scene) -> None:
     Layer.objects.filter(pk=scene.values["layer_id"]).update(state="failed")
 
 
+def _bookmarked(scene: Scene) -> None:
+    user = scene.people["admin"]
+    (made,) = add_bookmark(trace=scene.trace, text="here", begin=1, end=2, user=user, now=timezone.now())
+    scene.values["number"] = str(made.number)
+
+
 def _password(scene: Scene) -> None:
     scene.people["admin"].set_password(PASSWORD)
     scene.people["admin"].save()
@@ -158,6 +165,7 @@ SCENES: dict[str, Callable[[Scene], None]] = {
     "PATCH /api/studies/{study_id}": _of_study,
     "POST /api/studies/{study_id}/stop": _of_study,
     "POST /api/traces/{trace_id}/layers/{layer_id}/import": _finished_layer,
+    "DELETE /api/traces/{trace_id}/bookmarks/{number}": _bookmarked,
     "GET /traces/{trace_id}/files/{layer_id}": _layer,
 }
 # What is sent where the access matrix sends less than a deed takes.

@@ -6,6 +6,7 @@ from django.urls import reverse
 from ninja import Field, Schema
 
 from jobs.models import Layer, Trace
+from profiling.trace.schema import REVISION
 from profiling.trace.store import CounterSeries, Lane, Note, Store
 
 
@@ -48,6 +49,7 @@ class LayerOut(Schema):
     origin: str | None = Field(description="The moment that tiles are counted from")
     download_url: str | None
     made: str = Field(description="Changes when the file is imported anew, and its lanes and events with it")
+    is_outdated: bool = Field(description="It was imported by an older version, and would show more imported again")
 
 
 class TraceCaptureOut(Schema):
@@ -268,6 +270,7 @@ def layer_out(trace: Trace, layer: Layer) -> LayerOut:
         origin=_moment(facts.get("origin")),
         download_url=_download_url(trace, layer),
         made=made_of(layer),
+        is_outdated="begin" in facts and facts.get("revision", 1) < REVISION,
     )
 
 

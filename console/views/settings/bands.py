@@ -31,8 +31,11 @@ class BandRow:
 
 @require_GET
 def bands(request: HttpRequest, project: str) -> HttpResponse:
-    """Show the bands."""
-    return _show(request, named_project(request, project, "viewer"))
+    """Show the bands; the one that the address names as `metric` is ready to be changed."""
+    home = named_project(request, project, "viewer")
+    band = bands_of(home).get(request.GET.get("metric", ""))
+    row = _row(band) if band else None
+    return _show(request, home, typed={"metric": row.metric, "low": row.low, "high": row.high} if row else None)
 
 
 @require_POST

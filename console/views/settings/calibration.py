@@ -127,8 +127,10 @@ def _kind(kind: KindCalibration) -> Kind:
 
 def _line(proposal: Proposal, kind: KindCalibration) -> CalibrationRow:
     constant = kind.present.get(proposal.constant)
-    words = {"runs": len(proposal.runs), "settings": proposal.num_settings}
-    source = _("%(runs)s runs of %(settings)s settings") % words if proposal.runs else ""
+    runs = ngettext("%(n)s run", "%(n)s runs", len(proposal.runs)) % {"n": len(proposal.runs)}
+    settings = ngettext("%(n)s setting", "%(n)s settings", proposal.num_settings) % {"n": proposal.num_settings}
+    source = _("%(runs)s of %(settings)s") % {"runs": runs, "settings": settings} if proposal.runs else ""
+    is_joined = kind.accelerator.is_host and constant.is_changed and constant.evidence == "measured"
     if proposal.far:
         source = f"{source}; {_('far off: %(runs)s') % {'runs': ', '.join(proposal.far)}}"
     evidence = {"measured": _("measured"), "assumed": _("assumed"), "set": _("set by the project")}
@@ -141,7 +143,9 @@ def _line(proposal: Proposal, kind: KindCalibration) -> CalibrationRow:
         before=miss(proposal.before),
         after=miss(proposal.after),
         source=source,
-        refusal=in_words(proposal.refusal, _),
+        refusal=_("In use from the first run on; more settings narrow what is planned with it.")
+        if is_joined
+        else in_words(proposal.refusal, _),
     )
 
 

@@ -190,11 +190,12 @@ _TAKES: Mapping[str, tuple[Promise, Promise]] = {
 
 
 def _answer(comparison: TraceComparison, shown: list[Item]) -> str:
-    """Say what differs beforehand, how the times differ, what makes most of it, and the verdict."""
+    """Say the verdict, what differs beforehand, how the times differ, and what makes most of it."""
     difference = comparison.difference
     gained = difference.after - difference.before
     is_apart = abs(gained) >= 0.01 * difference.before
-    sentences = [differs_beforehand(comparison.comparability)]
+    fit = comparison.comparability
+    sentences = [verdict_text(verdict_of(comparison), fit), differs_beforehand(fit)]
     if comparison.per in _TAKES:
         words = {"after": time_text(difference.after), "before": time_text(difference.before)}
         if is_apart:
@@ -205,7 +206,6 @@ def _answer(comparison: TraceComparison, shown: list[Item]) -> str:
     if moved and (is_apart or comparison.per not in _TAKES):
         names = ", ".join(f"{_label(item)} ({change_text(item.delta)})" for item in moved[:2])
         sentences.append(_("Most of it: %(names)s.") % {"names": names})
-    sentences.append(verdict_text(verdict_of(comparison), comparison.comparability))
     return " ".join(sentence for sentence in sentences if sentence)
 
 

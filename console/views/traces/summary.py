@@ -215,7 +215,7 @@ def _answer(summary: TraceSummary, budget: WorkerBudget | None) -> str:
     if worst and parts[worst[0]] >= 0.02 * wall:
         more = _("The largest loss is %(kind)s with %(share)s.")
         sentence += " " + more % {"kind": str(KINDS[worst[0]]).lower(), "share": share_text(parts[worst[0]] / wall)}
-    return sentence
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _figures(summary: TraceSummary, worker: WorkerSummary, budget: WorkerBudget | None) -> list[dict[str, str]]:

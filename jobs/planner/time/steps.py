@@ -79,7 +79,7 @@ def step_time(job: Job, engine: EngineMemory | None, constants: Constants, memo:
         phases = {key: seconds.at_least(_unsure(key, constants)) for key, seconds in phases.items()}
     phases = _paced(phases, constants)
     step = _overlapped(job, phases, constants)
-    notes = [_mfu_note(job)]
+    notes = [*_mfu_note(job)]
     if not job.rollouts.lengths.mean_response:
         notes.append(Sentence("The mean response length is not known; a fraction of the limit is assumed."))
     flops = training_flops(job.policy, batch.tokens * job.rollouts.epochs, batch.length)
@@ -121,7 +121,7 @@ def _supervised(job: Job, constants: Constants, memo: Memo) -> StepTime:
         tokens_per_second=step.inverse(tokens),
         bottleneck=_bottleneck(phases),
         mfu=mfu,
-        notes=(_mfu_note(job), *_document_note(training)),
+        notes=(*_mfu_note(job), *_document_note(training)),
     )
 
 
@@ -383,17 +383,22 @@ def _bottleneck(phases: dict[str, Interval]) -> str:
 
 
 def _mfu(job: Job, flops: float, seconds: float) -> float:
-    return flops / (seconds * job.policy.layout.num_devices * peak_rate(job.fleet.accelerator)) if seconds else 0.0
+    """Return the share of the peak; 0 on the CPU, whose peak nobody knows."""
+    if not seconds or job.fleet.accelerator.is_host:
+        return 0.0
+    return flops / (seconds * job.policy.layout.num_devices * peak_rate(job.fleet.accelerator))
 
 
-def _mfu_note(job: Job) -> str:
-    peak = peak_rate(job.fleet.accelerator) / 1e12
-    return Sentence(
+def _mfu_note(job: Job) -> tuple[str, ...]:
+    if job.fleet.accelerator.is_host:
+        return ()
+    note = Sentence(
         "MFU is FLOPs of the model / (seconds of the update * {num_devices} devices * {peak:,.0f}"
         " TFLOP/s); recomputation is not counted.",
         num_devices=job.policy.layout.num_devices,
-        peak=peak,
+        peak=peak_rate(job.fleet.accelerator) / 1e12,
     )
+    return (note,)
 
 
 def _document_note(training: Training) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import orjson
 
 from profiling.trace import clock
 from profiling.trace.category import Category, of_kernel, of_range
-from profiling.trace.formats.json_list import JsonList
+from profiling.trace.formats.json_list import JsonList, thousandfold
 from profiling.trace.formats.unpack import UnpackedFile
 from profiling.trace.frames import FRAMES
 from profiling.trace.limits import Limits, Progress
@@ -120,6 +120,8 @@ class _TorchEvent(TypedDict, total=False):
 
 
 _NOTHING: _Args = {}
+_EXACT = thousandfold("ts")
+"""Where JsonList puts times of day."""
 _TOTALS: tuple[tuple[str, Literal["Total Allocated", "Total Reserved"]], ...] = (
     ("allocated", "Total Allocated"),
     ("reserved", "Total Reserved"),
@@ -217,9 +219,10 @@ class _Events:
                 kind = event["ph"]
                 if kind == "X":
                     if event.get("cat") not in _SKIPPED:
-                        at, lasts = event["ts"], event["dur"]
+                        lasts, exact = event["dur"], event.get(_EXACT)
                         length = clock.of_microseconds(lasts) if isinstance(lasts, str) else round(lasts * 1000)
-                        self._complete(event, clock.of_microseconds(at, base), length)
+                        start = exact + base if exact.__class__ is int else clock.of_microseconds(event["ts"], base)
+                        self._complete(event, start, length)
                 elif kind == "M":
                     self._metadata(event)
                 elif kind in "iI":
@@ -264,9 +267,10 @@ class _Events:
 
     # -- events --
 
-    def _at(self, time: float | str) -> int:
-        """Return a time of the trace in Unix ns."""
-        return clock.of_microseconds(time, self._base)
+    def _at(self, event: _TorchEvent) -> int:
+        """Return when an event is, in Unix ns."""
+        exact = event.get(_EXACT)
+        return exact + self._base if isinstance(exact, int) else clock.of_microseconds(event["ts"], self._base)
 
     def _complete(self, event: _TorchEvent, start: int, lasts: int) -> None:
         """Add an event that begins at `start` (Unix ns) and lasts so long. [ns]"""
@@ -350,14 +354,14 @@ class _Events:
         if event.get("name") != "[memory]" or "Total Allocated" not in args:
             return
         device = args.get("Device Id", -1) if args.get("Device Type", 0) else -1
-        at = clock.of_microseconds(event["ts"], self._base)
+        at = self._at(event)
         for name, key in _TOTALS:
             if key in args:
                 self._sample(name, "B", device, at, args[key])
 
     def _count(self, event: _TorchEvent) -> None:
         """Counters: each argument is a series."""
-        at = clock.of_microseconds(event["ts"], self._base)
+        at = self._at(event)
         for key, value in (event.get("args") or {}).items():
             if isinstance(value, int | float):
                 self._sample(f"{event['name']}: {key}" if key != event["name"] else key, "", -1, at, value)
@@ -381,8 +385,8 @@ class _Events:
         if opened:
             begin = opened.pop()
             self._open -= 1
-            start = self._at(begin["ts"])
-            self._complete(begin, start, self._at(event["ts"]) - start)
+            start = self._at(begin)
+            self._complete(begin, start, self._at(event) - start)
 
     # -- lanes --
 
@@ -390,7 +394,7 @@ class _Events:
         """Keep an end of an arrow from forward to backward."""
         number = _number(event.get("id"))
         if event.get("cat") in _ARROWS and number >= 0:
-            at = clock.of_microseconds(event["ts"], self._base)
+            at = self._at(event)
             self._writer.arrow(number, self._cpu_lane(event), at, is_end=event["ph"] == "f")
 
     def _cpu_lane(self, event: _TorchEvent, place: str = _ON_CPU) -> int:

@@ -24,6 +24,10 @@ _FLOWS = (36, 47)
 _DEEPEST = 8
 _LATEST = 1 << 62
 _COMPRESSED = 50
+_MOST_TRACKS = 2_000
+"""Lanes that tracks get for themselves; all further tracks of a process share one."""
+_MOST_SHARED = 1_000
+"""Such lanes; all further processes share the last."""
 
 
 class PerfettoReader:
@@ -109,6 +113,9 @@ class _Trace:
         self._processes: dict[int, _Track] = {}
         self._flows: dict[int, int] = {}
         self._open: dict[int, list[_Slice]] = {}
+        self._lanes: dict[tuple[object, ...], int] = {}
+        self._shared: dict[tuple[int, str], int] = {}
+        self._sharing: set[int] = set()
         self._last: dict[int, float] = {}
         self._num_others = 0
         self._unusable = 0
@@ -155,6 +162,11 @@ class _Trace:
         writer.meta("tool", "perfetto")
         if not self._clocks.has_time_of_day:
             writer.note("info", "The trace does not tell the time of day: its times are not those of the clock.")
+        if self._sharing:
+            writer.note(
+                "info",
+                f"{len(self._sharing):,} tracks beyond the first {_MOST_TRACKS:,} share one lane for each process.",
+            )
         if num_open:
             writer.note("warning", f"{num_open:,} ranges have no end: they are drawn to the end of the trace.")
         if self._unusable:
@@ -258,20 +270,42 @@ class _Trace:
             )
             category = Category.COPY if "copy" in one.category or "memory" in one.category else of_kernel(one.name)
         else:
-            owner = self._owner(uuid)
-            lane = self._writer.lane(
-                "thread" if track.tid >= 0 else "range",
-                process=owner.process,
-                pid=owner.pid,
-                thread=track.thread or title,
-                tid=track.tid if track.tid >= 0 else uuid >> 1,
-                title="" if track.tid >= 0 else title,
-            )
+            lane = self._lane(uuid, track, title)
             is_call = one.category.endswith("_api") and not one.category.startswith("marker")
             category = Category.RUNTIME if is_call else of_range(one.name)
         is_linked = one.flow and (is_device or category is Category.RUNTIME)
         link = self._flows.setdefault(one.flow, len(self._flows) + 1) if is_linked else 0
         self._writer.add(lane, one.begin, max(end - one.begin, 0), self._writer.name(one.name), category, link=link)
+
+    def _lane(self, uuid: int, track: _Track, title: str) -> int:
+        """Return the lane of a track: its own, or that of the first track of this name in the process, as Perfetto's
+        own page draws them; beyond _MOST_TRACKS one for the whole process."""
+        owner = self._owner(uuid)
+        key = (owner.pid, owner.process, track.tid, title if title and track.tid < 0 else uuid)
+        lane = self._lanes.get(key)
+        if lane is not None:
+            return lane
+        if len(self._lanes) >= _MOST_TRACKS:
+            self._sharing.add(uuid)
+            return self._shared_lane(owner)
+        lane = self._writer.lane(
+            "thread" if track.tid >= 0 else "range",
+            process=owner.process,
+            pid=owner.pid,
+            thread=track.thread or title,
+            tid=track.tid if track.tid >= 0 else uuid >> 1,
+            title="" if track.tid >= 0 else title,
+        )
+        self._lanes[key] = lane
+        return lane
+
+    def _shared_lane(self, owner: _Track) -> int:
+        whose = (owner.pid, owner.process)
+        if whose not in self._shared and len(self._shared) >= _MOST_SHARED:
+            whose = (-1, "")
+        if whose not in self._shared:
+            self._shared[whose] = self._writer.lane("range", pid=whose[0], process=whose[1], title="other tracks")
+        return self._shared[whose]
 
     def _count(self, uuid: int, at: int, value: float) -> None:
         track = self._tracks.get(uuid, _Track())

@@ -20,7 +20,7 @@ from profiling.trace.limits import Limits, Progress
 from profiling.trace.writer import StoreWriter
 
 _SUFFIX = re.compile(r"rocpd_metadata((?:_[0-9a-zA-Z_-]{1,64})?)\Z")
-_KINDS = ("kernel_dispatch", "memory_copy", "region")
+_KINDS = ("kernel_dispatch", "memory_copy", "region", "sample")
 _TRACK = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 
 
@@ -88,6 +88,7 @@ class _Recording:
         self._add_kernels()
         self._add_copies()
         self._add_regions()
+        self._add_marks()
         return [str(name) for _, name in self._gpus.values()]
 
     def _rows(self, table: str, *wanted: str) -> Any:
@@ -151,6 +152,27 @@ class _Recording:
                 process=name,
                 tid=tid if isinstance(tid, int) else 0,
                 correlation=correlation,
+                domain=domain,
+            )
+
+    def _add_marks(self) -> None:
+        """Add marks of a moment (`roctxMark`): samples of a track, among which stand those of counters, too."""
+        for moment, placed, track, event in self._rows("sample", "timestamp", "timestamp_id", "track_id", "event_id"):
+            _, domain, more = self._events.get(event, (0, "", None))
+            if not domain.startswith("MARKER"):
+                continue
+            about = self._tracks.get(track, {})
+            pid, name = self._process(about.get("pid"))
+            tid = self._threads.get(about.get("tid"), about.get("tid"))
+            at = self._times.get(placed) if moment is None else moment
+            self._timeline.call(
+                _words(more) or "mark",
+                at,
+                at,
+                pid=pid,
+                process=name,
+                tid=tid if isinstance(tid, int) else 0,
+                correlation=0,
                 domain=domain,
             )
 

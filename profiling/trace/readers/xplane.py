@@ -27,10 +27,12 @@ _COLLECTIVE = re.compile(r"(?:all-reduce|all-gather|reduce-scatter|all-to-all|co
 _INFO_KEYS = ("hlo_op", "hlo_module", "tf_op", "hlo_category", "long_name", "kernel_details", "source", "flops")
 _LONGEST = 600
 _LATEST = 1 << 62
+_OF_HOST = 48
+"""Links of each host begin at another multiple of 2 to the power of this."""
 
 
 class XplaneReader:
-    """Reads one profile, of one host and its devices."""
+    """Reads one profile, of hosts and their devices."""
 
     name = "xplane"
     title = "a profile of XLA (xplane)"
@@ -43,16 +45,23 @@ class XplaneReader:
     def read(self, path: Path, writer: StoreWriter, *, progress: Progress, limits: Limits) -> None:
         """Put lines of all planes into a store."""
         content = whole_file(path, writer, progress=progress, limits=limits)
-        num_sums = unusable = 0
+        planes: list[_Plane] = []
+        hosts: list[str] = []
         try:
             for field, _, value in fields(content):
                 if field == 1:
-                    plane = _Plane(message(value), writer, limits)
-                    plane.read()
-                    num_sums += plane.num_sums
-                    unusable += plane.unusable
+                    planes.append(_Plane(message(value), writer, limits))
+                elif field == 4:
+                    hosts.append(text(value))
         except Damaged as error:
             writer.note("warning", f"The file is cut off or damaged ({error}); what comes after that is missing.")
+        _tell_hosts_apart(planes, hosts)
+        try:
+            for plane in planes:
+                plane.read()
+        except Damaged as error:
+            writer.note("warning", f"A plane is damaged ({error}); what comes after that is missing.")
+        num_sums, unusable = sum(each.num_sums for each in planes), sum(each.unusable for each in planes)
         writer.meta("tool", "xla")
         if num_sums:
             writer.note(
@@ -80,8 +89,28 @@ def _first_plane(head: bytes) -> str | None:
     return None
 
 
+def _tell_hosts_apart(planes: "list[_Plane]", hosts: list[str]) -> None:
+    """Give the planes of each host after the first a name, devices and links of their own.
+
+    Profiles of several hosts are merged by putting them one after the other, and each begins to count anew: the second
+    plane of a name is the second host's. Source: protobuf, encoding: messages that are concatenated are merged.
+    """
+    seen: dict[str, int] = {}
+    for plane in planes:
+        plane.host = seen.get(plane.name, 0)
+        seen[plane.name] = plane.host + 1
+    num_hosts = max(seen.values(), default=1)
+    if num_hosts == 1:
+        return
+    num_devices = 1 + max(plane.device for plane in planes)
+    for plane in planes:
+        plane.host_name = hosts[plane.host] if len(hosts) == num_hosts else f"host {plane.host}"
+        if plane.device >= 0:
+            plane.device += plane.host * num_devices
+
+
 class _Plane:
-    """One plane while it is read."""
+    """One plane while it is read. `host` and `host_name`: which of several hosts it is of."""
 
     def __init__(self, data: memoryview, writer: StoreWriter, limits: Limits) -> None:
         self._writer = writer
@@ -89,13 +118,15 @@ class _Plane:
         self._lines: list[memoryview] = []
         self._names: dict[int, str] = {}
         self._statistics: dict[int, str] = {}
-        self._name = ""
+        self.name = ""
+        self.host = 0
+        self.host_name = ""
         self.num_sums = 0
         """Events that stand for several occurrences, without a time."""
         self.unusable = 0
         for field, _, value in fields(data):
             if field == 2:
-                self._name = text(value)
+                self.name = text(value)
             elif field == 3:
                 self._lines.append(message(value))
             elif field == 4:
@@ -103,8 +134,8 @@ class _Plane:
             elif field == 5:
                 key, about = _entry(message(value))
                 self._statistics[key] = next((text(v) for f, _, v in fields(about) if f == 2), "")
-        match = _DEVICE.search(self._name)
-        self._device = int(match["index"]) if match else -1
+        match = _DEVICE.search(self.name)
+        self.device = int(match["index"]) if match else -1
         self._is_gpu = bool(match) and match["kind"] == "GPU" if match else False
 
     def read(self) -> None:
@@ -141,18 +172,18 @@ class _Plane:
 
     def _lane(self, name: str, line: int) -> tuple[int, str]:
         """Return the lane of a line, and what its events are: device, derived, host."""
-        process = self._name.lstrip("/")
-        if self._device < 0:
+        process = f"{self.host_name} {self.name.lstrip('/')}".lstrip()
+        if self.device < 0:
             return self._writer.lane("thread", process=process, pid=-1, thread=name or f"line {line}", tid=line), "host"
         stream = _STREAM.search(name)
         if (stream and self._is_gpu) or (not self._is_gpu and name.endswith("XLA Ops")):
             at = int(stream[1]) if stream else line
-            title = "" if stream else name
+            title = "" if stream and not self.host_name else f"{self.host_name} {name}".lstrip()
             return (
-                self._writer.lane("stream", process="", pid=-1, device=self._device, stream=at, title=title),
+                self._writer.lane("stream", process=self.host_name, pid=-1, device=self.device, stream=at, title=title),
                 "device",
             )
-        return self._writer.lane("range", process=process, pid=-1, device=self._device, title=name), (
+        return self._writer.lane("range", process=process, pid=-1, device=self.device, title=name), (
             "steps" if name == "Steps" else "derived"
         )
 
@@ -193,7 +224,7 @@ class _Plane:
             max(lasts, 0) // 1000,
             self._writer.name(f"step {name}" if kind == "steps" and name.isdecimal() else name),
             category,
-            link=link if kind in ("device", "host") and 0 <= link < 1 << 62 else 0,
+            link=link + (self.host << _OF_HOST) if kind in ("device", "host") and 0 < link < 1 << _OF_HOST else 0,
             bytes=size if category is Category.COPY and 0 <= size < 1 << 62 else 0,
             info=self._writer.info(orjson.dumps(details).decode()) if details else 0,
         )

@@ -155,7 +155,8 @@ export class Layers extends EventTarget {
           el("span", { class: "state", "data-state": look }, icon(name), stateText(layer)),
           el("span", { class: "cut" }, who),
           layer.problem && el("span", { class: "cause cut", title: layer.problem }, layer.problem),
-          layer.state === "failed" &&
+          layer.is_outdated && el("span", { class: "small quiet" }, gettext("imported by an older version")),
+          (layer.state === "failed" || layer.is_outdated) &&
             this.page.canEdit &&
             layer.sha256 &&
             el("button", { class: "btn btn-sm", type: "button", "data-again": layer.id }, gettext("Import again")),

@@ -39,6 +39,8 @@ export class Layout {
     this.deep = new Set(); // keys of lanes with all their rows
     /** @type {string[]} */
     this.pinned = []; // keys of lanes that stand above all groups, in this order
+    /** @type {string[]} */
+    this.order = []; // keys of lanes of groups that people have put in another order than they come in
     /** @type {(Head | Body)[]} */
     this.items = [];
     this.height = 0;
@@ -63,7 +65,7 @@ export class Layout {
     this.#placePinned();
     const pinned = new Set(this.pinned);
     for (const group of this.groups) {
-      const lanes = group.lanes.filter(({ key }) => !this.hidden.has(key) && !pinned.has(key));
+      const lanes = this.lanesOf(group).filter(({ key }) => !this.hidden.has(key) && !pinned.has(key));
       if (lanes.length && this.#placeHead(group)) for (const lane of lanes) this.#placeLane(group, lane);
     }
   }
@@ -135,8 +137,31 @@ export class Layout {
     this.place();
   }
 
-  /** Move a pinned lane up (-1) or down (1) among the pinned ones. */
-  movePinned(/** @type {string} */ key, /** @type {number} */ by) {
+  /** Return the lanes of a group in the order in which people have put them; others, after these, as they come. */
+  lanesOf(/** @type {Group} */ { lanes }) {
+    if (!this.order.length) return lanes;
+    const places = new Map(this.order.map((key, i) => [key, i]));
+    const placeOf = (/** @type {Lane} */ { key }) => places.get(key) ?? places.size;
+    return lanes.toSorted((a, b) => placeOf(a) - placeOf(b));
+  }
+
+  /** Move a lane up (-1) or down (1) among those in sight of its group, or among the pinned ones. */
+  move(/** @type {string} */ key, /** @type {number} */ by) {
+    if (this.pinned.includes(key)) return this.#movePinned(key, by);
+    const group = this.groups.find(({ lanes }) => lanes.some((lane) => lane.key === key));
+    if (!group) return;
+    const keys = this.lanesOf(group).map((lane) => lane.key);
+    const at = keys.indexOf(key);
+    let to = at + by;
+    while (this.hidden.has(keys[to]) || this.pinned.includes(keys[to])) to += by;
+    if (!(to in keys)) return;
+    keys.splice(at, 1);
+    keys.splice(to, 0, key);
+    this.order = [...this.order.filter((one) => !keys.includes(one)), ...keys];
+    this.place();
+  }
+
+  #movePinned(/** @type {string} */ key, /** @type {number} */ by) {
     const at = this.pinned.indexOf(key);
     if (at < 0) return;
     this.pinned.splice(at, 1);

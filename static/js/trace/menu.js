@@ -1,4 +1,4 @@
-/** The menu of lanes: which are shown, which are pinned and in which order, and which counters. */
+/** The menu of lanes: which are shown and in which order, which are pinned, and which counters. */
 
 import { around, find } from "../dom.js";
 import { el, fill, gettext, grouped, icon } from "../format.js";
@@ -36,7 +36,7 @@ export class LaneMenu {
     const { layout } = this.view;
     const { do: verb, lane } = button.dataset;
     if (verb === "pin") layout.pin(lane);
-    else layout.movePinned(lane, verb === "up" ? -1 : 1);
+    else layout.move(lane, verb === "up" ? -1 : 1);
     this.view.draw();
     this.onChange();
   }
@@ -66,7 +66,7 @@ export class LaneMenu {
           ]
         : []),
       ...layout.groups
-        .map((group) => ({ ...group, lanes: group.lanes.filter(({ key }) => !layout.pinned.includes(key)) }))
+        .map((group) => ({ ...group, lanes: layout.lanesOf(group).filter(({ key }) => !layout.pinned.includes(key)) }))
         .filter((group) => group.lanes.length)
         .map((group) =>
           set(
@@ -108,12 +108,8 @@ export class LaneMenu {
         el("span", { class: "spacer" }),
         el("span", { class: "faint num" }, events ? grouped(events) : ""),
       ),
-      ...(isPinned
-        ? [
-            action("up", key, "arrow-up", fill(gettext("Move %(lane)s up"), { lane: title })),
-            action("down", key, "arrow-down", fill(gettext("Move %(lane)s down"), { lane: title })),
-          ]
-        : []),
+      action("up", key, "arrow-up", fill(gettext("Move %(lane)s up"), { lane: title })),
+      action("down", key, "arrow-down", fill(gettext("Move %(lane)s down"), { lane: title })),
       action(
         "pin",
         key,

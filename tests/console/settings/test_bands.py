@@ -3,12 +3,16 @@
 import json
 
 import pytest
+from django.contrib.auth.models import User
+from django.core.management.base import CommandError
 from django.test import Client
 from django.urls import reverse
 
+from console.sign_in.api_token import make_token
 from jobs.diagnosis.health import judge_next
 from jobs.models import Project, Run
 from tests.batches import metric
+from tests.console.commands import run_command
 from tests.jobs.diagnosis.test_symptoms import report
 from tests.rows import NOW, make_project, make_run, make_user
 
@@ -46,6 +50,8 @@ def test_a_band_set_on_the_page_is_drawn_and_can_be_taken_back(admin: Client, pr
     assert page_data(admin, run)["bands"] == expected
     shown = admin.get(reverse("bands", args=[project.slug])).content.decode()
     assert shown.count("this project") == 2
+    asked = admin.get(reverse("bands", args=[project.slug]), {"metric": "kl/reference"}).content.decode()
+    assert 'value="0.2"' in asked  # ready to be changed
 
     admin.post(change, {"metric": "kl/reference", "reset": "1"})
     assert page_data(admin, run)["bands"]["kl/reference"] == [-0.05, 0.5]  # type: ignore[index]
@@ -84,3 +90,26 @@ def test_by_the_api_bands_are_set_and_marks_are_read(admin: Client, project: Pro
     assert (mark["begin_step"], mark["end_step"]) == (10, None)
     assert mark["title"] == "Response length is outside of its band"
     assert "150, outside of 0 to 100" in mark["evidence"]
+
+
+def test_the_command_shows_and_sets_bands(
+    project: Project, served_here: None, monkeypatch: pytest.MonkeyPatch, admin: Client
+) -> None:
+    monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=User.objects.get(), name="cli")[1])
+
+    code, out, _err = run_command("bands", "kl/reference=-0.1:0.3", "policy/clip_fraction=none")
+    assert code == 0
+    assert out.split("\n")[:2] == [
+        f"{'kl/reference':<32} {'-0.1 to 0.3':<18} own",
+        f"{'policy/clip_fraction':<32} {'no band':<18} own",
+    ]
+    assert "loss/policy" in run_command("bands")[1]
+    project.refresh_from_db()
+    assert project.metric_bands == {"kl/reference": [-0.1, 0.3], "policy/clip_fraction": []}
+
+    code, out, _err = run_command("bands", "kl/reference=default")
+    assert code == 0
+    assert "-0.05 to 0.5" in out
+    assert run_command("bands", "kl/reference=0.3:0.1")[0] == 3
+    with pytest.raises(CommandError, match="metric=least:most"):
+        run_command("bands", "kl/reference=wide")

@@ -59,7 +59,7 @@ def test_the_page_says_where_a_step_goes(client: Client, project: Project) -> No
     trace = imported(project, file=None)
     page = client.get(f"/traces/{trace.pk}/summary")
     text = _text(page)
-    assert "rank 0 computes in 60.0 % of a step of 100 µs. The largest loss is host-bound with 40.0 %." in text
+    assert "Rank 0 computes in 60.0 % of a step of 100 µs. The largest loss is host-bound with 40.0 %." in text
     assert "mean of 3 steps" in text
     assert "aten::mm" in text
     assert "<script>gemm" not in page.content.decode()  # names of a trace may hold anything
@@ -105,8 +105,8 @@ def test_use_of_the_peak_is_computed_with_the_formula_shown(client: Client, proj
     asked = "accelerator=H100&parameters=1e6&tokens=1000&devices=2"
     text = _text(client.get(f"/traces/{trace.pk}/summary?{asked}"))
     # 6 * 1e6 * 1000 in 100 us on two devices of 989 TFLOP/s
-    assert "3 × 1,000 tokens × (2 × 1e+06 parameters) = 6e+09 FLOP" in text
-    assert "6e+09 FLOP / (0.0001 s × 2 × 9.89e+14 FLOP/s) = 3.03 %" in text
+    assert "3 × 1,000 tokens × (2 × 1 M parameters) = 6 GFLOP" in text
+    assert "6 GFLOP / (0.0001 s × 2 × 989 TFLOP/s) = 3.03 %" in text
     text = _text(client.get(f"/traces/{trace.pk}/summary?accelerator=nonsense"))
     assert "is not a known accelerator" in text
     text = _text(client.get(f"/traces/{trace.pk}/summary?parameters=many&devices=0&dtype=int3"))
@@ -134,7 +134,7 @@ def test_a_real_trace_over_the_api(client: Client, project: Project) -> None:
     assert all(isinstance(gap["begin"], str) for gap in worker["gaps"])
     text = _text(client.get(f"/traces/{trace.pk}/summary"))
     assert (
-        "rank 3 computes in 60.5 % of a step of 77.5 ms. The largest loss is exposed communication with 18.9 %." in text
+        "Rank 3 computes in 60.5 % of a step of 77.5 ms. The largest loss is exposed communication with 18.9 %." in text
     )
     assert "SendRecv" in text
 
@@ -223,7 +223,7 @@ def test_the_critical_path_is_told_by_phase_and_kind(
     page = client.get(f"/traces/{trace.pk}/summary")
     text = _text(page)
     assert "What the step waits for" in text
-    assert "policy 0 computes in 60.0 % of a step of 100 µs." in text
+    assert "Policy 0 computes in 60.0 % of a step of 100 µs." in text
     bars = re.findall(r"<title>(.*?)</title>", page.content.decode())
     assert "Rollout (driver 0, vLLM 0): 40.0 µs, 40.0 %" in bars
     assert "Update (policy 0): 60.0 µs, 60.0 %" in bars
@@ -388,4 +388,4 @@ def test_a_file_that_cannot_be_opened_is_named_and_its_silence_is_not_kept(clien
     layer.state = "ready"  # as once it was imported
     layer.save()
     store.write_bytes(whole)
-    assert "rank 0 computes in 60.0 %" in _text(client.get(f"/traces/{trace.pk}/summary"))
+    assert "Rank 0 computes in 60.0 %" in _text(client.get(f"/traces/{trace.pk}/summary"))

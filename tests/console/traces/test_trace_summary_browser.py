@@ -26,7 +26,7 @@ def look(page: Page, name: str) -> None:
 def test_the_summary_of_a_real_trace_reads_without_a_script(page: Page, live_console: LiveConsole) -> None:
     trace = imported(live_console.project, file=REAL / "torch_diff_control.json.gz")
     page.goto(f"{live_console.url}/traces/{trace.pk}/summary")
-    expect(page.locator(".tsum-answer")).to_contain_text("rank 3 computes in 60.5 %")
+    expect(page.locator(".tsum-answer")).to_contain_text("Rank 3 computes in 60.5 %")
     expect(page.get_by_role("link", name="Summary")).to_have_attribute("aria-current", "page")
     widths = (
         page.locator(".tsum-bars")
@@ -42,7 +42,7 @@ def test_the_summary_of_a_real_trace_reads_without_a_script(page: Page, live_con
     page.wait_for_url(f"**/traces/{trace.pk}?from=*")
     page.get_by_role("link", name="Where its time goes").click()  # and back, to the summary of that window
     page.wait_for_url(f"**/traces/{trace.pk}/summary?from=*&to=*")
-    expect(page.locator(".tsum-answer")).to_contain_text("rank 3 computes in")
+    expect(page.locator(".tsum-answer")).to_contain_text("Rank 3 computes in")
     expect(page.get_by_role("link", name="Whole trace")).to_be_visible()
 
 

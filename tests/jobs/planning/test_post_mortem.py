@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AbstractUser
 
+from console.sign_in.api_token import make_token
 from jobs.catalog.metric import peak_name
 from jobs.catalog.rules.rule import changed
 from jobs.cluster.ray_api import ClusterState
@@ -18,6 +19,7 @@ from jobs.planning.post_mortem import PostMortem, post_mortem
 from jobs.planning.run_plan import question_of
 from profiling import events
 from tests.batches import T0, delivery
+from tests.console.commands import run_command, served_here  # noqa: F401 (fixture)
 from tests.jobs.planning.test_joining import HERE, NO_NODE
 from tests.measured_runs import spec_of
 from tests.rows import NOW, make_project, make_run, make_user, signed_in
@@ -148,6 +150,52 @@ def test_on_a_cpu_the_process_decides(
     assert report.remedy is not None
     assert report.remedy.changes == {"train.micro_batch_size": 16}
     assert fits_with(report, run, admin, HERE) * report.factor <= (report.limit or report.planned)
+
+
+def test_a_plan_that_was_too_large_is_scaled_to_what_whole_steps_took(project: Project, admin: AbstractUser) -> None:
+    said = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8279040 bytes."
+    hardware = {"layout": "split", "device": "cpu", "policy_ranks": 1}
+    knobs = {"train.micro_batch_size": 128, "memory.zero_stage": "0"}
+    run = died(project, {**UPDATE, "log_line": said}, algorithm="grpo", hardware=hardware, knobs=knobs)
+    readings = {"memory_baseline_bytes": 300e6, peak_name("resident_peak", "load"): 330e6}
+    store(
+        [delivery(run.pk, 1, [events.system(readings, attempt=1, role="policy", rank=0, t=T0)])],
+        memory=AttemptCache(),
+        now=NOW,
+    )
+
+    early = dead(run, admin, HERE)
+    whole = {peak_name("resident_peak", "update"): 626e6}
+    store(
+        [delivery(run.pk, 2, [events.system(whole, attempt=1, role="policy", rank=0, t=T0)])],
+        memory=AttemptCache(),
+        now=NOW,
+    )
+    late = dead(run, admin, HERE)
+
+    for report in (early, late):  # halving is enough, whether or not an update had been whole
+        assert report.remedy is not None
+        assert report.remedy.changes == {"train.micro_batch_size": 64}
+    assert (early.demanded, early.limit) == (None, None)  # what loading held says nothing of a limit
+    assert late.factor < 1
+    assert fits_with(late, run, admin, HERE) * late.factor <= (late.limit or 0)
+
+
+def test_the_command_says_what_the_page_says(
+    project: Project,
+    admin: AbstractUser,
+    served_here: None,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PITWALL_API_TOKEN", make_token(user=admin, name="cli")[1])
+    run = died(project, {**UPDATE, "log_line": CUDA.format(wanted=4.5)}, gpu="L40S", **SFT)
+
+    code, out, _err = run_command("post_mortem", run.pk)
+
+    assert code == 0
+    assert out.startswith("Policy rank 0 ran out of memory in Update; the plan needs ")
+    assert "Launch it again with " in out
+    assert "did not die of memory" in run_command("post_mortem", make_run(project, state="failed", spec={}).pk)[1]
 
 
 def test_the_page_and_the_api_say_it_with_a_clone(project: Project, admin: AbstractUser) -> None:

@@ -10,7 +10,7 @@ def test_training_a_model_counts_three_passes() -> None:
     found = training_flops(FlopsModel(parameters=7e9), tokens=1000, context=0)
     assert found.model == 6 * 7e9 * 1000
     assert found.executed == found.model
-    assert found.formula == "3 × 1,000 tokens × (2 × 7e+09 parameters) = 4.2e+13 FLOP"
+    assert found.formula == "3 × 1,000 tokens × (2 × 7 G parameters) = 42 TFLOP"
 
 
 def test_attention_sees_half_of_the_document_and_recomputation_is_no_use() -> None:
@@ -29,7 +29,7 @@ def test_the_share_of_the_peak_says_how_it_was_computed() -> None:
     found = use(6.3296e15, seconds=2, devices=8, peak=989e12)
     assert found is not None
     assert found.share == pytest.approx(0.4)
-    assert found.formula == "6.33e+15 FLOP / (2 s × 8 × 9.89e+14 FLOP/s) = 40 %"
+    assert found.formula == "6.33 PFLOP / (2 s × 8 × 989 TFLOP/s) = 40 %"
     assert use(1e15, seconds=0, devices=8, peak=1e12) is None
     assert use(1e15, seconds=1, devices=8, peak=0) is None
 

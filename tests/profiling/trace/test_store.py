@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from profiling.trace.category import Category, of_kernel
-from profiling.trace.schema import StoreFacts
+from profiling.trace.schema import REVISION, StoreFacts
 from profiling.trace.store import NotAStore, Store
 from profiling.trace.writer import LONGEST_INFO, LONGEST_NAME, MOST_LANES, StoreWriter, TooMuch
 
@@ -39,7 +39,8 @@ def write_small(path: Path) -> StoreFacts:
 def test_events_come_back_by_lane_and_start_with_their_depth(path: Path) -> None:
     facts = write_small(path)
 
-    assert facts == StoreFacts(events=4, lanes=2, begin=T, end=T + 100, names=4, samples=2, origin=T >> 40 << 40)
+    sizes = {"events": 4, "lanes": 2, "names": 4, "samples": 2}
+    assert facts == StoreFacts(**sizes, begin=T, end=T + 100, origin=T >> 40 << 40, revision=REVISION)
     with Store(path) as store:
         events = store.events()
         assert [store.names[name] for name in events["name"]] == ["step", "aten::mm", "cudaLaunchKernel", "gemm"]

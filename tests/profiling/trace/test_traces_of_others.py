@@ -158,6 +158,20 @@ def test_a_kernel_with_several_counters_is_one(tmp_path: Path) -> None:
     assert sum(map(len, stored(path).values())) == len(rows)
 
 
+def test_marks_of_a_moment_are_samples_of_their_thread(tmp_path: Path) -> None:
+    end = "_a1"
+    tables = rocpd_tables(end)
+    events = next(name for name in tables if name.startswith("rocpd_event"))
+    tables[events] += [(11, 5, 11, 0, 0, '{"message":"epoch 2"}'), (12, 4, 12, 0, 0, "{}")]
+    tables[f"rocpd_track{end}(id, pid, tid)"] = [(6, 1, 1)]
+    sample = f"rocpd_sample{end}(id, track_id, timestamp, event_id)"
+    tables[sample] = [(1, 6, BOOT + 50, 11), (2, 6, BOOT + 60, 12)]  # the second is of a counter
+
+    rows = stored(database(tmp_path / "results.db", tables))["thread 71"]
+
+    assert [row for row in rows if row[3] == 0] == [("epoch 2", Category.RANGE, BOOT + 50, 0)]
+
+
 # -- protocol buffers --
 
 
@@ -172,6 +186,21 @@ def test_a_profile_of_xla_has_streams_threads_and_launches(tmp_path: Path) -> No
     assert [row[2:] for row in stream] == [(T + 1000 * i, 700) for i in range(5)]
     assert rows["python3"][0] == ("$train.py:7 step", Category.PYTHON, T - 500, 9000)
     assert [name for _, name in links(path)] == ["loop_add_fusion"] * 4 + ["MemcpyD2H"]
+
+
+def test_hosts_of_one_profile_have_processes_devices_and_links_of_their_own(tmp_path: Path) -> None:
+    path, target = tmp_path / "hosts.xplane.pb", tmp_path / "kept"
+    path.write_bytes(xspace() * 2 + wire(4, "node-a") + wire(4, "node-b"))
+
+    rows = stored(path)
+    import_trace(path, target)
+
+    kernels = [("loop_add_fusion", Category.KERNEL, T + 1000 * i, 700) for i in range(4)]
+    assert rows["device 1 stream 13"][:4] == rows["device 3 stream 13"][:4] == kernels
+    assert len(links(path)) == 10
+    with Store(target) as store:
+        assert [lane.process for lane in store.lanes] == ["node-a", "node-a host:CPU", "node-b", "node-b host:CPU"]
+        assert len(set(store.events(columns=("link",))["link"].tolist()) - {0}) == 10  # none is shared by two hosts
 
 
 def test_a_real_profile_of_jax_links_each_kernel_with_its_launch(tmp_path: Path) -> None:
@@ -225,6 +254,26 @@ def test_a_real_trace_of_nested_tracks_is_read_whole(tmp_path: Path) -> None:
 
     assert len(rows) == sum(map(len, rows.values())) == 1364
     assert "L1 Track 01 · L2 Track 02" in rows
+
+
+def test_tracks_of_one_name_share_a_lane_and_so_do_those_beyond_all_bounds(tmp_path: Path) -> None:
+    packets = [wire(60, wire(1, 1) + wire(3, wire(1, 71) + wire(6, "trainer")))]
+    for i in range(6000):  # half of them one request each, as asynchronous tracks are
+        name = "request" if i % 2 else f"worker {i}"
+        packets += [
+            wire(60, wire(1, i + 9) + wire(5, 1) + wire(2, name)),
+            wire(8, BOOT + i) + wire(11, wire(9, 1) + wire(23, f"call {i}") + wire(11, i + 9)),
+            wire(8, BOOT + i + 5) + wire(11, wire(9, 2) + wire(11, i + 9)),
+        ]
+    path, target = tmp_path / "tracks.pftrace", tmp_path / "kept"
+    path.write_bytes(b"".join(wire(1, wire(10, 1) + packet) for packet in packets))
+
+    rows = stored(path)
+    import_trace(path, target)
+
+    assert (len(rows["request"]), len(rows["other tracks"]), len(rows)) == (3000, 1001, 2001)
+    with Store(target) as store:
+        assert "1,001 tracks beyond the first 2,000 share one lane for each process." in [n.text for n in store.notes]
 
 
 def test_a_trace_of_the_system_alone_says_where_it_can_be_seen(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ test("pinned lanes stand above all groups, in the order in which people put them
   made.pin("deep");
   made.pin("p");
   assert.deepEqual(order(), ["pinned", "deep", "p", "file", "a"]);
-  made.movePinned("p", -1);
+  made.move("p", -1);
   assert.deepEqual(order(), ["pinned", "p", "deep", "file", "a"]);
   assert.equal(made.items[1].group.key, "phases"); // whose lane it is stays known
   made.toggle(made.items[0]);
@@ -96,4 +96,18 @@ test("an arrow ends in the row of its event, or in the head of what is folded aw
   assert.equal(at(3), 11);
   layout.show("1.0", false);
   assert.equal(at(3), null);
+});
+
+test("lanes of a group take the order that people give them, past those that are not in sight", () => {
+  const made = new Layout();
+  const lanes = ["a", "b", "c", "d"].map((key) => lane(key, 1));
+  made.setGroups([{ key: "file", lanes }]);
+  const order = () => made.items.flatMap(({ lane: one }) => one?.key ?? []);
+  made.show("b", false);
+  made.move("a", 1);
+  assert.deepEqual(order(), ["c", "a", "d"]);
+  made.move("d", 1); // the last one stays
+  assert.deepEqual(order(), ["c", "a", "d"]);
+  made.setGroups([{ key: "file", lanes: [lane("new", 1), ...lanes] }]); // another file's lanes come
+  assert.deepEqual(order(), ["c", "a", "d", "new"]);
 });

@@ -178,6 +178,12 @@ def test_evidence_and_remedies_speak_the_readers_language() -> None:
     assert match.remedies[0].title == "HALVE THE LEARNING RATE"
 
 
+_LONGER: dict[str, list[float | None]] = {
+    "reward/mean": [0.3 + 0.015 * step + 0.01 * (step % 3) for step in range(40)],
+    "response/length_mean": [100.0 + 4 * step for step in range(40)],
+}
+
+
 @pytest.mark.parametrize(
     ("metrics", "wanted"),
     [
@@ -201,6 +207,13 @@ def test_evidence_and_remedies_speak_the_readers_language() -> None:
             },
             ["learning.solved"],
         ),
+        (_LONGER, ["learning.reward_with_length"]),  # which a reward that pays for length would show as well
+        (
+            _LONGER | {"reward/mean": [min(1.0, 0.3 + 0.03 * step) for step in range(40)]},  # its most is 1
+            ["learning.reward_at_most", "learning.reward_with_length"],
+        ),
+        (_LONGER | {"eval/accuracy": [0.3, 0.5, 0.7]}, []),
+        (_LONGER | {"reward/correct": _LONGER["reward/mean"]}, []),
         ({"reward/mean": [0.3, 0.31, 0.29] * 5 + [0.3, 0.31, 0.29] * 4}, []),  # too early to call it flat
         ({"reward/mean": [0.3, 0.31, 0.29] * 12}, ["learning.reward_stays_flat"]),
         ({"policy/clip_fraction": [0.4] * 10}, ["learning.updates_too_far"]),
