@@ -71,6 +71,7 @@ UNKNOWN = ("signed out", "admin by an expired token", "admin by a revoked token"
 NAMES_IT = re.compile(r"{(run_id|project|study_id|trace_id|item_id|alert_id)}")  # addresses of what is theirs
 NAMES_A_HOME = re.compile(r"{(run_id|project|study_id|token|trace_id|item_id)")  # needs no ?project=
 SEEN = ("last_login", "used_at")  # kept of each visit, whoever comes
+DERIVED = ("RunFact", "RunKey", "RunLine")  # from the runs, when somebody asks for a list of them
 
 
 def plain(pattern: str) -> str:
@@ -237,11 +238,14 @@ class Scene:
 
 
 def snapshot() -> dict[str, list[Any]]:
-    """Return every row of every table, but for what is noted of each visit."""
+    """Return every row of every table that is not derived from others, but for what is noted of each visit."""
     found = {}
     with connection.cursor() as cursor:
         for model in (*apps.get_app_config("jobs").get_models(), User):
-            cursor.execute(f"SELECT * FROM {model._meta.db_table} ORDER BY {model._meta.pk.column}")
+            if model.__name__ in DERIVED:
+                continue
+            key = ", ".join(field.column for field in model._meta.pk_fields)
+            cursor.execute(f"SELECT * FROM {model._meta.db_table} ORDER BY {key}")
             names = [column[0] for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
             found[model.__name__] = [{k: v for k, v in row.items() if k not in SEEN} for row in rows]

@@ -104,7 +104,7 @@ def _finished_layer(scene: Scene) -> None:
 
 def _bookmarked(scene: Scene) -> None:
     user = scene.people["admin"]
-    (made,) = add_bookmark(trace=scene.trace, text="here", begin=1, end=2, user=user, now=timezone.now())
+    *_, made = add_bookmark(trace=scene.trace, text="here", begin=1, end=2, user=user, now=timezone.now())
     scene.values["number"] = str(made.number)
 
 
