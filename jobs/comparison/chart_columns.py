@@ -101,12 +101,12 @@ def _read(
         rows = sort_rows(line[1])
         smoothed = smooth(rows, request.smoothing) if request.smoothing else None
         x, y = clocks[metric.run_id](rows.x0) if request.is_time else rows.x0, rows.y0
-        shown = np.isfinite(x) if request.is_time else np.ones(len(x), bool)
-        if request.low is not None:
-            shown &= x >= request.low
-        if request.high is not None:
-            shown &= x <= request.high
-        if not shown.all():
+        if request.is_time or request.low is not None or request.high is not None:
+            shown = np.isfinite(x)
+            if request.low is not None:
+                shown &= x >= request.low
+            if request.high is not None:
+                shown &= x <= request.high
             x, y, smoothed = x[shown], y[shown], None if smoothed is None else smoothed[shown]
         columns = columns_of(x, y, smoothed, grid=grid)
         return ChartLine(run_id=metric.run_id, name=metric.name, role=metric.role, rank=metric.rank, columns=columns)

@@ -50,9 +50,7 @@ def step_grid(*, low: int, high: int, num_columns: int) -> ScreenGrid:
 
 def columns_of(x: Ints | Floats, y: Floats, smooth: Floats | None, *, grid: ScreenGrid) -> ScreenColumns:
     """Return the columns of points with `x` rising. No point is left out: each is within its column's extremes."""
-    place = grid.places(x)
-    starts = np.flatnonzero(np.diff(place, prepend=place[:1] - 1))
-    column = place[starts]
+    column, starts = _columns(x, grid)
     is_finite = np.isfinite(y)
     odd: tuple[tuple[int, float], ...] = ()
     if is_finite.all():
@@ -60,7 +58,7 @@ def columns_of(x: Ints | Floats, y: Floats, smooth: Floats | None, *, grid: Scre
         low, high = _reduced(np.minimum, y, starts), _reduced(np.maximum, y, starts)
         mean = _reduced(np.add, y, starts) / counts
     else:
-        places, first = np.unique(place[~is_finite], return_index=True)
+        places, first = np.unique(grid.places(x[~is_finite]), return_index=True)
         odd = tuple(zip(places.tolist(), y[~is_finite][first].tolist(), strict=True))
         finite = np.where(is_finite, y, np.nan)
         low, high = _reduced(np.fmin, finite, starts), _reduced(np.fmax, finite, starts)
@@ -68,6 +66,20 @@ def columns_of(x: Ints | Floats, y: Floats, smooth: Floats | None, *, grid: Scre
             mean = _reduced(np.add, np.where(is_finite, y, 0.0), starts) / _reduced(np.add, is_finite, starts)
     last = None if smooth is None else smooth[np.append(starts[1:], len(y)) - 1] if len(y) else smooth
     return ScreenColumns(column=column, y=mean, low=low, high=high, smooth=last, odd=odd, of=len(y))
+
+
+def _columns(x: Ints | Floats, grid: ScreenGrid) -> tuple[Ints, Ints]:
+    """Return which columns hold points, and the first point of each."""
+    if len(x) and x.dtype.kind == "i":  # of whole steps an edge is found without looking at each
+        first, last = grid.places(x[[0, -1]]).tolist()
+        if last - first < len(x) // 8:
+            column = np.arange(first, last + 1)
+            starts = np.searchsorted(x, int(grid.low) + column * int(grid.width))
+            holds = np.diff(starts, append=len(x)) > 0
+            return column[holds], starts[holds]
+    place = grid.places(x)
+    starts = np.flatnonzero(np.diff(place, prepend=place[:1] - 1))
+    return place[starts], starts
 
 
 def _reduced(function: np.ufunc, values: np.ndarray, starts: Ints) -> Floats:

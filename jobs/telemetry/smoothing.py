@@ -78,9 +78,9 @@ def smooth(rows: PointRows, smoothing: Smoothing) -> Floats:
     value before them, NaN without one.
     """
     is_number = rows.finite > 0
+    if is_number.all():
+        return smooth_values(rows.mean, smoothing)
     averaged = smooth_values(rows.mean[is_number], smoothing)
-    if len(averaged) == len(rows):
-        return averaged
     out = np.full(len(rows), np.nan)
     newest = np.cumsum(is_number) - 1
     out[newest >= 0] = averaged[newest[newest >= 0]]

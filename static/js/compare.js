@@ -147,7 +147,7 @@ function tools() {
   view.onZoom = (zoom) => {
     zoomed();
     query.set("zoom", zoom ? `${zoom.min.toPrecision(8)}_${zoom.max.toPrecision(8)}` : "");
-    reread();
+    store.reread();
   };
   zoomed();
   const search = document.querySelector("input[data-chart-search]");

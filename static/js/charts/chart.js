@@ -21,6 +21,7 @@ const LOG_DECADES = 1e-12; // a log axis shows twelve decades below its largest 
 const SMALLEST_LOG = 1e-20; // and nothing where uPlot's ticks lose their digits and never end
 const SMALLEST_ZOOM = { step: 1, time: 0.1 }; // steps, seconds
 const BINARY = Array.from({ length: 60 }, (_none, power) => 2 ** power); // between ticks of bytes: 512 MiB, 1 GiB
+const MANY_LINES = 12; // more of them have no dots under the crosshair
 const TICK_ROOM = 28; // pixels from the corner in which a time would stand on the lowest number of the y axis
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
@@ -370,7 +371,7 @@ export class Chart {
       legend: { show: false },
       cursor: {
         drag: { x: true, y: false, setScale: false },
-        points: { size: 5, width: 1.5 },
+        points: { size: 5, width: 1.5, show: shown.drawn.length <= MANY_LINES },
         sync: { key: isTime ? "run-time" : "run", setSeries: false, scales: ["x", null] },
         bind: {
           dblclick: () => () => {

@@ -8,7 +8,7 @@ import { color, faded } from "./colors.js";
 /** @import uPlot from "uplot" */
 /** @import { Envelope } from "./plot" */
 
-const SPIKE = 6; // times as far from the line as is usual, a column stands out
+const SPIKE = 4; // times as far from the line as is usual, a column stands out
 const GHOST = 0.26; // opacity of one line's envelope
 const FAINTEST = 0.07; // of one of many
 const ALONE = 4; // so many lines have it in full
@@ -37,6 +37,22 @@ export function outline({ x, low, high }) {
 }
 
 /**
+ * Return the edge of the band between the least and the most of all columns: there along what is most, back along what is least.
+ *
+ * @param {{ x: ArrayLike<number>, low: (number | null)[], high: (number | null)[] }} columns
+ * @returns {[x: number, y: number][]}
+ */
+export function around({ x, low, high }) {
+  const edge = (/** @type {(number | null)[]} */ ys) =>
+    ys.flatMap((y, i) => (y === null ? [] : [/** @type {[number, number]} */ ([x[i], y])]));
+  return [...edge(high), ...edge(low).reverse()];
+}
+
+/** Return true if most columns hold more than one value, so that they are a band rather than a line. */
+export const isWide = (/** @type {{ low: (number | null)[], high: (number | null)[] }} */ { low, high }) =>
+  low.filter((least, i) => least !== high[i]).length * 2 > low.length;
+
+/**
  * Return the places of the columns that reach much further from the line than is usual: these are drawn strongly.
  *
  * @param {{ line: (number | null)[], low: (number | null)[], high: (number | null)[] }} columns
@@ -55,12 +71,13 @@ export function spikes({ line, low, high }) {
  * Return the least and the most of all envelopes between two x, on top of `low` and `high`; null where there is nothing.
  *
  * @param {Envelope[]} envelopes
- * @param {{ min?: number, max?: number }} scale
+ * @param {{ min?: number | null, max?: number | null }} scale
  * @param {number | null} low
  * @param {number | null} high
  * @returns {[number | null, number | null]}
  */
-export function reached(envelopes, { min = -Infinity, max = Infinity }, low, high) {
+export function reached(envelopes, scale, low, high) {
+  const [min, max] = [scale.min ?? -Infinity, scale.max ?? Infinity]; // null before there is one
   let [least, most] = [low, high];
   for (const own of envelopes) {
     for (let i = 0; i < own.x.length; i += 1) {
@@ -91,14 +108,16 @@ export function drawEnvelopes(u, envelopes) {
   ctx.clip();
   ctx.lineWidth = devicePixelRatio;
   for (const own of envelopes) {
-    ctx.strokeStyle = faded(color(own.color), alpha);
+    ctx.strokeStyle = ctx.fillStyle = faded(color(own.color), alpha);
     ctx.beginPath();
-    for (const [i, [x, y]] of outline(own).entries()) {
+    const isBand = isWide(own);
+    for (const [i, [x, y]] of (isBand ? around(own) : outline(own)).entries()) {
       const [left, top] = [u.valToPos(x, "x", true), place(y)];
       if (i) ctx.lineTo(left, top);
       else ctx.moveTo(left, top);
     }
-    ctx.stroke();
+    if (isBand) ctx.fill();
+    else ctx.stroke();
     ctx.strokeStyle = faded(color(own.color), 0.85);
     ctx.beginPath();
     for (const i of spikes(own)) {

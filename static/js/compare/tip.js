@@ -8,6 +8,8 @@ export class Tip {
   constructor(node) {
     this.node = node;
     this.owner = null;
+    this.head = el("span", { class: "cmp-tip-head num" });
+    this.rows = []; // kept from one move of the pointer to the next
     document.addEventListener(
       "pointermove",
       (event) => {
@@ -22,19 +24,17 @@ export class Tip {
   /** Show rows of { label, color, text } of a chart under a head. */
   show(owner, head, rows) {
     this.owner = owner;
-    this.node.replaceChildren(
-      el("span", { class: "cmp-tip-head num" }, head),
-      ...rows.map((row) => {
-        const swatch = el("i", { class: "swatch is-round", "data-run-color": row.color.replace("--run-", "") });
-        return el(
-          "span",
-          { class: "cmp-tip-row" },
-          swatch,
-          el("span", { class: "cut" }, row.label),
-          el("b", { class: "num" }, row.text),
-        );
-      }),
-    );
+    if (this.rows.length !== rows.length) {
+      this.rows = rows.map(newRow);
+      this.node.replaceChildren(this.head, ...this.rows.map((row) => row.node));
+    }
+    write(this.head, head);
+    for (const [i, { label, color, text }] of rows.entries()) {
+      const row = this.rows[i];
+      row.swatch.dataset.runColor = color.replace("--run-", "");
+      write(row.label, label);
+      write(row.text, text);
+    }
     this.node.hidden = false;
     this.#place();
   }
@@ -51,4 +51,17 @@ export class Tip {
     this.node.style.left = `${Math.max(4, left)}px`;
     this.node.style.top = `${Math.max(4, top)}px`;
   }
+}
+
+function newRow() {
+  const [swatch, label, text] = [
+    el("i", { class: "swatch is-round" }),
+    el("span", { class: "cut" }),
+    el("b", { class: "num" }),
+  ];
+  return { node: el("span", { class: "cmp-tip-row" }, swatch, label, text), swatch, label, text };
+}
+
+function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }

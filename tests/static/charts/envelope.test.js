@@ -5,7 +5,7 @@ globalThis.document = { documentElement: {} }; // what colors.js watches while i
 globalThis.MutationObserver = class {
   observe() {}
 };
-const { opacity, outline, reached, spikes } = await import("../../../static/js/charts/envelope.js");
+const { around, isWide, opacity, outline, reached, spikes } = await import("../../../static/js/charts/envelope.js");
 
 /** A generator of numbers in [0, 1) that are the same each time. */
 function dice(seed) {
@@ -41,6 +41,17 @@ test("a column of one point is one point, one without a number none", () => {
   ]);
 });
 
+test("where columns hold many points the band between their extremes is drawn", () => {
+  assert.ok(isWide(columns(1, 50)));
+  assert.ok(!isWide({ low: [1, 2, null], high: [1, 2, null] }));
+  assert.deepEqual(around({ x: [1, 2, 3], low: [5, null, 7], high: [6, null, 9] }), [
+    [1, 6],
+    [3, 9],
+    [3, 7],
+    [1, 5],
+  ]);
+});
+
 test("a spike of any column stands out, noise does not", () => {
   for (let spike = 0; spike < 120; spike += 7) assert.deepEqual(spikes(columns(3, 120, spike)), [spike]);
   assert.deepEqual(spikes(columns(3, 120)), []);
@@ -52,6 +63,7 @@ test("the scale reaches what is drawn, within what is looked at", () => {
   const own = columns(5, 100, 70);
   assert.equal(reached([own], {}, 0.2, 0.2)[1], 50);
   assert.ok(reached([own], { min: 0, max: 69 }, 0.2, 0.2)[1] < 1);
+  assert.equal(reached([own], { min: null, max: null }, 0.2, 0.2)[1], 50); // before the chart has a scale
   assert.deepEqual(reached([], {}, 1, 2), [1, 2]);
 });
 
