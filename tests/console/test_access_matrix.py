@@ -33,6 +33,9 @@ from jobs.models import (
     Attempt,
     Capture,
     Run,
+    RunFact,
+    RunKey,
+    RunLine,
     SavedView,
     Study,
     TrashItem,
@@ -237,10 +240,10 @@ class Scene:
 
 
 def snapshot() -> dict[str, list[Any]]:
-    """Return every row of every table, but for what is noted of each visit."""
+    """Return every row of every table, but for what is noted of each visit, and what lists make of runs when read."""
     found = {}
     with connection.cursor() as cursor:
-        for model in (*apps.get_app_config("jobs").get_models(), User):
+        for model in {*apps.get_app_config("jobs").get_models(), User} - {RunLine, RunKey, RunFact}:
             cursor.execute(f"SELECT * FROM {model._meta.db_table} ORDER BY {model._meta.pk.column}")
             names = [column[0] for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
