@@ -172,8 +172,8 @@ class ApiClient:
         """Return the first runs that a filter finds. Raises: RequestRefused, ConsoleAway."""
         query = {"q": q, "sort": sort, "archived": is_archived, "page_size": limit}
         query |= {"project": project} if project else {}
-        found: RunListJson = self._send("GET", "/api/runs", params=query).json()
-        return found
+        page: RunListJson = self._send("GET", "/api/runs", params=query).json()
+        return page
 
     def change_runs(self, body: Mapping[str, object], *, project: str | None) -> RunsChangedJson:
         """Do a verb to many runs, as `POST /api/runs/change` has it. Raises: RequestRefused, ConsoleAway."""

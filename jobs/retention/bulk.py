@@ -78,8 +78,8 @@ def _tag(run: Run, tags: Sequence[str], user: AbstractBaseUser, now: datetime) -
 
 
 def _untag(run: Run, tags: Sequence[str], user: AbstractBaseUser, now: datetime) -> tuple[str, ...]:
-    kept = [tag for tag in run.tags if tag not in tags]
-    annotate_run(run_id=run.pk, changes={"tags": kept}, user=user, now=now)
+    remaining = [tag for tag in run.tags if tag not in tags]
+    annotate_run(run_id=run.pk, changes={"tags": remaining}, user=user, now=now)
     return tuple(tag for tag in run.tags if tag in tags)
 
 

@@ -42,7 +42,7 @@ MOST_CHOSEN = 10_000  # runs that "all that match" may mean
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A line of the runs table: the header, and the values of the knobs asked for."""
+    """A line of the runs table: the header, and the values of the knobs query for."""
 
     header: RunHeader
     knobs: Mapping[str, Any]
@@ -109,22 +109,22 @@ def runs_list(
     """
     filters = filters or RunFilter()
     catch_up(project=project)
-    asked = search(project, filters, sort)
+    query = search(project, filters, sort)
     size = min(max(page_size, 1), MAX_PAGE_SIZE)
     total = None if filters.ids or filters.term != ANY_RUN else _number(project, filters)
     if total is not None:
         page = min(max(page, 1), max(1, -(-total // size)))
-        lines = asked.lines(most=page * size)
+        lines = query.lines(most=page * size)
     else:
         counted = max(COUNTED, page * size)
-        lines = asked.lines(most=counted + 1)
+        lines = query.lines(most=counted + 1)
         total = len(lines) if len(lines) <= counted else None
-    known = counted if total is None else total
-    num_pages = max(1, -(-known // size))
+    num_known = counted if total is None else total
+    num_pages = max(1, -(-num_known // size))
     page = min(max(page, 1), num_pages)
     return RunsPage(
         rows=tuple(_rows(run_ids(lines[(page - 1) * size : page * size]), columns)),
-        total=known,
+        total=num_known,
         is_counted=total is not None,
         page=page,
         num_pages=num_pages,

@@ -172,6 +172,7 @@ SCENES: dict[str, Callable[[Scene], None]] = {
 BODIES: dict[str, Callable[[Scene], dict[str, Any]]] = {
     "POST /api/runs/delete": lambda scene: {"ids": [scene.run.pk]},
     "POST /runs/change": lambda scene: {"verb": "archive", "ids": scene.run.pk},
+    "POST /api/runs/change": lambda scene: {"verb": "archive", "ids": [scene.run.pk]},
     "POST /runs/new": lambda _: FORM,
     "POST /runs/new/sweep/launch": lambda _: FORM | SWEEP,
     "POST /settings/{project}/calibration/change": lambda _: {"accelerator": "h200-sxm", "undo": ""},

@@ -124,8 +124,8 @@ def complete_filter(
     """Return names, or the values that the project's runs have, that may stand at the cursor."""
     home = project_for(request, project)
     line = q.replace("\0", "")
-    found = complete(home, line, len(line) if at is None else min(at, len(line)))
-    return CompletionOut.model_validate(asdict(found))
+    completion = complete(home, line, len(line) if at is None else min(at, len(line)))
+    return CompletionOut.model_validate(asdict(completion))
 
 
 @router.post("/change", response={200: BulkOut, **EXPENSIVE}, summary="Change many runs")
@@ -153,9 +153,9 @@ def list_run_views(request: HttpRequest, project: str) -> ViewsOut:
 def keep_run_view(request: HttpRequest, project: str, body: ViewIn) -> Status[ViewOut]:
     """Keep a filter, an order and columns under a name."""
     home = project_for(request, project, "editor" if body.is_shared else "viewer")
-    given = body.model_dump()
+    body_values = body.model_dump()
     try:
-        saved = save_view(project=home, user=caller(request), query=given.pop("q"), **given)
+        saved = save_view(project=home, user=caller(request), query=body_values.pop("q"), **body_values)
     except FilterInvalid as error:
         raise RequestProblem(422, str(error), field=error.field) from error
     return Status(201, _view(saved))

@@ -31,21 +31,21 @@ class Command(ApiCommand):
         self.ask(options, lambda client: (self._change if options["do"] else self._list)(client, options))
 
     def _list(self, client: ApiClient, options: Mapping[str, Any]) -> int:
-        found = client.runs(
+        page = client.runs(
             options["filter"],
             sort=options["sort"],
             is_archived=options["archived"],
             limit=options["limit"],
             project=options["project"],
         )
-        for row in found["runs"]:
+        for row in page["runs"]:
             run = row["run"]
             tags = "".join(f" #{tag}" for tag in run["tags"])
             self.stdout.write(
                 f"{run['id']}  {run['state']:<9} {run['step']:>6}/{run['num_steps']:<6} {run['name']}{tags}"
             )
-        more = "" if found["is_counted"] else "more than "
-        self.stdout.write(f"{len(found['runs'])} of {more}{found['total']} runs")
+        more = "" if page["is_counted"] else "more than "
+        self.stdout.write(f"{len(page['runs'])} of {more}{page['total']} runs")
         return 0
 
     def _change(self, client: ApiClient, options: Mapping[str, Any]) -> int:

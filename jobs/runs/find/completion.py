@@ -29,7 +29,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class LineCompletion:
     """Suggestions for characters `start` to `end` of the line, the best first."""
 
     start: int
@@ -37,7 +37,7 @@ class Completion:
     suggestions: tuple[Suggestion, ...]
 
 
-def complete(project: Project, line: str, at: int) -> Completion:
+def complete(project: Project, line: str, at: int) -> LineCompletion:
     """Return what may stand where the cursor is, after `at` characters of the line.
 
     Values come from the index by a few short look-ups, however many runs there are.
@@ -46,13 +46,13 @@ def complete(project: Project, line: str, at: int) -> Completion:
     token = begun["token"] if begun else ""
     named = _NAMED.match(token)
     if named is None:
-        found = _names(project, token.strip('"'))
-        return Completion(start=at - len(token), end=at, suggestions=tuple(found[:MOST]))
+        names = _names(project, token.strip('"'))
+        return LineCompletion(start=at - len(token), end=at, suggestions=tuple(names[:MOST]))
     done, _comma, last = named["value"].rpartition(",")
     values = _values(project, named["name"], named["symbol"], last.strip('"').lower())
     start = at - len(last)
     taken = {value.strip('"').lower() for value in done.split(",")}
-    return Completion(
+    return LineCompletion(
         start=start, end=at, suggestions=tuple(v for v in values if v.text.strip('"') not in taken)[:MOST]
     )
 
@@ -60,8 +60,8 @@ def complete(project: Project, line: str, at: int) -> Completion:
 def _names(project: Project, part: str) -> list[Suggestion]:
     """Return names that begin with the part, then those in which it stands."""
     wanted = part.lower()
-    found = [s for s in _all_names(project, wanted) if wanted in s.text.lower()]
-    return sorted(found, key=lambda s: (not s.text.lower().startswith(wanted), "." in s.text or "/" in s.text))
+    matches = [s for s in _all_names(project, wanted) if wanted in s.text.lower()]
+    return sorted(matches, key=lambda s: (not s.text.lower().startswith(wanted), "." in s.text or "/" in s.text))
 
 
 def _all_names(project: Project, wanted: str) -> Iterator[Suggestion]:
@@ -113,7 +113,7 @@ def _distinct(key: RunKey, column: str, begins: str | None) -> Iterator[Any]:
     rows = (
         RunFact.objects.filter(key=key, **{f"{column}__isnull": False}).order_by(column).values_list(column, flat=True)
     )
-    seen = set()
+    seen: set[Any] = set()
     for first in dict.fromkeys((begins, None)):
         value = (rows if first is None else rows.filter(**{f"{column}__gte": first})).first()
         while value is not None and len(seen) < 3 * MOST:

@@ -80,13 +80,13 @@ def _values(run_ids: Sequence[str]) -> dict[str, RunValues]:
 def _keys(lines: Iterable[RunLine], wanted: Mapping[int, Mapping[Key, Fact]]) -> dict[tuple[int, Key], int]:
     """Return the id of each key that is needed, by its project; new ones are made."""
     needed = {(line.project_id, key) for line in lines for key in wanted.get(line.pk, {})}
-    known = _known({project_id for project_id, _key in needed})
-    fresh = needed - known.keys()
+    by_name = _known({project_id for project_id, _key in needed})
+    fresh = needed - by_name.keys()
     if fresh:
         rows = [RunKey(project_id=project_id, kind=kind, name=name) for project_id, (kind, name) in sorted(fresh)]
         RunKey.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)
-        known = _known({project_id for project_id, _key in needed})
-    return known
+        by_name = _known({project_id for project_id, _key in needed})
+    return by_name
 
 
 def _known(project_ids: Collection[int]) -> dict[tuple[int, Key], int]:
@@ -111,7 +111,7 @@ def _write_facts(wanted: Mapping[int, Mapping[int, Fact]]) -> None:
     _many(_UPSERT, changed)
 
 
-def _many(sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+def _many(sql: str, rows: Sequence[tuple[int | float | str | None, ...]]) -> None:
     if rows:
         with connection.cursor() as cursor:
             cursor.executemany(sql, rows)

@@ -11,7 +11,7 @@ A value or word in double quotes may hold anything but a double quote.
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 from django.utils.translation import gettext as _
 
@@ -49,13 +49,13 @@ class FilterToken:
 
 def tokens(line: str) -> list[FilterToken]:
     """Return the pieces of a line; nothing of it is lost but spaces."""
-    found = []
+    pieces = []
     for match in _TOKEN.finditer(line):
         if match.lastgroup is None:
             continue
         sort = next(name for name in Sort.__args__ if match[name] is not None)  # type: ignore[attr-defined]
-        found.append(FilterToken(sort, match[0], match.start(), match.end(), match))
-    return found
+        pieces.append(FilterToken(sort, match[0], match.start(), match.end(), match))
+    return pieces
 
 
 def parse(line: str, *, username: str = "") -> Term:
@@ -141,6 +141,6 @@ class _Parser:
         self.at += 1
         return term
 
-    def refuse(self, message: str) -> None:
+    def refuse(self, message: str) -> NoReturn:
         piece = self.pieces[max(self.at, 0)]
         raise FilterInvalid("q", message, start=piece.start, end=piece.end)

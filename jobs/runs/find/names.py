@@ -12,7 +12,7 @@ from jobs.catalog.knob import knobs
 from jobs.catalog.metric import current_name, metrics
 from jobs.models import STATES
 from jobs.runs.find.fields import MOMENTS, NUMBERS, PARTS, WHOLE, is_metric
-from jobs.runs.find.terms import AnyOf, Compared, HasTag, HasText, Kind, Symbol, Term
+from jobs.runs.find.terms import AnyOf, HasTag, HasText, IsCompared, Kind, Symbol, Term
 
 KEYS = (*WHOLE, *PARTS, "id", "tag")
 """What stands before a colon."""
@@ -66,7 +66,7 @@ def check_states(states: Iterable[str]) -> None:
             raise FilterInvalid("state", unknown(_("state"), state, STATES))
 
 
-def compared(name: str, symbol: str, raw: str) -> Compared:
+def compared(name: str, symbol: str, raw: str) -> IsCompared:
     """Return what `name symbol value` says. Raises: FilterInvalid."""
     kind, key = _meant(name)
     sign: Symbol = "=" if symbol == "==" else symbol  # type: ignore[assignment]
@@ -80,15 +80,15 @@ def compared(name: str, symbol: str, raw: str) -> Compared:
         if kind == "field":
             message = _("%(value)r is nothing that %(name)s can be compared with. Use a number, 90min or 2026-11-20.")
         raise FilterInvalid("q", message % {"value": raw, "name": name, "symbol": symbol})
-    return Compared(kind, key, sign, value)
+    return IsCompared(kind, key, sign, value)
 
 
 def knob_meant(name: str) -> str:
     """Return the id of the knob that people mean by `name`, "" for none or several."""
     if name in knobs():
         return name
-    found = _by_last_part(name)
-    return SHORT.get(name) or (found[0] if len(found) == 1 else "")
+    matches = _by_last_part(name)
+    return SHORT.get(name) or (matches[0] if len(matches) == 1 else "")
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> str:
@@ -99,7 +99,7 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> str:
     return f"{refusal} {hint}".strip()
 
 
-def _any(terms: list[Compared] | list[HasTag]) -> Term:
+def _any(terms: list[IsCompared] | list[HasTag]) -> Term:
     return terms[0] if len(terms) == 1 else AnyOf(tuple(terms))
 
 

@@ -49,8 +49,8 @@ def save_view(
     parse(query)
     check_sort(sort)
     owner_id = None if is_shared else user.pk
-    kept = SavedView.objects.filter(project=project, owner=owner_id)
-    if kept.exclude(name=name).count() >= MAX_VIEWS:
+    others = SavedView.objects.filter(project=project, owner=owner_id)
+    if others.exclude(name=name).count() >= MAX_VIEWS:
         raise FilterInvalid("name", _("There are %(most)s views already. Delete one first.") % {"most": MAX_VIEWS})
     values = {"view": view, "query": query, "sort": sort, "columns": list(columns), "created_by_id": user.pk}
     saved, _is_new = SavedView.objects.update_or_create(project=project, owner_id=owner_id, name=name, defaults=values)

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from jobs.models import TRASHED, Project, RunFact, RunKey, RunLine
 from jobs.runs.find.asked import RunFilter, sort_key
 from jobs.runs.find.fields import ALWAYS
-from jobs.runs.find.terms import AllOf, AnyOf, Compared, HasTag, HasText, HasWord, NotSo, Term
+from jobs.runs.find.terms import AllOf, AnyOf, HasTag, HasText, HasWord, IsCompared, NotSo, Term
 
 FEW = 2000
 _AT_ONCE = 2000  # ids in one statement
@@ -44,20 +44,19 @@ class RunSearch:
         few = self._candidates()
         if few is not None:
             return self._sorted(self._few(few))[:most]
-        found: list[int] = []
+        lines: list[int] = []
         for segment in self._segments():
-            rest = None if most is None else most - len(found)
-            found += segment[:rest]
-            if most is not None and len(found) >= most:
+            rest = None if most is None else most - len(lines)
+            lines += segment[:rest]
+            if most is not None and len(lines) >= most:
                 break
-        return found
+        return lines
 
     # ---- few runs ------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[int] | None:
         """Return the lines that one part of the filter leaves, if they are few, else None."""
-        parts = self.filters.term.parts if isinstance(self.filters.term, AllOf) else (self.filters.term,)
-        for part in sorted(parts, key=_is_scan):
+        for part in sorted(self._parts(), key=_is_scan):
             source = self._source(part)
             if source is not None and len(source) <= FEW:
                 return source
@@ -66,13 +65,13 @@ class RunSearch:
     def _source(self, term: Term) -> list[int] | None:
         """Return at most `FEW` + 1 lines among which are all that pass; None where no index says."""
         if isinstance(term, AnyOf):
-            found: set[int] = set()
+            union: set[int] = set()
             for part in term.parts:
                 some = self._source(part)
                 if some is None or len(some) > FEW:
                     return None
-                found.update(some)
-            return sorted(found)
+                union.update(some)
+            return sorted(union)
         rows: QuerySet[Any, int] | None = None
         if isinstance(term, HasWord):
             rows = self._base().filter(text__contains=term.text).values_list("pk", flat=True)
@@ -80,7 +79,7 @@ class RunSearch:
             rows = self._base().filter(state__in=term.values).values_list("pk", flat=True)
         elif isinstance(term, HasText) and term.field == "id":
             rows = self._base().filter(_begins("run_id", term.values)).values_list("pk", flat=True)
-        elif isinstance(term, (HasTag, HasText, Compared)):
+        elif isinstance(term, (HasTag, HasText, IsCompared)):
             facts = self._facts(term)
             rows = (
                 facts.values_list("line_id", flat=True)
@@ -119,14 +118,24 @@ class RunSearch:
         has_value = RunFact.objects.filter(line=OuterRef("pk"), key=key)
         there = RunFact.objects.filter(key=key, line__shelf=int(self.filters.is_archived))
         there = there.filter(self._passes(self.filters.term, "line__", "line_id"))
+        # What the sorting key itself must be: the walk begins and ends there, and runs without it do not pass.
+        own = [part for part in self._parts() if isinstance(part, IsCompared) and _key_of(part) == self.sort]
+        for part in own:
+            there = there.filter(_held_against(part))
         walks = [
             there.filter(**{f"{column}__isnull": False}).order_by(f"{sign}{column}", f"{sign}line_id")
             for column in (("text", "number") if self.is_down else ("number", "text"))
         ]
-        found = [walk.values_list("line_id", flat=True) for walk in walks]
-        if self.sort[0] == "field" and self.sort[1] in ALWAYS and not self._base().filter(_NEW).exists():
-            return found
-        return [*found, without.filter(~Exists(has_value)).values_list("pk", flat=True)]
+        matches = [walk.values_list("line_id", flat=True) for walk in walks]
+        has_all = self.sort[0] == "field" and self.sort[1] in ALWAYS and not self._base().filter(_NEW).exists()
+        if own or has_all:
+            return matches
+        return [*matches, without.filter(~Exists(has_value)).values_list("pk", flat=True)]
+
+    def _parts(self) -> tuple[Term, ...]:
+        """Return what must all hold."""
+        term = self.filters.term
+        return term.parts if isinstance(term, AllOf) else (term,)
 
     def _base(self) -> QuerySet[RunLine]:
         return RunLine.objects.filter(project=self.project, shelf=int(self.filters.is_archived))
@@ -154,7 +163,7 @@ class RunSearch:
             return Q(pk__in=[])
         return Q(Exists(facts.filter(line=OuterRef(line))))
 
-    def _facts(self, term: HasTag | HasText | Compared) -> QuerySet[RunFact] | None:
+    def _facts(self, term: HasTag | HasText | IsCompared) -> QuerySet[RunFact] | None:
         """Return the values that fulfil the term; None where no run of the project has a value of that name."""
         key = self.keys.get(_key_of(term))
         if key is None:
@@ -165,10 +174,10 @@ class RunSearch:
         if isinstance(term, HasText):
             if not term.is_part:
                 return rows.filter(text__in=term.values)
-            found = Q()
+            matches = Q()
             for value in term.values:
-                found |= Q(text__contains=value)
-            return rows.filter(found, text__isnull=False)
+                matches |= Q(text__contains=value)
+            return rows.filter(matches, text__isnull=False)
         return rows.filter(_held_against(term))
 
 
@@ -197,13 +206,13 @@ def _keys_in(term: Term) -> set[tuple[str, str]]:
     return set() if isinstance(term, HasWord) else {_key_of(term)}
 
 
-def _key_of(term: HasTag | HasText | Compared) -> tuple[str, str]:
+def _key_of(term: HasTag | HasText | IsCompared) -> tuple[str, str]:
     if isinstance(term, HasTag):
         return "tag", term.tag
     return ("field", term.field) if isinstance(term, HasText) else (term.kind, term.name)
 
 
-def _held_against(term: Compared) -> Q:
+def _held_against(term: IsCompared) -> Q:
     value = term.value
     if isinstance(value, str):
         there = Q(text__isnull=False)
@@ -220,14 +229,14 @@ def _held_against(term: Compared) -> Q:
 
 
 def _begins(column: str, values: Sequence[str]) -> Q:
-    found = Q()
+    matches = Q()
     for value in values:
-        found |= Q(**{f"{column}__startswith": value})
-    return found
+        matches |= Q(**{f"{column}__startswith": value})
+    return matches
 
 
 def _is_scan(term: Term) -> bool:
-    """Return True for what is found by reading every line of the project: it is tried last."""
+    """Return True for what is matches by reading every line of the project: it is tried last."""
     if isinstance(term, AnyOf):
         return any(_is_scan(part) for part in term.parts)
     return isinstance(term, HasWord) or (isinstance(term, HasText) and (term.is_part or term.field == "id"))

@@ -31,7 +31,7 @@ class HasText:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class IsCompared:
     """A value held against a number or, by = and != alone, a text in lower case. What has no value does not pass.
 
     Numbers are equal within a relative 1e-9.
@@ -64,7 +64,7 @@ class NotSo:
     part: "Term"
 
 
-Term = HasWord | HasTag | HasText | Compared | AllOf | AnyOf | NotSo
+Term = HasWord | HasTag | HasText | IsCompared | AllOf | AnyOf | NotSo
 
 
 def all_of(*terms: Term) -> Term:

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tests.bench.stage import ROOT, environment, seconds
@@ -82,7 +82,7 @@ def _inside(database: str, num_runs: int) -> None:
     knob, limit, is_late = knob_names()[0], LIMITS.get(num_runs), False
     for what, query in CASES.items():
         asked = {name: value.format(knob=knob) for name, value in query.items()}
-        median, p95 = measured(lambda asked=asked: get(client, asked))
+        median, p95 = measured(partial(get, client, asked))
         is_late = is_late or (limit is not None and median > limit)
         print(f"{what:<42} {median:7.3f} s {p95:7.3f} s  {json.dumps(asked)}", flush=True)
     sys.exit(int(is_late))

@@ -11,7 +11,7 @@ from jobs.catalog.metric import current_name, metric, metrics
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Frame, Metric, Run, Study
 from jobs.runs.filter import check_sort, parse_filter
-from jobs.runs.find.terms import Compared
+from jobs.runs.find.terms import IsCompared
 from jobs.runs.header import run_headers
 from jobs.sweeps.table import study_table
 from jobs.telemetry.frames import decode_frame
@@ -77,7 +77,7 @@ def test_what_an_older_console_stored_shows_under_the_present_name() -> None:
 
 
 def test_a_saved_filter_and_its_order_and_columns_find_the_present_name() -> None:
-    assert parse_filter(q=f"{FORMER}>0.5").term == Compared("metric", PRESENT, ">", 0.5)
+    assert parse_filter(q=f"{FORMER}>0.5").term == IsCompared("metric", PRESENT, ">", 0.5)
     assert check_sort(f"-{FORMER}") == PRESENT
     assert column(FORMER) == column(PRESENT)
 

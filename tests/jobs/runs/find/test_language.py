@@ -8,7 +8,7 @@ from jobs.runs.find.completion import complete
 from jobs.runs.find.index import catch_up_all
 from jobs.runs.find.language import parse
 from jobs.runs.find.names import FilterInvalid
-from jobs.runs.find.terms import AllOf, AnyOf, Compared, HasTag, HasText, HasWord, NotSo, Term
+from jobs.runs.find.terms import AllOf, AnyOf, HasTag, HasText, HasWord, IsCompared, NotSo, Term
 from tests.rows import make_project
 
 LR = "optimizer.learning_rate"
@@ -34,12 +34,12 @@ A, B, C = HasWord("a"), HasWord("b"), HasWord("c")
         ('name:"my run"', HasText("name", ("my run",), is_part=True)),
         ("-name:foo", NotSo(HasText("name", ("foo",), is_part=True))),
         ("by:me", HasText("author", ("ada",))),
-        ("lr>1e-5", Compared("knob", LR, ">", 1e-5)),
-        ("learning_rate >= 1e-5", Compared("knob", LR, ">=", 1e-5)),
-        ("reward/mean==0.6", Compared("metric", "reward/mean", "=", 0.6)),
-        ("optimizer.schedule!=Cosine", Compared("knob", "optimizer.schedule", "!=", "cosine")),
-        ("duration>90min", Compared("field", "duration", ">", 5400.0)),
-        ("created>=1970-01-02", Compared("field", "created", ">=", 86400.0)),
+        ("lr>1e-5", IsCompared("knob", LR, ">", 1e-5)),
+        ("learning_rate >= 1e-5", IsCompared("knob", LR, ">=", 1e-5)),
+        ("reward/mean==0.6", IsCompared("metric", "reward/mean", "=", 0.6)),
+        ("optimizer.schedule!=Cosine", IsCompared("knob", "optimizer.schedule", "!=", "cosine")),
+        ("duration>90min", IsCompared("field", "duration", ">", 5400.0)),
+        ("created>=1970-01-02", IsCompared("field", "created", ">=", 86400.0)),
     ],
 )
 def test_a_line_says(line: str, term: Term) -> None:

@@ -15,7 +15,7 @@ from jobs.models import Project, Run, RunFact, RunKey, RunLine
 from jobs.runs.filter import RunFilter
 from jobs.runs.find import index, search, triggers
 from jobs.runs.find.index import catch_up, catch_up_all
-from jobs.runs.find.terms import AllOf, AnyOf, Compared, HasTag, HasText, HasWord, NotSo, Term, all_of
+from jobs.runs.find.terms import AllOf, AnyOf, HasTag, HasText, HasWord, IsCompared, NotSo, Term, all_of
 from tests.rows import make_project
 
 pytestmark = pytest.mark.django_db
@@ -88,7 +88,7 @@ def holds(term: Term, run: Run) -> bool:
         case HasText(field, values, is_part):
             held = value_of(run, "field", field)
             return any(value in held if is_part else value == held for value in values)
-        case Compared(kind, name, symbol, value):
+        case IsCompared(kind, name, symbol, value):
             held = value_of(run, kind, name)
             if held is None or isinstance(held, str) is not isinstance(value, str):
                 return False
@@ -113,16 +113,20 @@ def in_order(runs: Sequence[Run], kind: str, name: str, is_down: bool) -> list[s
 
 numbers = st.sampled_from([1e-5, 1e-4, 0.25, 0.3, 3.0, 7.0, -1.0, 0.0])
 compared = st.builds(
-    Compared,
+    IsCompared,
     st.just("knob"),
     st.sampled_from([RATE, SCHEDULE, "nobody.has"]),
     st.sampled_from([">", "<", ">=", "<=", "=", "!="]),
     numbers,
 ) | st.one_of(
-    st.builds(Compared, st.just("metric"), st.just(REWARD), st.sampled_from([">", "<=", "=", "!="]), numbers),
-    st.builds(Compared, st.just("field"), st.just("step"), st.sampled_from([">", "<=", "="]), st.integers(0, 6)),
+    st.builds(IsCompared, st.just("metric"), st.just(REWARD), st.sampled_from([">", "<=", "=", "!="]), numbers),
+    st.builds(IsCompared, st.just("field"), st.just("step"), st.sampled_from([">", "<=", "="]), st.integers(0, 6)),
     st.builds(
-        Compared, st.just("knob"), st.just(SCHEDULE), st.sampled_from(["=", "!="]), st.sampled_from(["linear", "true"])
+        IsCompared,
+        st.just("knob"),
+        st.just(SCHEDULE),
+        st.sampled_from(["=", "!="]),
+        st.sampled_from(["linear", "true"]),
     ),
 )
 simple = st.one_of(
@@ -176,7 +180,7 @@ def test_the_database_finds_what_a_loop_over_all_runs_finds(few: int, monkeypatc
 def test_a_question_takes_a_few_statements_however_many_runs_there_are(django_assert_max_num_queries: Any) -> None:
     project = make_project()
     make_runs(project, 60)
-    parts = (Compared("knob", RATE, ">", 0.0), HasTag("a"), HasWord("run"), NotSo(HasText("state", ("failed",))))
+    parts = (IsCompared("knob", RATE, ">", 0.0), HasTag("a"), HasWord("run"), NotSo(HasText("state", ("failed",))))
 
     with django_assert_max_num_queries(6):  # keys, a look at each part, the runs, their values
         search.search(project, RunFilter(term=all_of(*parts)), REWARD).lines(most=50)
