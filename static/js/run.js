@@ -1,6 +1,6 @@
 /** The page of one run: one store, one feed, eight tabs. */
 
-import { ChartView } from "./charts/chart.js";
+import { ChartView } from "./charts/view.js";
 import { find, jsonOf } from "./dom.js";
 import { el, fill, gettext, messageOf, write } from "./format.js";
 import { Query } from "./query.js";

@@ -66,7 +66,6 @@ export class ChartTab {
   show() {
     this.isShown = true;
     this.#build();
-    for (const chart of this.view.charts) chart.resize();
   }
 
   /** Release the cards of a tab that is left. */
