@@ -138,7 +138,7 @@ def look(window: Window, seeded: Mapping[str, Any], rounds: int) -> list[Reading
         page.evaluate(FILTER, ["", False])
         page.evaluate(WHOLE)
         for name, pace in (("reading", READING), ("flicking", FLICKING)):
-            seen = page.evaluate(SCROLL, [pace, 3, ""])
+            seen = page.evaluate(SCROLL, [pace, 3])
             note(f"run page, scrolling ({name}, {pace} px/s)", "fps", seen["fps"])
             note(f"run page, slowest frame ({name})", "ms", seen["slowest"])
             note(f"run page, drawn while scrolling ({name})", "%", 100 * seen["share"])
