@@ -38,7 +38,9 @@ export class ChartTab {
     this.expression = find("button[data-chart-expression]");
     this.#listenToSearch();
     store.on("names", () => {
-      if (this.isShown) this.#build();
+      if (!this.isShown) return;
+      this.#build();
+      if (!this.full) this.open(query.get("chart")); // a link to one chart
     });
     const dialog = find('dialog[data-dialog="chart"]');
     wireSaving(dialog, { chart: () => this.full, title: () => find("h2", dialog).textContent ?? "" });
@@ -46,6 +48,7 @@ export class ChartTab {
       this.full?.destroy();
       this.full = null;
       this.feed.loader.releaseFine();
+      this.query.set("chart", "");
     });
     onKeys({
       f: () => this.#current() && this.open(this.#current()),
@@ -66,6 +69,7 @@ export class ChartTab {
   show() {
     this.isShown = true;
     this.#build();
+    if (!this.full) this.open(this.query.get("chart"));
   }
 
   /** Release the cards of a tab that is left. */
@@ -201,6 +205,7 @@ export class ChartTab {
     part("hint").textContent = info.definition || name;
     if (!dialog.open) dialog.showModal();
     this.feed.loader.holdFine(name);
+    this.query.set("chart", name);
     this.full = new Chart(
       { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") },
       this.#plot(metric, info),
