@@ -152,6 +152,8 @@ export class ChartTab {
   #pin(name) {
     this.pins.toggle(this.pins.over(name) ?? name);
     this.#build();
+    for (const [shown, { node }] of this.wall.cards)
+      find('button[data-action="pin"]', node).setAttribute("aria-pressed", String(this.pins.over(shown) !== null));
   }
 
   #card(metric) {
@@ -170,10 +172,7 @@ export class ChartTab {
     find('button[data-action="full"]', card).addEventListener("click", () => this.open(metric.name));
     const pin = find('button[data-action="pin"]', card);
     pin.setAttribute("aria-pressed", String(this.pins.over(metric.name) !== null));
-    pin.addEventListener("click", () => {
-      this.#pin(metric.name);
-      this.wall.reveal(metric.name);
-    });
+    pin.addEventListener("click", () => this.#pin(metric.name));
     const parts = { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") };
     const chart = new Chart(parts, this.#plot(metric, info), this.store, this.view);
     return { node: card, release: () => chart.destroy() };
