@@ -1,6 +1,6 @@
 /** The page Compare: charts in the browser, the rest drawn by the server and exchanged where it changed. */
 
-import { ChartView } from "./charts/chart.js";
+import { ChartView } from "./charts/view.js";
 import { offerRuns } from "./compare/add.js";
 import { Charts } from "./compare/charts.js";
 import { address, fetchParts, pageData, plain } from "./compare/page.js";

@@ -1,6 +1,6 @@
 /** The page of one run: one store, one feed, eight tabs. */
 
-import { ChartView } from "./charts/chart.js";
+import { ChartView } from "./charts/view.js";
 import { find, jsonOf } from "./dom.js";
 import { el, fill, gettext, messageOf, write } from "./format.js";
 import { Query } from "./query.js";
@@ -29,6 +29,7 @@ import { TryIt } from "./run/tryit.js";
 
 const DEFAULT_SMOOTHING = 0.6;
 const RETRY_MS = 3000;
+const LATER_MS = 1000;
 const ENDED = ["finished", "failed", "stopped"];
 
 const page = jsonOf("run-page");
@@ -238,6 +239,18 @@ function listen() {
   });
 }
 
+/** Do what no chart waits for: after the first points have come, or in a second. */
+function soon(work) {
+  let timer = 0;
+  const once = () => {
+    store.removeEventListener("series", once);
+    clearTimeout(timer);
+    work();
+  };
+  store.addEventListener("series", once);
+  timer = window.setTimeout(once, LATER_MS);
+}
+
 async function start() {
   if (view.axis === "time") feed.wantSpans();
   try {
@@ -260,7 +273,9 @@ const router = new Tabs(query, (name, details) => {
 });
 router.open(page.tab);
 stepPanel.restore();
-files.load();
-captures.load();
 start();
+soon(() => {
+  files.load();
+  captures.load();
+});
 Object.assign(window, { pitwallRun: { store, feed, view, tabs } }); // for the console of curious people, and for tests

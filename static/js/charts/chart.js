@@ -7,67 +7,28 @@ import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { el, grouped, laneName } from "../format.js";
 import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
-import { color, faded, onTheme } from "./colors.js";
+import { color, faded } from "./colors.js";
 import { drawQueue } from "./draw-queue.js";
 import { drawEnvelopes, reached } from "./envelope.js";
 import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
 import { onPick } from "./pick.js";
+import { readingOf } from "./reading.js";
 import { smooth } from "./smooth.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be
 const LOG_DECADES = 1e-12; // a log axis shows twelve decades below its largest value,
 const SMALLEST_LOG = 1e-20; // and nothing where uPlot's ticks lose their digits and never end
-const SMALLEST_ZOOM = { step: 1, time: 0.1 }; // steps, seconds
 const BINARY = Array.from({ length: 60 }, (_none, power) => 2 ** power); // between ticks of bytes: 512 MiB, 1 GiB
 const MANY_LINES = 12; // more of them have no dots under the crosshair
 const TICK_ROOM = 28; // pixels from the corner in which a time would stand on the lowest number of the y axis
 const AXIS_FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
 /** @import { Xs } from "./align.js" */
-/** @import { AttemptPart, Column, DrawnLine, Envelope, Line, Mark, Parts, Plot, Shown, Source, StepClock, Store, Zoom } from "./plot" */
-
-/** What all charts of the page share: smoothing, x axis, zoom, y scale, marks, dead branches or not. Charts redraw when it changes. */
-export class ChartView {
-  /** @param {{ smoothing: number, axis: string, isLog: boolean, zoom: Zoom | null, end: number, showsDead?: boolean }} options */
-  constructor({ smoothing, axis, isLog, zoom, end, showsDead = false }) {
-    this.smoothing = smoothing;
-    this.axis = axis;
-    this.isLog = isLog;
-    this.end = end;
-    this.showsDead = showsDead;
-    this.zoom = zoom && widened(zoom);
-    /** @type {Mark[]} */
-    this.marks = [];
-    /** @type {Set<Chart>} */
-    this.charts = new Set();
-    this.sync = uPlot.sync("run");
-    /** @type {(zoom: Zoom | null) => void} */
-    this.onZoom = () => {};
-    /** @type {((point: { x: number, isTime: boolean }) => void) | null} a click on a point: its step, or its Unix time */
-    this.onPick = null;
-    onTheme(() => this.redraw(true));
-  }
-
-  /** Draw every visible chart again; `fresh` builds it from scratch (colors, scales). */
-  redraw(fresh = false) {
-    for (const chart of this.charts) chart.invalidate(fresh);
-  }
-
-  /** Zoom all charts to { min, max }, or to everything with null. A zoom shows at least one step, or a tenth of a second. */
-  setZoom(/** @type {Zoom | null} */ zoom) {
-    this.zoom = zoom && widened(zoom);
-    this.redraw();
-    this.onZoom(this.zoom);
-  }
-}
-
-/** @param {Zoom} zoom */
-function widened({ min, max, isTime }) {
-  const missing = (isTime ? SMALLEST_ZOOM.time : SMALLEST_ZOOM.step) - (max - min);
-  return missing > 0 ? { min: min - missing / 2, max: max + missing / 2, isTime } : { min, max, isTime };
-}
+/** @import { AttemptPart, Column, DrawnLine, Envelope, Line, Mark, Parts, Plot, Shown, Source, StepClock, Store } from "./plot" */
+/** @import { Series } from "./series.js" */
+/** @import { ChartView } from "./view.js" */
 
 /**
  * Return a line of a dead branch, from the point at which it left the history.
@@ -91,8 +52,14 @@ const seen = new IntersectionObserver(
 );
 
 const sized = new ResizeObserver((entries) => {
-  for (const entry of entries) entry.target.chart?.resize();
+  for (const { target, borderBoxSize } of entries) {
+    const [{ inlineSize, blockSize }] = borderBoxSize;
+    target.chart?.resize({ width: Math.round(inlineSize), height: Math.round(blockSize) });
+  }
 });
+
+/** @type {(u: uPlot, init: Function) => void} */
+const drawNow = (u, init) => u.batch(init);
 
 export class Chart {
   /** @type {((index: number | null, shown: Shown | null) => void) | null} called with where the crosshair is */
@@ -116,6 +83,7 @@ export class Chart {
     this.hidden = new Set();
     this.isSeen = false;
     this.needs = "build";
+    this.size = { width: 0, height: 0 };
     /** @type {uPlot | null} */
     this.uplot = null;
     parts.body.chart = this;
@@ -140,15 +108,16 @@ export class Chart {
     if (isSeen && this.needs) drawQueue.add(this);
   }
 
-  resize() {
+  /** Take the size of the card; the observer tells it, so that nobody has to have the page laid out to ask for it. */
+  resize(/** @type {{ width: number, height: number }} */ size) {
+    this.size = size;
     if (!this.uplot) {
-      if (this.needs) drawQueue.add(this);
+      if (this.isSeen && this.needs) drawQueue.add(this);
       return;
     }
-    const { clientWidth, clientHeight } = this.parts.body;
-    if (clientWidth && clientHeight && (clientWidth !== this.uplot.width || clientHeight !== this.uplot.height)) {
-      this.uplot.setSize({ width: clientWidth, height: clientHeight });
-    }
+    const { width, height } = size;
+    if (width && height && (width !== this.uplot.width || height !== this.uplot.height))
+      this.uplot.setSize({ width, height });
   }
 
   /** Ask for a new drawing, soon, once, and only while it can be seen. */
@@ -159,20 +128,23 @@ export class Chart {
 
   /** Draw now what is there; nothing while it has no size. */
   draw() {
-    const { clientWidth, clientHeight } = this.parts.body;
-    if (!clientWidth || !clientHeight) return;
+    const { width, height } = this.size;
+    if (!width || !height) return;
     const shown = this.#collect();
     this.shown = shown; // the ranges that uPlot asks for while it is built read it
     if (shown.layout !== this.layout) this.needs = "build";
     if (this.needs === "build" || !this.uplot) {
       this.layout = shown.layout;
       this.uplot?.destroy();
-      this.parts.body.replaceChildren();
-      this.uplot = new uPlot(this.#options(shown, clientWidth, clientHeight), shown.data, this.parts.body);
+      // Drawn at once, and before it is in the page: a canvas in the page has it styled anew for each font that is set.
+      this.uplot = new uPlot(this.#options(shown, width, height), shown.data, drawNow);
+      this.parts.body.replaceChildren(this.uplot.root);
     } else {
-      this.uplot.setData(shown.data, false);
-      this.#scale();
-      this.uplot.redraw(true, true);
+      this.uplot.batch((/** @type {uPlot} */ u) => {
+        u.setData(shown.data, false);
+        this.#scale();
+        u.redraw(true, true);
+      });
     }
     this.needs = "";
     this.#tellPoints(shown);
@@ -573,54 +545,15 @@ export class Chart {
     const shown = this.shown;
     this.onCursor?.(index ?? null, shown);
     if (!value || !shown) return;
-    const lines = shown.lines.filter((line) => !this.hidden.has(line.id));
-    const isUnder = index !== null && index !== undefined && lines.length > 0;
-    const at = isUnder ? shown.data[0][index] : null;
-    let text = this.plot.lines.length === 1 && lines.length > 1 ? this.#spread(lines, at) : this.#list(lines, at);
-    if (this.plot.stacked && lines.length) text = numbers.metric(this.#total(isUnder ? index : null), this.plot.unit);
-    if (isUnder && !(this.plot.isTime || this.view.axis === "time")) text = `${shown.data[0][index]}: ${text}`;
+    const at = index ?? null;
+    const text = readingOf(shown, at, {
+      plot: this.plot,
+      hidden: this.hidden,
+      hasStep: !(this.plot.isTime || this.view.axis === "time"),
+    });
+    const isUnder = at !== null && shown.lines.some((line) => !this.hidden.has(line.id));
     if (value.textContent !== text) value.textContent = text;
     value.classList.toggle("is-under-cursor", isUnder);
-  }
-
-  #list(/** @type {DrawnLine[]} */ lines, /** @type {number | null} */ x) {
-    return (
-      lines
-        .map((line) => this.#valueOf(line, x))
-        .filter((text) => text !== "")
-        .slice(0, 3)
-        .join(" · ") || "—"
-    );
-  }
-
-  /**
-   * Return the smallest and largest value of many lanes.
-   *
-   * @param {DrawnLine[]} lines
-   * @param {number | null} x
-   */
-  #spread(lines, x) {
-    const values = lines
-      .map(({ column }) => (x === null ? column.latest : column.y[column.x.indexOf(x)]))
-      .flatMap((value) => (value !== null && Number.isFinite(value) ? [value] : []));
-    if (!values.length) return "—";
-    const [low, high] = [Math.min(...values), Math.max(...values)].map((value) =>
-      numbers.metric(value, this.plot.unit),
-    );
-    return low === high ? low : `${low} – ${high}`;
-  }
-
-  #valueOf(/** @type {DrawnLine} */ line, /** @type {number | null} */ x) {
-    const { x: xs, y, latest } = line.column;
-    if (x === null) return line.isPoints && this.plot.lines.length > 1 ? "" : numbers.metric(latest, this.plot.unit);
-    const at = xs.indexOf(x);
-    return at < 0 ? "" : numbers.metric(y[at], this.plot.unit);
-  }
-
-  /** The sum of all lines at a place, or at the newest x: phases that the newest step lacks add nothing. */
-  #total(/** @type {number | null} */ index) {
-    const top = this.shown?.data[1] ?? [];
-    return top[index ?? top.length - 1] ?? null;
   }
 
   /** Show or hide one line (a click on its legend). */

@@ -7,7 +7,7 @@ import { copyOf, find } from "../dom.js";
 import { write } from "../format.js";
 import { cardsBetween, heightOf, placeOf } from "./wall-layout.js";
 
-const NEAR = 500; // pixels above and below the screen in which cards exist
+const NEAR = 400; // pixels above and below the screen in which cards exist
 
 /** @import { Metric, Section } from "./metric-groups.js" */
 /** @typedef {{ node: HTMLElement, release: () => void, at: string, section: string }} Card */

@@ -38,7 +38,9 @@ export class ChartTab {
     this.expression = find("button[data-chart-expression]");
     this.#listenToSearch();
     store.on("names", () => {
-      if (this.isShown) this.#build();
+      if (!this.isShown) return;
+      this.#build();
+      if (!this.full) this.open(query.get("chart")); // a link to one chart
     });
     const dialog = find('dialog[data-dialog="chart"]');
     wireSaving(dialog, { chart: () => this.full, title: () => find("h2", dialog).textContent ?? "" });
@@ -46,6 +48,7 @@ export class ChartTab {
       this.full?.destroy();
       this.full = null;
       this.feed.loader.releaseFine();
+      this.query.set("chart", "");
     });
     onKeys({
       f: () => this.#current() && this.open(this.#current()),
@@ -66,7 +69,7 @@ export class ChartTab {
   show() {
     this.isShown = true;
     this.#build();
-    for (const chart of this.view.charts) chart.resize();
+    if (!this.full) this.open(this.query.get("chart"));
   }
 
   /** Release the cards of a tab that is left. */
@@ -149,6 +152,8 @@ export class ChartTab {
   #pin(name) {
     this.pins.toggle(this.pins.over(name) ?? name);
     this.#build();
+    for (const [shown, { node }] of this.wall.cards)
+      find('button[data-action="pin"]', node).setAttribute("aria-pressed", String(this.pins.over(shown) !== null));
   }
 
   #card(metric) {
@@ -167,10 +172,7 @@ export class ChartTab {
     find('button[data-action="full"]', card).addEventListener("click", () => this.open(metric.name));
     const pin = find('button[data-action="pin"]', card);
     pin.setAttribute("aria-pressed", String(this.pins.over(metric.name) !== null));
-    pin.addEventListener("click", () => {
-      this.#pin(metric.name);
-      this.wall.reveal(metric.name);
-    });
+    pin.addEventListener("click", () => this.#pin(metric.name));
     const parts = { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") };
     const chart = new Chart(parts, this.#plot(metric, info), this.store, this.view);
     return { node: card, release: () => chart.destroy() };
@@ -202,6 +204,7 @@ export class ChartTab {
     part("hint").textContent = info.definition || name;
     if (!dialog.open) dialog.showModal();
     this.feed.loader.holdFine(name);
+    this.query.set("chart", name);
     this.full = new Chart(
       { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") },
       this.#plot(metric, info),

@@ -73,6 +73,7 @@ export class StepPanel {
     this.giveUp.abort();
     this.step = null;
     this.node.hidden = true;
+    document.body.classList.remove("has-step");
   }
 
   #show(step) {
@@ -82,6 +83,7 @@ export class StepPanel {
     const { signal } = this.giveUp;
     this.step = step;
     this.node.hidden = false;
+    document.body.classList.add("has-step");
     find("h2", this.node).textContent = fill(gettext("Step %(step)s"), { step: grouped(step) });
     this.#part("when").textContent = "";
     this.#fill("samples", signal, () => this.#samples(step, signal));

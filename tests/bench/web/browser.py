@@ -13,9 +13,9 @@ new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) window.benchTasks.push(entry.duration);
 }).observe({ type: "longtask", buffered: true });
 """
-# [pixels a second, seconds, what draws]: frames a second, the slowest frame, and the share of what was in sight that
+# [pixels a second, seconds]: frames a second, the slowest frame, and the share of what was in sight that
 # was drawn, looked at every sixth frame. `pace` is turned around at the end of the page.
-SCROLL = """([pace, seconds, kind]) => new Promise((done) => {
+SCROLL = """([pace, seconds]) => new Promise((done) => {
   const scroller = document.scrollingElement;
   const look = window.benchDrawn;
   const began = performance.now();

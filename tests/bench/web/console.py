@@ -16,7 +16,7 @@ from typing import Any
 from console.embedded.ports import free_block
 from tests.services import Valkey, own_environment
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 SEED = Path(__file__).with_name("seed.py")
 
 
@@ -63,11 +63,12 @@ def console(*, code: Path, case: str, data: Path) -> Iterator[Seen]:
             pids[service] = process.pid
             stack.callback(process.wait, 20)
             stack.callback(process.terminate)
-        _wait_for(f"{url}/signin")
+        wait_for(f"{url}/signin")
         yield Seen(url=url, web_pid=pids["web"], **json.loads(kept.read_text()))
 
 
-def _wait_for(url: str) -> None:
+def wait_for(url: str) -> None:
+    """Return once the address answers. Raises: OSError if it does not within START_SECONDS."""
     end = time.monotonic() + START_SECONDS
     while True:
         try:

@@ -65,9 +65,17 @@ def test_cards_are_only_near_the_screen_and_found_sorted_and_pinned(page: Page, 
     expect(pinned.locator("[data-metric]")).to_have_count(1)
     page.get_by_role("button", name=re.compile("^grad")).click()
     expect(page.locator("[data-metric]")).to_have_count(2)
+    pinned.locator('[data-metric="grad/layer_002"]').get_by_role("button", name="Full screen").click()
+    page.wait_for_url(re.compile("chart=grad"))
     page.reload()
     expect(pinned.locator('[data-metric="grad/layer_002"]')).to_be_visible()
     expect(page.locator("[data-metric]")).to_have_count(2)
+    full = page.get_by_role("dialog", name="grad/layer_002")
+    with page.expect_download() as saved:
+        full.get_by_role("button", name="CSV").click()
+    head, first, *_ = saved.value.path().read_text().splitlines()
+    assert head == "step,grad/layer_002,grad/layer_002 (smoothed)"
+    assert first.startswith("1,0.1428")
 
 
 def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Page, live_console: LiveConsole) -> None:
