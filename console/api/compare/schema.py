@@ -178,7 +178,9 @@ class CompareOut(Schema):
     num_equal: int
     environment: list[KnobDifferenceOut] = Field(description="what differs in hardware, packages, code and data")
     captures: list[CaptureRowOut] = Field(description="by step; of each run the newest 50")
-    target: TargetOut | None = Field(description="null where they share no reward or loss")
+    target: TargetOut | None = Field(
+        description="null where they share no reward or loss, or are more than ten and no level is named"
+    )
 
 
 class CompareSeriesOut(Schema):
