@@ -37,7 +37,7 @@ class Comparison:
     """What may be said of the runs `run_ids` (hidden ones left out), against `base_id`.
 
     `window` is the common one, None before every run has done a step. `verdicts`, `phases`, `conditions` and
-    `efficiency` (tokens per processor second) are by run id; measures have their cells in the order of `run_ids`.
+    `efficiency` (tokens per CPU second) are by run id; measures have their cells in the order of `run_ids`.
     """
 
     run_ids: tuple[str, ...]

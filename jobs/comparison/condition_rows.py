@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from jobs.comparison.conditions import FIRST_NAMED, RunConditions
+from jobs.comparison.conditions import RunConditions, weight
 from jobs.comparison.config import Setting, SettingRow, is_other
 
 PACKAGE = "package."
-TEXTS = ("data", "devices", "driver", "processor", "node", "python", "code")
+TEXTS = ("data", "devices", "driver", "cpu", "node", "python", "code")
 
 
 def condition_rows(runs: Sequence[RunConditions], *, base: int) -> tuple[SettingRow, ...]:
@@ -17,9 +17,9 @@ def condition_rows(runs: Sequence[RunConditions], *, base: int) -> tuple[Setting
     """
     rows = [_row(name, [", ".join(getattr(run, name)) for run in runs], base) for name in TEXTS]
     packages = {name for run in runs for name in run.packages}
-    for name in sorted(packages, key=lambda one: (one not in FIRST_NAMED, one)):
-        told = [run.packages.get(name, "—") if run.packages else "" for run in runs]
-        rows.append(_row(f"{PACKAGE}{name}", told, base))
+    for name in sorted(packages, key=weight):
+        versions = [run.packages.get(name, "—") if run.packages else "" for run in runs]
+        rows.append(_row(f"{PACKAGE}{name}", versions, base))
     return tuple(row for row in rows if any(row.settings))
 
 

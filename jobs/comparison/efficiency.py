@@ -1,4 +1,4 @@
-"""Tokens per second of processor time: what a run gets out of the processors that it was given.
+"""Tokens per second of CPU time: what a run gets out of the CPU cores that it was given.
 
 Beside other programs a run on CPUs takes longer for the same work, and this stays. It says nothing of runs whose work
 devices do.
@@ -17,7 +17,7 @@ from jobs.comparison.stats import ConfidenceInterval, median_interval, ratio_int
 from jobs.comparison.summary import delta
 from jobs.comparison.verdict import steady
 
-TOKENS_PER_CPU_SECOND = "throughput/tokens_per_processor_second"
+TOKENS_PER_CPU_SECOND = "throughput/tokens_per_cpu_second"
 """A measure of comparisons alone: no run reports it."""
 _TOKENS = (  # speed and time of the phase whose tokens are counted: those learned, or else those generated
     ("throughput/update_tokens_per_second", "time/update_seconds"),

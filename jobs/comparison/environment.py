@@ -24,12 +24,12 @@ def conditions_of(runs: Sequence[Run]) -> dict[str, RunConditions]:
     """Return run id -> what is recorded of its conditions, over all of its attempts."""
     ids = [run.pk for run in runs]
     environments: dict[str, list[Mapping[str, Any]]] = {run_id: [] for run_id in ids}
-    told: dict[str, list[str]] = {run_id: [] for run_id in ids}
-    for run_id, data in _notes(ids):
-        if isinstance(environment := data.get("environment"), Mapping):
+    data_of: dict[str, list[str]] = {run_id: [] for run_id in ids}
+    for run_id, meta in _notes(ids):
+        if isinstance(environment := meta.get("environment"), Mapping):
             environments[run_id].append(environment)
-        if isinstance(found := data.get("data"), Mapping) and "sha256" in found:
-            told[run_id].append(f"{found.get('num_examples', 0):,} examples {str(found['sha256'])[:_DIGEST]}")
+        if isinstance(facts := meta.get("data"), Mapping) and "sha256" in facts:
+            data_of[run_id].append(f"{facts.get('num_examples', 0):,} examples {str(facts['sha256'])[:_DIGEST]}")
     attempts: dict[str, list[Attempt]] = {run_id: [] for run_id in ids}
     for attempt in Attempt.objects.filter(run__in=ids).order_by("number"):
         attempts[attempt.run_id].append(attempt)
@@ -43,7 +43,7 @@ def conditions_of(runs: Sequence[Run]) -> dict[str, RunConditions]:
             environments[run.pk],
             attempts[run.pk],
             captures=captures[run.pk],
-            data=told[run.pk],
+            data=data_of[run.pk],
             load=_load(run.pk, ready.get(run.pk)),
             run=run,
         )
@@ -53,13 +53,13 @@ def conditions_of(runs: Sequence[Run]) -> dict[str, RunConditions]:
 
 def _notes(ids: Sequence[str]) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """Yield run id and meta of the notes that say what attempts ran on and which data they read, the oldest first."""
-    told = Q(data__has_key="environment") | Q(data__has_key="data")
-    rows = RunEvent.objects.filter(told, run__in=ids, verb="note").order_by("pk")
+    has_facts = Q(data__has_key="environment") | Q(data__has_key="data")
+    rows = RunEvent.objects.filter(has_facts, run__in=ids, verb="note").order_by("pk")
     yield from rows.values_list("run_id", "data")
 
 
 def _conditions(
-    told: Sequence[Mapping[str, Any]],
+    environments: Sequence[Mapping[str, Any]],
     attempts: Sequence[Attempt],
     *,
     captures: Iterable[tuple[int, int]],
@@ -67,18 +67,18 @@ def _conditions(
     load: Load | None,
     run: Run,
 ) -> RunConditions:
-    lists = [one["packages"] for one in told if isinstance(one.get("packages"), Mapping)]
+    lists = [one["packages"] for one in environments if isinstance(one.get("packages"), Mapping)]
     packages: Mapping[str, Any] = lists[-1] if lists else {}
-    devices = _texts([one.get("devices") for one in told]) or _texts([devices_text(one) for one in attempts])
+    devices = _texts([one.get("devices") for one in environments]) or _texts([devices_text(one) for one in attempts])
     return RunConditions(
         load=load,
         devices=devices,
-        processor=_texts([one.get("processor") for one in told]),
-        node=_texts([one.get("node") for one in told]),
-        driver=_texts([one.get("driver") for one in told]),
-        python=_texts([one.get("python") for one in told]),
+        cpu=_texts([one.get("cpu") for one in environments]),
+        node=_texts([one.get("node") for one in environments]),
+        driver=_texts([one.get("driver") for one in environments]),
+        python=_texts([one.get("python") for one in environments]),
         packages={str(name): str(version) for name, version in packages.items()},
-        code=_texts([one.get("code") for one in told]),
+        code=_texts([one.get("code") for one in environments]),
         captures=tuple(sorted(captures)),
         data=tuple(sorted(set(data))),
         has_gpus=any(attempt.num_gpus for attempt in attempts),

@@ -94,8 +94,8 @@ def correlated_mean_interval(values: Floats) -> ConfidenceInterval | None:
     size, total = len(last), float(apart @ apart)
     if not total:
         return interval
-    found = float(apart[:-1] @ apart[1:]) / total
-    r = min(MAX_CORRELATION, max(0.0, found + (1 + 3 * found) / size))
+    estimate = float(apart[:-1] @ apart[1:]) / total
+    r = min(MAX_CORRELATION, max(0.0, estimate + (1 + 3 * estimate) / size))
     error = math.sqrt(total / (size - 1) * (1 + r) / (1 - r) / interval.n)
     degrees = int(size * (1 - r) / (1 + r)) - 1
     half = max(interval.half, t_quantile(max(1, min(len(_T), degrees))) * error)

@@ -12,6 +12,8 @@ from jobs.comparison.verdict import OUTCOMES, outcome_of
 from jobs.models import Attempt, Run
 from jobs.telemetry.chunks import Floats
 
+MOST_RUNS = 10
+"""Of more runs every step's time is read only if a level is named."""
 MEAN_OF = 5
 """A level is reached when the mean of so many steps is: one lucky step is not."""
 
@@ -37,9 +39,11 @@ class Target:
 def find_target(*, runs: Sequence[Run], value: float | None = None) -> Target | None:
     """Return who reached `value` of the outcome that all runs have; None: the best level that each of them reached.
 
-    None where they share no outcome, or one has fewer steps than a level needs. Of more than 5,000 steps the extremes
-    of short stretches are looked at.
+    None where they share no outcome, or one has fewer steps than a level needs; of more than ten runs a level has to be
+    named. Of more than 5,000 steps the extremes of short stretches are looked at.
     """
+    if value is None and len(runs) > MOST_RUNS:
+        return None
     begun = [run for run in runs if run.step > 0]
     columns = [_outcomes(run) for run in begun]
     name = outcome_of(columns) if columns else ""

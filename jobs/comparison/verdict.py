@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.comparison.conditions import Condition
+from jobs.comparison.conditions import DifferingCondition
 from jobs.comparison.phases import PHASE_METRICS, STEP_METRIC
 from jobs.comparison.read import Columns, SeriesPoints
 from jobs.comparison.stats import ConfidenceInterval, correlated_mean_interval, median_interval
@@ -56,7 +56,7 @@ class RunVerdict:
     times: tuple[ConfidenceInterval, ConfidenceInterval] | None
     outcome: str
     gain: ConfidenceInterval | None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[DifferingCondition, ...] = ()
     reason: Reason | None = None
 
     @property
@@ -80,7 +80,7 @@ def decide(
     return "no_difference" if gain is not None or speed is not None else "not_enough"
 
 
-def verdict(*, run_id: str, run: Columns, base: Columns, conditions: Sequence[Condition] = ()) -> RunVerdict:
+def verdict(*, run_id: str, run: Columns, base: Columns, conditions: Sequence[DifferingCondition] = ()) -> RunVerdict:
     """Return the verdict on a run from the points of both in their common window, and the conditions that differ."""
     is_comparable = not any(one.is_decisive for one in conditions)
     times = _times(run, base)
@@ -116,11 +116,11 @@ def paired_difference(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterv
     interval is wider than their noise, by `SEED_ALLOWANCE`.
     """
     _, own, theirs = np.intersect1d(run.x, base.x, return_indices=True)
-    found = correlated_mean_interval(run.y[own] - base.y[theirs])
-    if found is None:
+    estimate = correlated_mean_interval(run.y[own] - base.y[theirs])
+    if estimate is None:
         return None
-    half = SEED_ALLOWANCE * found.half
-    return ConfidenceInterval(value=found.value, low=found.value - half, high=found.value + half, n=found.n)
+    half = SEED_ALLOWANCE * estimate.half
+    return ConfidenceInterval(value=estimate.value, low=estimate.value - half, high=estimate.value + half, n=estimate.n)
 
 
 def paired_ratio(run: SeriesPoints, base: SeriesPoints) -> ConfidenceInterval | None:

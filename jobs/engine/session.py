@@ -287,9 +287,9 @@ class Session:
         from jobs.engine.loop import Loop
         from jobs.engine.own_algorithm import algorithm_of
 
-        found = fingerprint(material.train)
-        self._report.note(f"Training data: {found['num_examples']:,} examples", data=found)
-        data: DataFingerprint = {**found, "rendered_at": material.text.now.isoformat()}
+        facts = fingerprint(material.train)
+        self._report.note(f"Training data: {facts['num_examples']:,} examples", data=facts)
+        data: DataFingerprint = {**facts, "rendered_at": material.text.now.isoformat()}
         saver = Saver(spec=spec, run_dir=self._run_dir, workers=workers, report=self._report, data=data)
         if checkpoint is not None:
             self._restore(checkpoint, workers, saver)

@@ -1,4 +1,4 @@
-"""What an attempt runs on and with: node, processor, devices, driver, interpreter, packages and code.
+"""What an attempt runs on and with: node, CPU, devices, driver, interpreter, packages and code.
 
 Told once, as `environment` in the meta of a note, so that a comparison can say what else than a knob differs
 (jobs.comparison.environment). Nothing is decided by it.
@@ -38,7 +38,7 @@ class Environment(TypedDict):
     """What one attempt ran on and with; "" and empty where something cannot be read."""
 
     node: str
-    processor: str
+    cpu: str
     cores: int
     kernel: str
     devices: list[str]
@@ -55,8 +55,8 @@ def tell_surroundings(note: Callable[[str, Mapping[str, object]], None], *, pyth
     """
 
     def work() -> None:
-        found = surroundings(python=python)
-        note(_sentence(found), {"environment": found})
+        environment = surroundings(python=python)
+        note(_sentence(environment), {"environment": environment})
 
     thread = threading.Thread(target=work, name="surroundings", daemon=True)
     thread.start()
@@ -68,7 +68,7 @@ def surroundings(*, python: str) -> Environment:
     installed = _installed(python)
     return {
         "node": socket.gethostname(),
-        "processor": _processor(),
+        "cpu": _cpu_model(),
         "cores": os.cpu_count() or 0,
         "kernel": platform.release(),
         "devices": device_names(),
@@ -79,14 +79,14 @@ def surroundings(*, python: str) -> Environment:
     }
 
 
-def _sentence(found: Environment) -> str:
-    parts = [f"{found['cores']} cores of {found['processor'] or platform.machine()}"]
-    devices = found["devices"]
+def _sentence(facts: Environment) -> str:
+    parts = [f"{facts['cores']} cores of {facts['cpu'] or platform.machine()}"]
+    devices = facts["devices"]
     parts += [f"{devices.count(name)} × {name}" for name in dict.fromkeys(devices)]
-    parts += [f"driver {found['driver']}"] if found["driver"] else []
-    parts += [f"Python {found['python']}"] if found["python"] else []
-    parts += [f"{name} {found['packages'][name]}" for name in ("torch", "vllm") if name in found["packages"]]
-    return f"On {found['node']}: {', '.join(parts)}"
+    parts += [f"driver {facts['driver']}"] if facts["driver"] else []
+    parts += [f"Python {facts['python']}"] if facts["python"] else []
+    parts += [f"{name} {facts['packages'][name]}" for name in ("torch", "vllm") if name in facts["packages"]]
+    return f"On {facts['node']}: {', '.join(parts)}"
 
 
 def _installed(python: str) -> tuple[str, dict[str, str]]:
@@ -94,18 +94,18 @@ def _installed(python: str) -> tuple[str, dict[str, str]]:
     with contextlib.suppress(OSError, ValueError, KeyError, subprocess.SubprocessError):
         argv = [python, "-c", _ASK]
         done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=ASK_SECONDS, env=environ)
-        told = json.loads(done.stdout.strip().splitlines()[-1])
-        names = sorted(told["packages"])[:_MAX_PACKAGES]
-        return str(told["python"]), {name[:_MAX_NAME]: str(told["packages"][name])[:_MAX_NAME] for name in names}
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
+        names = sorted(answer["packages"])[:_MAX_PACKAGES]
+        return str(answer["python"]), {name[:_MAX_NAME]: str(answer["packages"][name])[:_MAX_NAME] for name in names}
     return (platform.python_version(), {}) if python == sys.executable else ("", {})
 
 
-def _processor() -> str:
+def _cpu_model() -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    return platform.processor()
+    return platform.machine()
 
 
 def _code_digest() -> str:

@@ -33,7 +33,7 @@ class IntervalOut(Schema):
 class ConditionOut(Schema):
     """A condition that differs. `is_decisive`: step times are not comparable for it."""
 
-    kind: str = Field(description="load, devices, processor, node, driver, python, packages, code or captures")
+    kind: str = Field(description="load, devices, cpu, node, driver, python, packages, code or captures")
     name: str = Field(description='of the package, else ""')
     run: str
     base: str
@@ -78,7 +78,7 @@ class ComparedRunOut(Schema):
     phases: dict[str, float]
     step_seconds: float | None
     load: LoadOut | None
-    tokens_per_processor_second: IntervalOut | None
+    tokens_per_cpu_second: IntervalOut | None
 
 
 class WindowOut(Schema):
@@ -178,7 +178,9 @@ class CompareOut(Schema):
     num_equal: int
     environment: list[KnobDifferenceOut] = Field(description="what differs in hardware, packages, code and data")
     captures: list[CaptureRowOut] = Field(description="by step; of each run the newest 50")
-    target: TargetOut | None = Field(description="null where they share no reward or loss")
+    target: TargetOut | None = Field(
+        description="null where they share no reward or loss, or are more than ten and no level is named"
+    )
 
 
 class CompareSeriesOut(Schema):
@@ -318,7 +320,7 @@ def _run(run: Run, comparison: Comparison) -> ComparedRunOut:
         phases=dict(times.seconds),
         step_seconds=times.step,
         load=LoadOut(own=load.own, others=load.others, taken=load.taken) if load else None,
-        tokens_per_processor_second=_interval(comparison.efficiency[run.pk]),
+        tokens_per_cpu_second=_interval(comparison.efficiency[run.pk]),
     )
 
 

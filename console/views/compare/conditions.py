@@ -6,12 +6,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobs.comparison.condition_rows import PACKAGE
-from jobs.comparison.conditions import Condition
+from jobs.comparison.conditions import DifferingCondition
 
 SHOWN_PACKAGES = 3
 
 
-def condition_sentence(conditions: Sequence[Condition], *, run: str, base: str) -> str:
+def condition_sentence(conditions: Sequence[DifferingCondition], *, run: str, base: str) -> str:
     """Return why step times are not comparable, and which were left out; "" where nothing that is recorded differs."""
     decisive = [one for one in conditions if one.is_decisive]
     parts = [_said(one, run, base) for one in decisive if one.kind != "packages"]
@@ -34,7 +34,7 @@ def condition_label(name: str) -> str:
         "data": _("Training data"),
         "devices": _("Devices"),
         "driver": _("Driver of the devices"),
-        "processor": _("Processor"),
+        "cpu": _("CPU model"),
         "node": _("Node"),
         "python": _("Python"),
         "code": _("Code of Pitwall on the cluster"),
@@ -42,18 +42,17 @@ def condition_label(name: str) -> str:
     return words.get(name, "")
 
 
-def _said(condition: Condition, run: str, base: str) -> str:
+def _said(condition: DifferingCondition, run: str, base: str) -> str:
     words = {"run": run, "base": base, "one": condition.run or "—", "other": condition.base or "—"}
     match condition.kind:
         case "load":
             text = _(
-                "other programs took %(one)s of the node's processors while %(run)s trained, "
-                "%(other)s while %(base)s did"
+                "other programs took %(one)s of the node's CPU while %(run)s trained, %(other)s while %(base)s did"
             )
         case "devices":
             text = _("other devices (%(other)s → %(one)s)")
-        case "processor":
-            text = _("another processor (%(other)s → %(one)s)")
+        case "cpu":
+            text = _("another CPU (%(other)s → %(one)s)")
         case "node":
             text = _("another node (%(other)s → %(one)s)")
         case "driver":
@@ -67,7 +66,7 @@ def _said(condition: Condition, run: str, base: str) -> str:
     return text % words
 
 
-def _packages(packages: Sequence[Condition]) -> str:
+def _packages(packages: Sequence[DifferingCondition]) -> str:
     listed = ", ".join(f"{one.name} {one.base or '—'} → {one.run or '—'}" for one in packages[:SHOWN_PACKAGES])
     more = len(packages) - SHOWN_PACKAGES
     if more > 0:

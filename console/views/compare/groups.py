@@ -100,8 +100,8 @@ def _say(
     if verdict.badge == "not_enough":
         title = format_html(_("Not enough runs to tell {run} and {base} apart."), run=names[0], base=names[1])
         return said_as(verdict, side=first, headline=title, support=_too_few(by_name, verdict, places))
-    told = condition_sentence(verdict.conditions, run=group_label(group), base=base_label)
-    support = " ".join(part for part in (told, _support(by_name, verdict, places)) if part)
+    why = condition_sentence(verdict.conditions, run=group_label(group), base=base_label)
+    support = " ".join(part for part in (why, _support(by_name, verdict, places)) if part)
     return said_as(verdict, side=first, headline=headline(verdict, *names), support=support)
 
 

@@ -151,8 +151,8 @@ def _support(verdict: RunVerdict, side: ComparedRun, base: ComparedRun, window: 
     for one in (side, base):
         if not one.run.step:
             return _("%(name)s has not completed a step yet.") % {"name": one.short}
-    told = condition_sentence(verdict.conditions, run=side.short, base=base.short)
-    return " ".join(part for part in (told, _speed(verdict, window), _gain(verdict)) if part)
+    why = condition_sentence(verdict.conditions, run=side.short, base=base.short)
+    return " ".join(part for part in (why, _speed(verdict, window), _gain(verdict)) if part)
 
 
 def _speed(verdict: RunVerdict, window: StepWindow | None) -> str:

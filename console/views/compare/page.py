@@ -154,19 +154,19 @@ def _place(name: str) -> tuple[int, str]:
     return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)
 
 
-def verdict_context(request: HttpRequest, asked: ComparisonQuery, sides: Sides) -> dict[str, object]:
+def verdict_context(request: HttpRequest, query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     """Return what the tab Verdict shows: sentences, measures, bars, and what differs beyond settings."""
     assert sides.base is not None
     comparison = compare(runs=sides.runs, base_id=sides.base.run.pk)
     panel = grouped_panel(comparison, sides) if sides.groups else _single_panel(comparison, sides, sides.base)
-    target = None if sides.groups else find_target(runs=sides.runs, value=asked.target)
+    target = None if sides.groups else find_target(runs=sides.runs, value=query.target)
     sentences = panel.verdicts
     better = sentences[0].side if sentences and sentences[0].badge == "better" else sides.base
     return {
         "columns": panel.columns,
         "measures": [*panel.measures, *([target_line(target, sides)] if target else [])],
         "target": target,
-        "kept": parse_qsl(asked.address(target="")),
+        "kept": parse_qsl(query.address(target="")),
         "verdicts": sentences[:SHOWN_VERDICTS],
         "more_verdicts": sentences[SHOWN_VERDICTS:],
         "clone": better if allows(role(request.user, better.run.project), "editor") else None,

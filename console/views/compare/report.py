@@ -19,7 +19,7 @@ from console.labels.catalog import metric_label
 from console.views.compare.address import ComparisonQuery, read_address
 from console.views.compare.page import chart_names, settings_context, verdict_context
 from console.views.compare.sides import ComparedRun, Sides, find_sides
-from console.views.compare.svg import ChartLine, line_chart
+from console.views.compare.svg import SvgLine, line_chart
 from jobs.catalog.metric import metric
 from jobs.comparison.compare import window_of
 from jobs.comparison.read import one_lane
@@ -59,8 +59,8 @@ def compare_report(request: HttpRequest) -> HttpResponse:
 
 
 def _charts(query: ComparisonQuery, sides: Sides) -> list[tuple[str, SafeString]]:
-    asked = [name for name in query.chart.get("m", "").split(",") if name]
-    names = list(dict.fromkeys(asked or chart_names(sides)))[:MAX_NAMES]
+    chosen = [name for name in query.chart.get("m", "").split(",") if name]
+    names = list(dict.fromkeys(chosen or chart_names(sides)))[:MAX_NAMES]
     by_run: dict[str, Mapping[str, Series]] = {
         side.run.pk: one_lane(read_clean(run_id=side.run.pk, names=names, num_points=POINTS).series)
         for side in sides.shown
@@ -73,8 +73,8 @@ def _charts(query: ComparisonQuery, sides: Sides) -> list[tuple[str, SafeString]
     return [chart for chart in charts if chart[1]]
 
 
-def _line(side: ComparedRun, series: Series) -> ChartLine:
-    return ChartLine(
+def _line(side: ComparedRun, series: Series) -> SvgLine:
+    return SvgLine(
         label=side.short,
         color=COLORS[side.color % len(COLORS)],
         x=series.x.astype(np.float64),

@@ -18,7 +18,7 @@ DASHES = ("none", "6 3", "2 3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChartLine:
+class SvgLine:
     """One run's line: `x` and `y` [n], gaps where y is not finite. The thick one is the baseline's."""
 
     label: str
@@ -29,7 +29,7 @@ class ChartLine:
     is_thick: bool = False
 
 
-def line_chart(lines: Sequence[ChartLine], *, label: str, unit: str) -> SafeString:
+def line_chart(lines: Sequence[SvgLine], *, label: str, unit: str) -> SafeString:
     """Return the chart as an <svg>, "" where no line has a point."""
     drawn = [line for line in lines if np.isfinite(line.y).any()]
     if not drawn:
@@ -93,7 +93,7 @@ def _axis_x(scale: _Scale) -> SafeString:
     )
 
 
-def _path(line: ChartLine, x: _Scale, y: _Scale) -> SafeString:
+def _path(line: SvgLine, x: _Scale, y: _Scale) -> SafeString:
     """Return a line; a point between gaps is a dot."""
     places = zip(_across(x(line.x)).tolist(), _down(y(line.y)).tolist(), strict=True)
     way, is_on = [], False

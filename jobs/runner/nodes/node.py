@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 
+from jobs.runner.nodes.cpu_time import RunCpuTime
 from jobs.runner.nodes.devices import device_readings
-from jobs.runner.nodes.processor_time import RunProcessorTime
 from jobs.runner.trainer import memory_of_tree
 
 PERIOD_SECONDS = 2.0
@@ -24,7 +24,7 @@ class NodeReader:
 
     def __init__(self, *, run_dir: Path, run: str) -> None:
         self._run_dir = run_dir
-        self._own = RunProcessorTime(run=run)
+        self._own = RunCpuTime(run=run)
         psutil.cpu_percent()  # the first call only starts the clock
         self._cpu_read_at = time.monotonic()
 

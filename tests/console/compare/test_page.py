@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from console.compare_numbers import difference_text, gap_text, half_text, share_text, value_text
 from console.views.compare.address import TABS
-from console.views.compare.svg import ChartLine, line_chart
+from console.views.compare.svg import SvgLine, line_chart
 from jobs.ingest.compaction import append_points
 from jobs.models import Artifact, Attempt, Capture, Metric, Project, Run, RunEvent, Sample, Study
 from jobs.telemetry.chunks import points
@@ -132,7 +132,7 @@ def test_a_run_on_a_busy_node_is_not_comparable_and_says_why(member: Client, pro
 
     assert "Not comparable b against a : step times are not comparable; no difference shown in reward so far." in said
     assert (
-        "Step times are not comparable: other programs took 5 % of the node's processors while b trained, "
+        "Step times are not comparable: other programs took 5 % of the node's CPU while b trained, "
         "50 % while a did; another driver (550 → 560). Median step time"
     ) in said
     assert "driver Driver of the devices 550 ≠ 560" in said
@@ -523,7 +523,7 @@ def test_the_report_is_one_file_with_verdict_numbers_and_a_line_for_each_run(mem
 
 def test_a_chart_keeps_gaps_and_spikes() -> None:
     y = np.array([1.0, 50.0, np.nan, 2.0, 3.0])
-    line = ChartLine(label="<a>", color="#000", x=np.arange(5.0), y=y)
+    line = SvgLine(label="<a>", color="#000", x=np.arange(5.0), y=y)
 
     drawn = str(line_chart([line], label="Reward", unit=""))
 
@@ -532,4 +532,4 @@ def test_a_chart_keeps_gaps_and_spikes() -> None:
     assert "<title>&lt;a&gt;</title>" in drawn
     heights = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", way)]
     assert min(heights) == heights[1] < 25  # the spike is at the top
-    assert line_chart([ChartLine(label="a", color="#000", x=y, y=y * np.nan)], label="Reward", unit="") == ""
+    assert line_chart([SvgLine(label="a", color="#000", x=y, y=y * np.nan)], label="Reward", unit="") == ""

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.comparison.condition_rows import condition_rows
 from jobs.comparison.conditions import (
-    Condition,
+    DifferingCondition,
     Load,
     RunConditions,
     differing,
@@ -63,7 +63,7 @@ def test_few_readings_say_nothing_of_a_load() -> None:
 QUIET = RunConditions(
     load=load(taken=0.02),
     devices=("8 × H100",),
-    processor=("EPYC",),
+    cpu=("EPYC",),
     node=("n-1",),
     driver=("550.54",),
     python=("3.12.3",),
@@ -82,7 +82,7 @@ QUIET = RunConditions(
         ({"load": None}, []),
         ({"devices": ("8 × H200",)}, ["devices"]),
         ({"devices": ()}, []),  # not recorded: nobody knows
-        ({"processor": ("Xeon",)}, ["processor"]),
+        ({"cpu": ("Xeon",)}, ["cpu"]),
         ({"node": ("n-2",)}, ["node"]),
         ({"node": ("n-1", "n-2")}, ["node"]),  # resumed elsewhere
         ({"driver": ("560.1",)}, ["driver"]),
@@ -114,8 +114,8 @@ def test_a_package_that_a_step_hangs_on_is_named_first() -> None:
 
     found = differing(other, QUIET)
 
-    assert found[0] == Condition(kind="packages", name="vllm", run="0.12.0", base="0.11.0")
-    assert found[1] == Condition(kind="packages", name="flask", run="3", base="")
+    assert found[0] == DifferingCondition(kind="packages", name="vllm", run="0.12.0", base="0.11.0")
+    assert found[1] == DifferingCondition(kind="packages", name="flask", run="3", base="")
 
 
 def test_a_few_recorded_steps_are_left_out_and_named() -> None:
@@ -167,7 +167,7 @@ def test_the_phase_that_most_of_a_difference_comes_from_is_the_reason() -> None:
     assert verdict(run_id="r-2", run=side(1.0), base=side(1.0)).reason is None
 
 
-def test_tokens_per_processor_second_stay_where_other_programs_take_half() -> None:
+def test_tokens_per_cpu_second_stay_where_other_programs_take_half() -> None:
     def side(*, seconds: float, own: float) -> Any:
         steps = {
             "time/step_seconds": column(seconds * (1 + 0.02 * NOISE)),
@@ -188,7 +188,7 @@ def test_tokens_per_processor_second_stay_where_other_programs_take_half() -> No
 
 
 def environment(**changes: Any) -> dict[str, Any]:
-    told = {"node": "n-1", "processor": "EPYC", "devices": ["H100", "H100"], "driver": "550", "python": "3.12"}
+    told = {"node": "n-1", "cpu": "EPYC", "devices": ["H100", "H100"], "driver": "550", "python": "3.12"}
     return {"environment": {**told, "packages": {"torch": "2.8.0"}, "code": "ab", **changes}}
 
 

@@ -1,4 +1,4 @@
-"""Real runs of the demo, quiet and beside a program that only uses a processor: what a console has of each.
+"""Real runs of the demo, quiet and beside a program that only uses the CPU: what a console has of each.
 
 Each run leaves a file in build/proofs/verdict/, so that a call can go on where one stopped.
 """

@@ -106,10 +106,10 @@ def _beside(found: Found) -> list[str]:
         "## The same demo on a busy node",
         "",
         "Each row is one and the same spec and seed, twice: the machine was shared with other work all "
-        "the time, *beside-1* had one program more that only used a processor. Both learned the same, to the last "
-        "digit. What others took is what they used while less than 15 % of the processors was idle.",
+        "the time, *beside-1* had one program more that only used the CPU. Both learned the same, to the last "
+        "digit. What others took is what they used while less than 15 % of the CPU cores was idle.",
         "",
-        "| runs | others took | median step | tokens per processor second | said without conditions | said |",
+        "| runs | others took | median step | tokens per CPU second | said without conditions | said |",
         "|---|---|---|---|---|---|",
     ]
     for quiet, busy, before, told in found.beside:

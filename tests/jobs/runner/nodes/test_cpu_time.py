@@ -1,10 +1,10 @@
-"""Whose processor time it is: the run's, by its mark, with that of children that have ended; nobody else's."""
+"""Whose CPU time it is: the run's, by its mark, with that of children that have ended; nobody else's."""
 
 import os
 import subprocess
 import sys
 
-from jobs.runner.nodes.processor_time import RunProcessorTime
+from jobs.runner.nodes.cpu_time import RunCpuTime
 
 BURN = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass\n"
 PARENT = f"""
@@ -23,7 +23,7 @@ def test_only_the_runs_own_processes_count_and_a_child_that_ended_still_does() -
     with subprocess.Popen(argv, env=marked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdin is not None
         assert run.stdout is not None
-        own, other = (RunProcessorTime(run=name, clock=lambda: now[0]) for name in ("r-own", "r-other"))
+        own, other = (RunCpuTime(run=name, clock=lambda: now[0]) for name in ("r-own", "r-other"))
         run.stdin.write("\n")
         run.stdin.flush()
         assert run.stdout.readline() == "burnt\n"

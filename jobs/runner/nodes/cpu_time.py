@@ -1,4 +1,4 @@
-"""How much of a node's processors the processes of a run take: what is left of its use is other programs'."""
+"""How much of a node's CPU cores the processes of a run take: what is left of its use is other programs'."""
 
 import contextlib
 import time
@@ -10,8 +10,8 @@ RECHECK_SECONDS = 30.0
 """So long a process is asked again whose it is: between its fork and its start it has its parent's environment."""
 
 
-class RunProcessorTime:
-    """Counts the processor time of everything that has the run's mark (PITWALL_RUN) in its environment.
+class RunCpuTime:
+    """Counts the CPU time of everything that has the run's mark (PITWALL_RUN) in its environment.
 
     The time of a child that was waited for is in its parent's count, so what ends between two readings is not lost
     unless nobody of the run waited for it.
@@ -24,21 +24,21 @@ class RunProcessorTime:
         self._seconds, self._read_at = self._total(), self._clock()
 
     def cores(self) -> float:
-        """Return how many processors' worth of time the run took since the call before, on average."""
+        """Return how many cores' worth of CPU time the run took since the call before, on average."""
         seconds, now = self._total(), self._clock()
         cores = max(0.0, seconds - self._seconds) / max(now - self._read_at, 1e-3)
         self._seconds, self._read_at = seconds, now
         return cores
 
     def _total(self) -> float:
-        self._look()
+        self._refresh()
         total = 0.0
         for process in self._own.values():
             with contextlib.suppress(psutil.Error):
                 total += sum(process.cpu_times()[:4])  # user, system, and those of children that were waited for
         return total
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         now, pids = self._clock(), psutil.pids()
         alive = set(pids)
         self._own = {pid: process for pid, process in self._own.items() if pid in alive}
