@@ -121,3 +121,7 @@ class Family:
     width: Callable[[ConfigValues, int], int] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+BIASED = Family(qkv_bias=YES, output_bias=YES, mlp_bias=YES, has_layer_norm=True, is_gated=False)
+"""What many early decoders are: biases everywhere, layer norms, and an MLP of two matrices."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from jobs.catalog.sentence import Sentence
 from jobs.planner.shapes.config_values import ConfigValues
-from jobs.planner.shapes.families import NO, YES, Family, FamilyProperty
+from jobs.planner.shapes.families import BIASED, NO, YES, Family, FamilyProperty
 from jobs.planner.shapes.layer_kinds import named
 from jobs.planner.shapes.layer_shapes import LayerKind, Mixer
 from jobs.planner.shapes.mixers import attention, read_heads
@@ -71,12 +71,8 @@ _GPTJ = Family(
     width_times=4,
     aliases=_GPT2,
 )
-_GPT = Family(
-    qkv_bias=YES,
-    output_bias=YES,
-    mlp_bias=YES,
-    has_layer_norm=True,
-    is_gated=False,
+_GPT = replace(
+    BIASED,
     width_times=4,
     outside=_positions,
     tied=True,
@@ -86,25 +82,17 @@ _GPT = Family(
 
 CLASSIC: Mapping[str, Family] = {
     "gpt2": _GPT,
-    "gpt_bigcode": Family(
-        qkv_bias=YES,
-        output_bias=YES,
-        mlp_bias=YES,
-        has_layer_norm=True,
-        is_gated=False,
+    "gpt_bigcode": replace(
+        BIASED,
         width_times=4,
         outside=_positions,
         tied=True,
         aliases=_GPT2,
         attention=_one_or_all,
     ),
-    "openai-gpt": Family(
-        qkv_bias=YES,
-        output_bias=YES,
-        mlp_bias=YES,
-        has_layer_norm=True,
+    "openai-gpt": replace(
+        BIASED,
         has_final_norm=NO,
-        is_gated=False,
         width_times=4,
         outside=_positions,
         tied=True,
@@ -160,12 +148,8 @@ CLASSIC: Mapping[str, Family] = {
         has_final_norm=FamilyProperty(True, "do_layer_norm_before"),
         tied=True,
     ),
-    "xglm": Family(
-        qkv_bias=YES,
-        output_bias=YES,
-        mlp_bias=YES,
-        has_layer_norm=True,
-        is_gated=False,
+    "xglm": replace(
+        BIASED,
         width_key="ffn_dim",
         tied=True,
         aliases={
@@ -174,21 +158,13 @@ CLASSIC: Mapping[str, Family] = {
             "num_hidden_layers": "num_layers",
         },
     ),
-    "biogpt": Family(
-        qkv_bias=YES,
-        output_bias=YES,
-        mlp_bias=YES,
-        has_layer_norm=True,
-        is_gated=False,
+    "biogpt": replace(
+        BIASED,
         outside=_positions_and_two,
         tied=True,
     ),
-    "bloom": Family(
-        qkv_bias=YES,
-        output_bias=YES,
-        mlp_bias=YES,
-        has_layer_norm=True,
-        is_gated=False,
+    "bloom": replace(
+        BIASED,
         width_times=4,
         outside=_norm_of_embedding,
         tied=True,
@@ -210,13 +186,9 @@ CLASSIC: Mapping[str, Family] = {
             "max_position_embeddings": "max_seq_len",
         },
     ),
-    "ctrl": Family(
-        qkv_bias=YES,
-        output_bias=YES,
-        mlp_bias=YES,
+    "ctrl": replace(
+        BIASED,
         head_bias=YES,
-        has_layer_norm=True,
-        is_gated=False,
         width_key="dff",
         tied=True,
         aliases=_GPT2,

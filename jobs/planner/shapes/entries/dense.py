@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jobs.planner.shapes.config_values import ConfigValues
-from jobs.planner.shapes.families import NO, YES, Family, FamilyProperty, Heads
+from jobs.planner.shapes.families import BIASED, NO, YES, Family, FamilyProperty, Heads
 from jobs.planner.shapes.layer_shapes import LayerKind, Mixer
 from jobs.planner.shapes.mixers import attention, read_heads
 
@@ -104,14 +104,10 @@ DENSE: Mapping[str, Family] = {
     "glm4v_text": _GLM4V,
     "glm_ocr_text": replace(_GLM4V, qkv_bias=NO),
     "paddleocr_vl_text": _ERNIE,
-    "phi": Family(
-        qkv_bias=YES,
-        output_bias=YES,
-        mlp_bias=YES,
+    "phi": replace(
+        BIASED,
         head_bias=YES,
         norms=1,
-        has_layer_norm=True,
-        is_gated=False,
     ),
     "phi3": Family(qkv_bias=NO, output_bias=NO, windows="all"),
     "stablelm": Family(qkv_bias=FamilyProperty(False, "use_qkv_bias"), output_bias=NO, has_layer_norm=True),
@@ -125,12 +121,8 @@ DENSE: Mapping[str, Family] = {
         tied=True,
     ),
     "nemotron": Family(mlp_bias=_MLP_BIAS, has_layer_norm=True, is_gated=False),
-    "persimmon": Family(
-        qkv_bias=YES,
-        output_bias=YES,
-        mlp_bias=YES,
-        has_layer_norm=True,
-        is_gated=False,
+    "persimmon": replace(
+        BIASED,
         qk_norm="head_biased",
         qk_norm_flag=FamilyProperty(True, "qk_layernorm"),
     ),
