@@ -16,7 +16,7 @@ NEED_NODE = [ -e $(NODE_PACKAGES) ] && command -v node >/dev/null || \
 	{ echo "The checks of the pages' scripts need Node.js 18 or newer with npm: install it, then run make again." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling bench-web gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-verdict proof-security proof-trainers proof-steps proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
+.PHONY: help demo up smoke test test-fast check lint scripts format docs messages bench bench-start bench-fairness bench-engine bench-peers bench-planner bench-profiling bench-web gpu-bench measure proof-learning proof-resume proof-exactness proof-live proof-backup proof-conformance proof-faults proof-diagnosis proof-alarms proof-captures proof-verdict proof-security proof-trainers proof-steps proof-plans proof-shapes gpu-check trainer-env install install-dev lock pin-images clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 14
@@ -136,6 +136,9 @@ proof-captures: install-dev ## captures that survive every end, cycle and full d
 
 proof-steps: install-dev ## steps of traces beside TensorBoard's plugin, HTA and TraceLens, into docs/proofs/steps.md
 	@exec $(BIN)/python -m tests.proofs.steps
+
+proof-plans: install-dev ## a run that joins the calibration, one that dies of memory and its clone, into docs/proofs/plans.md
+	@exec $(BIN)/python -m tests.proofs.plans
 
 proof-security: install-dev ## attack consoles in three topologies, into docs/proofs/security.md (root; ONLY=matrix,attacks,H1,embedded EXAMPLES=20)
 	@exec $(BIN)/python -m tests.proofs.security

@@ -21,9 +21,10 @@ from django.db.models import F, QuerySet
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
-from jobs.captures.choices import (
+from jobs.captures.choices import as_what, device_for, workers
+from jobs.captures.costs import cluster_free_bytes, expected_bytes, free_bytes
+from jobs.captures.refusals import (
     CaptureRefused,
-    as_what,
     check_by_time,
     check_free_space,
     check_overlap,
@@ -31,13 +32,8 @@ from jobs.captures.choices import (
     check_steps,
     check_tool,
     chosen,
-    cluster_free_bytes,
-    device_for,
-    expected_bytes,
-    free_bytes,
     not_running,
     resolved,
-    workers,
 )
 from jobs.catalog.spec.own_profile import launch_tool, own_profile
 from jobs.catalog.spec.runspec import RunSpec

@@ -14,7 +14,7 @@ from console.sign_in.link import LinkUnusable, make_link, use_link
 from jobs.accounts.members import MemberRefused, set_member
 from jobs.captures import artifacts as files
 from jobs.captures.captures import request_capture, withdraw_capture
-from jobs.captures.choices import CaptureRefused
+from jobs.captures.refusals import CaptureRefused
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Answer, Attempt, AuditEvent, Capture, Command, Membership, Run, RunEvent, Study, Upload
 from jobs.preflight.data_files import UploadRefused, delete_upload, store_upload

@@ -17,16 +17,9 @@ from console.downloads.capture_zip import zip_entries, zip_response
 from console.downloads.kept import keep_download
 from jobs.captures.artifacts import opens_in_perfetto
 from jobs.captures.captures import delete_capture, end_capture, request_capture, withdraw_capture
-from jobs.captures.choices import (
-    CaptureRefused,
-    choices,
-    chosen,
-    cluster_free_bytes,
-    costs,
-    device_for,
-    free_bytes,
-    workers,
-)
+from jobs.captures.choices import choices, device_for, workers
+from jobs.captures.costs import cluster_free_bytes, costs, free_bytes
+from jobs.captures.refusals import CaptureRefused, chosen
 from jobs.models import Artifact, Capture, Run
 from jobs.traces.imports import TIMELESS
 from profiling.captures.capture import STATES

@@ -12,7 +12,8 @@ from django.utils import timezone
 from console.forms.new_run.fields import groups
 from console.forms.new_run.form import combination_of, form_to_raw, spec_to_form
 from jobs.captures.captures import apply_events, arm_at_launch
-from jobs.captures.choices import WORDS, CaptureRefused, check_free_space
+from jobs.captures.choices import WORDS
+from jobs.captures.refusals import CaptureRefused, check_free_space
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Attempt, Capture, Command, Run, RunEvent

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.captures.artifacts import FilePiece, receive
 from jobs.captures.captures import answered, arm_at_launch, request_capture, withdraw_capture
-from jobs.captures.choices import CaptureRefused
+from jobs.captures.refusals import CaptureRefused
 from jobs.catalog.spec.parse import parse_spec
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import Artifact, Attempt, Capture, Command, Run, RunEvent
