@@ -46,10 +46,10 @@ def statistics_row(
         first_x=own.first_x,
         last_x=own.last.x,
         last_y=None if math.isnan(own.last.y) else own.last.y,
-        low_x=own.low and own.low.x,
-        low_y=own.low and own.low.y,
-        high_x=own.high and own.high.x,
-        high_y=own.high and own.high.y,
+        low_x=own.low.x if own.low else None,
+        low_y=own.low.y if own.low else None,
+        high_x=own.high.x if own.high else None,
+        high_y=own.high.y if own.high else None,
         mean=own.mean,
     )
 

@@ -10,6 +10,7 @@ that would not be exact enough (`is_wide`). Each array begins at a multiple of e
 
 import gzip
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 import orjson
@@ -26,7 +27,7 @@ _NARROW = 1e-3  # a range below this share of the values needs more digits than 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def lines_response(request: HttpRequest, found: ChartLines, *, requested: dict[str, str], axis: str) -> HttpResponse:
+def lines_response(request: HttpRequest, found: ChartLines, *, requested: Mapping[str, str], axis: str) -> HttpResponse:
     """Return the lines in the form that the caller takes; `requested` is what the request calls each metric."""
     head = {"x": axis, "low": found.grid.low, "width": found.grid.width}
     if COLUMNS_TYPE in request.headers.get("Accept", ""):
@@ -57,7 +58,7 @@ def _shrinks(body: bytes) -> bool:
     return len(zlib.compress(piece, 1)) < _WORTH * len(piece)
 
 
-def _about(line: ChartLine, requested: dict[str, str]) -> dict[str, object]:
+def _about(line: ChartLine, requested: Mapping[str, str]) -> dict[str, object]:
     columns = line.columns
     return {
         "run": line.run_id,
@@ -75,7 +76,7 @@ def _numbers(line: ChartLine) -> dict[str, object]:
     return {"column": own.column, "y": own.y, "low": own.low, "high": own.high, "smooth": own.smooth}
 
 
-def _typed(head: dict[str, object], found: ChartLines, requested: dict[str, str]) -> bytes:
+def _typed(head: dict[str, object], found: ChartLines, requested: Mapping[str, str]) -> bytes:
     series, parts = [], []
     for line in found.lines:
         own = line.columns

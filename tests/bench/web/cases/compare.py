@@ -1,4 +1,4 @@
-"""The page Compare with 50 runs x 20 metrics x 100,000 points: charts, table, what the pointer costs, and every spike."""
+"""The page Compare with 50 runs x 20 metrics x 100,000 points: charts, table, the pointer, and every spike."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -150,7 +150,9 @@ def look(window: Window, seeded: Mapping[str, Any], rounds: int) -> list[Reading
         drawn = page.evaluate(SPIKES, [_spikes(seeded["runs"]), 0.96 * SPIKE, NAMES[0]])
         found.setdefault("spikes drawn", []).append(drawn)
         page.goto(f"{address}&tab=table", wait_until="domcontentloaded")
-        found.setdefault("table", []).append(page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive"))
+        found.setdefault("table", []).append(
+            page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive")
+        )
     context.close()
     targets = {"first chart": FIRST_MS, "all charts in sight": ALL_MS, "table": TABLE_MS}
     targets |= {"a move of the pointer": HOVER_MS, "spikes drawn": RUNS}
