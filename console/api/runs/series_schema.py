@@ -42,7 +42,7 @@ class SeriesOut(Schema):
     attempt: int
     n: int
     of: int
-    row_points: int = Field(description="points that one smoothed value averages over before smoothing; 1: none")
+    row_points: int = Field(description="points that each row read stood for; 1 wherever smoothing was asked for")
     x: list[int | str] = Field(description="step; of kind system Unix ns as decimal strings")
     y: list[Number]
     low: list[Number] = Field(description="smallest y of the stretch around the point; empty if every point is there")

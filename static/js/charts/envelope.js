@@ -17,35 +17,37 @@ const ALONE = 4; // so many lines have it in full
 export const opacity = (/** @type {number} */ n) => (n <= ALONE ? GHOST : Math.max(FAINTEST, (GHOST * ALONE) / n));
 
 /**
- * Return the way of a pen through every extreme of every column, in data: from the nearer one of each to the other.
- *
- * @param {{ x: ArrayLike<number>, low: (number | null)[], high: (number | null)[] }} columns
- * @returns {[x: number, y: number][]}
+ * @typedef {object} Pen what draws, in data
+ * @property {(x: number, y: number) => void} moveTo
+ * @property {(x: number, y: number) => void} lineTo
  */
-export function outline({ x, low, high }) {
-  /** @type {[number, number][]} */
-  const points = [];
+/** @typedef {{ x: ArrayLike<number>, low: (number | null)[], high: (number | null)[] }} Reach what each column holds */
+
+/** Lead a pen through every extreme of every column: from the nearer one of each to the other. */
+export function outline(/** @type {Reach} */ { x, low, high }, /** @type {Pen} */ pen) {
+  let at = NaN;
   for (let i = 0; i < x.length; i += 1) {
     const [least, most] = [low[i], high[i]];
     if (least === null || most === null) continue;
-    const at = points.length ? points[points.length - 1][1] : least;
-    const isUp = Math.abs(at - least) <= Math.abs(at - most);
-    points.push([x[i], isUp ? least : most]);
-    if (least !== most) points.push([x[i], isUp ? most : least]);
+    const isUp = !(Math.abs(at - least) > Math.abs(at - most));
+    if (Number.isNaN(at)) pen.moveTo(x[i], least);
+    else pen.lineTo(x[i], isUp ? least : most);
+    at = isUp ? most : least;
+    if (least !== most) pen.lineTo(x[i], at);
   }
-  return points;
 }
 
-/**
- * Return the edge of the band between the least and the most of all columns: there along what is most, back along what is least.
- *
- * @param {{ x: ArrayLike<number>, low: (number | null)[], high: (number | null)[] }} columns
- * @returns {[x: number, y: number][]}
- */
-export function around({ x, low, high }) {
-  const edge = (/** @type {(number | null)[]} */ ys) =>
-    ys.flatMap((y, i) => (y === null ? [] : [/** @type {[number, number]} */ ([x[i], y])]));
-  return [...edge(high), ...edge(low).reverse()];
+/** Lead a pen around the band between the least and the most of all columns: there along what is most, back along what is least. */
+export function around(/** @type {Reach} */ { x, low, high }, /** @type {Pen} */ pen) {
+  let isDown = false;
+  const mark = (/** @type {number} */ left, /** @type {number | null} */ y) => {
+    if (y === null) return;
+    if (isDown) pen.lineTo(left, y);
+    else pen.moveTo(left, y);
+    isDown = true;
+  };
+  for (let i = 0; i < x.length; i += 1) mark(x[i], high[i]);
+  for (let i = x.length - 1; i >= 0; i -= 1) mark(x[i], low[i]);
 }
 
 /** Return true if most columns hold more than one value, so that they are a band rather than a line. */
@@ -101,7 +103,13 @@ export function drawEnvelopes(u, envelopes) {
   const { ctx, bbox } = u;
   const alpha = opacity(envelopes.length);
   const isLog = u.scales.y.distr === 3;
+  const [left0, left1] = [0, 1].map((x) => u.valToPos(x, "x", true)); // the x axis is linear
+  const across = (/** @type {number} */ x) => left0 + x * (left1 - left0);
   const place = (/** @type {number} */ y) => u.valToPos(isLog ? Math.max(y, u.scales.y.min ?? y) : y, "y", true);
+  const pen = {
+    moveTo: (/** @type {number} */ x, /** @type {number} */ y) => ctx.moveTo(across(x), place(y)),
+    lineTo: (/** @type {number} */ x, /** @type {number} */ y) => ctx.lineTo(across(x), place(y)),
+  };
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
@@ -111,17 +119,14 @@ export function drawEnvelopes(u, envelopes) {
     ctx.strokeStyle = ctx.fillStyle = faded(color(own.color), alpha);
     ctx.beginPath();
     const isBand = isWide(own);
-    for (const [i, [x, y]] of (isBand ? around(own) : outline(own)).entries()) {
-      const [left, top] = [u.valToPos(x, "x", true), place(y)];
-      if (i) ctx.lineTo(left, top);
-      else ctx.moveTo(left, top);
-    }
+    if (isBand) around(own, pen);
+    else outline(own, pen);
     if (isBand) ctx.fill();
     else ctx.stroke();
     ctx.strokeStyle = faded(color(own.color), 0.85);
     ctx.beginPath();
     for (const i of spikes(own)) {
-      const left = u.valToPos(own.x[i], "x", true);
+      const left = across(own.x[i]);
       const [top, bottom] = [place(own.high[i] ?? 0), place(own.low[i] ?? 0)];
       const from = place(own.line[i] ?? 0);
       ctx.moveTo(left, Math.min(top, from));

@@ -5,7 +5,7 @@ import * as numbers from "../charts/numbers.js";
 import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
-import { COLUMNS, FULL_COLUMNS } from "./store.js";
+import { columnsFor } from "./store.js";
 import { Tip } from "./tip.js";
 
 const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed
@@ -27,7 +27,7 @@ export class Charts {
     dialog.addEventListener("close", () => {
       this.full?.chart.destroy();
       this.full = null;
-      store.columns = COLUMNS;
+      store.columns = columnsFor(this.#width());
       this.tip.hide();
     });
     onKeys({
@@ -83,7 +83,7 @@ export class Charts {
     find("h2", dialog).textContent = this.#info(name).label;
     find("[data-part-of]", dialog).textContent = this.#info(name).definition || name;
     if (!dialog.open) dialog.showModal();
-    this.store.columns = FULL_COLUMNS;
+    this.store.columns = columnsFor(innerWidth);
     this.store.want([name]);
     this.full = { name, chart: this.#chart({ body: find("[data-full-body]", dialog) }, name) };
     dialog.append(this.tip.node); // a dialog is above everything else
@@ -156,8 +156,14 @@ export class Charts {
       const names = this.waiting;
       this.waiting = [];
       this.timer = null;
+      if (!this.full) this.store.columns = columnsFor(this.#width());
       this.store.want(names);
     }, 0);
+  }
+
+  /** Return how wide the charts are at most, in CSS pixels; 0 without any. */
+  #width() {
+    return Math.max(0, ...[...this.cards.values()].map(({ chart }) => chart.parts.body.clientWidth));
   }
 
   #chart(parts, name) {

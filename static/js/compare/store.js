@@ -8,10 +8,8 @@ import { getBytes } from "../api.js";
 import { COLUMNS_TYPE, readLines } from "../charts/columns.js";
 import { meanOf } from "./mean.js";
 
-/** What a card is wide at most, and a chart as large as the window, in CSS pixels. */
-export const COLUMNS = 600;
-export const FULL_COLUMNS = 2000;
-const NAMES_PER_REQUEST = [1, 5, 12]; // the first chart does not wait for the others
+const [FEWEST, MOST, STEP] = [200, 4000, 50]; // columns of an answer
+const NAMES_PER_REQUEST = [1, 5, 6]; // the first chart does not wait for the others, nor those in sight for those below
 
 export class CompareStore {
   constructor(view) {
@@ -19,7 +17,7 @@ export class CompareStore {
     this.runs = [];
     this.axis = "step";
     this.smoother = "ema";
-    this.columns = COLUMNS;
+    this.columns = columnsFor(0);
     this.series = new Map();
     this.means = new Map();
     this.wanted = new Set();
@@ -144,6 +142,9 @@ class MeanLine {
     return { x, y, smooth: smooth.length === y.length ? smooth : y, n: x.length, of: x.length };
   }
 }
+
+/** Return how many columns to read for a chart that is so many CSS pixels wide: one a pixel, a few widths for all screens. */
+export const columnsFor = (width) => Math.min(Math.max(Math.ceil((width || 600) / STEP) * STEP, FEWEST), MOST);
 
 /** Return the names in parts, one for each request. */
 export function parts(names) {
