@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from jobs.catalog.knob import knobs
 from jobs.catalog.metric import metrics
@@ -66,7 +67,7 @@ def _names(project: Project, part: str) -> list[Suggestion]:
 
 def _all_names(project: Project, wanted: str) -> Iterator[Suggestion]:
     for key in KEYS:
-        yield Suggestion(text=f"{key}:", about=_ABOUT.get(key, ""))
+        yield Suggestion(text=f"{key}:", about=str(_ABOUT.get(key, "")))
     for name in NUMBERS:
         yield Suggestion(text=name, about=_("number of a run"))
     yield Suggestion(text="or", about=_("one of both"))
@@ -143,6 +144,6 @@ _ABOUT = {
     "state": "running, failed, …",
     "algorithm": "grpo, sft, …",
     "by": "me, …",
-    "name": "part of the name",
+    "name": gettext_lazy("part of the name"),
     "tag": "baseline, …",
 }
