@@ -416,8 +416,8 @@ def _document_note(training: Training) -> tuple[str, ...]:
 
 def _unsure(phase: str, constants: Constants) -> float:
     """Return how far a phase may be from its middle where nobody knows how long responses are: weights know none."""
-    known = {"rollout": constants.decode.band_lengths, "update": constants.speed.band_update, "weight_sync": 1.0}
-    return known.get(phase, constants.speed.band_scoring)
+    bands = {"rollout": constants.decode.band_lengths, "update": constants.speed.band_update, "weight_sync": 1.0}
+    return bands.get(phase, constants.speed.band_scoring)
 
 
 def _key(job: Job) -> tuple[int, int, float]:
