@@ -50,7 +50,7 @@ def small_facts() -> dict[str, object]:
     """Return the facts of that store that a row keeps."""
     with Store(small_store()) as store:
         facts = store.facts
-    names = ("events", "lanes", "begin", "end", "names", "samples", "origin")
+    names = ("events", "lanes", "begin", "end", "names", "samples", "origin", "revision")
     return {each: getattr(facts, each) for each in names}
 
 

@@ -60,15 +60,15 @@ def add_bookmark(
         message = _("The window from %(begin)s to %(end)s is none. Its end comes after its begin, both in Unix ns.")
         raise BookmarkRefused("end", message % {"begin": begin, "end": end})
     with _locked(_path(trace)) as path:
-        kept = _read(path)
-        if len(kept) >= MOST_BOOKMARKS:
+        stored = _read(path)
+        if len(stored) >= MOST_BOOKMARKS:
             message = _("A trace has at most %(most)s bookmarks. Take one away first.")
             raise BookmarkRefused("", message % {"most": MOST_BOOKMARKS})
-        number = 1 + max((one.number for one in kept), default=0)
+        number = 1 + max((one.number for one in stored), default=0)
         made = Bookmark(
             number=number, text=words, begin=begin, end=end, by=user.get_username(), made_at=now.isoformat()
         )
-        _write(path, [*kept, made])
+        _write(path, [*stored, made])
     _tell(trace, user, "trace.bookmark", after=asdict(made))
     return bookmarks(trace)
 
@@ -76,11 +76,11 @@ def add_bookmark(
 def remove_bookmark(*, trace: Trace, number: int, user: AbstractBaseUser) -> None:
     """Take a bookmark away, if there is one of that number."""
     with _locked(_path(trace)) as path:
-        kept = _read(path)
-        gone = next((one for one in kept if one.number == number), None)
+        stored = _read(path)
+        gone = next((one for one in stored if one.number == number), None)
         if gone is None:
             return
-        _write(path, [one for one in kept if one.number != number])
+        _write(path, [one for one in stored if one.number != number])
     _tell(trace, user, "trace.unbookmark", before=asdict(gone))
 
 
@@ -104,9 +104,9 @@ def _read(path: Path) -> list[Bookmark]:
         return []
 
 
-def _write(path: Path, kept: list[Bookmark]) -> None:
+def _write(path: Path, stored: list[Bookmark]) -> None:
     part = path.with_suffix(".part")
-    part.write_text(json.dumps([asdict(one) for one in kept]), encoding="utf-8")
+    part.write_text(json.dumps([asdict(one) for one in stored]), encoding="utf-8")
     part.replace(path)
 
 

@@ -50,7 +50,7 @@ def post_bookmark(request: HttpRequest, trace_id: str, body: BookmarkIn) -> Stat
     """Keep a window with a note, and return all bookmarks."""
     trace = trace_for(request, trace_id, "editor")
     try:
-        kept = add_bookmark(
+        stored = add_bookmark(
             trace=trace,
             text=body.text,
             begin=int(body.begin),
@@ -60,7 +60,7 @@ def post_bookmark(request: HttpRequest, trace_id: str, body: BookmarkIn) -> Stat
         )
     except BookmarkRefused as error:
         raise RequestProblem(422, str(error), field=error.field) from error
-    return Status(201, _out(kept))
+    return Status(201, _out(stored))
 
 
 @router.delete("/{trace_id}/bookmarks/{int:number}", response={204: None, **REFUSALS}, summary="Take one away")
@@ -71,12 +71,12 @@ def delete_bookmark(request: HttpRequest, trace_id: str, number: int) -> Status[
     return Status(204, None)
 
 
-def _out(kept: list[Bookmark]) -> BookmarksOut:
+def _out(stored: list[Bookmark]) -> BookmarksOut:
     return BookmarksOut(
         bookmarks=[
             BookmarkOut(
                 number=one.number, text=one.text, begin=str(one.begin), end=str(one.end), by=one.by, made_at=one.made_at
             )
-            for one in kept
+            for one in stored
         ]
     )

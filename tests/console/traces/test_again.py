@@ -131,6 +131,20 @@ def test_damage_that_is_met_while_reading_is_named_and_mended(client: Client, la
     assert client.get(f"{root}/search?q=mm").status_code == 200
 
 
+def test_a_file_that_an_older_version_imported_says_so_until_it_is_imported_again(client: Client, layer: Layer) -> None:
+    del layer.facts["revision"]  # as older ones were written
+    layer.save()
+    page = f"/traces/{layer.trace_id}/files"
+
+    before = client.get(page).content.decode()
+    imported = again(client, layer)
+
+    assert "data-outdated" in before
+    assert imported["state"] == "ready"
+    assert not imported["is_outdated"]
+    assert "data-outdated" not in client.get(page).content.decode()
+
+
 def test_a_store_of_another_version_is_named_on_the_timeline(client: Client, layer: Layer) -> None:
     store_path(layer).write_bytes(b"no store" * 1000)
 

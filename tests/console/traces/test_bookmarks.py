@@ -1,5 +1,6 @@
 """Bookmarks of a trace: kept beside its stores, seen by all of the project, taken away by those who may edit."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ HERE = {"text": "  the slow\nstep ", "begin": "2000", "end": "3000"}
 
 
 @pytest.fixture
-def trace() -> Trace:
+def trace(tmp_path: Path, settings: Any) -> Trace:
+    settings.FILES_DIR = tmp_path
     return make_trace(make_project())
 
 

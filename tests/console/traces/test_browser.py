@@ -358,6 +358,32 @@ def test_a_pinned_lane_stands_above_the_others_here_and_in_the_next_trace(
     assert page.evaluate(order).startswith("Pinned,main")
 
 
+def test_a_bookmark_leads_to_its_window_and_lanes_keep_their_order_in_the_address(
+    page: Page, live_console: LiveConsole
+) -> None:
+    trace = make_trace(live_console.project)
+    window = f"from={BEGIN}&to={BEGIN + 200 * MS}"
+    open_trace(page, live_console, trace.pk, f"?sel={BEGIN + 20 * MS}-{BEGIN + 60 * MS}&{window}")
+    order = "window.pitwallTrace.layout.items.flatMap(({ lane }) => lane?.key ?? [])"
+    keys = page.evaluate(order)
+
+    page.locator("[data-bookmarks] summary").click()
+    page.get_by_label("A note on this window").fill("the slow step")
+    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("button", name="the slow step").first.wait_for()
+    page.locator("[data-lane-menu] summary").click()
+    page.get_by_role("button", name=re.compile("^Move .* down")).first.click()
+    assert page.evaluate(order) == [keys[1], keys[0], *keys[2:]]
+
+    page.wait_for_url(re.compile("order="))
+    page.goto(re.sub("&?(sel|from|to)=[^&]*", "", page.url))
+    until(page, WHOLE)
+    assert page.evaluate(order) == [keys[1], keys[0], *keys[2:]]
+    page.locator("[data-bookmarks] summary").click()
+    page.get_by_role("button", name="the slow step").first.click()
+    page.wait_for_url(re.compile(f"sel={BEGIN + 20 * MS}-{BEGIN + 60 * MS}"))
+
+
 def test_arrows_lead_from_a_launch_to_its_kernel_and_across_ranks(page: Page, live_console: LiveConsole) -> None:
     trace = make_trace(live_console.project)
     make_layer(trace, role="policy", rank=1)
