@@ -404,6 +404,16 @@ document.addEventListener("focusin", (event) => {
   }
 });
 
+// A filter that is not right yet, as it is while one types, keeps the runs that are shown: only its problem is said.
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const shown = document.querySelector("#results #filter-problem");
+  if (detail.target?.id !== "results" || !document.querySelector("#results .runs-card")) return;
+  const answer = new DOMParser().parseFromString(detail.serverResponse, "text/html");
+  const problem = answer.querySelector("#filter-problem[role]");
+  if (!shown || !problem) return;
+  detail.shouldSwap = false;
+  shown.replaceWith(problem);
+});
 document.addEventListener("htmx:afterSwap", ({ detail }) => {
   if (detail.target?.id === "results") {
     fresh.clear();
