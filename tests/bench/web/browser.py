@@ -56,7 +56,7 @@ def process_bytes(browser: Browser, page: Page) -> int:
 def renderer_seconds(browser: Browser) -> float:
     """Return the CPU time that pages have taken so far; on a busy machine it says more than the clock."""
     found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
-    return sum(one["cpuTime"] for one in found["processInfo"] if one["type"] == "renderer")
+    return float(sum(one["cpuTime"] for one in found["processInfo"] if one["type"] == "renderer"))
 
 
 def server_seconds(pid: int) -> float:
