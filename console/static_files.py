@@ -22,14 +22,14 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
 def modules_of(script: str) -> tuple[str, ...]:
     """Return the static files that a script imports, directly or not: a page asks for all of them at once."""
     (folder,) = settings.STATICFILES_DIRS
-    found: dict[str, None] = {}
+    modules: dict[str, None] = {}
     left = [script]
     while left:
         name = left.pop(0)
         path = folder / name
         for imported in _IMPORT.findall(path.read_text(encoding="utf-8")) if path.is_file() else ():
             module = posixpath.normpath(posixpath.join(posixpath.dirname(name), imported))
-            if module not in found:
-                found[module] = None
+            if module not in modules:
+                modules[module] = None
                 left.append(module)
-    return tuple(found)
+    return tuple(modules)

@@ -5,7 +5,7 @@ import { gettext } from "../format.js";
 /** @typedef {{ kind: string, name: string }} Metric */
 /** @typedef {{ key: string, title: string, metrics: Metric[] }} Section `key` ends with "/" where it is a prefix of names */
 
-export const PINNED = "~pinned";
+const PINNED = "~pinned";
 const SYSTEM = "~system";
 const OTHER = "~other";
 const ORDER = ["reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train"];

@@ -54,13 +54,13 @@ def process_bytes(browser: Browser, page: Page) -> int:
 
 
 def renderer_seconds(browser: Browser) -> float:
-    """Return the processor time that pages have taken so far; on a busy machine it says more than the clock."""
+    """Return the CPU time that pages have taken so far; on a busy machine it says more than the clock."""
     found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
-    return sum(one["cpuTime"] for one in found["processInfo"] if one["type"] == "renderer")
+    return float(sum(one["cpuTime"] for one in found["processInfo"] if one["type"] == "renderer"))
 
 
 def server_seconds(pid: int) -> float:
-    """Return the processor time that a process has taken so far (Linux)."""
+    """Return the CPU time that a process has taken so far (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -81,4 +81,4 @@ def case_names() -> list[str]:
 
 def load_case(name: str) -> Case:
     """Return a case. Raises: ModuleNotFoundError if there is none of this name."""
-    return importlib.import_module(f"{cases.__name__}.{name}")  # type: ignore[return-value]  # a module as a Protocol
+    return importlib.import_module(f"{cases.__name__}.{name}")

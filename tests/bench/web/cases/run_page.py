@@ -124,10 +124,8 @@ def look(window: Window, seeded: Mapping[str, Any], rounds: int) -> list[Reading
         for visit in ("first visit", "next visit"):
             took = -renderer_seconds(window.browser), -server_seconds(window.web_pid)
             _open(page, address)
-            note(f"run page, page's processor time, {visit}", "ms", 1000 * (took[0] + renderer_seconds(window.browser)))
-            note(
-                f"run page, console's processor time, {visit}", "ms", 1000 * (took[1] + server_seconds(window.web_pid))
-            )
+            note(f"run page, page's CPU time, {visit}", "ms", 1000 * (took[0] + renderer_seconds(window.browser)))
+            note(f"run page, console's CPU time, {visit}", "ms", 1000 * (took[1] + server_seconds(window.web_pid)))
             note(f"run page, first chart, {visit}", "ms", page.evaluate("window.bench.first"))
             note(f"run page, all charts in sight, {visit}", "ms", page.evaluate("window.bench.all"))
         note("run page, longest task of opening", "ms", max(page.evaluate("window.benchTasks"), default=0))
