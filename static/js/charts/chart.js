@@ -8,10 +8,11 @@ import { el, grouped, laneName } from "../format.js";
 import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded, onTheme } from "./colors.js";
-import { drawEnvelopes, reached } from "./envelope.js";
+import { drawEnvelopes } from "./envelope.js";
 import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
+import { reached } from "./reach.js";
 import { smooth } from "./smooth.js";
 
 const FLAT = 1e-6; // a span below this share of the size is flat: its ticks would be closer than the numbers can be

@@ -77,7 +77,5 @@ def look(window: Window, seeded: Mapping[str, Any], rounds: int) -> list[Reading
     context.close()
     return [
         Reading(what=f"zoom in {POINTS:,} points", values=tuple(took), unit="ms", target=ZOOM_MS),
-        Reading(
-            what=f"zoom in {POINTS:,} points, the spike", values=tuple(held), unit="", target=SPIKE, is_floor=True
-        ),
+        Reading(what=f"zoom in {POINTS:,} points, the spike", values=tuple(held), unit="", target=SPIKE, is_floor=True),
     ]
