@@ -32,7 +32,7 @@ class ChartRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChartLine:
+class MetricLine:
     """One metric of one run, of the driver or else of the first role and rank."""
 
     run_id: str
@@ -47,7 +47,7 @@ class ChartLines:
     """Lines on one grid, in the order of the runs, then by name."""
 
     grid: ScreenGrid
-    lines: tuple[ChartLine, ...]
+    lines: tuple[MetricLine, ...]
 
 
 def read_lines(*, runs: Sequence[Run], names: Collection[str], request: ChartRequest) -> ChartLines:
@@ -56,7 +56,7 @@ def read_lines(*, runs: Sequence[Run], names: Collection[str], request: ChartReq
     clocks = training_clocks(run_ids=ids) if request.is_time else {}
     grid = _grid(runs, request, clocks)
     lanes = _lanes(series_rows(run_ids=ids, names=names).values())
-    lines: dict[tuple[str, str], ChartLine] = {}
+    lines: dict[tuple[str, str], MetricLine] = {}
     while lanes:  # once, but where all that the first lane had was resumed past
         first = {own[0].pk: own[0] for own in lanes.values()}
         for line in _read(ids, first, request, grid, clocks):
@@ -91,10 +91,10 @@ def _read(
     request: ChartRequest,
     grid: ScreenGrid,
     clocks: Mapping[str, Clock],
-) -> Iterable[ChartLine]:
+) -> Iterable[MetricLine]:
     cuts = cuts_of(metrics, limits_of(run_ids))
 
-    def of(metric: Metric, stocks: Mapping[int, Stock]) -> ChartLine | None:
+    def of(metric: Metric, stocks: Mapping[int, Stock]) -> MetricLine | None:
         line = clean_line(metric, stocks, cuts)
         if line is None:
             return None
@@ -109,7 +109,7 @@ def _read(
                 shown &= x <= request.high
             x, y, smoothed = x[shown], y[shown], None if smoothed is None else smoothed[shown]
         columns = columns_of(x, y, smoothed, grid=grid)
-        return ChartLine(run_id=metric.run_id, name=metric.name, role=metric.role, rank=metric.rank, columns=columns)
+        return MetricLine(run_id=metric.run_id, name=metric.name, role=metric.role, rank=metric.rank, columns=columns)
 
     part = StockRequest()
     if not request.is_time:

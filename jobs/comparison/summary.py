@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from jobs.telemetry.clean_statistics import SeriesFacts
-from jobs.telemetry.statistics import Spot as Point
+from jobs.telemetry.statistics import PlacedValue
 
 Better = Literal["higher", "lower", ""]
 STATISTICS = ("last", "best", "low", "high", "at")
@@ -62,7 +62,7 @@ def summary_of(facts: SeriesFacts, *, better: Better) -> SeriesSummary:
     )
 
 
-def _spot(point: Point | None) -> Spot | None:
+def _spot(point: PlacedValue | None) -> Spot | None:
     return Spot(step=point.x, value=point.y) if point else None
 
 

@@ -102,11 +102,11 @@ def decode_all(blobs: Sequence[bytes | memoryview]) -> Points:
     x = _even_x(heads, total)
     is_even = x is not None
     if x is not None and len({head[1] for head in heads}) == 1:  # as long series mostly are: one copy
-        dtype = np.dtype("<f4" if heads[0][1] & _IS_FLOAT32 else "<f8")
-        ends = (_HEAD.size + head[2] * dtype.itemsize for head in heads)
+        same, size = ("<f4", 4) if heads[0][1] & _IS_FLOAT32 else ("<f8", 8)
+        ends = (_HEAD.size + head[2] * size for head in heads)
         joined = b"".join([memoryview(blob)[_HEAD.size : end] for blob, end in zip(blobs, ends, strict=True)])
         assert all(head[0] == _POINTS for head in heads)
-        return Points(x=x, t=np.broadcast_to(np.int64(0), total), y=np.frombuffer(joined, dtype).astype(np.float64))
+        return Points(x=x, t=np.broadcast_to(np.int64(0), total), y=np.frombuffer(joined, same).astype(np.float64))
     y = np.empty(total, np.float64)
     x = np.empty(total, np.int64) if x is None else x
     at = 0

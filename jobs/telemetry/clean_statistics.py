@@ -15,7 +15,7 @@ from jobs.telemetry.chunks import Points, decode_points, join, points
 from jobs.telemetry.clean_series import clean_line, cuts_of
 from jobs.telemetry.frame_log import WasFolded, read_tails, read_until_whole
 from jobs.telemetry.kept_statistics import read_kept
-from jobs.telemetry.statistics import Spot, Statistics, merged, newest_at, statistics_of
+from jobs.telemetry.statistics import PlacedValue, Statistics, merged, newest_at, statistics_of
 from jobs.telemetry.stocks import Key, Stock, StockRequest, fresh_points, read_stocks
 
 Limits = Mapping[str, Mapping[int, int | None]]
@@ -26,11 +26,11 @@ class SeriesFacts:
     """A series' statistics, and its newest point at or before the x that was asked for; None without one."""
 
     statistics: Statistics
-    at: Spot | None
+    at: PlacedValue | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _AttemptFacts:
     """What one attempt adds to a series: all of it, `fresh` of its points not in chunks yet."""
 
     statistics: Statistics
@@ -75,24 +75,24 @@ def _read(
     return facts | _facts_of_points(cut_up, cuts, at)
 
 
-def _parts(run_ids: Collection[str], metrics: Mapping[int, Metric]) -> dict[int, dict[int, _Part]]:
+def _parts(run_ids: Collection[str], metrics: Mapping[int, Metric]) -> dict[int, dict[int, _AttemptFacts]]:
     """Return metric id -> attempt -> what there is of it. Raises: WasFolded if the run was compacted meanwhile."""
     tails = read_tails(run_ids)
     fresh = fresh_points(metrics, tails)
-    kept, through = read_kept(list(metrics))
+    stored, through = read_kept(list(metrics))
     if any(seq > tails[metrics[pk].run_id].folded for pk, seq in through.items()):
         raise WasFolded
-    keys = {*kept, *((pk, attempt) for pk, own in fresh.items() for attempt in own)}
-    parts: dict[int, dict[int, _Part]] = {}
+    keys = {*stored, *((pk, attempt) for pk, own in fresh.items() for attempt in own)}
+    parts: dict[int, dict[int, _AttemptFacts]] = {}
     for pk, attempt in keys:
         more = fresh.get(pk, {}).get(attempt)
-        whole = merged(kept.get((pk, attempt)), statistics_of(more) if more is not None else None)
+        whole = merged(stored.get((pk, attempt)), statistics_of(more) if more is not None else None)
         if whole is not None:
-            parts.setdefault(pk, {})[attempt] = _Part(statistics=whole, fresh=more)
+            parts.setdefault(pk, {})[attempt] = _AttemptFacts(statistics=whole, fresh=more)
     return parts
 
 
-def _is_whole(pk: int, parts: Mapping[int, _Part], cuts: Mapping[Key, int], *, kind: str) -> bool:
+def _is_whole(pk: int, parts: Mapping[int, _AttemptFacts], cuts: Mapping[Key, int], *, kind: str) -> bool:
     """Return True if the series is its attempts one after the other, every point of each."""
     if kind != "metric":
         return True
@@ -105,24 +105,26 @@ def _is_whole(pk: int, parts: Mapping[int, _Part], cuts: Mapping[Key, int], *, k
     return True
 
 
-def _spots(parts: Mapping[int, Mapping[int, _Part]], sought: Mapping[int, Mapping[int, int]]) -> dict[int, Spot]:
+def _spots(
+    parts: Mapping[int, Mapping[int, _AttemptFacts]], sought: Mapping[int, Mapping[int, int]]
+) -> dict[int, PlacedValue]:
     """Return metric id -> the point of the greatest x within the ends of its attempts, of equal ones the latest's."""
-    found: dict[Key, Spot | None] = {}
+    by_key: dict[Key, PlacedValue | None] = {}
     inside: dict[Key, int] = {}
     for pk, ends in sought.items():
         for attempt, end in ends.items():
             own = parts[pk][attempt].statistics
             if own.last.x <= end:
-                found[pk, attempt] = own.last
+                by_key[pk, attempt] = own.last
             elif own.first_x <= end:
                 inside[pk, attempt] = end
     stored = _stored_before(inside)
     for (pk, attempt), end in inside.items():
         fresh = parts[pk][attempt].fresh
         data = join([part for part in (stored.get((pk, attempt)), fresh) if part is not None])
-        found[pk, attempt] = newest_at(data, end)
-    newest: dict[int, Spot] = {}
-    for (pk, _attempt), spot in sorted(found.items(), key=lambda one: one[0]):
+        by_key[pk, attempt] = newest_at(data, end)
+    newest: dict[int, PlacedValue] = {}
+    for (pk, _attempt), spot in sorted(by_key.items(), key=lambda one: one[0]):
         if spot is not None and (pk not in newest or spot.x >= newest[pk].x):
             newest[pk] = spot
     return newest
@@ -140,12 +142,12 @@ def _stored_before(ends: Mapping[Key, int]) -> dict[Key, Points]:
 
 def _chunks(wanted: Iterable[tuple[Key, Q]]) -> dict[Key, Points]:
     conditions = list(wanted)
-    found: dict[Key, list[Points]] = {}
+    by_key: dict[Key, list[Points]] = {}
     if conditions:
         rows = Chunk.objects.filter(_condition(conditions)).order_by("seq")
         for metric_id, attempt, blob in rows.values_list("metric_id", "attempt", "blob"):
-            found.setdefault((metric_id, attempt), []).append(decode_points(blob, with_t=False))
-    return {key: join(parts) for key, parts in found.items()}
+            by_key.setdefault((metric_id, attempt), []).append(decode_points(blob, with_t=False))
+    return {key: join(parts) for key, parts in by_key.items()}
 
 
 def _condition(wanted: Iterable[tuple[Key, Q]]) -> Q:

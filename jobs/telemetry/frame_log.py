@@ -50,7 +50,7 @@ def read_with_tail(run_id: str, read: Callable[[], tuple[T, int]]) -> WithTail[T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
+class RunTail:
     """What no chunk of a run holds yet: its frames above `folded`, the run complete through `through_seq`."""
 
     folded: int
@@ -62,7 +62,7 @@ class WasFolded(Exception):
     """The run was compacted while it was read: what was read of it does not fit together."""
 
 
-def read_tails(run_ids: Collection[str]) -> dict[str, Tail]:
+def read_tails(run_ids: Collection[str]) -> dict[str, RunTail]:
     """Return run id -> its tail, with two queries. Read chunks afterwards, and `check` each of them against it."""
     folded = dict.fromkeys(run_ids, 0)
     behind = Q()
@@ -70,12 +70,12 @@ def read_tails(run_ids: Collection[str]) -> dict[str, Tail]:
         folded[run_id] = through
         if newest > through:
             behind |= Q(run_id=run_id, seq__gt=through)
-    tails = {run_id: Tail(folded=seq, frames=[], through_seq=seq) for run_id, seq in folded.items()}
+    tails = {run_id: RunTail(folded=seq, frames=[], through_seq=seq) for run_id, seq in folded.items()}
     if behind:
         rows = Frame.objects.filter(behind).order_by("run_id", "seq").values_list("run_id", "seq", "payload")
         for run_id, seq, payload in rows:
             own = tails[run_id]
-            tails[run_id] = Tail(folded=own.folded, frames=own.frames, through_seq=seq)
+            tails[run_id] = RunTail(folded=own.folded, frames=own.frames, through_seq=seq)
             own.frames.append(decode_frame(payload))
     return tails
 

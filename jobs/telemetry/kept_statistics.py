@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from jobs.models import SeriesStatistics
 from jobs.telemetry.chunks import Points
-from jobs.telemetry.statistics import Spot, Statistics, merged, statistics_of
+from jobs.telemetry.statistics import PlacedValue, Statistics, merged, statistics_of
 
 _AT_ONCE = 400
 _COLUMNS = ("n", "finite", "first_x", "last_x", "last_y", "low_x", "low_y", "high_x", "high_y", "mean")
@@ -15,13 +15,13 @@ Key = tuple[int, int]  # metric id, attempt
 def keep(fresh: Mapping[int, Points], *, attempt: int, through: int) -> None:
     """Add points, by metric id, to what is kept of an attempt's series. Call it in the transaction of their chunks."""
     ids = list(fresh)
-    kept: dict[Key, Statistics] = {}
+    stored: dict[Key, Statistics] = {}
     for start in range(0, len(ids), _AT_ONCE):
         rows = SeriesStatistics.objects.filter(metric_id__in=ids[start : start + _AT_ONCE], attempt=attempt)
-        kept |= {key: own for key, own, _through in _read(rows)}
+        stored |= {key: own for key, own, _through in _read(rows)}
     made = []
     for metric_id, data in fresh.items():
-        own = merged(kept.get((metric_id, attempt)), statistics_of(data))
+        own = merged(stored.get((metric_id, attempt)), statistics_of(data))
         if own is not None:
             made.append(statistics_row(metric_id, attempt, through, own))
     SeriesStatistics.objects.bulk_create(
@@ -56,12 +56,12 @@ def statistics_row(
 
 def read_kept(metric_ids: Collection[int]) -> tuple[dict[Key, Statistics], dict[int, int]]:
     """Return what is kept of these series by attempt, and metric id -> the highest frame that is in it. One query."""
-    found: dict[Key, Statistics] = {}
+    by_key: dict[Key, Statistics] = {}
     through: dict[int, int] = {}
     for key, own, seq in _read(SeriesStatistics.objects.filter(metric_id__in=metric_ids)):
-        found[key] = own
+        by_key[key] = own
         through[key[0]] = max(through.get(key[0], 0), seq)
-    return found, through
+    return by_key, through
 
 
 def _read(rows: object) -> Iterator[tuple[Key, Statistics, int]]:
@@ -75,9 +75,9 @@ def _read(rows: object) -> Iterator[tuple[Key, Statistics, int]]:
                 n=n,
                 finite=finite,
                 first_x=first_x,
-                last=Spot(x=last_x, y=math.nan if last_y is None else last_y),
-                low=None if low_x is None else Spot(x=low_x, y=low_y),
-                high=None if high_x is None else Spot(x=high_x, y=high_y),
+                last=PlacedValue(x=last_x, y=math.nan if last_y is None else last_y),
+                low=None if low_x is None else PlacedValue(x=low_x, y=low_y),
+                high=None if high_x is None else PlacedValue(x=high_x, y=high_y),
                 mean=mean,
             ),
             through,

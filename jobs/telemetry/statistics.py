@@ -9,7 +9,7 @@ from jobs.telemetry.chunks import Points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class PlacedValue:
     """A value and where it was measured: at a step (kind metric), or at a moment in Unix ns (kind system)."""
 
     x: int
@@ -27,9 +27,9 @@ class Statistics:
     n: int
     finite: int
     first_x: int
-    last: Spot
-    low: Spot | None
-    high: Spot | None
+    last: PlacedValue
+    low: PlacedValue | None
+    high: PlacedValue | None
     mean: float | None
 
     @property
@@ -54,25 +54,25 @@ def statistics_of(data: Points) -> Statistics | None:
         n=len(x),
         finite=len(finite),
         first_x=int(x.min()),
-        last=Spot(x=int(x[last]), y=float(y[last])),
+        last=PlacedValue(x=int(x[last]), y=float(y[last])),
         low=low,
         high=high,
         mean=mean,
     )
 
 
-def newest_at(data: Points, x: int) -> Spot | None:
+def newest_at(data: Points, x: int) -> PlacedValue | None:
     """Return the newest point at or before `x`, of several at one x the one that came last; None before the first."""
     places = np.flatnonzero(data.x <= x)
     if not len(places):
         return None
     before = data.x[places]
     place = places[len(places) - 1 - int(np.argmax(before[::-1]))]
-    return Spot(x=int(data.x[place]), y=float(data.y[place]))
+    return PlacedValue(x=int(data.x[place]), y=float(data.y[place]))
 
 
-def _first(x: np.ndarray, y: np.ndarray, value: float) -> Spot:
-    return Spot(x=int(x[y == value].min()), y=float(value))
+def _first(x: np.ndarray, y: np.ndarray, value: float) -> PlacedValue:
+    return PlacedValue(x=int(x[y == value].min()), y=float(value))
 
 
 def _mean(y: np.ndarray) -> float:
@@ -101,7 +101,7 @@ def merged(one: Statistics | None, later: Statistics | None) -> Statistics | Non
     )
 
 
-def _extreme(one: Spot | None, other: Spot | None, *, sign: int) -> Spot | None:
+def _extreme(one: PlacedValue | None, other: PlacedValue | None, *, sign: int) -> PlacedValue | None:
     if one is None or other is None:
         return one or other
     return min(one, other, key=lambda spot: (sign * spot.y, spot.x))

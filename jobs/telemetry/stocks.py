@@ -26,7 +26,7 @@ from jobs.telemetry.chunks import (
     rows_of_points,
 )
 from jobs.telemetry.columns import collect
-from jobs.telemetry.frame_log import Tail, WasFolded, read_tails, read_until_whole
+from jobs.telemetry.frame_log import RunTail, WasFolded, read_tails, read_until_whole
 
 T = TypeVar("T")
 Key = tuple[int, int]  # metric id, attempt
@@ -125,7 +125,7 @@ def _read(
     return made, {run_id: tail.through_seq for run_id, tail in tails.items()}
 
 
-def fresh_points(metrics: Mapping[int, Metric], tails: Mapping[str, Tail]) -> dict[int, dict[int, Points]]:
+def fresh_points(metrics: Mapping[int, Metric], tails: Mapping[str, RunTail]) -> dict[int, dict[int, Points]]:
     """Return metric id -> attempt -> the points that are in frames only."""
     if not any(tail.frames for tail in tails.values()):
         return {}
@@ -190,8 +190,8 @@ def _tops(keys: Sequence[Key]) -> dict[Key, dict[int, int]]:
     tops: dict[Key, dict[int, int]] = {key: {} for key in keys}
     if keys:
         rolled = Chunk.objects.filter(metric_id__in={key[0] for key in keys}, level__gte=1)
-        found = rolled.values_list("metric_id", "attempt", "level").annotate(Max("seq")).order_by()
-        for metric_id, attempt, level, seq in found:
+        newest = rolled.values_list("metric_id", "attempt", "level").annotate(Max("seq")).order_by()
+        for metric_id, attempt, level, seq in newest:
             if (metric_id, attempt) in tops:
                 tops[metric_id, attempt][level] = seq
     return tops
@@ -247,7 +247,7 @@ def _batches(
 
 
 def _read_batch(
-    batch: Mapping[int, Sequence[_Stretch]], metrics: Mapping[int, Metric], tails: Mapping[str, Tail]
+    batch: Mapping[int, Sequence[_Stretch]], metrics: Mapping[int, Metric], tails: Mapping[str, RunTail]
 ) -> dict[int, dict[int, Stock]]:
     """Return what the chunks hold. Raises: WasFolded if one holds more than the run did when its tail was read."""
     by_stretch: dict[_Stretch, list[int]] = {}

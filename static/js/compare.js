@@ -2,9 +2,10 @@
 
 import { ChartView } from "./charts/view.js";
 import { offerRuns } from "./compare/add.js";
+import { pointsOf } from "./compare/asking.js";
 import { Charts } from "./compare/charts.js";
 import { address, fetchParts, pageData, plain } from "./compare/page.js";
-import { CompareStore, pointsOf } from "./compare/store.js";
+import { CompareStore } from "./compare/store.js";
 import { around, find } from "./dom.js";
 import { el, fill, gettext, messageOf } from "./format.js";
 import { onKeys } from "./keys.js";

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from django.http import HttpRequest, HttpResponse
 
-from jobs.comparison.chart_columns import ChartLine, ChartLines
+from jobs.comparison.chart_columns import ChartLines, MetricLine
 from jobs.telemetry.chunks import Floats
 from profiling.events import encode_number
 
@@ -27,13 +27,13 @@ _NARROW = 1e-3  # a range below this share of the values needs more digits than 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def lines_response(request: HttpRequest, found: ChartLines, *, requested: Mapping[str, str], axis: str) -> HttpResponse:
+def lines_response(request: HttpRequest, chart: ChartLines, *, requested: Mapping[str, str], axis: str) -> HttpResponse:
     """Return the lines in the form that the caller takes; `requested` is what the request calls each metric."""
-    head = {"x": axis, "low": found.grid.low, "width": found.grid.width}
+    head = {"x": axis, "low": chart.grid.low, "width": chart.grid.width}
     if COLUMNS_TYPE in request.headers.get("Accept", ""):
-        body, kind = _typed(head, found, requested), COLUMNS_TYPE
+        body, kind = _typed(head, chart, requested), COLUMNS_TYPE
     else:
-        series = [_about(line, requested) | _numbers(line) for line in found.lines]
+        series = [_about(line, requested) | _numbers(line) for line in chart.lines]
         body, kind = orjson.dumps(head | {"series": series}, option=orjson.OPT_SERIALIZE_NUMPY), "application/json"
     return compressed(request, HttpResponse(body, content_type=kind))
 
@@ -58,7 +58,7 @@ def _shrinks(body: bytes) -> bool:
     return len(zlib.compress(piece, 1)) < _WORTH * len(piece)
 
 
-def _about(line: ChartLine, requested: Mapping[str, str]) -> dict[str, object]:
+def _about(line: MetricLine, requested: Mapping[str, str]) -> dict[str, object]:
     columns = line.columns
     return {
         "run": line.run_id,
@@ -71,14 +71,14 @@ def _about(line: ChartLine, requested: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def _numbers(line: ChartLine) -> dict[str, object]:
+def _numbers(line: MetricLine) -> dict[str, object]:
     own = line.columns
     return {"column": own.column, "y": own.y, "low": own.low, "high": own.high, "smooth": own.smooth}
 
 
-def _typed(head: dict[str, object], found: ChartLines, requested: Mapping[str, str]) -> bytes:
+def _typed(head: dict[str, object], chart: ChartLines, requested: Mapping[str, str]) -> bytes:
     series, parts = [], []
-    for line in found.lines:
+    for line in chart.lines:
         own = line.columns
         is_single = own.of == len(own.column)
         values = [own.y] if is_single else [own.y, own.low, own.high]

@@ -125,7 +125,7 @@ def compare_columns(
         low, high = _step_number(low, "from", np.floor), _step_number(high, "to", np.ceil)
     if low is not None and high is not None and low > high:
         raise RequestProblem(422, f"from: {low} is above to: {high}.", field="from")
-    found = read_lines(
+    chart = read_lines(
         runs=rows,
         names=names,
         request=ChartRequest(
@@ -137,7 +137,7 @@ def compare_columns(
             check=partial(check_caller, request),
         ),
     )
-    return lines_response(request, found, requested=requested_names(names), axis=x)
+    return lines_response(request, chart, requested=requested_names(names), axis=x)
 
 
 def _names(text: str) -> list[str]:

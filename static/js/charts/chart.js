@@ -9,11 +9,12 @@ import { align, finite, spread, stack } from "./align.js";
 import { EVERYTHING } from "./branches.js";
 import { color, faded } from "./colors.js";
 import { drawQueue } from "./draw-queue.js";
-import { drawEnvelopes, reached } from "./envelope.js";
+import { drawEnvelopes } from "./envelope.js";
 import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
 import { onPick } from "./pick.js";
+import { reached } from "./reach.js";
 import { readingOf } from "./reading.js";
 import { smooth } from "./smooth.js";
 

@@ -50,7 +50,7 @@ export function readLines(buffer) {
 const padded = (/** @type {number} */ size) => Math.ceil(size / 8) * 8;
 
 /** One line as ./chart.js draws it. x is the middle of a column; a column of one step is that step. */
-export class ColumnLine {
+class ColumnLine {
   kind = "metric";
   attempt = 1;
 

@@ -2,7 +2,7 @@
 
 import type { Xs, Ys } from "./align.js";
 import type { Branches } from "./branches.js";
-import type { ColumnLine } from "./columns.js";
+import type { readLines } from "./columns.js";
 import type { Series } from "./series.js";
 
 /** Steps, or seconds. */
@@ -44,7 +44,7 @@ export interface Parts {
 export type Mark = { x: number; to?: number; type: string; text?: string };
 
 /** One lane's line of one attempt: points, or columns of the screen. */
-export type Source = Series | ColumnLine;
+export type Source = Series | ReturnType<typeof readLines>[number];
 
 export interface Store {
   of(name: string): Source[];

@@ -5,7 +5,7 @@ import * as numbers from "../charts/numbers.js";
 import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
-import { columnsFor } from "./store.js";
+import { columnsFor } from "./asking.js";
 import { Tip } from "./tip.js";
 
 const DASHES = [null, [6, 4], [2, 3], [8, 3, 2, 3], [1, 4]]; // the eleventh run's line is the first one dashed
@@ -288,7 +288,7 @@ export class Charts {
 }
 
 /** Return the value of a column at x, or the newest before it: its mean, and from where to where its points reach. */
-export function said(column, x, unit) {
+function said(column, x, unit) {
   const at = placeOf(column.x, x);
   if (at === null) return numbers.metric(null, unit);
   const text = numbers.metric(column.y[at], unit);

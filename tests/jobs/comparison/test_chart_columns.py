@@ -5,7 +5,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs.comparison.chart_columns import ChartLine, ChartRequest, read_lines
+from jobs.comparison.chart_columns import ChartRequest, MetricLine, read_lines
 from jobs.ingest.compaction import append_points
 from jobs.models import Attempt, Metric, Run
 from jobs.telemetry.chunks import points
@@ -25,7 +25,7 @@ def seal(run: Run, y: np.ndarray, *, name: str = "reward/mean", role: str = "dri
     return run
 
 
-def lines(runs: list[Run], **about: object) -> tuple[ChartLine, ...]:
+def lines(runs: list[Run], **about: object) -> tuple[MetricLine, ...]:
     request = ChartRequest(num_columns=100, **about)  # type: ignore[arg-type]
     return read_lines(runs=runs, names=["reward/mean"], request=request).lines
 

@@ -54,7 +54,11 @@ def test_a_planted_spike_is_there_at_every_zoom(place: int, columns: int, share:
     if is_time:
         grid = ScreenGrid(low=low * 0.37, width=(high - low + 1) * 0.37 / columns)
 
-    found = columns_of(x[part] * 0.37 if is_time else x[part], y[part], None, grid=grid)
+    found = (
+        columns_of(x[part] * 0.37, y[part], None, grid=grid)
+        if is_time
+        else columns_of(x[part], y[part], None, grid=grid)
+    )
 
     (spike,) = np.flatnonzero(found.high == 50.0)
     own = int(grid.places(np.array([place * 0.37 if is_time else place]))[0])

@@ -16,8 +16,9 @@ from jobs.telemetry import clean_statistics
 from jobs.telemetry.chunks import Points, points
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.clean_statistics import SeriesFacts, read_facts
+from jobs.telemetry.kept_statistics import read_kept
 from jobs.telemetry.series import series_rows
-from jobs.telemetry.statistics import Spot, Statistics, merged, newest_at, statistics_of
+from jobs.telemetry.statistics import PlacedValue, Statistics, merged, newest_at, statistics_of
 from tests.batches import delivery, metric
 from tests.rows import NOW, make_run
 
@@ -34,9 +35,9 @@ def brute(data: list[tuple[int, float]]) -> Statistics:
         n=len(data),
         finite=len(finite),
         first_x=min(x for x, _y in data),
-        last=Spot(x=newest, y=[y for x, y in data if x == newest][-1]),
-        low=Spot(x=min(x for x, y in finite if y == min(least)), y=min(least)) if finite else None,
-        high=Spot(x=min(x for x, y in finite if y == max(most)), y=max(most)) if finite else None,
+        last=PlacedValue(x=newest, y=[y for x, y in data if x == newest][-1]),
+        low=PlacedValue(x=min(x for x, y in finite if y == min(least)), y=min(least)) if finite else None,
+        high=PlacedValue(x=min(x for x, y in finite if y == max(most)), y=max(most)) if finite else None,
         mean=math.fsum(y / len(finite) for _x, y in finite) if finite else None,
     )
 
@@ -125,7 +126,7 @@ def test_a_resumed_runs_statistics_are_those_of_its_clean_history(
     assert same(found.statistics, by_points(run))
     (line,) = read_clean(run_id=run.pk, names=["loss"]).series
     before = [(x, y) for x, y in zip(line.x.tolist(), line.y.tolist(), strict=True) if x <= at]
-    assert found.at == (Spot(x=before[-1][0], y=before[-1][1]) if before else None)
+    assert found.at == (PlacedValue(x=before[-1][0], y=before[-1][1]) if before else None)
 
 
 @pytest.mark.django_db
@@ -171,13 +172,13 @@ def test_the_newest_point_before_a_step_is_found_across_a_gap(at: int, expected:
 def test_statistics_folded_while_they_are_read_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(state="running")
     report(run, 1, range(1, 6), plus=0.0)
-    original, calls = clean_statistics.read_kept, []
+    calls: list[int] = []
 
     def fold_first(ids: list[int]) -> object:
         if not calls:
             compact(run_id=run.pk, limit=3)
         calls.append(1)
-        return original(ids)
+        return read_kept(ids)
 
     monkeypatch.setattr(clean_statistics, "read_kept", fold_first)
     found = facts(run)

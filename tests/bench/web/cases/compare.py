@@ -1,4 +1,4 @@
-"""The page Compare with 50 runs x 20 metrics x 100,000 points: charts, table, the pointer, and every spike."""
+"""The page Compare with 50 runs x 20 metrics x 100,000 points: charts, table, pointer, and every spike."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -88,6 +88,7 @@ SPIKES = """([spikes, top, metric]) => {
     return false;
   }).length;
 }"""
+INTERACTIVE = "performance.getEntriesByType('navigation')[0].domInteractive"
 
 
 def spike_of(i: int) -> int:
@@ -142,17 +143,15 @@ def look(window: Window, seeded: Mapping[str, Any], rounds: int) -> list[Reading
     for _ in range(rounds):
         took = -renderer_seconds(window.browser), -server_seconds(window.web_pid)
         _open(page, f"{address}&tab=charts")
-        found.setdefault("page's processor time", []).append(1000 * (took[0] + renderer_seconds(window.browser)))
-        found.setdefault("console's processor time", []).append(1000 * (took[1] + server_seconds(window.web_pid)))
+        found.setdefault("page's CPU time", []).append(1000 * (took[0] + renderer_seconds(window.browser)))
+        found.setdefault("console's CPU time", []).append(1000 * (took[1] + server_seconds(window.web_pid)))
         found.setdefault("first chart", []).append(page.evaluate("window.bench.first"))
         found.setdefault("all charts in sight", []).append(page.evaluate("window.bench.all"))
         found.setdefault("a move of the pointer", []).extend(page.evaluate(HOVER))
         drawn = page.evaluate(SPIKES, [_spikes(seeded["runs"]), 0.96 * SPIKE, NAMES[0]])
         found.setdefault("spikes drawn", []).append(drawn)
         page.goto(f"{address}&tab=table", wait_until="domcontentloaded")
-        found.setdefault("table", []).append(
-            page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive")
-        )
+        found.setdefault("table", []).append(page.evaluate(INTERACTIVE))
     context.close()
     targets = {"first chart": FIRST_MS, "all charts in sight": ALL_MS, "table": TABLE_MS}
     targets |= {"a move of the pointer": HOVER_MS, "spikes drawn": RUNS}

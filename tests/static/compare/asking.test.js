@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { columnsFor, parts, smoothingText } from "../../../static/js/compare/store.js";
+import { columnsFor, parts, smoothingText } from "../../../static/js/compare/asking.js";
 
 test("the first chart is asked for alone, the others in larger parts", () => {
   const names = Array.from({ length: 20 }, (_none, i) => `m${i}`);

@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-globalThis.document = { documentElement: {} }; // what colors.js watches while it is imported
-globalThis.MutationObserver = class {
-  observe() {}
-};
-const { around, isWide, opacity, outline, reached, spikes } = await import("../../../static/js/charts/envelope.js");
+import { around, isWide, opacity, outline, reached, spikes } from "../../../static/js/charts/reach.js";
 
 /** A generator of numbers in [0, 1) that are the same each time. */
 function dice(seed) {
