@@ -109,7 +109,8 @@ def main() -> int:
         "## Finished runs join",
         "",
         f"On a fresh console New run shows “{before}” for the time of a step. *Off before* is how far the step was",
-        "from the plan that had not seen the run, *off after* with what it measured.",
+        "from the plan that had not seen the run, *off after* with what it measured. The load of the machine, mean of",
+        f"the last minute at the end: {os.getloadavg()[0]:.1f}.",
         "",
         "| run | a step took | off before | off after | New run then shows |",
         "|---|---|---|---|---|",
@@ -229,7 +230,7 @@ def _miss(error: float | None) -> str:
 
 
 def _shown(said: list[str]) -> list[str]:
-    return [" ".join(line.split()) for line in said]
+    return [" ".join(line.removesuffix("Clone with it").split()) for line in said]
 
 
 if __name__ == "__main__":
