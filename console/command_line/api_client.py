@@ -10,34 +10,36 @@ from urllib.parse import quote
 import httpx
 
 from console.command_line.api_json import (
-    AdviceJson,
-    BandJson,
-    CalibrationJson,
-    CanItRunJson,
     CaptureJson,
     CheckpointJson,
     DeletionJson,
-    DiffusionJson,
     KnobsChangedJson,
     LaunchedJson,
-    LayoutsJson,
     LiveSettingsJson,
     MetricJson,
-    PlanJson,
-    PostMortemJson,
     QuotaJson,
     ResumedJson,
     RetentionJson,
     RetentionPreviewJson,
     RunJson,
     RunListJson,
-    RunPlanJson,
     RunsChangedJson,
     SeriesJson,
     StudyLaunchedJson,
     StudyTableJson,
     TraceJson,
     TrashEntryJson,
+)
+from console.command_line.planner_json import (
+    AdviceJson,
+    BandJson,
+    CalibrationJson,
+    CanItRunJson,
+    DiffusionJson,
+    LayoutsJson,
+    PlanJson,
+    PostMortemJson,
+    RunPlanJson,
 )
 
 _Answer = TypeVar("_Answer")

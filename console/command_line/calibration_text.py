@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from console.command_line.api_json import CalibrationJson, KindJson, ProposalJson
+from console.command_line.planner_json import CalibrationJson, KindJson, ProposalJson
 from jobs.planner.calibration import miss_text
 
 

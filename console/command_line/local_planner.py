@@ -18,7 +18,7 @@ from console.api.planner.plan import named_by_recipe
 from console.api.planner.schema import LayoutsIn, PlanAdviceOut, PlanIn, PlanLayoutsOut, PlanOut
 from console.api.problem import RequestProblem
 from console.command_line.api_client import RequestRefused
-from console.command_line.api_json import AdviceJson, CanItRunJson, DiffusionJson, LayoutsJson, PlanJson
+from console.command_line.planner_json import AdviceJson, CanItRunJson, DiffusionJson, LayoutsJson, PlanJson
 from jobs.catalog.sentence import sentence_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.cluster.ray_api import ClusterState

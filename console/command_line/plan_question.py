@@ -10,8 +10,8 @@ from django.core.management.base import CommandError
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand, read_spec
-from console.command_line.api_json import CanItRunJson, DiffusionJson
 from console.command_line.local_planner import LocalPlanner
+from console.command_line.planner_json import CanItRunJson, DiffusionJson
 
 RUNS_NOWHERE = 1
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from console.command_line.api_json import (
+from console.command_line.planner_json import (
     AdviceJson,
     CanItRunJson,
     CostJson,

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import REFUSED, ApiCommand
-from console.command_line.api_json import BandJson
+from console.command_line.planner_json import BandJson
 
 
 class Command(ApiCommand):

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from console.command_line.api_client import ApiClient
-from console.command_line.api_json import CanItRunJson
 from console.command_line.local_planner import LocalPlanner
 from console.command_line.plan_question import PlanQuestion
 from console.command_line.plan_text import can_it_run_text
+from console.command_line.planner_json import CanItRunJson
 
 
 class Command(PlanQuestion[CanItRunJson]):

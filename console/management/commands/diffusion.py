@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from console.command_line.api_client import ApiClient
-from console.command_line.api_json import DiffusionJson
 from console.command_line.local_planner import LocalPlanner
 from console.command_line.plan_question import PlanQuestion
 from console.command_line.plan_text import diffusion_text
+from console.command_line.planner_json import DiffusionJson
 
 
 class Command(PlanQuestion[DiffusionJson]):

@@ -72,7 +72,7 @@ def compared(name: str, symbol: str, raw: str) -> IsCompared:
     sign: Symbol = "=" if symbol == "==" else symbol  # type: ignore[assignment]
     text = raw.replace('"', "").strip()
     if not text:
-        message = _("Nothing stands after “%(name)s%(symbol)s”. Write a number or a text.")
+        message = _("A value is missing after “%(name)s%(symbol)s”. Write a number or a text.")
         raise FilterInvalid("q", message % {"name": name, "symbol": symbol})
     value = _value_of(key if kind == "field" else "", text)
     if isinstance(value, str) and (sign not in ("=", "!=") or kind == "field"):

@@ -7,17 +7,17 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typedd
 
 import pytest
 
-from console.command_line import api_json
+from console.command_line import api_json, planner_json
 from tests.console.api.document import document
 
 ANSWERS = {
-    api_json.PlanJson: "PlanOut",
-    api_json.AdviceJson: "PlanAdviceOut",
-    api_json.LayoutsJson: "PlanLayoutsOut",
-    api_json.CanItRunJson: "CanItRunOut",
-    api_json.DiffusionJson: "DiffusionOut",
-    api_json.CalibrationJson: "CalibrationOut",
-    api_json.RunPlanJson: "RunPlanOut",
+    planner_json.PlanJson: "PlanOut",
+    planner_json.AdviceJson: "PlanAdviceOut",
+    planner_json.LayoutsJson: "PlanLayoutsOut",
+    planner_json.CanItRunJson: "CanItRunOut",
+    planner_json.DiffusionJson: "DiffusionOut",
+    planner_json.CalibrationJson: "CalibrationOut",
+    planner_json.RunPlanJson: "RunPlanOut",
     api_json.RunJson: "RunHeader",
     api_json.LaunchedJson: "LaunchedOut",
     api_json.ResumedJson: "ResumedOut",

@@ -53,7 +53,7 @@ def test_a_line_says(line: str, term: Term) -> None:
         ("a state:done b", "state:done", "There is no state 'done'"),
         ("tag:", "tag:", "“tag:” stands alone"),
         ("x learnin_rate>1", "learnin_rate>1", "Did you mean learning_rate?"),
-        ("lr>", "lr>", "Nothing stands after “lr>”"),
+        ("lr>", "lr>", "A value is missing after “lr>”"),
         ("lr>much", "lr>much", "is not a number"),
         ("created>soon", "created>soon", "2026-11-20"),
         ("a (b", "(", "not closed"),
