@@ -12,11 +12,11 @@ from jobs.cluster.nodes import devices_text
 from jobs.comparison.conditions import Load, RunConditions, heaviest, load_of
 from jobs.models import Attempt, Capture, Run, RunEvent
 from jobs.telemetry.chunks import Floats, Ints
-from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.series import Series
+from jobs.telemetry.clean_series import read_clean_of
+from jobs.telemetry.series import Series, SeriesRequest, SeriesWindow
 
 READINGS = ("cpu_percent", "cpu_cores", "run_cpu_cores")
-_POINTS = 2000
+_REQUEST = SeriesRequest(num_points=2000, smoothing=None, window=SeriesWindow())
 _DIGEST = 10  # characters of a digest that are shown
 
 
@@ -38,13 +38,14 @@ def conditions_of(runs: Sequence[Run]) -> dict[str, RunConditions]:
         if (steps := capture.recorded_steps) is not None:
             captures[capture.run_id].append(steps)
     ready = _ready_at(ids)
+    readings = read_clean_of(run_ids=ids, names=READINGS, request=_REQUEST)
     return {
         run.pk: _conditions(
             environments[run.pk],
             attempts[run.pk],
             captures=captures[run.pk],
             data=data_of[run.pk],
-            load=_load(run.pk, ready.get(run.pk)),
+            load=_load(readings[run.pk].series, ready.get(run.pk)),
             run=run,
         )
         for run in runs
@@ -102,10 +103,10 @@ def _ready_at(ids: Sequence[str]) -> dict[str, datetime]:
     return dict(rows.values_list("run_id", "at"))
 
 
-def _load(run_id: str, ready: datetime | None) -> Load | None:
+def _load(readings: Iterable[Series], ready: datetime | None) -> Load | None:
     since = int(ready.timestamp() * 1e9) if ready is not None else 0
     lanes: dict[tuple[str, int], dict[str, Series]] = {}
-    for series in read_clean(run_id=run_id, names=READINGS, num_points=_POINTS).series:
+    for series in readings:
         if series.kind == "system":
             lanes.setdefault((series.role, series.rank), {})[series.name] = series
     return heaviest(_lane_load(lane, since) for lane in lanes.values() if set(lane) == set(READINGS))
