@@ -79,7 +79,7 @@ def test_mfu_is_there_without_typing(viewer: Client, project: Project) -> None:
     assert found["hfu"]["share"] == found["mfu"]["share"]  # nothing is computed again
 
     text = _text(viewer.get(f"/traces/{trace.pk}/summary"))
-    assert "3 × 2,000 tokens × (2 × 4.94e+08 parameters + 4 × 24 layers × 896 × (125 + 1) / 2)" in text
+    assert "3 × 2,000 tokens × (2 × 494 M parameters + 4 × 24 layers × 896 × (125 + 1) / 2)" in text
     assert "3.01 %" in text
     assert "config.json of Qwen/Qwen2.5-0.5B" in text
     assert "tokens per second of the update times its seconds" in text

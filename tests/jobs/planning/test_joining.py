@@ -88,7 +88,7 @@ def test_after_the_first_run_on_a_cpu_another_setting_has_a_step_time(project: P
     assert update["value"] == pytest.approx(PACE)
     after_one = step_of(other, admin)
     assert after_one is not None
-    assert width(after_one) > 2  # it rests on one run
+    assert width(after_one) > 1.5  # it rests on one run; errors of its phases add as squares
 
     for prompts, pace in ((12, PACE * 1.2), (16, PACE / 1.2), (24, PACE), (48, PACE)):
         last = join(cpu_run(project, admin, pace=pace, rollout__prompts_per_step=prompts))
