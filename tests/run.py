@@ -64,6 +64,7 @@ LIGHT: Group = tuple((half,) for half in HALVES)
 HEAVY: Sequence[Group] = ((("engine",),), (("pages",),), (("faults", "consoles"), ("journeys",)))
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT["RAY_worker_niceness"] = "0"  # else the workers of runs come after all that waits for them
 DURATIONS = ROOT / "build" / "test-durations.json"
 SLOW_SECONDS = 20.0
 NICE = 19  # the least that the kernel knows
@@ -136,6 +137,7 @@ class Background:
         with subprocess.Popen(command, start_new_session=True, text=True, **options) as process:
             self._processes.append(process)
             os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+            os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))  # behind Ray's nice workers, too
             with contextlib.suppress(OSError):  # only where the kernel groups processes by session
                 Path(f"/proc/{process.pid}/autogroup").write_text(str(NICE))
             output, _ = process.communicate()
