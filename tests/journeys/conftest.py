@@ -18,6 +18,7 @@ import pytest
 
 from console.embedded.ports import free_block
 from tests.journeys.environments import make_environment
+from tests.migrated_database import put_database
 from tests.services import own_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +62,7 @@ def launch_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> St
     (port,) = free_block(1, seed=f"web of {data_dir}")
     env = own_environment()
     env |= {"PITWALL_DATA_DIR": str(data_dir), "PITWALL_PORT": str(port), **(extra_env or {})}
+    put_database(data_dir)
     output = data_dir / "terminal.log"
     with output.open("wb") as file:
         command = [sys.executable, str(ROOT / "manage.py"), "up", "--port", str(port), *arguments]
