@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
-SHARE = 4  # of the time that is waited, at most a fifth is spent with asking: what is waited for needs the processor
+SHARE = 4  # of the time that is waited, at most a fifth is spent with asking: what is waited for needs the CPU
 
 
 def wait_until(is_true: Callable[[], Any], seconds: float, what: str | Callable[[], str] = "it was not so") -> Any:
