@@ -11,6 +11,7 @@ from typing import Literal
 
 from django.db import connection
 from django.db.models import Avg, Count, Exists, Max, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from jobs.models import Attempt, Sample, SampleReview
 from jobs.telemetry.trashed import hidden_through
@@ -51,7 +52,8 @@ class SamplesPage:
     """One page of samples, newest step first. `steps` are the steps there are, of the chosen kind, newest first.
 
     Each sample has its group besides: `group_size`, `group_full` (rewards of 1 and more), `group_mean`, `group_low` and
-    `group_high`, of all samples of the group, whether the filter leaves them or not.
+    `group_high`, of all samples of the group, whether the filter leaves them or not; and how many people said what of
+    it: `num_up`, `num_down`, `num_notes`.
     """
 
     samples: Sequence[Sample]
@@ -213,7 +215,7 @@ def _review_condition(run_id: str, review: Reviewed) -> Q:
 
 
 def _with_groups(rows: QuerySet[Sample]) -> QuerySet[Sample]:
-    """Add what is known of the group of each sample."""
+    """Add what is known of the group of each sample, and how many people said what of it."""
     whole = _same_group().order_by().values("group")
     return rows.annotate(
         group_size=Subquery(whole.annotate(v=Count("pk")).values("v")),
@@ -221,4 +223,12 @@ def _with_groups(rows: QuerySet[Sample]) -> QuerySet[Sample]:
         group_mean=Subquery(whole.annotate(v=Avg("reward")).values("v")),
         group_low=Subquery(whole.annotate(v=Min("reward")).values("v")),
         group_high=Subquery(whole.annotate(v=Max("reward")).values("v")),
+        num_up=_num_reviews(Q(verdict="up")),
+        num_down=_num_reviews(Q(verdict="down")),
+        num_notes=_num_reviews(~Q(note="")),
     )
+
+
+def _num_reviews(which: Q) -> Coalesce:
+    own = SampleReview.objects.filter(which, sample=OuterRef("pk")).order_by().values("sample")
+    return Coalesce(Subquery(own.annotate(v=Count("pk")).values("v")), 0)

@@ -48,7 +48,7 @@ class SampleQuery(Schema):
 
 
 class SampleOut(Schema):
-    """One completion; `group_…` is said of all samples of its prompt in its step."""
+    """One completion; `group_…` covers all samples of its prompt in its step."""
 
     id: int
     attempt: int
@@ -68,6 +68,9 @@ class SampleOut(Schema):
     group_mean: float | None
     group_low: float | None
     group_high: float | None
+    num_up: int = Field(description="how many people gave it thumbs up")
+    num_down: int
+    num_notes: int
 
 
 class SamplesOut(Schema):
