@@ -21,7 +21,20 @@ from console.api.diagnosis import diagnosis, health, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
-from console.api.runs import answers, attempts, captures, knobs, run_lists, runs, series, specs, studies, trash, uploads
+from console.api.runs import (
+    answers,
+    attempts,
+    captures,
+    knobs,
+    run_lists,
+    runs,
+    samples,
+    series,
+    specs,
+    studies,
+    trash,
+    uploads,
+)
 from console.api.traces import bookmarks, reading, trace_data, trace_difference, trace_summary, traces
 from console.budget import RETRY_SECONDS, TooManyQuestions
 from console.middleware.caller_gone import CallerGone
@@ -55,6 +68,7 @@ for prefix, router in (
     ("/runs", knobs.router),
     ("/runs", captures.router),
     ("/runs", series.router),
+    ("/runs", samples.router),
     ("/runs", symptoms.router),
     ("/runs", diagnosis.router),
     ("/runs", health.router),

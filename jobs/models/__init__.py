@@ -45,6 +45,7 @@ from jobs.models.retention import (
     Retention,
     TrashItem,
 )
+from jobs.models.reviews import SampleReview
 from jobs.models.runs import (
     ENDED,
     LIVE,
@@ -113,6 +114,7 @@ __all__ = [
     "RunUsage",
     "RunWatch",
     "Sample",
+    "SampleReview",
     "SavedView",
     "SeriesStatistics",
     "SigninLink",

@@ -99,7 +99,12 @@ class LogChunk(models.Model):
 
 
 class Sample(models.Model):
-    """One completion that the run kept."""
+    """One completion that the run kept.
+
+    `prompt_key`: the first 16 hexadecimal digits of the prompt's MD5 (UTF-8), by which it is found at other steps.
+    `token_logprobs`: JSON, [characters of the completion, log-probability] of each token from the first on, as far as
+    the run told them; "" where it told none.
+    """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE)
     attempt = models.PositiveIntegerField()
@@ -113,8 +118,17 @@ class Sample(models.Model):
     reward = models.FloatField(null=True)
     rewards = models.JSONField(default=dict)
     tokens = models.IntegerField(default=0)
+    prompt_key = models.CharField(max_length=16, default="", db_default="")
+    token_logprobs = models.TextField(default="", db_default="")
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["run", "attempt", "step", "is_eval", "group", "index"], name="one_sample")
+        ]
+        indexes = [
+            # All that filters and charts of samples ask for, so that they read no texts.
+            models.Index(
+                fields=["run", "attempt", "step", "is_eval", "group", "index", "reward", "tokens"], name="sample_facts"
+            ),
+            models.Index(fields=["run", "prompt_key", "attempt", "step"], name="sample_prompt"),
         ]

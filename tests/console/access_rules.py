@@ -305,6 +305,10 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/logs": VIEWER,
     "GET /api/runs/{run_id}/metrics": VIEWER,
     "GET /api/runs/{run_id}/samples": VIEWER,
+    "GET /api/runs/{run_id}/samples/distribution": VIEWER,
+    "GET /api/runs/{run_id}/samples/reviews.jsonl": VIEWER,
+    "GET /api/runs/{run_id}/samples/{sample_id}": VIEWER,
+    "PUT /api/runs/{run_id}/samples/{sample_id}/review": Rule(needs="editor", body=lambda: {"verdict": "up"}),
     "GET /api/runs/{run_id}/checkpoints": VIEWER,
     "GET /api/runs/{run_id}/knobs": VIEWER,
     "PUT /api/runs/{run_id}/checkpoints/{attempt}/{step}/pin": Rule(needs="editor", body=lambda: {"is_pinned": True}),
@@ -477,6 +481,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "POST /api/runs/{run_id}/checkpoint": ("run.checkpoint",),
     "PUT /api/runs/{run_id}/checkpoints/{attempt}/{step}/pin": ("run.pin",),
     "POST /api/runs/{run_id}/knobs": ("run.set",),
+    "PUT /api/runs/{run_id}/samples/{sample_id}/review": ("sample.review",),
     "POST /api/runs/{run_id}/resume": ("run.resume",),
     "POST /api/runs/{run_id}/stop": ("run.stop",),
     "POST /api/studies": ("run.create", "run.create", "study.create"),
@@ -506,6 +511,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "GET /api/access/export.csv": ("file.download",),
     "GET /api/projects/{project}/access.csv": ("file.download",),
     "GET /api/runs/export.csv": ("file.download",),
+    "GET /api/runs/{run_id}/samples/reviews.jsonl": ("file.download",),
     "GET /api/runs/{run_id}/captures/{capture_id}/zip": ("file.download",),
 }
 

@@ -35,6 +35,7 @@ from jobs.models import (
     Attempt,
     Capture,
     Run,
+    Sample,
     SavedView,
     Study,
     TrashItem,
@@ -168,8 +169,10 @@ class Scene:
         self.channel = AlertChannel.objects.create(
             project=self.theirs, kind="webhook", name="secret-plan", address="127.0.0.1", sealed=sealed
         )
+        sample = Sample.objects.create(run=self.run, attempt=1, step=1, group=0, index=0, prompt="secret-plan")
         self.values = {
             "run_id": self.run.pk,
+            "sample_id": str(sample.pk),
             "run": self.run.pk,
             "number": "1",
             "artifact_id": str(self.artifact.pk),

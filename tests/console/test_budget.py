@@ -36,6 +36,8 @@ OPERATIONS = {
     "/runs/{run_id}/diagnosis",
     "/runs/{run_id}/plan",
     "/runs/{run_id}/post-mortem",
+    "/runs/{run_id}/samples/distribution",
+    "/runs/{run_id}/samples/reviews.jsonl",
     "/specs/check",
     "/specs/preview",
     "/specs/reward-trial",

@@ -1,4 +1,4 @@
-"""What a run reported: series, timeline, samples, logs."""
+"""What a run reported: series, timeline, logs."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -9,12 +9,11 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from console.api.problem import REFUSALS, RequestProblem
-from console.api.runs.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
+from console.api.runs.series_schema import LogsOut, MetricsOut, SeriesListOut, SpansOut, numbers
 from console.api.visible import run_for
 from jobs.catalog.metric import metric, requested_names
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.logs import CursorInvalid, LogPage, read_logs
-from jobs.telemetry.samples import SamplesPage, read_samples
 from jobs.telemetry.series import (
     MAX_NAMES,
     MAX_POINTS,
@@ -157,15 +156,6 @@ def spans_json(answer: SpansAnswer) -> dict[str, object]:
             }
         )
     return {"through_seq": answer.through_seq, "n": answer.n, "of": answer.of, "phases": phases, "lanes": lanes}
-
-
-@router.get("/{run_id}/samples", response={200: SamplesOut, **REFUSALS}, summary="Completions")
-def list_samples(
-    request: HttpRequest, run_id: str, step: Step = None, is_eval: bool | None = None, q: Text = "", page: Page = 1
-) -> SamplesPage:
-    """Read prompts and completions, newest step first."""
-    run = run_for(request, run_id)
-    return read_samples(run_id=run.pk, step=step, is_eval=is_eval, query=q, page=page)
 
 
 @router.get("/{run_id}/logs", response={200: LogsOut, **REFUSALS}, summary="Log lines")

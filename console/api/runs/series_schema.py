@@ -81,34 +81,6 @@ class SpansOut(Schema):
     lanes: list[LaneOut]
 
 
-class SampleOut(Schema):
-    """One completion."""
-
-    id: int
-    attempt: int
-    step: int
-    group: int
-    index: int
-    is_eval: bool
-    prompt: str
-    completion: str
-    expected: str
-    reward: float | None
-    rewards: dict[str, float | str]
-    tokens: int
-
-
-class SamplesOut(Schema):
-    """A page of samples, newest step first."""
-
-    samples: list[SampleOut]
-    total: int
-    page: int
-    num_pages: int
-    page_size: int
-    steps: list[int]
-
-
 class LogLaneOut(Schema):
     """A role and rank that logged something."""
 
