@@ -21,7 +21,21 @@ from console.api.diagnosis import diagnosis, health, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
-from console.api.runs import answers, attempts, captures, knobs, run_lists, runs, series, specs, studies, trash, uploads
+from console.api.runs import (
+    answers,
+    attempts,
+    captures,
+    dashboards,
+    knobs,
+    notes,
+    run_lists,
+    runs,
+    series,
+    specs,
+    studies,
+    trash,
+    uploads,
+)
 from console.api.traces import bookmarks, reading, trace_data, trace_difference, trace_summary, traces
 from console.budget import RETRY_SECONDS, TooManyQuestions
 from console.middleware.caller_gone import CallerGone
@@ -53,6 +67,7 @@ for prefix, router in (
     ("/runs", answers.router),
     ("/runs", attempts.router),
     ("/runs", knobs.router),
+    ("/runs", notes.router),
     ("/runs", captures.router),
     ("/runs", series.router),
     ("/runs", symptoms.router),
@@ -78,6 +93,7 @@ for prefix, router in (
     ("/cluster", cluster.router),
     ("/projects", projects.router),
     ("/projects", run_lists.projects),
+    ("/projects", dashboards.projects),
     ("/projects", rights.projects),
     ("/projects", retention.router),
     ("/projects", health.projects),
