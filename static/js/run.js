@@ -1,4 +1,4 @@
-/** The page of one run: one store, one feed, eight tabs. */
+/** The page of one run: one store, one feed, nine tabs. */
 
 import { ChartView } from "./charts/view.js";
 import { find, jsonOf } from "./dom.js";
@@ -9,6 +9,7 @@ import { Attempts } from "./run/attempts.js";
 import { Captures, hasBegun } from "./run/captures.js";
 import { ChartTab } from "./run/chart-tab.js";
 import { ConfigTab } from "./run/config.js";
+import { DashboardTab } from "./run/dashboard-tab.js";
 import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
 import { Header } from "./run/header.js";
@@ -58,6 +59,7 @@ const ask = new ProfileAsk({ page, captures });
 const tabs = {
   overview: new Overview(context),
   charts: new ChartTab(context),
+  dashboard: new DashboardTab(context),
   timeline: new TimelineTab({ ...context, captures }),
   profile: new ProfileTab({ ...context, captures }, ask),
   samples: new SampleTab(context),
@@ -267,6 +269,7 @@ async function start() {
   }
 }
 
+tabs.charts.onAdd = (metric) => tabs.dashboard.add(metric);
 view.onPick = (point) => stepPanel.pick(point);
 tools();
 listen();
@@ -275,7 +278,7 @@ const router = new Tabs(query, (name, details) => {
   ask.emphasize(name === "profile");
   if (details.query) tabs.charts.filter(details.query);
   tabs[name].show();
-  if (name !== "charts") tabs.charts.hide();
+  for (const left of ["charts", "dashboard"]) if (name !== left) tabs[left].hide();
 });
 router.open(page.tab);
 stepPanel.restore();

@@ -37,7 +37,7 @@ from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.trashed import hidden_through
 from profiling.phases import PHASES
 
-TABS = ("overview", "charts", "timeline", "profile", "samples", "logs", "config", "files")
+TABS = ("overview", "charts", "dashboard", "timeline", "profile", "samples", "logs", "config", "files")
 
 
 class _TabConverter(StringConverter):
@@ -189,6 +189,7 @@ def _tabs(run: Run, spec: RunSpec) -> list[dict[str, object]]:
     words = {
         "overview": _("Overview"),
         "charts": _("Charts"),
+        "dashboard": _("Dashboard"),
         "timeline": _("Timeline"),
         "profile": _("Profile"),
         "samples": _("Samples"),
