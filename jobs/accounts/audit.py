@@ -12,7 +12,7 @@ from profiling.redaction import hide_in
 
 OBJECT_TYPES = frozenset(
     {"access", "account", "address", "alert", "alert_channel", "alert_rule", "audit", "backup", "capture"}
-    | {"project", "run", "study", "token", "trace", "upload"}
+    | {"dashboard", "project", "run", "study", "token", "trace", "upload"}
 )
 """What deeds are done to; the filter tells these words from ids by them."""
 MAX_ID_CHARS = 64

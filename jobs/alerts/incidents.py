@@ -70,6 +70,7 @@ def _open(sightings: Sequence[Sighting], now: datetime) -> None:
                     rule=s.rule,
                     project_id=s.rule.project_id,
                     run=s.run,
+                    step=s.run.step if s.run else None,
                     object_id=s.object_id,
                     kind=s.rule.kind,
                     severity=s.rule.severity,
@@ -84,6 +85,9 @@ def _open(sightings: Sequence[Sighting], now: datetime) -> None:
                     tell(incident, "opened", now=now, mutes=current_mutes(now))
                     _resolve(incident, now, verb="")
                 transaction.on_commit(partial(run_changed, CHANGED))
+                if s.run is not None:
+                    Run.objects.filter(pk=s.run.pk).update(capture_changes=F("capture_changes") + 1)
+                    transaction.on_commit(partial(run_changed, s.run.pk))
         except IntegrityError:
             continue  # another reconciler was first, or the run was deleted meanwhile
 

@@ -26,6 +26,7 @@ from jobs.models.captures import (
     new_capture_id,
     new_trace_id,
 )
+from jobs.models.dashboards import Dashboard, new_dashboard_id
 from jobs.models.health import HealthMark
 from jobs.models.listing import (
     ARCHIVED,
@@ -95,6 +96,7 @@ __all__ = [
     "Capture",
     "Chunk",
     "Command",
+    "Dashboard",
     "DiskSample",
     "Frame",
     "HealthMark",
@@ -123,6 +125,7 @@ __all__ = [
     "TrashItem",
     "Upload",
     "new_capture_id",
+    "new_dashboard_id",
     "new_run_id",
     "new_study_id",
     "new_trace_id",

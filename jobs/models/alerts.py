@@ -86,6 +86,7 @@ class AlertIncident(models.Model):
     rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="incidents")
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE)
     run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE)
+    step = models.IntegerField(null=True)  # that its run had completed when it opened
     object_id = models.CharField(max_length=160)
     kind = models.CharField(max_length=20)
     severity = models.CharField(max_length=10)

@@ -1,4 +1,4 @@
-/** The page of one run: one store, one feed, eight tabs. */
+/** The page of one run: one store, one feed, nine tabs. */
 
 import { ChartView } from "./charts/view.js";
 import { find, jsonOf } from "./dom.js";
@@ -9,6 +9,7 @@ import { Attempts } from "./run/attempts.js";
 import { Captures, hasBegun } from "./run/captures.js";
 import { ChartTab } from "./run/chart-tab.js";
 import { ConfigTab } from "./run/config.js";
+import { DashboardTab } from "./run/dashboard-tab.js";
 import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
 import { Header } from "./run/header.js";
@@ -16,10 +17,13 @@ import { Health } from "./run/health.js";
 import { changeMarks } from "./run/knob-changes.js";
 import { LiveKnobs } from "./run/live-knobs.js";
 import { LogTab } from "./run/logs.js";
+import { Notes } from "./run/notes.js";
 import { Overview } from "./run/overview.js";
 import { ProfileAsk } from "./run/profile-ask.js";
 import { ProfileTab } from "./run/profile-tab.js";
 import { Resume } from "./run/resume.js";
+import { RunAlerts } from "./run/run-alerts.js";
+import { alertMarks, captureMarks, checkpointMarks, noteMarks, restartMarks } from "./run/run-marks.js";
 import { SampleTab } from "./run/samples.js";
 import { StepPanel } from "./run/step-panel.js";
 import { RunStore } from "./run/store.js";
@@ -30,6 +34,7 @@ import { TryIt } from "./run/tryit.js";
 const DEFAULT_SMOOTHING = 0.6;
 const RETRY_MS = 3000;
 const LATER_MS = 1000;
+const KEYED = ["alarm", "good", "change", "capture", "resume", "alert", "note"]; // marks that the legend names where there are any
 const ENDED = ["finished", "failed", "stopped"];
 
 const page = jsonOf("run-page");
@@ -48,10 +53,13 @@ const files = new FileTab(context);
 const captures = new Captures(context);
 const liveKnobs = new LiveKnobs(context);
 const health = new Health(context);
+const alerts = new RunAlerts(context);
+const notes = new Notes(context);
 const ask = new ProfileAsk({ page, captures });
 const tabs = {
   overview: new Overview(context),
   charts: new ChartTab(context),
+  dashboard: new DashboardTab(context),
   timeline: new TimelineTab({ ...context, captures }),
   profile: new ProfileTab({ ...context, captures }, ask),
   samples: new SampleTab(context),
@@ -97,14 +105,15 @@ function showHeader(next) {
   ask.update(next);
   liveKnobs.update(next);
   health.update(next);
+  alerts.update(next);
+  notes.update(next);
   for (const tab of all) tab.update?.(next);
 }
 
-/** Offer the dead branches where there are any, and mark where the history goes on from a checkpoint. */
+/** Offer the dead branches where there are any. */
 function showBranches() {
-  const { hasDead, resumes } = store.branches;
+  const { hasDead } = store.branches;
   for (const label of document.querySelectorAll("[data-dead-toggle]")) label.hidden = !hasDead;
-  for (const key of document.querySelectorAll("[data-resume-key]")) key.hidden = resumes.length === 0;
 }
 
 function tools() {
@@ -204,24 +213,23 @@ function listen() {
       );
   };
   const mark = () => {
-    const saved = files.artifacts
-      .filter((one) => one.type === "checkpoint" && one.step > 0 && !store.branches.isDead(one.attempt, one.step))
-      .map((one) => ({ x: one.step, type: one.type }));
-    const recorded = captures.list
-      .filter((one) => one.steps && hasBegun(one))
-      .map((one) => ({ x: one.steps[0], to: one.steps[1], type: "capture" }));
-    const resumed = store.branches.resumes.map(({ step }) => ({ x: step, type: "resume" }));
-    const changed = changeMarks(liveKnobs.changes);
-    const judged = health.marks();
-    view.marks = [...saved, ...recorded, ...judged, ...resumed, ...changed];
-    for (const tone of ["alarm", "good"]) {
-      const isThere = judged.some(({ type }) => type === tone);
-      for (const key of document.querySelectorAll(`[data-${tone}-key]`)) key.hidden = !isThere;
-    }
-    for (const key of document.querySelectorAll("[data-change-key]")) key.hidden = changed.length === 0;
-    for (const key of document.querySelectorAll("[data-capture-key]")) key.hidden = recorded.length === 0;
+    view.marks = [
+      ...checkpointMarks(files.artifacts, (attempt, step) => store.branches.isDead(attempt, step)),
+      ...captureMarks(captures.list.filter(hasBegun)),
+      ...health.marks(),
+      ...restartMarks(store.branches.resumes),
+      ...changeMarks(liveKnobs.changes),
+      ...alertMarks(alerts.list),
+      ...noteMarks(notes.list),
+    ];
+    const types = new Set(view.marks.map(({ type }) => type));
+    for (const type of KEYED)
+      for (const key of document.querySelectorAll(`[data-${type}-key]`)) key.hidden = !types.has(type);
     view.redraw();
   };
+  tabs.overview.found = () => [...health.events(), ...alerts.events()];
+  for (const one of [notes, alerts, health]) one.addEventListener("change", () => tabs.overview.refresh());
+  for (const one of [notes, alerts]) one.addEventListener("change", mark);
   captures.addEventListener("change", mark);
   liveKnobs.addEventListener("change", mark);
   health.addEventListener("change", () => {
@@ -261,6 +269,7 @@ async function start() {
   }
 }
 
+tabs.charts.onAdd = (metric) => tabs.dashboard.add(metric);
 view.onPick = (point) => stepPanel.pick(point);
 tools();
 listen();
@@ -269,7 +278,7 @@ const router = new Tabs(query, (name, details) => {
   ask.emphasize(name === "profile");
   if (details.query) tabs.charts.filter(details.query);
   tabs[name].show();
-  if (name !== "charts") tabs.charts.hide();
+  for (const left of ["charts", "dashboard"]) if (name !== left) tabs[left].hide();
 });
 router.open(page.tab);
 stepPanel.restore();

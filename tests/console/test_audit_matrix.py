@@ -34,6 +34,7 @@ from jobs.models import (
     RunEvent,
     Study,
 )
+from jobs.runs.notes import write_note
 from jobs.traces.bookmarks import add_bookmark
 from tests.console.access_rules import API, DEEDS, UNRECORDED, Rule
 from tests.console.test_access_matrix import RULES, Scene, ask, content
@@ -108,6 +109,11 @@ def _bookmarked(scene: Scene) -> None:
     scene.values["number"] = str(made.number)
 
 
+def _noted(scene: Scene) -> None:
+    note = write_note(run=scene.run, step=2, text="here", user=scene.people["admin"], now=timezone.now())
+    scene.values["note_id"] = str(note.pk)
+
+
 def _password(scene: Scene) -> None:
     scene.people["admin"].set_password(PASSWORD)
     scene.people["admin"].save()
@@ -161,6 +167,8 @@ SCENES: dict[str, Callable[[Scene], None]] = {
     "POST /api/runs/{run_id}/checkpoint": _running,
     "PUT /api/runs/{run_id}/checkpoints/{attempt}/{step}/pin": _checkpoint,
     "POST /api/runs/{run_id}/knobs": _running,
+    "PATCH /api/runs/{run_id}/notes/{note_id}": _noted,
+    "DELETE /api/runs/{run_id}/notes/{note_id}": _noted,
     "POST /api/runs/{run_id}/stop": _running,
     "PATCH /api/studies/{study_id}": _of_study,
     "POST /api/studies/{study_id}/stop": _of_study,

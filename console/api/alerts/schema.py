@@ -12,7 +12,10 @@ from jobs.models import AlertChannel, AlertIncident, AlertMessage, AlertMute, Al
 
 
 class AlertOut(Schema):
-    """One incident. `state` is open, acknowledged or resolved; `muted_until` is null where it is not muted."""
+    """One incident. `state` is open, acknowledged or resolved; `muted_until` is null where it is not muted.
+
+    `step`: that its run had completed when it opened.
+    """
 
     id: int
     rule: int
@@ -24,6 +27,7 @@ class AlertOut(Schema):
     text: str
     project: str | None
     run: str | None
+    step: int | None
     object: str
     value: float | None
     events: int
@@ -243,6 +247,7 @@ def alert_out(incident: AlertIncident, mutes: list[AlertMute]) -> dict[str, Any]
         "text": words.sentence(incident),
         "project": incident.project.slug if incident.project else None,
         "run": incident.run_id,
+        "step": incident.step,
         "object": incident.object_id,
         "value": incident.value,
         "events": incident.event_count,

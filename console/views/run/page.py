@@ -37,7 +37,7 @@ from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.trashed import hidden_through
 from profiling.phases import PHASES
 
-TABS = ("overview", "charts", "timeline", "profile", "samples", "logs", "config", "files")
+TABS = ("overview", "charts", "dashboard", "timeline", "profile", "samples", "logs", "config", "files")
 
 
 class _TabConverter(StringConverter):
@@ -88,7 +88,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "is_watched": RunWatch.objects.filter(run=row, user=person(request)).exists(),
         "resume_note": resume_note(spec),
         "resume_refusal": resume_refusal(spec, row.project, request.user) if can_edit else "",
-        "page": page_data(row, spec, tab, can_edit),
+        "page": page_data(row, spec, tab, can_edit, allows(role, "admin")),
         "whats": WORDS.items(),
         "usual_what": USUAL,
         "states": ("queued", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"),
@@ -155,7 +155,7 @@ def resources(run: Run, spec: RunSpec) -> str:
     return f"{attempt.num_cpus:g} × CPU" if attempt is not None else _("%(n)s workers") % {"n": spec.num_workers}
 
 
-def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, object]:
+def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool, is_admin: bool) -> dict[str, object]:
     """Return what the page's modules need, JSON-able."""
     return {
         "id": run.pk,
@@ -164,6 +164,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool) -> dict[str, ob
         "url": reverse("run", args=[run.pk]),
         "api": f"/api/runs/{run.pk}",
         "canEdit": can_edit,
+        "isAdmin": is_admin,
         "isNative": spec.is_native,
         "hasAnswers": not is_in(spec.algorithm, "scalar"),  # a reward model scores responses and gives none
         "sampleNote": sample_note(spec),
@@ -188,6 +189,7 @@ def _tabs(run: Run, spec: RunSpec) -> list[dict[str, object]]:
     words = {
         "overview": _("Overview"),
         "charts": _("Charts"),
+        "dashboard": _("Dashboard"),
         "timeline": _("Timeline"),
         "profile": _("Profile"),
         "samples": _("Samples"),

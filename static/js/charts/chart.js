@@ -13,7 +13,7 @@ import { drawEnvelopes } from "./envelope.js";
 import { drawBand, drawLimits, drawMarks, drawOdd } from "./marks.js";
 import { tellMarks } from "./near.js";
 import * as numbers from "./numbers.js";
-import { onPick } from "./pick.js";
+import { onAxis, onPick } from "./pick.js";
 import { reached } from "./reach.js";
 import { readingOf } from "./reading.js";
 import { smooth } from "./smooth.js";
@@ -382,7 +382,10 @@ export class Chart {
       ],
       series: [{}, ...shown.drawn.map((line) => this.#series(line))],
       hooks: {
-        ready: [(u) => onPick(u, (x) => view.onPick?.({ x, isTime }))],
+        ready: [
+          (u) => onPick(u, (x) => view.onPick?.({ x, isTime })),
+          (u) => view.onAxis && onAxis(u, (x) => view.onAxis?.({ x, isTime })),
+        ],
         drawClear: [(u) => drawBand(u, plot.band), (u) => drawLimits(u, plot.limits ?? [])],
         drawAxes: [(u) => drawEnvelopes(u, this.shown?.envelopes ?? shown.envelopes)],
         draw: [(u) => drawMarks(u, this.#marks(isTime)), (u) => drawOdd(u, this.shown?.odd ?? shown.odd)],

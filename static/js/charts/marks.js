@@ -64,7 +64,8 @@ export function drawLimits(u, limits) {
 
 /**
  * Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, a diamond there with a line
- * where knobs changed, and bars along the top over captured steps and over those that alarms and what is good hold for.
+ * where knobs changed, a triangle at the top where an alert opened, a flag where people wrote a note, and bars along the top over captured
+ * steps and over those that alarms and what is good hold for.
  *
  * @param {uPlot} u
  * @param {Mark[]} marks
@@ -104,6 +105,27 @@ export function drawMarks(u, marks) {
       ctx.lineTo(at + 4.5 * ratio, top + height - 4.5 * ratio);
       ctx.lineTo(at, top + height);
       ctx.lineTo(at - 4.5 * ratio, top + height - 4.5 * ratio);
+      ctx.fill();
+      continue;
+    }
+    if (type === "alert" || type === "note") {
+      ctx.fillStyle = ctx.strokeStyle = color(type === "alert" ? "--state-failed" : "--text-2");
+      ctx.lineWidth = ratio;
+      ctx.setLineDash([ratio, 3 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(at, top);
+      ctx.lineTo(at, top + height);
+      ctx.stroke();
+      ctx.beginPath();
+      if (type === "alert") {
+        ctx.moveTo(at, top + 12 * ratio);
+        ctx.lineTo(at + 5 * ratio, top + 20 * ratio);
+        ctx.lineTo(at - 5 * ratio, top + 20 * ratio);
+      } else {
+        ctx.moveTo(at, top + 12 * ratio);
+        ctx.lineTo(at + 9 * ratio, top + 16 * ratio);
+        ctx.lineTo(at, top + 20 * ratio);
+      }
       ctx.fill();
       continue;
     }

@@ -22,3 +22,11 @@ export function onPick(/** @type {uPlot} */ u, /** @type {(x: number) => void} *
     timer = window.setTimeout(() => pick(x), DOUBLE_MS);
   });
 }
+
+/** Call `pick` with the x under a click on the x axis. */
+export function onAxis(/** @type {uPlot} */ u, /** @type {(x: number) => void} */ pick) {
+  const axis = u.root.querySelector("div.u-axis"); // the first is that of x
+  if (!axis) return;
+  axis.classList.add("is-open");
+  axis.addEventListener("click", ({ offsetX }) => pick(u.posToVal(offsetX, "x")));
+}

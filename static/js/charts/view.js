@@ -27,6 +27,8 @@ export class ChartView {
     this.onZoom = () => {};
     /** @type {((point: { x: number, isTime: boolean }) => void) | null} a click on a point: its step, or its Unix time */
     this.onPick = null;
+    /** @type {((point: { x: number, isTime: boolean }) => void) | null} a click on the x axis, in the same words */
+    this.onAxis = null;
     onTheme(() => this.redraw(true));
   }
 

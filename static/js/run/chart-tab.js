@@ -1,7 +1,6 @@
 /** All metrics of the run in sections by prefix: search, pins, folding, keys, and one chart as large as the window. */
 
 import { Chart } from "../charts/chart.js";
-import * as numbers from "../charts/numbers.js";
 import { wireSaving } from "../charts/save.js";
 import { copyOf, field, find } from "../dom.js";
 import { fill, gettext, grouped, write } from "../format.js";
@@ -10,6 +9,7 @@ import { CardWall } from "./card-wall.js";
 import { KeptNames } from "./kept-names.js";
 import { metricFilter } from "./metric-filter.js";
 import { sectionsOf } from "./metric-groups.js";
+import { metricInfo, metricPlot, writeHead } from "./metric-plot.js";
 
 export class ChartTab {
   constructor({ page, store, feed, view, query }) {
@@ -21,6 +21,8 @@ export class ChartTab {
     /** @type {Chart | null} as large as the window */
     this.full = null;
     this.isShown = false;
+    /** @type {(metric: string) => void} somebody wants it on a dashboard */
+    this.onAdd = () => {};
     this.pins = new KeptNames(`pitwall-pinned-metrics-${page.project}`);
     this.folds = new KeptNames(`pitwall-folded-charts-${page.project}`);
     this.wall = new CardWall(find("[data-chart-groups]"), {
@@ -108,10 +110,6 @@ export class ChartTab {
     this.#build();
   }
 
-  #info(name) {
-    return this.page.metrics[name] ?? { label: name, unit: numbers.unitOf(name), unit_text: "", definition: "" };
-  }
-
   #build() {
     const { matches, problem } = metricFilter(this.search.value, this.#isExpression);
     this.matches = matches ?? this.matches;
@@ -120,7 +118,7 @@ export class ChartTab {
     write(told.firstElementChild, problem);
     this.search.setAttribute("aria-invalid", String(Boolean(problem)));
     const all = [...this.store.names.values()];
-    const found = all.filter(({ name }) => this.matches(name, this.#info(name).label));
+    const found = all.filter(({ name }) => this.matches(name, metricInfo(this.page, name).label));
     this.wall.show(
       sectionsOf(found, (name) => this.pins.over(name) !== null),
       { isFolded: (key) => this.folds.has(key), isPinned: (key) => this.pins.has(key) },
@@ -158,38 +156,17 @@ export class ChartTab {
 
   #card(metric) {
     const card = copyOf('template[data-template="chart"]');
-    const info = this.#info(metric.name);
     const part = (/** @type {string} */ name) => find(`[data-part="${name}"]`, card);
-    find("h2", card).textContent = info.label;
     card.dataset.metric = metric.name;
-    const name = info.label === metric.name ? "" : metric.name;
-    part("hint").textContent = [name, numbers.isInNumbers(info.unit) ? "" : info.unit_text].filter(Boolean).join(", ");
-    part("hint").title = info.definition ? `${metric.name}: ${info.definition}` : metric.name;
-    part("body").setAttribute(
-      "aria-label",
-      fill(gettext("Chart of %(title)s; the newest value is in its head"), { title: info.label }),
-    );
+    writeHead(this.page, metric.name, card);
     find('button[data-action="full"]', card).addEventListener("click", () => this.open(metric.name));
+    find('button[data-action="add"]', card).addEventListener("click", () => this.onAdd(metric.name));
     const pin = find('button[data-action="pin"]', card);
     pin.setAttribute("aria-pressed", String(this.pins.over(metric.name) !== null));
     pin.addEventListener("click", () => this.#pin(metric.name));
     const parts = { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") };
-    const chart = new Chart(parts, this.#plot(metric, info), this.store, this.view);
+    const chart = new Chart(parts, metricPlot(this.page, metric), this.store, this.view);
     return { node: card, release: () => chart.destroy() };
-  }
-
-  #plot(metric, info) {
-    const color = `--run-${this.page.color % 10}`;
-    const limits = this.page.chips
-      .filter((chip) => chip.name === metric.name && chip.limit !== null)
-      .map((chip) => ({ value: chip.limit, label: fill(gettext("limit %(value)s"), { value: chip.limit }) }));
-    return {
-      lines: [{ name: metric.name, label: info.label, color, isPoints: metric.name.startsWith("eval/") }],
-      unit: info.unit,
-      limits,
-      band: metric.kind === "metric" ? this.page.bands[metric.name] : undefined,
-      isTime: metric.kind === "system",
-    };
   }
 
   /** Show one chart as large as the window. */
@@ -198,7 +175,7 @@ export class ChartTab {
     const metric = this.store.names.get(name);
     if (!metric) return;
     this.full?.destroy();
-    const info = this.#info(name);
+    const info = metricInfo(this.page, name);
     const part = (/** @type {string} */ key) => find(`[data-part="${key}"]`, dialog);
     find("h2", dialog).textContent = info.label;
     part("hint").textContent = info.definition || name;
@@ -207,14 +184,14 @@ export class ChartTab {
     this.query.set("chart", name);
     this.full = new Chart(
       { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") },
-      this.#plot(metric, info),
+      metricPlot(this.page, metric),
       this.store,
       this.view,
     );
   }
 
   #current() {
-    return document.activeElement?.closest("[data-metric]")?.dataset.metric;
+    return document.activeElement?.closest("[data-chart-groups] [data-metric]")?.dataset.metric;
   }
 
   #move(by) {

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { openFeed } from "../socket.js";
 import { Lanes } from "../timeline/lanes.js";
 import { SeriesLoader } from "./series-loader.js";
+import { stepAt } from "./step-facts.js";
 
 const MAX_SPANS = 60000;
 const RECENT_STEPS = 12; // of a long run, read whole
@@ -63,6 +64,13 @@ export class Feed {
   async wantSpans() {
     this.wantsSpans = true;
     if (this.store.lanesThrough === null) await this.#loadSpans();
+  }
+
+  /** Return the step in which a Unix time (in seconds) lies, when the spans that say so have been read; or null. */
+  async stepOf(seconds) {
+    await this.wantSpans();
+    const { lanes } = this.store;
+    return stepAt(lanes, lanes.clock.offset(String(BigInt(Math.round(seconds * 1e6)) * 1000n)));
   }
 
   #receive(message) {

@@ -36,6 +36,11 @@ export class Health extends EventTarget {
     }
   }
 
+  /** Return lines for the history. */
+  events() {
+    return this.list.map(({ began_at: at, title, begin_step: step, tone }) => ({ at, verb: tone, text: title, step }));
+  }
+
   /** Return what charts draw; what holds still reaches to the newest step. */
   marks() {
     return this.list.map((one) => ({

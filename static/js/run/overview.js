@@ -11,7 +11,7 @@ import { PhaseTimeline } from "./timeline.js";
 
 const MAX_LANES = 4;
 const STEPS = 3;
-const EVENTS = 6;
+const EVENTS = 40; // the list scrolls
 const ROWS = 8;
 
 export class Overview {
@@ -23,6 +23,8 @@ export class Overview {
     this.phases = phases;
     this.isShown = false;
     this.turn = 0; // of reading samples
+    /** @type {() => { at: string, verb: string, text: string, step: number | null }[]} alerts and symptoms */
+    this.found = () => [];
     this.names = page.charts.flatMap((plan) => plan.lines.map((line) => line.name));
     this.#charts();
     this.timeline = new PhaseTimeline(find('canvas[data-canvas="steps"]'), {
@@ -64,6 +66,11 @@ export class Overview {
         : gettext("No phase measured yet.");
     if (this.page.isNative) write(field("steps-empty"), reason); // of other trainers the page says it for good
     write(field("latest-empty"), this.page.sampleNote || noSamples(header));
+  }
+
+  /** Something of the history changed that no frame tells. */
+  refresh() {
+    this.#events();
   }
 
   #charts() {
@@ -155,7 +162,7 @@ export class Overview {
     if (!this.isShown || document.hidden) return;
     try {
       const { events } = await get(`${this.page.api}/events`);
-      const newest = [...events].sort((a, b) => Date.parse(b.at) - Date.parse(a.at)).slice(0, EVENTS);
+      const newest = [...events, ...this.found()].sort((a, b) => Date.parse(b.at) - Date.parse(a.at)).slice(0, EVENTS);
       find("[data-events]").replaceChildren(...newest.map((event) => this.#event(event)));
     } catch {
       // The list stays as it was; the offline notice says why.
@@ -178,7 +185,11 @@ export class Overview {
       finished: "check",
       failed: "x",
       checkpoint: "bookmark",
-      note: "note",
+      note: "info-circle",
+      person_note: "note",
+      alert: "bell",
+      alarm: "alert-triangle",
+      good: "circle-check",
       rename: "pencil",
     };
     return el(

@@ -5,7 +5,7 @@ import * as numbers from "../charts/numbers.js";
 import { find } from "../dom.js";
 import { el, fill, gettext, grouped, laneName, messageOf } from "../format.js";
 import { mark, oneLine, reward } from "./sample.js";
-import { phasesOf, statesOf, stepAt, whenWas } from "./step-facts.js";
+import { phasesOf, statesOf, whenWas } from "./step-facts.js";
 
 const SAMPLES = 8;
 const LINES = 14;
@@ -42,7 +42,7 @@ export class StepPanel {
 
   /** Open the step of a clicked point: x is a step, or a Unix time in seconds. */
   async pick({ x, isTime }) {
-    const step = isTime ? await this.#stepOf(x) : Math.round(x);
+    const step = isTime ? await this.feed.stepOf(x) : Math.round(x);
     if (step === null || step < 0) return;
     if (this.step === null) this.query.push("point", String(step));
     else this.query.set("point", String(step));
@@ -61,12 +61,6 @@ export class StepPanel {
 
   #move(by) {
     this.pick({ x: Math.max(0, this.step + by), isTime: false });
-  }
-
-  async #stepOf(seconds) {
-    await this.feed.wantSpans();
-    const { clock } = this.store.lanes;
-    return stepAt(this.store.lanes, clock.offset(String(BigInt(Math.round(seconds * 1e6)) * 1000n)));
   }
 
   #hide() {

@@ -108,3 +108,14 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     page.get_by_role("button", name="Close", exact=True).click()
     expect(page.locator("[data-step-panel]")).to_be_hidden()
     expect(page).to_have_url(before)
+
+    axis = page.locator('[data-metric="reward/mean"] .u-axis').first
+    axis.click(position={"x": box["width"] * 4 / end, "y": 8})
+    notes = page.get_by_role("dialog", name="Notes on steps")
+    expect(notes.get_by_label("Step")).to_have_value("4")
+    notes.get_by_label("Note", exact=True).fill("the data changed here")
+    notes.get_by_role("button", name="Write the note").click()
+    until(page, "() => window.pitwallRun.view.marks.some(({ x, type }) => x === 4 && type === 'note')")
+    page.keyboard.press("a")
+    notes.get_by_role("button", name="Delete the note on step 4").click()
+    until(page, "() => !window.pitwallRun.view.marks.some(({ type }) => type === 'note')")
