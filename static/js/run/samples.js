@@ -189,17 +189,19 @@ export class SampleTab {
 
   #row(row, group) {
     const full = group.filter((one) => one.reward >= 1).length;
+    const title = gettext("Show the whole sample");
+    const button = el(
+      "button",
+      { class: "link num", type: "button", "aria-expanded": "false", title },
+      grouped(row.step),
+    );
     const line = el(
       "tr",
-      {
-        tabindex: "0",
-        "aria-expanded": "false",
-        class: this.store.branches.isDead(row.attempt, row.step) ? "is-dead" : false,
-      },
+      { class: this.store.branches.isDead(row.attempt, row.step) ? "is-dead" : false },
       el(
         "td",
         { class: "num" },
-        grouped(row.step),
+        button,
         row.is_eval ? el("span", { class: "faint", title: gettext("held-out") }, " ○") : null,
         this.#attempt(row),
       ),
@@ -216,12 +218,8 @@ export class SampleTab {
       el("td", { class: "num" }, grouped(row.tokens)),
       el("td", { class: "num" }, `${full}/${group.length}`),
     );
-    const toggle = () => this.#toggle(line, row, group);
     line.addEventListener("click", () => {
-      if (!getSelection()?.toString()) toggle();
-    });
-    line.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") toggle();
+      if (!getSelection()?.toString()) this.#toggle(line, button, row, group);
     });
     return line;
   }
@@ -236,13 +234,13 @@ export class SampleTab {
     return el("span", { class: "tag run-attempt-tag", title }, `a${attempt}`);
   }
 
-  #toggle(line, row, group) {
-    if (line.getAttribute("aria-expanded") === "true") {
+  #toggle(line, button, row, group) {
+    if (button.getAttribute("aria-expanded") === "true") {
       line.nextElementSibling?.remove();
-      line.setAttribute("aria-expanded", "false");
+      button.setAttribute("aria-expanded", "false");
       return;
     }
-    line.setAttribute("aria-expanded", "true");
+    button.setAttribute("aria-expanded", "true");
     const pair = /** @type {[any, any] | null} */ (pairOf(group));
     /** @type {[string, any][]} */
     const parts = [
