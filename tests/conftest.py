@@ -40,7 +40,8 @@ hypothesis.settings.load_profile("tests")
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
 REQUIRED = re.compile(
-    r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2|prometheus|oidc-provider", re.IGNORECASE
+    r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2|prometheus|oidc-provider|axe-core",
+    re.IGNORECASE,
 )
 
 _PARTS = {name for names in MARKERS.values() for name in names}

@@ -63,6 +63,7 @@ DEED_WORDS: dict[str, Promise] = {
     "run.stop": gettext_lazy("Stop of a run asked for"),
     "run.try": gettext_lazy("Prompt sent to a checkpoint"),
     "sample.review": gettext_lazy("Sample reviewed"),
+    "run.withdraw_stop": gettext_lazy("Stop of a run taken back"),
     "session.end": gettext_lazy("Sessions ended"),
     "signin.failed": gettext_lazy("Sign-in failed"),
     "signin.link": gettext_lazy("Signed in by a one-time link"),

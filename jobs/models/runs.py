@@ -140,6 +140,7 @@ class Command(models.Model):
     payload = models.JSONField(default=dict)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)
+    not_before = models.DateTimeField(null=True)  # until then it can be taken back, and the runner is not told
     delivered_at = models.DateTimeField(null=True)  # the runner has acknowledged it
     answer = models.JSONField(default=dict)
 

@@ -75,6 +75,26 @@ def resume_run(
     return begun
 
 
+def queue_again(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> Attempt:
+    """Queue a run that left the queue before it started once more, as that attempt would have begun, and return it.
+
+    Raises: ResumeRefused with a sentence; Run.DoesNotExist.
+    """
+    run = Run.objects.get(pk=run_id)
+    latest = Attempt.objects.get(run=run, number=run.latest_attempt)
+    _check_ended(run, latest, now)
+    if run.state != "stopped" or latest.submitted_at is not None:
+        text = _("%(name)s did not leave the queue before it started. Resume it from a checkpoint, or from the start.")
+        raise ResumeRefused("state", text % {"name": run.name}, is_conflict=True)
+    origin = None if latest.resume_attempt is None else _chosen(run, latest.resume_step, latest.resume_attempt)
+    spec, overrides = _checked(run, _overrides(run, latest, {}, None))
+    begun = begin(run, latest, origin, overrides, spec, text="Queued again", user=user, now=now)
+    if begun is None:
+        run.refresh_from_db()
+        raise ResumeRefused("state", _on_its_way(run), is_conflict=True)
+    return begun
+
+
 def _kept(latest: Attempt) -> str:
     """Say which knobs keep the value that people gave them while the attempt trained; "" if there are none."""
     changed: Mapping[str, Any] = changed_knobs([latest.run_id]).get((latest.run_id, latest.number), {})

@@ -419,7 +419,6 @@ walkTabs(tabs, (tab) => {
   command = tab.dataset.command;
   for (const other of tabs) {
     other.setAttribute("aria-selected", String(other === tab));
-    other.setAttribute("aria-pressed", String(other === tab));
     other.tabIndex = other === tab ? 0 : -1;
   }
   showCommand();

@@ -1,8 +1,10 @@
 /** The page of one run: one store, one feed, nine tabs. */
 
+import { pickNow } from "./charts/pick.js";
 import { ChartView } from "./charts/view.js";
 import { find, jsonOf } from "./dom.js";
 import { el, fill, gettext, messageOf, write } from "./format.js";
+import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
 import { Actions } from "./run/actions.js";
 import { Attempts } from "./run/attempts.js";
@@ -271,6 +273,12 @@ async function start() {
 
 tabs.charts.onAdd = (metric) => tabs.dashboard.add(metric);
 view.onPick = (point) => stepPanel.pick(point);
+onKeys({
+  Enter: () => {
+    const { chart } = document.activeElement?.closest(".chart-card")?.querySelector("div.chart") ?? {};
+    return chart ? pickNow(chart) : false;
+  },
+});
 tools();
 listen();
 showHeader(page.header);

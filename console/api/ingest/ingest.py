@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import redis.asyncio
 from asgiref.sync import sync_to_async
 from django.db import transaction
+from django.db.models import Q
 from django.http import HttpRequest, JsonResponse, QueryDict, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import path
@@ -104,7 +105,8 @@ def _note_contact(attempt: Attempt, batch: EventBatch) -> list[dict[str, object]
 
 
 def _waiting_commands(attempt: Attempt) -> list[dict[str, object]]:
-    waiting = Command.objects.filter(attempt=attempt, delivered_at=None).order_by("pk")
+    due = Q(not_before=None) | Q(not_before__lte=timezone.now())
+    waiting = Command.objects.filter(due, attempt=attempt, delivered_at=None).order_by("pk")
     return [{"number": c.pk, "verb": c.verb, "payload": c.payload} for c in waiting]
 
 

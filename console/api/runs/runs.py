@@ -1,4 +1,4 @@
-"""Runs: launch, find, read, change, stop, delete."""
+"""Runs: launch, find, read, change, delete."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -171,15 +171,6 @@ def remove_run(
     if done.outcome == "refused":
         raise RequestProblem(409 if done.is_allowed else 403, done.message, field="state")
     return deletion_out(done)
-
-
-@router.post("/{run_id}/stop", response={200: DoneOut, **REFUSALS}, summary="Stop or cancel a run")
-def stop_run(request: HttpRequest, run_id: str) -> DoneOut:
-    """Cancel a queued run at once; let a running one save a checkpoint and end. Asking twice changes nothing more."""
-    run = run_for(request, run_id, "editor")
-    is_changed = lifecycle.request_stop(run_id=run.pk, user=caller(request), now=timezone.now())
-    run.refresh_from_db()
-    return DoneOut(is_changed=is_changed, run=run_header(run))
 
 
 @router.post("/{run_id}/checkpoint", response={200: DoneOut, **REFUSALS}, summary="Save a checkpoint")
