@@ -130,6 +130,9 @@ class SpanEvent(Head):
     ]  # 0 = a phase of the step, 1.. = details inside it
     name: NotRequired[Annotated[str, Field(max_length=200), Allowed("a text of at most 200 characters")]]
     memory: NotRequired[SkipValidation[dict[str, list[int] | int]]]  # bytes; stays in the run's files
+    is_told_later: NotRequired[
+        Annotated[bool, Allowed("true or false")]
+    ]  # told when its step was over: nothing follows from it about what runs now
 
 
 class SystemEvent(Head):

@@ -10,6 +10,8 @@ import time
 import traceback
 from collections.abc import Mapping
 
+from jobs.adapters.adapter import adapter
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
 from jobs.runner.captures.recovery import CaptureRecovery
 from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, LaunchAnswer
@@ -24,6 +26,7 @@ from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
+from jobs.runner.saved_checkpoints import SavedCheckpoints, origin_of
 from jobs.runner.surroundings import tell_surroundings
 from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
@@ -88,6 +91,7 @@ class AttemptSupervisor:
             rest.read_the_rest()
             self.progress.read()
             finish_own(self.job, rest, self.progress)
+            self._checkpoints(rest.spec, rest).look()
             rest.finish(has_succeeded=False)
             self.progress.read()
         report.start()
@@ -107,16 +111,23 @@ class AttemptSupervisor:
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, cleanup)
         return self._wait(report)
 
+    def _checkpoints(self, spec: RunSpec, translation: Translation) -> SavedCheckpoints:
+        run_dir = self.job.run_dir
+        return SavedCheckpoints(
+            spec, run_dir, progress=self.progress, translation=translation, origin=origin_of(run_dir)
+        )
+
     def _train(self, answer: LaunchAnswer, report: ShippedReport) -> int:
         try:
             prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
             report.commands.refused = _refused(prepared)
             report.commands.take(answer.get("commands") or ())
             translation = translation_of(prepared.spec, self.job, report)
-            captures = None
+            captures = checkpoints = None
             if translation is not None:
                 translation.begin(f"Starting {label_of(prepared.spec)}")
                 captures = RunnerCaptures(prepared.spec, self.job, report, translation)
+                checkpoints = self._checkpoints(prepared.spec, translation)
             oom_kills = oom_kill_count()
             trainer = start(
                 launch=prepared.launch,
@@ -130,11 +141,13 @@ class AttemptSupervisor:
         report.start()
         tell_surroundings(report.note, python=prepared.python)
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
-        escalation = Escalation(grace_seconds=grace, term_seconds=self.job.term_grace_seconds)
+        saves = adapter(prepared.spec.trainer.name).checkpoints.saves_when_stopped(prepared.spec)
+        term = max(self.job.stop_grace_seconds, self.job.term_grace_seconds) if saves else self.job.term_grace_seconds
+        escalation = Escalation(grace_seconds=grace, term_seconds=term)
         remote_nodes = RemoteNodes(self.job, report, self.progress)
         try:
             with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
-                ended = self._supervise(trainer, report, escalation, remote_nodes, translation, captures)
+                ended = self._supervise(trainer, report, escalation, remote_nodes, translation, captures, checkpoints)
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
@@ -151,6 +164,8 @@ class AttemptSupervisor:
             translation.read_the_rest()
             self.progress.read()
             captures.finish(step=self.progress.step)
+            if checkpoints is not None:
+                checkpoints.look()
             translation.finish(has_succeeded=ended.code == 0)
         self.progress.read()
         killed = oom_kill_count() - oom_kills
@@ -159,6 +174,7 @@ class AttemptSupervisor:
             escalation=escalation,
             progress=self.progress,
             other_trainer="" if prepared.spec.is_native else label_of(prepared.spec),
+            saved_step=checkpoints.newest() if checkpoints is not None else 0,
             find_cause=lambda: exit_cause_of(
                 ended=ended,
                 progress=self.progress,
@@ -178,6 +194,7 @@ class AttemptSupervisor:
         remote_nodes: RemoteNodes,
         translation: Translation | None,
         captures: RunnerCaptures | None,
+        checkpoints: SavedCheckpoints | None,
     ) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir, run=self.job.run)
         over_at: float | None = None
@@ -201,6 +218,8 @@ class AttemptSupervisor:
             report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
             if translation is not None:
                 translation.poll_if_due(now)
+            if checkpoints is not None:
+                checkpoints.look_if_due(now)
             self.progress.read()
             if captures is not None:
                 captures.look(step=self.progress.step, now=now)

@@ -12,7 +12,7 @@ from typing import IO
 
 import psutil
 
-from jobs.adapters.adapter import Launch
+from jobs.adapters.launching import Launch
 
 STOPPED_EXIT_CODE = 10
 FAST_STOP_SECONDS = 8.0  # from the command to SIGTERM when the cluster wants the job to end (Ray kills it after 20 s)

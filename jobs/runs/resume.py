@@ -64,7 +64,9 @@ def resume_run(
     overrides = _overrides(run, latest, hardware, num_steps)
     spec, overrides = _checked(run, overrides)
     # One that died after its last step, while it exported the model, has that left to do.
-    if origin is not None and (spec.num_steps < origin.step or (spec.num_steps == origin.step and is_finished)):
+    # Where the data decide how many steps there are, nobody knows.
+    is_over = spec.num_steps < origin.step or (spec.num_steps == origin.step and is_finished) if origin else False
+    if origin is not None and spec.num_steps and is_over:
         raise ResumeRefused("num_steps" if num_steps is not None else "step", _nothing_left(spec, origin))
     # English, like every word of the history: people of several languages read it.
     text = (f"Resumed from checkpoint {step}" if origin else "Restarted from the start") + _kept(latest)

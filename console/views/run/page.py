@@ -22,7 +22,7 @@ from console.views.frame import person
 from console.views.run.charts import overview_charts, overview_chips
 from console.views.run.config import config_rows, num_changed
 from console.views.run.files import run_file, run_log, visible_run
-from console.views.run.labels import phase_note, resume_note, resume_refusal, sample_note
+from console.views.run.labels import phase_note, resume_note, resume_refusal, sample_note, untold
 from jobs.accounts.access import allows
 from jobs.captures.choices import USUAL, WORDS
 from jobs.catalog.algorithm import is_in
@@ -81,6 +81,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "phases": PHASES,
         "phase_note": phase_note(spec),
         "sample_note": sample_note(spec),
+        "sample_limits": "" if sample_note(spec) else untold(spec, "samples"),
         "rows": config_rows(spec, live_settings(row).changes),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
@@ -168,6 +169,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool, is_admin: bool)
         "isNative": spec.is_native,
         "hasAnswers": not is_in(spec.algorithm, "scalar"),  # a reward model scores responses and gives none
         "sampleNote": sample_note(spec),
+        "stopNote": untold(spec, "stop"),
         "algorithm": spec.algorithm,
         "numSteps": spec.num_steps,
         "color": run.color,

@@ -113,6 +113,7 @@ export class Actions {
 
   #consequence({ state, step, num_steps: steps }) {
     if (state === "starting") return gettext("It has not begun to train; what it loaded so far is lost.");
+    if (this.page.stopNote) return this.page.stopNote;
     return fill(
       gettext(
         "It ends after the step it works on, at step %(step)s of %(steps)s, and saves a checkpoint first, so no finished step is lost. You can resume it from there.",

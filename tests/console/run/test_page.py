@@ -52,14 +52,14 @@ def test_each_tab_has_its_own_address_and_opens_there(member: Client, project: P
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ({"trainer": {"name": "verl"}}, "only how long some take in each step: Rollout, "),
-        ({"trainer": {"name": "openrlhf"}}, "only how long some take in each step: Rollout, Update, Weight sync."),
+        ({"trainer": {"name": "verl"}}, "up to that moment. Phases: Rollout, "),
+        ({"trainer": {"name": "openrlhf"}}, "up to that moment. Phases: Rollout, Update, Weight sync."),
         ({"trainer": {"name": "openrlhf"}, "algorithm": "sft"}, "only how long each step takes."),
         ({}, ""),
     ],
 )
 @pytest.mark.parametrize("tab", ["overview", "timeline"])
-def test_a_run_whose_trainer_reports_no_phases_says_what_it_does_report(
+def test_a_run_whose_trainer_reports_phases_later_or_not_at_all_says_so(
     member: Client, project: Project, tab: str, spec: dict[str, Any], says: str
 ) -> None:
     html = page(member, make_run(project, state="finished", spec=spec), tab)
@@ -356,22 +356,44 @@ def test_a_log_line_that_only_repeats_the_cause_is_left_out(line: str, shown: st
 
 
 @pytest.mark.parametrize(
-    ("spec", "is_native", "names_knob"),
+    ("spec", "says"),
     [
-        ({}, True, False),
-        ({"trainer": {"name": "verl"}}, False, True),
-        ({"trainer": {"name": "openrlhf"}, "algorithm": "sft"}, False, False),
+        ({}, ""),
+        ({"trainer": {"name": "verl"}}, ""),
+        (
+            {"trainer": {"name": "openrlhf"}, "algorithm": "sft", "knobs": {"checkpoint.weights_only": True}},
+            "With “No training state” on, its checkpoints hold weights alone",
+        ),
     ],
 )
 def test_a_run_says_whether_it_goes_on_from_checkpoints(
-    member: Client, project: Project, spec: dict[str, Any], is_native: bool, names_knob: bool
+    member: Client, project: Project, spec: dict[str, Any], says: str
 ) -> None:
     html = page(member, make_run(project, state="failed", spec=spec))
 
-    assert ("Pitwall does not go on from the checkpoints of" in html) == (not is_native)
-    assert ("name its folder under “Checkpoint to continue from”" in html) == names_knob
-    assert ("Start again</button>" in html) == (not is_native)
-    assert ("Resume</button>" in html) == is_native
+    assert ("Start again</button>" in html) == bool(says)
+    assert ("Resume</button>" in html) == (not says)
+    assert says in html
+
+
+@pytest.mark.parametrize(
+    ("trainer", "knobs", "says"),
+    [
+        ("verl", {}, "verl 0.9.1 does not write how many tokens a response has."),
+        ("verl", {"logging.dump_rollouts": False}, "verl 0.9.1 writes its samples only with “Keep rollouts” on"),
+        ("openrlhf", {}, "OpenRLHF 0.11.2 prints one response per step"),
+        ("trl", {}, "overwrites the responses of steps in which it evaluates"),
+    ],
+)
+def test_what_another_trainer_does_not_tell_is_said_with_its_version(
+    member: Client, project: Project, trainer: str, knobs: dict[str, Any], says: str
+) -> None:
+    spec = {"algorithm": "grpo", "trainer": {"name": trainer}, "knobs": knobs}
+
+    html = page(member, make_run(project, spec=spec))
+
+    assert says in html
+    assert "draws them one after the other" in html or trainer == "trl"
 
 
 def test_who_may_not_start_a_run_again_is_told_so_and_gets_no_button(

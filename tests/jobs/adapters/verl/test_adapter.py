@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.adapters.adapter import Launch, ReadBack, adapter
+from jobs.adapters.adapter import ReadBack, adapter
 from jobs.adapters.command_line.hydra import read as read_override
+from jobs.adapters.launching import Launch
 from jobs.adapters.verl.keys import keys_of
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
