@@ -119,6 +119,8 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     page.keyboard.press("a")
     notes.get_by_role("button", name="Delete the note on step 4").click()
     until(page, "() => !window.pitwallRun.view.marks.some(({ type }) => type === 'note')")
+    page.keyboard.press("Escape")
+
     chart = page.locator('[data-metric="reward/mean"] .chart')
     until(page, DRAWN, ["reward/mean", 8])
     chart.focus()

@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0012_run_lists'),
+        ("jobs", "0013_sample_reviews"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0012_run_lists'),
+        ("jobs", "0014_dashboards"),
     ]
 
     operations = [
