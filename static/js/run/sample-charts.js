@@ -95,6 +95,8 @@ export class SampleCharts {
     const scored = total - num_unscored;
     const part = fill(gettext("%(n)s of %(of)s points"), { n: grouped(points.length), of: grouped(scored) });
     write(find("[data-sample-part]", this.node), points.length < scored ? part : "");
+    const [low, high] = [this.edges[0], this.edges.at(-1)].map(numbers.number);
+    write(find("[data-sample-y]", this.node), fill(gettext("%(from)s to %(to)s"), { from: low, to: high }));
     this.plot.setAttribute("aria-label", bySteps ? gettext("Reward by step") : gettext("Reward by length"));
   }
 
