@@ -409,7 +409,12 @@ class Loop:
         self.report.metrics(evaluated.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
         self.report.say(eval_line(evaluated.metrics, step=self.step, seconds=eval_mark.seconds))
         self.report.samples(
-            evaluated.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step")
+            evaluated.samples,
+            step=self.step,
+            is_eval=True,
+            shown=self.spec.int_knob("logging.samples_per_step"),
+            text=self.material.text,
+            num_logprobs=self.spec.int_knob("logging.token_logprobs"),
         )
         self.report.driver_spans(profile.drain())
         self.hang_watch.progress(self.step)

@@ -3,52 +3,16 @@
 import * as numbers from "../charts/numbers.js";
 import { find } from "../dom.js";
 import { el, fill, gettext, grouped, ngettext, svg, write } from "../format.js";
+import { isInRange, rangeOfBins, scaleOf } from "./sample-range.js";
 
+/** @import { Range } from "./sample-range.js" */
 /** @typedef {[id: number, step: number, tokens: number, reward: number]} Point */
 /** @typedef {{ total: number, num_unscored: number, edges: number[], counts: number[], points: Point[] }} Distribution */
 
 const EDGE = 6; // px around the points
 
-/**
- * Return the range of rewards of some bins, in either order; the first and the last bin have no end there, so that
- * what comes meanwhile is in it.
- *
- * @param {number[]} edges
- * @param {number} one
- * @param {number} other
- */
-export function rangeOfBins(edges, one, other) {
-  const [first, last] = [Math.min(one, other), Math.max(one, other)];
-  return { from: first === 0 ? null : edges[first], below: last === edges.length - 2 ? null : edges[last + 1] };
-}
-
-/**
- * Return whether a bin is in the range.
- *
- * @param {number[]} edges
- * @param {number} bin
- * @param {import("./sample-filter.js").Range} range
- */
-export function isInRange(edges, bin, { from, below }) {
-  return (from === null || edges[bin + 1] > from) && (below === null || edges[bin] < below);
-}
-
-/**
- * Return a function from values to places between `begin` and `end`; one value alone is in the middle.
- *
- * @param {number[]} values
- * @param {number} begin
- * @param {number} end
- */
-export function scaleOf(values, begin, end) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of values) [low, high] = [Math.min(low, value), Math.max(high, value)];
-  return (/** @type {number} */ value) =>
-    low === high ? (begin + end) / 2 : begin + ((value - low) / (high - low)) * (end - begin);
-}
-
 export class SampleCharts {
-  /** @param {{ onRange: (range: import("./sample-filter.js").Range) => void, onSample: (id: number) => void }} listener */
+  /** @param {{ onRange: (range: Range) => void, onSample: (id: number) => void }} listener */
   constructor({ onRange, onSample }) {
     this.node = find("[data-sample-charts]");
     this.bins = find("[data-sample-bins]", this.node);
@@ -74,7 +38,7 @@ export class SampleCharts {
 
   /**
    * @param {Distribution} spread
-   * @param {import("./sample-filter.js").Range} range
+   * @param {Range} range
    * @param {boolean} bySteps reward against the step instead of the length
    */
   draw(spread, range, bySteps) {
@@ -131,10 +95,12 @@ export class SampleCharts {
     const scored = total - num_unscored;
     const part = fill(gettext("%(n)s of %(of)s points"), { n: grouped(points.length), of: grouped(scored) });
     write(find("[data-sample-part]", this.node), points.length < scored ? part : "");
+    const [low, high] = [this.edges[0], this.edges.at(-1)].map(numbers.number);
+    write(find("[data-sample-y]", this.node), fill(gettext("%(from)s to %(to)s"), { from: low, to: high }));
     this.plot.setAttribute("aria-label", bySteps ? gettext("Reward by step") : gettext("Reward by length"));
   }
 
-  /** @param {import("./sample-filter.js").Range} range */
+  /** @param {Range} range */
   #show(range) {
     const isAll = range.from === null && range.below === null;
     for (const button of this.bins.querySelectorAll("button")) {

@@ -1,21 +1,9 @@
 /** What the list of samples is asked for: the controls above it, what its charts choose, and both in the address. */
 
 import { controls, find } from "../dom.js";
+import { rangeOf, rangeText } from "./sample-range.js";
 
-/** @typedef {{ from: number | null, below: number | null }} Range of rewards: from this one to below that one */
-
-/** Return a range as the address has it: "0.5..0.75", "..0.5". */
-export const rangeText = (/** @type {Range} */ { from, below }) =>
-  from === null && below === null ? "" : `${from ?? ""}..${below ?? ""}`;
-
-/** Return the range of the address; what is none is all of them. */
-export function rangeOf(/** @type {string | null} */ text) {
-  const ends = (text ?? "").split("..");
-  const [from, below] = [0, 1].map((i) =>
-    ends[i]?.trim() && Number.isFinite(Number(ends[i])) ? Number(ends[i]) : null,
-  );
-  return ends.length === 2 ? { from, below } : { from: null, below: null };
-}
+/** @import { Range } from "./sample-range.js" */
 
 export class SampleFilter {
   constructor(/** @type {import("../query.js").Query} */ query) {

@@ -10,6 +10,10 @@ export const COLUMNS = 7;
 const isFlat = (/** @type {any} */ row) =>
   row.group_size > 1 && row.group_low !== null && row.group_low === row.group_high;
 
+/** Return how many of a group without variance have the full reward, marked. */
+const flatTag = (/** @type {any} */ row) =>
+  el("span", { class: "tag", title: gettext("zero variance") }, `= ${row.group_full}/${row.group_size}`);
+
 /** Return the row above a group. */
 export function groupRow(/** @type {any} */ row) {
   const text = fill(gettext("step %(step)s, group %(group)s: mean reward %(mean)s of %(count)s"), {
@@ -66,12 +70,7 @@ export function sampleRow(row, branches) {
     el("td", { class: "cut" }, reviewMarks(row), oneLine(row.completion)),
     el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
     el("td", { class: "num" }, grouped(row.tokens)),
-    el(
-      "td",
-      { class: "num", title: isFlat(row) ? gettext("zero variance") : false },
-      isFlat(row) ? "= " : "",
-      `${row.group_full}/${row.group_size}`,
-    ),
+    el("td", { class: "num" }, isFlat(row) ? flatTag(row) : `${row.group_full}/${row.group_size}`),
   );
 }
 

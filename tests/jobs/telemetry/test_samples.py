@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from django.db.models.functions import MD5, Left
 
 from jobs.ingest.store import AttemptCache, store
 from jobs.models import AuditEvent, Run, Sample, SampleReview
@@ -65,7 +66,7 @@ def rewarded(run: Run, batch: int, *, step: int, rewards: list[list[float]], att
     """Store a step of groups with these rewards; group g asks the same question at every step."""
     events = [
         make.sample(
-            attempt=attempt, step=step, group=group, index=index, prompt=f"Question {group}", expected="",
+            attempt=attempt, step=step, group=group, index=index, prompt=f"Quéstion {group}", expected="",
             completion=f"{step}:{group}:{index}", reward=reward, rewards={}, tokens=10 * (index + 1),
         )
         for group, own in enumerate(rewards)
@@ -89,6 +90,8 @@ def test_rewards_groups_and_prompts_choose(scored: Run) -> None:
     assert total(scored, variance="some") == 4
     first = read_samples(run_id=scored.pk, chosen=SampleFilter(step=1)).samples[0]
     assert total(scored, prompt=first.prompt_key) == 4
+    computed = Sample.objects.annotate(key=Left(MD5("prompt"), 16)).get(pk=first.pk)
+    assert computed.key == first.prompt_key  # as the migration computes it
     assert total(scored, group_of=first.pk) == 2
     assert total(scored, group_of=first.pk + 10**6) == 0
     assert (first.group_size, first.group_full, first.group_mean, first.group_low) == (2, 2, 1.0, 1.0)  # type: ignore[attr-defined]

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isInRange, rangeOfBins, scaleOf } from "../../../static/js/run/sample-charts.js";
-import { rangeOf, rangeText } from "../../../static/js/run/sample-filter.js";
+import { isInRange, rangeOf, rangeOfBins, rangeText, scaleOf } from "../../../static/js/run/sample-range.js";
 import { changesOf, levelOf, tokensOf } from "../../../static/js/run/sample-text.js";
 
 test("bins become a range in either order, open at the ends of the histogram", () => {
