@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobs.adapters.captures import Captures, NoCaptures
-from jobs.adapters.checkpoints import Checkpoints, NoCheckpoints
+from jobs.adapters.checkpoints import NoCheckpoints, TrainerCheckpoints
 from jobs.adapters.launching import Launch
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
@@ -159,7 +159,7 @@ class Adapter:
     option_names: OptionNames = no_options
     logs: Logs = no_logs
     captures: Captures = field(default_factory=NoCaptures)
-    checkpoints: Checkpoints = field(default_factory=NoCheckpoints)
+    checkpoints: TrainerCheckpoints = field(default_factory=NoCheckpoints)
 
 
 def adapter(name: str) -> Adapter:

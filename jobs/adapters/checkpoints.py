@@ -8,7 +8,7 @@ from jobs.adapters.launching import Launch
 from jobs.catalog.spec.runspec import RunSpec
 
 
-class Checkpoints(Protocol):
+class TrainerCheckpoints(Protocol):
     """Where a trainer saves, how it goes on from there, and what becomes of it when it is stopped."""
 
     def saves_when_stopped(self, spec: RunSpec) -> bool:
@@ -34,14 +34,14 @@ class NoCheckpoints:
     """A trainer that announces its checkpoints itself, and finds the one to go on from in `resume.json`."""
 
     def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
-        """See Checkpoints."""
+        """See TrainerCheckpoints."""
         return False
 
     def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:  # noqa: ARG002
-        """See Checkpoints: the built-in trainer's folders are there whole or not at all."""
+        """See TrainerCheckpoints: the built-in trainer's folders are there whole or not at all."""
         folders = (run_dir / "checkpoints").glob("step-*")
         return {int(folder.name[5:]): folder for folder in folders if folder.name[5:].isdecimal()}
 
     def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
-        """See Checkpoints."""
+        """See TrainerCheckpoints."""
         return launch

@@ -10,6 +10,8 @@ import time
 import traceback
 from collections.abc import Mapping
 
+import psutil
+
 from jobs.adapters.adapter import adapter
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
@@ -20,8 +22,9 @@ from jobs.runner.environment import environment_for
 from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.finish import hand_over_files, outcome
+from jobs.runner.hang_watch import OutsideWatch
 from jobs.runner.nodes.node import NodeSampler
-from jobs.runner.nodes.orphans import Cleanup, kill_orphans
+from jobs.runner.nodes.orphans import Cleanup, find, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.shipped_report import ShippedReport
@@ -197,6 +200,7 @@ class AttemptSupervisor:
         checkpoints: SavedCheckpoints | None,
     ) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir, run=self.job.run)
+        hangs = None if translation is None else self._hang_watch(trainer, report, remote_nodes)
         over_at: float | None = None
         stop_at = 0.0
         # of one that dies at once too it is known what its node was like
@@ -223,6 +227,8 @@ class AttemptSupervisor:
             self.progress.read()
             if captures is not None:
                 captures.look(step=self.progress.step, now=now)
+            if hangs is not None:
+                hangs.look_if_due(step=self.progress.step)
             remote_nodes.watch(now)
             if self.progress.is_over:
                 over_at = over_at or now
@@ -232,6 +238,15 @@ class AttemptSupervisor:
         if self.asked_to_end.is_set():  # Ray signals the whole tree at once: the trainer may have ended first
             escalation.hasten(time.monotonic())
         return ended
+
+    def _hang_watch(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes) -> OutsideWatch:
+        """Return who watches a trainer that does not watch itself."""
+
+        def processes() -> list[psutil.Process]:
+            run, attempt = self.job.run, self.job.attempt
+            return find(run=run, attempt=attempt, session=trainer.pid, helper=remote_nodes.pid)
+
+        return OutsideWatch(run_dir=self.job.run_dir, report=report, processes=processes)
 
     def _clean_up(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes, why: str) -> Cleanup:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced

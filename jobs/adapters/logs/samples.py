@@ -24,7 +24,7 @@ _MAX_PARTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class DumpedResponse:
     """One response as a trainer dumped it. `parts` are numbers that make up its reward, or stand beside it.
 
     `reward` is None where the trainer does not say; `tokens` is 0 there. Responses of one `group` were drawn for one
@@ -40,7 +40,7 @@ class Completion:
     group: str = ""
 
 
-def sample_events(completions: Iterable[Completion], *, step: int, is_eval: bool, t: int) -> Iterator[Event]:
+def sample_events(completions: Iterable[DumpedResponse], *, step: int, is_eval: bool, t: int) -> Iterator[Event]:
     """Yield the first responses of a step as events, numbered by group and place in it; `t` in Unix ns."""
     groups: dict[str, int] = {}
     members: dict[int, int] = {}

@@ -27,19 +27,19 @@ class OpenRLHFCheckpoints:
     """OpenRLHF looks for no signal: a stop ends it where it is."""
 
     def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
-        """See Checkpoints."""
+        """See TrainerCheckpoints."""
         return False
 
     def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:
-        """See Checkpoints. A folder is whole once DeepSpeed's file names it or a later one, for every role."""
+        """See TrainerCheckpoints. A folder is whole once DeepSpeed's file names it or a later one, for every role."""
         if spec.values().get(_WITHOUT_STATES):
             return {}
         places = list(_places(spec, run_dir / FOLDERS["checkpoints"]))
-        whole = [_whole(place) for place in places]
+        whole = [_whole_folders(place) for place in places]
         return {step: folder for step, folder in whole[0].items() if all(step in other for other in whole[1:])}
 
     def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:
-        """See Checkpoints."""
+        """See TrainerCheckpoints."""
         copies, files = {}, dict(launch.files)
         for place in _places(spec, Path(FOLDERS["checkpoints"])):
             is_other = place.name != folder.parent.name  # the critic's, beside the actor's
@@ -59,7 +59,7 @@ def _places(spec: RunSpec, folder: Path) -> Iterator[Path]:
         yield folder / CRITIC
 
 
-def _whole(place: Path) -> dict[int, Path]:
+def _whole_folders(place: Path) -> dict[int, Path]:
     """Return the whole folders of a place by step; the usual one of a step, else the best one."""
     try:
         match = _TAG.fullmatch((place / LATEST).read_text("utf-8").strip())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jobs.adapters.logs.gathering import Step, Steps
 from jobs.adapters.logs.lines import GrowingFile
-from jobs.adapters.logs.samples import Completion, sample_events
+from jobs.adapters.logs.samples import DumpedResponse, sample_events
 from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader
 from jobs.catalog.algorithm import is_in
@@ -41,7 +41,7 @@ class OpenRLHFLogs:
         self._planned = StepCount(spec=spec, run_dir=run_dir, count=planned_steps)
         self._lines = GrowingFile(path=run_dir / STDOUT)
         self._printed = Steps(trainer=TRAINER, algorithm=algorithm, has_timers=True)
-        self._sample: Completion | None = None  # of the step that is not told yet
+        self._sample: DumpedResponse | None = None  # of the step that is not told yet
         self._board = TensorBoardReader(
             folder=run_dir / FOLDER,
             trainer=TRAINER,
@@ -91,7 +91,7 @@ def printed_step(line: str) -> Step | None:
     return (int(match[1]), metrics) if metrics else None
 
 
-def printed_sample(line: str) -> Completion | None:
+def printed_sample(line: str) -> DumpedResponse | None:
     """Return the response of a line that OpenRLHF prints before a step's, None of any other.
 
     Its text is prompt and response together, without the tokens that part them.
@@ -110,7 +110,7 @@ def printed_sample(line: str) -> Completion | None:
     text, reward = node.elts
     if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
         return None
-    return Completion(prompt="", completion=text.value, reward=_number(reward))
+    return DumpedResponse(prompt="", completion=text.value, reward=_number(reward))
 
 
 def _number(node: ast.expr) -> float | None:

@@ -25,11 +25,11 @@ class TrlCheckpoints:
     """One process saves for all, on the node of the run directory."""
 
     def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
-        """See Checkpoints."""
+        """See TrainerCheckpoints."""
         return True
 
     def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:
-        """See Checkpoints. One that lies between two rollouts is left out: its step is not over."""
+        """See TrainerCheckpoints. One that lies between two rollouts is left out: its step is not over."""
         if spec.values().get(_WITHOUT_STATES):
             return {}
         each = optimizer_steps(spec.values())
@@ -43,7 +43,7 @@ class TrlCheckpoints:
         return by_step
 
     def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
-        """See Checkpoints: Transformers reads a checkpoint where it lies."""
+        """See TrainerCheckpoints: Transformers reads a checkpoint where it lies."""
         argv = list(launch.argv)
         if RESUME in argv:
             del argv[argv.index(RESUME) : argv.index(RESUME) + 2]

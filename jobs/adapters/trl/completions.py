@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.logs.gathering import NOBODY
-from jobs.adapters.logs.samples import MAX_SAMPLES, Completion, Dumps, number, sample_events, text_of
+from jobs.adapters.logs.samples import MAX_SAMPLES, DumpedResponse, Dumps, number, sample_events, text_of
 from jobs.adapters.trl.command import OUTPUT, arguments_of
 from jobs.adapters.trl.units import optimizer_steps
 from jobs.catalog.spec.runspec import RunSpec
@@ -67,14 +67,14 @@ def read_rows(path: Path) -> Sequence[Mapping[str, Any]]:
     return rows
 
 
-def _completion(row: Mapping[str, Any]) -> Completion:
+def _completion(row: Mapping[str, Any]) -> DumpedResponse:
     rewards = {
         str(name): value
         for name, theirs in row.items()
         if name not in _NO_REWARDS and not isinstance(theirs, bool) and (value := number(theirs)) is not None
     }
     expected = row.get(EXPECTED)
-    return Completion(
+    return DumpedResponse(
         prompt=text_of(row.get("prompt")),
         completion=text_of(row.get("completion")),
         expected="" if expected is None else str(expected),

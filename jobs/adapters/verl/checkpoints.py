@@ -22,11 +22,11 @@ class VerlCheckpoints:
     """verl looks for no signal: a stop ends it where it is."""
 
     def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
-        """See Checkpoints."""
+        """See TrainerCheckpoints."""
         return False
 
     def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:  # noqa: ARG002
-        """See Checkpoints. The file beside them is written last."""
+        """See TrainerCheckpoints. The file beside them is written last."""
         try:
             latest = int((run_dir / FOLDER / LATEST).read_text("utf-8"))
         except (OSError, ValueError):
@@ -39,7 +39,7 @@ class VerlCheckpoints:
         return {step: folder for step, folder in folders.items() if step <= latest and folder.is_dir()}
 
     def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
-        """See Checkpoints: verl reads a checkpoint where it lies."""
+        """See TrainerCheckpoints: verl reads a checkpoint where it lies."""
         argv = [word for word in launch.argv if not word.lstrip("+").startswith(tuple(f"{key}=" for key in _KEYS))]
         said = (override(key, value) for key, value in zip(_KEYS, ("resume_path", str(folder)), strict=True))
         return replace(launch, argv=(*argv, *said))

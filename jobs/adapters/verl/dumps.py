@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.logs.samples import Completion, Dumps, number, sample_events
+from jobs.adapters.logs.samples import DumpedResponse, Dumps, number, sample_events
 from jobs.adapters.verl.settings import RUN_PATHS
 from profiling.events import Event
 
@@ -35,7 +35,7 @@ class VerlDumps:
                     yield from sample_events(responses(path), step=int(path.stem), is_eval=is_eval, t=now_ns)
 
 
-def responses(path: Path) -> Sequence[Completion]:
+def responses(path: Path) -> Sequence[DumpedResponse]:
     """Return the responses of one file; lines that cannot be read are left out, as are files."""
     try:
         lines = path.read_bytes().split(b"\n")
@@ -44,7 +44,7 @@ def responses(path: Path) -> Sequence[Completion]:
     return [response for line in lines if (response := _response(line)) is not None]
 
 
-def _response(line: bytes) -> Completion | None:
+def _response(line: bytes) -> DumpedResponse | None:
     try:
         row: Any = json.loads(line)
         prompt, completion = row["input"], row["output"]
@@ -54,7 +54,7 @@ def _response(line: bytes) -> Completion | None:
         return None
     expected = row.get("gts")
     others = ((str(name), number(value)) for name, value in row.items() if name not in _NO_PARTS)
-    return Completion(
+    return DumpedResponse(
         prompt=prompt,
         completion=completion,
         expected=expected if isinstance(expected, str) else "" if expected is None else json.dumps(expected),

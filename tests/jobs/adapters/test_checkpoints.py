@@ -15,7 +15,7 @@ def spec_of(trainer: str, algorithm: str, version: str = "", **knobs: Any) -> Ru
     return parse_spec({"trainer": {"name": trainer, "version": version}, "algorithm": algorithm, "knobs": knobs})
 
 
-def lay_out(run_dir: Path, *files: str, **texts: str) -> None:
+def write_files(run_dir: Path, *files: str, **texts: str) -> None:
     for name in files:
         (run_dir / name).parent.mkdir(parents=True, exist_ok=True)
         (run_dir / name).write_text(texts.get(Path(name).name.partition(".")[0], "x"), encoding="utf-8")
@@ -34,7 +34,7 @@ def resumed(spec: RunSpec, folder: str, *argv: str) -> Launch:
 def test_verls_are_whole_up_to_the_step_that_its_file_names(tmp_path: Path) -> None:
     spec = spec_of("verl", "grpo")
     assert saved(spec, tmp_path) == {}
-    lay_out(
+    write_files(
         tmp_path,
         "checkpoints/global_step_20/actor/model_world_size_2_rank_0.pt",
         "checkpoints/global_step_40/actor/model_world_size_2_rank_0.pt",
@@ -56,7 +56,7 @@ def test_verls_are_whole_up_to_the_step_that_its_file_names(tmp_path: Path) -> N
 
 def test_openrlhfs_are_whole_where_deepspeed_says_so_for_every_role(tmp_path: Path) -> None:
     ppo = spec_of("openrlhf", "ppo")
-    lay_out(
+    write_files(
         tmp_path,
         "checkpoints/_actor/global_step20/mp_rank_00_model_states.pt",
         "checkpoints/_actor/best_global_step20/mp_rank_00_model_states.pt",
@@ -69,7 +69,7 @@ def test_openrlhfs_are_whole_where_deepspeed_says_so_for_every_role(tmp_path: Pa
         "checkpoints/_critic/latest",
         latest="global_step40",
     )
-    lay_out(tmp_path, "checkpoints/_critic/latest", latest="global_step20")
+    write_files(tmp_path, "checkpoints/_critic/latest", latest="global_step20")
 
     assert saved(ppo, tmp_path) == {20: "checkpoints/_actor/global_step20"}
     assert saved(spec_of("openrlhf", "grpo"), tmp_path) == {
@@ -99,7 +99,7 @@ def test_openrlhfs_are_whole_where_deepspeed_says_so_for_every_role(tmp_path: Pa
 
 def test_trls_are_whole_with_their_state_and_lie_between_rollouts_or_not(tmp_path: Path) -> None:
     spec = spec_of("trl", "grpo", **{"train.updates_per_rollout": 2})
-    lay_out(
+    write_files(
         tmp_path,
         "model/final/checkpoint-4/trainer_state.json",
         "model/final/checkpoint-7/trainer_state.json",
@@ -123,7 +123,7 @@ def test_a_trainer_says_whether_a_stop_leaves_a_checkpoint(trainer: str, saves: 
 
 def test_the_built_in_trainer_is_started_as_ever(tmp_path: Path) -> None:
     native = parse_spec({})
-    lay_out(tmp_path, "checkpoints/step-40/x", "checkpoints/.step-60.draft/x")
+    write_files(tmp_path, "checkpoints/step-40/x", "checkpoints/.step-60.draft/x")
 
     assert saved(native, tmp_path) == {40: "checkpoints/step-40"}
     assert resumed(native, "/r/checkpoints/step-40").argv == ("python", "-m", "trainer")
