@@ -13,6 +13,7 @@ from console.command_line.api_json import (
     CaptureJson,
     CheckpointJson,
     DeletionJson,
+    EnvironmentJson,
     KnobsChangedJson,
     LaunchedJson,
     LiveSettingsJson,
@@ -103,6 +104,20 @@ class ApiClient:
         answer = self._send("POST", "/api/studies", json=body, params=query, headers={"Idempotency-Key": key})
         made: StudyLaunchedJson = answer.json()
         return LaunchResult(id=made["study"]["id"], url=made["url"], is_new=answer.status_code == 201)
+
+    def environment(self, project: str) -> EnvironmentJson:
+        """Return variables and names of secrets of a project. Raises: RequestRefused, ConsoleAway."""
+        answer: EnvironmentJson = self._send("GET", f"/api/projects/{quote(project)}/environment").json()
+        return answer
+
+    def set_variable(self, project: str, name: str, value: str, *, is_secret: bool) -> None:
+        """Keep a variable or secret of a project. Raises: RequestRefused, ConsoleAway."""
+        body = {"value": value, "is_secret": is_secret}
+        self._send("PUT", f"/api/projects/{quote(project)}/environment/{quote(name, safe='')}", json=body)
+
+    def remove_variable(self, project: str, name: str) -> None:
+        """Remove a variable or secret of a project. Raises: RequestRefused, ConsoleAway."""
+        self._send("DELETE", f"/api/projects/{quote(project)}/environment/{quote(name, safe='')}")
 
     def first_project(self) -> str:
         """Return the slug of the caller's first project. Raises: RequestRefused without any, ConsoleAway."""

@@ -31,6 +31,8 @@ DEED_WORDS: dict[str, Promise] = {
     "capture.end": gettext_lazy("Capture ended early"),
     "capture.request": gettext_lazy("Capture asked for"),
     "capture.withdraw": gettext_lazy("Capture withdrawn"),
+    "environment.remove": gettext_lazy("Environment variable or secret removed"),
+    "environment.set": gettext_lazy("Environment variable or secret set"),
     "file.download": gettext_lazy("File downloaded"),
     "link.create": gettext_lazy("One-time link made"),
     "member.remove": gettext_lazy("Member removed"),

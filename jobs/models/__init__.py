@@ -26,6 +26,7 @@ from jobs.models.captures import (
     new_capture_id,
     new_trace_id,
 )
+from jobs.models.environment import Variable
 from jobs.models.health import HealthMark
 from jobs.models.listing import (
     ARCHIVED,
@@ -120,6 +121,7 @@ __all__ = [
     "Trace",
     "TrashItem",
     "Upload",
+    "Variable",
     "new_capture_id",
     "new_run_id",
     "new_study_id",

@@ -33,6 +33,16 @@ from jobs.runner.translation import (
     translation_of_the_rest,
 )
 from jobs.runner.uploads import CaptureUploads
+from jobs.runner.variables.variables import (
+    NO_VARIABLES,
+    GivenVariables,
+    VariablesMissing,
+    ask_variables,
+    drop_from_store,
+    remember_secrets,
+    store_for_workers,
+    with_variables,
+)
 from profiling.captures.capture import recordings
 
 TICK_SECONDS = 0.1
@@ -60,14 +70,23 @@ class AttemptSupervisor:
             return EXIT_FENCED
         is_restarted = (self.job.run_dir / "launch.json").exists()
         make_run_dir(self.job.run_dir)
-        cleanup = self.kill_orphans_of_killed_runner() if is_restarted else None
+        if is_restarted:
+            return self.close_killed()
+        try:
+            variables = ask_variables(self.job, self.console, answer, wait=self.asked_to_end.wait)
+            store_for_workers(variables, os.environ)
+            refusal = None
+        except (VariablesMissing, ConsoleError, OSError) as error:
+            variables, refusal = NO_VARIABLES, error
         report = ShippedReport(self.job, self.console)
         try:
-            if cleanup is not None:
-                return self.close_killed(report, cleanup)
-            return self._train(answer, report)
+            if refusal is not None:
+                report.start()
+                return self._not_started(report, refusal)
+            return self._train(answer, report, variables)
         finally:
             report.close()
+            drop_from_store(self.job, os.environ)
 
     def kill_orphans_of_killed_runner(self) -> Cleanup:
         """End what a killed runner left behind, before its files are opened; return the clean-up report."""
@@ -80,8 +99,18 @@ class AttemptSupervisor:
             recordings=recordings(self.job.run_dir),
         )
 
-    def close_killed(self, report: ShippedReport, cleanup: Cleanup) -> int:
-        """Send the terminal event of an attempt whose runner is gone, after the rest of what it had to ship."""
+    def close_killed(self) -> int:
+        """End what a killed runner left; send the rest of what it had to ship, then the terminal event."""
+        cleanup = self.kill_orphans_of_killed_runner()
+        drop_from_store(self.job, os.environ)
+        knows_secrets = remember_secrets(self.job, self.console)
+        report = ShippedReport(self.job, self.console, knows_secrets=knows_secrets)
+        try:
+            return self._close_killed(report, cleanup)
+        finally:
+            report.close()
+
+    def _close_killed(self, report: ShippedReport, cleanup: Cleanup) -> int:
         self.progress.read()
         rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
         if rest is not None and not report.has_terminal_event:
@@ -107,9 +136,11 @@ class AttemptSupervisor:
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, cleanup)
         return self._wait(report)
 
-    def _train(self, answer: LaunchAnswer, report: ShippedReport) -> int:
+    def _train(self, answer: LaunchAnswer, report: ShippedReport, variables: GivenVariables) -> int:
         try:
-            prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
+            prepared = prepare(
+                self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait, variables=variables
+            )
             report.commands.refused = _refused(prepared)
             report.commands.take(answer.get("commands") or ())
             translation = translation_of(prepared.spec, self.job, report)
@@ -121,14 +152,15 @@ class AttemptSupervisor:
             trainer = start(
                 launch=prepared.launch,
                 run_dir=self.job.run_dir,
-                environ=environment_for(prepared.spec, os.environ, self.job.run_dir),
+                environ=with_variables(environment_for(prepared.spec, os.environ, self.job.run_dir), variables),
                 working_dir=None if prepared.spec.is_native else self.job.run_dir,
+                variables=variables.all,
             )
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
             report.start()
             return self._not_started(report, error)
         report.start()
-        tell_surroundings(report.note, python=prepared.python)
+        tell_surroundings(report.note, python=prepared.python, variables=variables)
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
         escalation = Escalation(grace_seconds=grace, term_seconds=self.job.term_grace_seconds)
         remote_nodes = RemoteNodes(self.job, report, self.progress)
@@ -241,9 +273,9 @@ class AttemptSupervisor:
     def _not_started(self, report: ShippedReport, error: Exception) -> int:
         if self.asked_to_end.is_set() or isinstance(error, ConsoleUnreachable):
             state, cause = "stopped", {"side": "cluster", "text": "before the trainer started"}
-        elif isinstance(error, NotPrepared):
+        elif isinstance(error, (NotPrepared, VariablesMissing)):
             state, cause = "failed", {"side": error.side, "text": str(error)}
-            if error.field:
+            if isinstance(error, NotPrepared) and error.field:
                 cause["field"] = error.field
         else:
             text = f"the trainer was not started: {error}"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from jobs.runner.nodes.devices import device_names, driver_version
+from jobs.runner.variables.variables import NO_VARIABLES, GivenVariables
 
 ASK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
 _MAX_PACKAGES = 1000
@@ -46,16 +47,20 @@ class Environment(TypedDict):
     python: str
     packages: dict[str, str]  # name, in lower case -> version, of the interpreter that has the trainer
     code: str  # digest of Pitwall's own sources there
+    variables: dict[str, str]  # what people gave the run besides, with values
+    secrets: list[str]  # names
 
 
-def tell_surroundings(note: Callable[[str, Mapping[str, object]], None], *, python: str) -> threading.Thread:
+def tell_surroundings(
+    note: Callable[[str, Mapping[str, object]], None], *, python: str, variables: GivenVariables = NO_VARIABLES
+) -> threading.Thread:
     """Say what the attempt runs on and with, from a thread: `note(text, meta)` once, whatever could be read.
 
-    `python` is the interpreter that has the trainer.
+    `python` is the interpreter that has the trainer; of what it is given as variables, secrets are named alone.
     """
 
     def work() -> None:
-        environment = surroundings(python=python)
+        environment = surroundings(python=python, variables=variables)
         note(_sentence(environment), {"environment": environment})
 
     thread = threading.Thread(target=work, name="surroundings", daemon=True)
@@ -63,7 +68,7 @@ def tell_surroundings(note: Callable[[str, Mapping[str, object]], None], *, pyth
     return thread
 
 
-def surroundings(*, python: str) -> Environment:
+def surroundings(*, python: str, variables: GivenVariables = NO_VARIABLES) -> Environment:
     """Return what this node is and what is installed for `python`."""
     installed = _installed(python)
     return {
@@ -76,6 +81,8 @@ def surroundings(*, python: str) -> Environment:
         "python": installed[0],
         "packages": installed[1],
         "code": _code_digest(),
+        "variables": dict(variables.shown),
+        "secrets": sorted(variables.secret),
     }
 
 
