@@ -90,9 +90,12 @@ class ApiClient:
         """Close the connections."""
         self._client.close()
 
-    def launch(self, spec: Any, *, key: str, project: str | None = None) -> LaunchResult:
-        """Queue a run of the spec; the same key again gives the same run. Raises: RequestRefused, ConsoleAway."""
-        query = {"project": project} if project else {}
+    def launch(self, spec: Any, *, key: str, project: str | None = None, parent: str | None = None) -> LaunchResult:
+        """Queue a run of the spec, a clone of `parent` if that is named; the same key again gives the same run.
+
+        Raises: RequestRefused, ConsoleAway.
+        """
+        query = {name: text for name, text in (("project", project), ("parent", parent)) if text}
         answer = self._send("POST", "/api/runs", json=spec, params=query, headers={"Idempotency-Key": key})
         made: LaunchedJson = answer.json()
         return LaunchResult(id=made["run"]["id"], url=made["url"], is_new=answer.status_code == 201)

@@ -32,12 +32,13 @@ class Launch:
     """How to start a trainer: never a shell string, never a secret.
 
     `env` is what is added to the runner's own environment; `files` are texts by path relative to the run directory, to
-    be written before the start. The working directory is the run directory.
+    be written before the start. The working directory is the run directory, or `working_dir` where a run has its own.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    working_dir: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

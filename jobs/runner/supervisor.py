@@ -24,7 +24,7 @@ from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
-from jobs.runner.surroundings import tell_surroundings
+from jobs.runner.surroundings import AttemptParts, tell_surroundings
 from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
     Translation,
@@ -153,14 +153,21 @@ class AttemptSupervisor:
                 launch=prepared.launch,
                 run_dir=self.job.run_dir,
                 environ=with_variables(environment_for(prepared.spec, os.environ, self.job.run_dir), variables),
-                working_dir=None if prepared.spec.is_native else self.job.run_dir,
+                working_dir=None if prepared.spec.is_native else prepared.launch.working_dir or self.job.run_dir,
                 variables=variables.all,
             )
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
             report.start()
             return self._not_started(report, error)
         report.start()
-        tell_surroundings(report.note, python=prepared.python, variables=variables)
+        parts = AttemptParts(
+            python=prepared.python,
+            variables=variables,
+            spec=prepared.spec,
+            declared=self.job.trainers,
+            working_dir=prepared.launch.working_dir,
+        )
+        tell_surroundings(report.note, parts=parts)
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
         escalation = Escalation(grace_seconds=grace, term_seconds=self.job.term_grace_seconds)
         remote_nodes = RemoteNodes(self.job, report, self.progress)

@@ -73,6 +73,11 @@ def create_run(
         return earlier, False
 
 
+def parent_of(project: Project, run_id: str) -> Run | None:
+    """Return the run of the project that a clone names; None for another project's, or for one that is not there."""
+    return Run.objects.filter(project=project, pk=run_id).first() if run_id else None
+
+
 def launched_before(*, project: Project, idempotency_key: str | None) -> bool:
     """Return True if the key has made a run here already, so that nothing need be checked again."""
     key = _key(idempotency_key)

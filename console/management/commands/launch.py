@@ -22,6 +22,7 @@ class Command(ApiCommand):
         self.add_console_arguments(parser)
         parser.add_argument("--project", help="slug of the project; else your first one")
         parser.add_argument("--key", help="idempotency key: the same key launches the same run only once")
+        parser.add_argument("--parent", help="id of the run that this one is a clone of")
         add_environment_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -31,7 +32,7 @@ class Command(ApiCommand):
 
     def _launch(self, client: ApiClient, spec: Any, options: Mapping[str, Any]) -> int:
         key = options["key"] or secrets.token_hex(16)
-        launched = client.launch(spec, key=key, project=options["project"])
+        launched = client.launch(spec, key=key, project=options["project"], parent=options["parent"])
         outcome = "queued" if launched.is_new else "was launched before with this key"
         self.stdout.write(f"{launched.id} {outcome}: {launched.url}")
         if not options["wait"]:

@@ -69,7 +69,7 @@ from jobs.preflight.trial_switch import note
 from jobs.processes.tasks import enqueue, submit
 from jobs.runs.checks import check_launchable, default_device
 from jobs.runs.environment import project_variables
-from jobs.runs.launch import KeyReused, create_run, default_name, launched_before
+from jobs.runs.launch import KeyReused, create_run, default_name, launched_before, parent_of
 from jobs.telemetry.attempt_spec import changed_knobs
 
 MAX_IMPORT_BYTES = 1 << 20
@@ -275,6 +275,7 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
             now=timezone.now(),
             tags=tags,
             secrets=secret_values,
+            parent=parent_of(project, request.POST.get("parent", "")),
         )
     except KeyReused:
         text = _("This page has already launched another run. Reload it to launch one more; your draft is kept.")
@@ -311,6 +312,7 @@ def _page(
     context = {
         "project": project,
         "origin": origin,
+        "parent": origin.pk if origin is not None else request.POST.get("parent", ""),
         "has_changed": origin is not None and bool(changed_knobs([origin.pk])),
         "notice": notice,
         "values": values,
