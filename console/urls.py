@@ -31,6 +31,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.settings.page")),
     path("", include("console.views.settings.storage")),
     path("", include("console.views.settings.calibration")),
+    path("", include("console.views.settings.environment")),
     path("", include("console.views.settings.retention")),
     path("", include("console.views.settings.bands")),
     path("", include("console.views.new_run.sweep")),

@@ -13,7 +13,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
 from console.api import cluster, docs
-from console.api.account import account, audit, people, projects, quotas, retention, rights, tokens
+from console.api.account import account, audit, environment, people, projects, quotas, retention, rights, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
@@ -97,6 +97,7 @@ for prefix, router in (
     ("/projects", run_lists.projects),
     ("/projects", dashboards.projects),
     ("/projects", rights.projects),
+    ("/projects", environment.router),
     ("/projects", retention.router),
     ("/projects", health.projects),
     ("/projects", plan.router),

@@ -34,6 +34,8 @@ DEED_WORDS: dict[str, Promise] = {
     "dashboard.change": gettext_lazy("Dashboard changed"),
     "dashboard.create": gettext_lazy("Dashboard made"),
     "dashboard.delete": gettext_lazy("Dashboard deleted"),
+    "environment.remove": gettext_lazy("Environment variable or secret removed"),
+    "environment.set": gettext_lazy("Environment variable or secret set"),
     "file.download": gettext_lazy("File downloaded"),
     "link.create": gettext_lazy("One-time link made"),
     "member.remove": gettext_lazy("Member removed"),

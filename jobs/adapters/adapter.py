@@ -20,8 +20,8 @@ from jobs.catalog.trainer import part
 from profiling.events import Event
 
 ONLY_SHELL = "Only the shell that it was written for knows this value."
-NO_ENVIRONMENT = "A run's spec holds no environment; the cluster's Ray runtime has it."
-NOT_KEPT = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
+NO_ENVIRONMENT = "Pitwall, Ray or the shell sets it; a run cannot be given it."
+NOT_KEPT = "The run names it as a secret; give its value with the launch, this one is not kept."
 IS_DEFAULT = "It is the trainer's default, which holds anyway."
 NO_OPTION = "It belongs to no option."
 ONE_VALUE = "It takes one value."

@@ -11,10 +11,11 @@ class Launch:
 
     `env` is what is added to the runner's own environment; `files` are texts by path relative to the run directory, to
     be written before the start, and `copies` folders on this node that have to be there too, by such paths. The working
-    directory is the run directory.
+    directory is the run directory, or `working_dir` where a run has its own.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, Path] = field(default_factory=dict)
+    working_dir: Path | None = None

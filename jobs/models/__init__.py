@@ -27,6 +27,7 @@ from jobs.models.captures import (
     new_trace_id,
 )
 from jobs.models.dashboards import Dashboard, new_dashboard_id
+from jobs.models.environment import Variable
 from jobs.models.health import HealthMark
 from jobs.models.listing import (
     ARCHIVED,
@@ -124,6 +125,7 @@ __all__ = [
     "Trace",
     "TrashItem",
     "Upload",
+    "Variable",
     "new_capture_id",
     "new_dashboard_id",
     "new_run_id",

@@ -27,6 +27,7 @@ from jobs.runner.console_client.console import (
 from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.environment import TrainerMissing, interpreter
 from jobs.runner.inputs import InputsFailed, materialize_inputs
+from jobs.runner.variables.variables import NO_VARIABLES, GivenVariables
 
 MAX_DOWNLOADS = 3
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -76,7 +77,13 @@ def make_run_dir(run_dir: Path) -> None:
 
 
 def prepare(
-    job: RunnerJob, console: Console, answer: LaunchAnswer, *, python: str, wait: Callable[[float], bool]
+    job: RunnerJob,
+    console: Console,
+    answer: LaunchAnswer,
+    *,
+    python: str,
+    wait: Callable[[float], bool],
+    variables: GivenVariables = NO_VARIABLES,
 ) -> PreparedRun:
     """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
 
@@ -112,7 +119,7 @@ def prepare(
         write_whole(path, text)
     for name, source in launch.copies.items():
         _copy(source, job.run_dir / name)
-    write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch), indent=2))
+    write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch, variables), indent=2))
     return PreparedRun(spec=spec, launch=launch, python=theirs)
 
 
@@ -193,8 +200,8 @@ def _fetch(console: Console, item: InputFile, folder: Path, wait: Callable[[floa
             raise NotPrepared("pitwall", text) from error
 
 
-def _described(job: RunnerJob, spec: RunSpec, launch: Launch) -> dict[str, object]:
-    """What `launch.json` says. The runner's own environment, where the token is, stays out of it."""
+def _described(job: RunnerJob, spec: RunSpec, launch: Launch, variables: GivenVariables) -> dict[str, object]:
+    """What `launch.json` says. The runner's own environment, where the token is, stays out of it, as do secrets."""
     return {
         "run": job.run,
         "attempt": job.attempt,
@@ -202,5 +209,7 @@ def _described(job: RunnerJob, spec: RunSpec, launch: Launch) -> dict[str, objec
         "trainer_version": spec.trainer.version,
         "argv": list(launch.argv),
         "env": dict(launch.env),
+        "variables": dict(variables.shown),
+        "secrets": sorted(variables.secret),
         "device": job.device,
     }

@@ -30,7 +30,7 @@ from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.saved_checkpoints import SavedCheckpoints, origin_of
-from jobs.runner.surroundings import tell_surroundings
+from jobs.runner.surroundings import AttemptParts, tell_surroundings
 from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
     Translation,
@@ -39,6 +39,16 @@ from jobs.runner.translation import (
     translation_of_the_rest,
 )
 from jobs.runner.uploads import CaptureUploads
+from jobs.runner.variables.variables import (
+    NO_VARIABLES,
+    GivenVariables,
+    VariablesMissing,
+    ask_variables,
+    drop_from_store,
+    remember_secrets,
+    store_for_workers,
+    with_variables,
+)
 from profiling.captures.capture import recordings
 
 TICK_SECONDS = 0.1
@@ -66,14 +76,23 @@ class AttemptSupervisor:
             return EXIT_FENCED
         is_restarted = (self.job.run_dir / "launch.json").exists()
         make_run_dir(self.job.run_dir)
-        cleanup = self.kill_orphans_of_killed_runner() if is_restarted else None
+        if is_restarted:
+            return self.close_killed()
+        try:
+            variables = ask_variables(self.job, self.console, answer, wait=self.asked_to_end.wait)
+            store_for_workers(variables, os.environ)
+            refusal = None
+        except (VariablesMissing, ConsoleError, OSError) as error:
+            variables, refusal = NO_VARIABLES, error
         report = ShippedReport(self.job, self.console)
         try:
-            if cleanup is not None:
-                return self.close_killed(report, cleanup)
-            return self._train(answer, report)
+            if refusal is not None:
+                report.start()
+                return self._not_started(report, refusal)
+            return self._train(answer, report, variables)
         finally:
             report.close()
+            drop_from_store(self.job, os.environ)
 
     def kill_orphans_of_killed_runner(self) -> Cleanup:
         """End what a killed runner left behind, before its files are opened; return the clean-up report."""
@@ -86,8 +105,18 @@ class AttemptSupervisor:
             recordings=recordings(self.job.run_dir),
         )
 
-    def close_killed(self, report: ShippedReport, cleanup: Cleanup) -> int:
-        """Send the terminal event of an attempt whose runner is gone, after the rest of what it had to ship."""
+    def close_killed(self) -> int:
+        """End what a killed runner left; send the rest of what it had to ship, then the terminal event."""
+        cleanup = self.kill_orphans_of_killed_runner()
+        drop_from_store(self.job, os.environ)
+        knows_secrets = remember_secrets(self.job, self.console)
+        report = ShippedReport(self.job, self.console, knows_secrets=knows_secrets)
+        try:
+            return self._close_killed(report, cleanup)
+        finally:
+            report.close()
+
+    def _close_killed(self, report: ShippedReport, cleanup: Cleanup) -> int:
         self.progress.read()
         rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
         if rest is not None and not report.has_terminal_event:
@@ -120,9 +149,11 @@ class AttemptSupervisor:
             spec, run_dir, progress=self.progress, translation=translation, origin=origin_of(run_dir)
         )
 
-    def _train(self, answer: LaunchAnswer, report: ShippedReport) -> int:
+    def _train(self, answer: LaunchAnswer, report: ShippedReport, variables: GivenVariables) -> int:
         try:
-            prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
+            prepared = prepare(
+                self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait, variables=variables
+            )
             report.commands.refused = _refused(prepared)
             report.commands.take(answer.get("commands") or ())
             translation = translation_of(prepared.spec, self.job, report)
@@ -135,14 +166,22 @@ class AttemptSupervisor:
             trainer = start(
                 launch=prepared.launch,
                 run_dir=self.job.run_dir,
-                environ=environment_for(prepared.spec, os.environ, self.job.run_dir),
-                working_dir=None if prepared.spec.is_native else self.job.run_dir,
+                environ=with_variables(environment_for(prepared.spec, os.environ, self.job.run_dir), variables),
+                working_dir=None if prepared.spec.is_native else prepared.launch.working_dir or self.job.run_dir,
+                variables=variables.all,
             )
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
             report.start()
             return self._not_started(report, error)
         report.start()
-        tell_surroundings(report.note, python=prepared.python)
+        parts = AttemptParts(
+            python=prepared.python,
+            variables=variables,
+            spec=prepared.spec,
+            declared=self.job.trainers,
+            working_dir=prepared.launch.working_dir,
+        )
+        tell_surroundings(report.note, parts=parts)
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
         saves = adapter(prepared.spec.trainer.name).checkpoints.saves_when_stopped(prepared.spec)
         term = max(self.job.stop_grace_seconds, self.job.term_grace_seconds) if saves else self.job.term_grace_seconds
@@ -275,9 +314,9 @@ class AttemptSupervisor:
     def _not_started(self, report: ShippedReport, error: Exception) -> int:
         if self.asked_to_end.is_set() or isinstance(error, ConsoleUnreachable):
             state, cause = "stopped", {"side": "cluster", "text": "before the trainer started"}
-        elif isinstance(error, NotPrepared):
+        elif isinstance(error, (NotPrepared, VariablesMissing)):
             state, cause = "failed", {"side": error.side, "text": str(error)}
-            if error.field:
+            if isinstance(error, NotPrepared) and error.field:
                 cause["field"] = error.field
         else:
             text = f"the trainer was not started: {error}"

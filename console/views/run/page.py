@@ -23,6 +23,7 @@ from console.views.run.charts import overview_charts, overview_chips
 from console.views.run.config import config_rows, num_changed
 from console.views.run.files import run_file, run_log, visible_run
 from console.views.run.labels import phase_note, resume_note, resume_refusal, sample_note, untold
+from console.views.run.origin import origin_of
 from jobs.accounts.access import allows
 from jobs.captures.choices import USUAL, WORDS
 from jobs.catalog.algorithm import is_in
@@ -73,6 +74,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "tabs": _tabs(row, spec),
         "cause": {**row.cause, "where": cause_place(row.cause), "log_line": unsaid_line(row.cause)},
         "trainer_command": _trainer_command(row, spec) if tab == "config" else None,
+        "origin": origin_of(row, spec) if tab == "config" else None,
         "commands": commands(spec, url=settings.PUBLIC_URL, project=row.project.slug),
         "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{tensorboard_folder(row)}",
         "is_ray_local": is_local(),

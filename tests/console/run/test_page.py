@@ -16,7 +16,7 @@ from console.views.run.page import TABS, unsaid_line
 from jobs.catalog.metric import metrics
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.trainer import trainers
-from jobs.models import Artifact, LogChunk, Project, Run
+from jobs.models import Artifact, LogChunk, Project, Run, RunEvent
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -413,3 +413,19 @@ def test_who_may_not_start_a_run_again_is_told_so_and_gets_no_button(
     html = page(client, run)
     assert 'data-action="resume"' in html
     assert 'data-field="resume-refusal"' not in html
+
+
+def test_the_config_tab_shows_what_each_attempt_was_made_of(member: Client, project: Project) -> None:
+    run = make_run(project, state="finished", spec={"knobs": {"train.seed": 7}})
+    tree = {"name": "verl", "commit": "1a2b3c4d5e6f7788", "diff": "+<b>lr</b> = 2", "untracked": ["new.py"]}
+    facts = {"node": "n-1", "devices": ["H100", "H100"], "image": "verl:0.9", "variables": {"NCCL_DEBUG": "INFO"}}
+    environment = {**facts, "packages": {"flask": "3", "torch": "2.8.0"}, "sources": [tree], "secrets": ["HF_TOKEN"]}
+    RunEvent.objects.create(run=run, attempt=1, at=NOW, verb="note", text="", data={"environment": environment})
+    RunEvent.objects.create(run=run, attempt=2, at=NOW, verb="note", text="", data={"environment": "nonsense"})
+
+    html = page(member, run, "config")
+
+    for text in ("2 × H100", "verl:0.9", "NCCL_DEBUG=INFO", "HF_TOKEN", "1a2b3c4d5e6f", "new.py", "torch==2.8.0"):
+        assert text in html
+    assert "+&lt;b&gt;lr&lt;/b&gt; = 2" in html
+    assert html.index("torch==2.8.0") < html.index("flask==3")
