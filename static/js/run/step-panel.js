@@ -40,9 +40,9 @@ export class StepPanel {
     else this.#hide();
   }
 
-  /** Open the step of a clicked point: x is a step, or a Unix time in seconds. */
-  async pick({ x, isTime }) {
-    const step = isTime ? await this.#stepOf(x) : Math.round(x);
+  /** Open the step of a clicked point, which stands at x of an axis of ../charts/axes.js. */
+  async pick({ x, axis }) {
+    const step = axis === "time" ? await this.#stepOf(x) : this.store.stepAt(axis, x * (1 - 1e-12));
     if (step === null || step < 0) return;
     if (this.step === null) this.query.push("point", String(step));
     else this.query.set("point", String(step));
@@ -60,7 +60,7 @@ export class StepPanel {
   }
 
   #move(by) {
-    this.pick({ x: Math.max(0, this.step + by), isTime: false });
+    this.pick({ x: Math.max(0, this.step + by), axis: "step" });
   }
 
   async #stepOf(seconds) {
