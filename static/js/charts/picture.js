@@ -1,33 +1,34 @@
 /** A chart as a file: its numbers as CSV, its lines as SVG. */
 
-/** @import { Column, Shown } from "./plot" */
+/** @import { DrawnLine, Shown } from "./plot" */
 
 const MARGIN = { left: 64, right: 24, top: 34, bottom: 32 };
 const FONT = 'font-family="system-ui, sans-serif" font-size="11"';
 const TICKS = 5;
 
 /**
- * Return the columns that a chart shows: x, then each line; a value that is missing is empty, one not finite has its name.
+ * Return the columns that a chart shows: x, then of each line what was measured (where one point stands for many: their mean, the
+ * least and the most of them) and what was smoothed. A value that is missing is empty, one not finite has its name.
  *
  * @param {Shown} shown
  * @param {{ xName: string, smoothing: string }} words `smoothing` is how smoothed lines are smoothed, "" for none
  */
 export function csvOf(shown, { xName, smoothing }) {
-  const isSmoothed = (/** @type {Column} */ { y, smooth }) => smoothing !== "" && smooth.length > 0 && smooth !== y;
-  const head = [
-    xName,
-    ...shown.lines.flatMap(({ label, column }) => [
-      label,
-      ...(isSmoothed(column) ? [`${label} (smoothed ${smoothing})`] : []),
-    ]),
-  ];
-  const xs = shown.data[0];
-  const columns = shown.lines.flatMap(({ column }) => {
-    const at = (/** @type {(number | null)[]} */ values) => new Map(column.x.map((x, i) => [x, values[i]]));
-    return [at(column.y), ...(isSmoothed(column) ? [at(column.smooth)] : [])];
-  });
-  const rows = Array.from(xs, (x) => [x, ...columns.map((column) => column.get(x) ?? "")]);
-  return `${[head.map(quoted), ...rows].map((row) => row.join(",")).join("\n")}\n`;
+  const columns = shown.lines.flatMap((line) => columnsOf(line, smoothing));
+  const found = columns.map(({ x, values }) => new Map(Array.from(x, (at, i) => [at, values[i]])));
+  const rows = Array.from(shown.data[0], (x) => [x, ...found.map((column) => column.get(x) ?? "")]);
+  const head = [xName, ...columns.map(({ name }) => name)].map(quoted);
+  return `${[head, ...rows].map((row) => row.join(",")).join("\n")}\n`;
+}
+
+/** @param {DrawnLine} line @param {string} smoothing */
+function columnsOf({ label, column: { x, y, smooth, low, high, of, n } }, smoothing) {
+  const columns = [{ name: label, x, values: y }];
+  if (low && high && of > n)
+    columns.push({ name: `${label} (least)`, x, values: low }, { name: `${label} (most)`, x, values: high });
+  if (smoothing && smooth.length && smooth !== y)
+    columns.push({ name: `${label} (smoothed ${smoothing})`, x, values: smooth });
+  return columns;
 }
 
 /** A name as a field of CSV: quoted where it has to be; one that a spreadsheet would compute gets an apostrophe. */

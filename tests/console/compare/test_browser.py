@@ -113,6 +113,9 @@ def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
     page.keyboard.press("f")
     expect(page.locator('dialog[data-dialog="chart"]')).to_be_visible()
     until(page, "document.querySelector('[data-full-body]').chart.shown?.lines.length === 2")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="CSV").click()
+    assert saved.value.path().read_text().startswith("step,two,two (smoothed 0.6),one,one (smoothed 0.6)\n")
     page.keyboard.press("Escape")
 
     box = page.locator('[data-metric="policy/entropy"] .chart').bounding_box()

@@ -26,6 +26,25 @@ test("a CSV has what was measured and what was smoothed; what is missing is empt
   );
 });
 
+test("a CSV of columns of many points has their least and most, so that no spike is lost", () => {
+  const one = line("Loss", [1, 2], [4, 5]);
+  Object.assign(one.column, { low: [1, 5], high: [90, 5], n: 2, of: 80 });
+  const shown = { ...shownOf(one), data: [[1, 2]] };
+  assert.equal(
+    csvOf(shown, { xName: "tokens", smoothing: "" }),
+    "tokens,Loss,Loss (least),Loss (most)\n1,4,1,90\n2,5,5,5\n",
+  );
+});
+
+test("a line in an SVG ends at a hole, and at what is no number", () => {
+  const one = line("Loss", [1, 2, 3], [0, 5, 10]);
+  one.column.breaks = [1];
+  const range = { min: 0, max: 10 };
+  const look = { title: "", xName: "step", width: 264, height: 166, x: { min: 1, max: 3 }, y: range, isLog: false };
+  const svg = svgOf(shownOf(one), { ...look, color: () => "#123456", xTick: String, yTick: String });
+  assert.match(svg, /d="M64\.0,134\.0M152\.0,84\.0L240\.0,34\.0"/);
+});
+
 test("an SVG has every line within its frame, and no text of a metric is markup", () => {
   const svg = svgOf(shownOf(line("<b>", [1, 2, 3], [0, 5, 10])), {
     title: "a & <i>",
