@@ -329,6 +329,7 @@ API: dict[str, Rule] = {
     "PUT /api/runs/{run_id}/checkpoints/{attempt}/{step}/pin": Rule(needs="editor", body=lambda: {"is_pinned": True}),
     "POST /api/runs/{run_id}/knobs": Rule(needs="editor", body=lambda: {"knobs": {"rollout.temperature": 0.9}}),
     "POST /api/runs/{run_id}/resume": Rule(needs="editor", body=lambda: {"step": None}),
+    "GET /api/runs/{run_id}/axis": Rule(needs="viewer", query={"x": "tokens"}),
     "GET /api/runs/{run_id}/series": Rule(needs="viewer", query={"metrics": "reward/mean"}),
     "GET /api/runs/{run_id}/spans": Rule(needs="viewer", query={"start_ns": "0", "end_ns": "1"}),
     "GET /api/runs/{run_id}/spec": VIEWER,

@@ -9,9 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from console.api.problem import REFUSALS, RequestProblem
-from console.api.runs.series_schema import LogsOut, MetricsOut, SeriesListOut, SpansOut, numbers
+from console.api.runs.series_schema import AxisOut, LogsOut, MetricsOut, SeriesListOut, SpansOut, numbers
 from console.api.visible import run_for
 from jobs.catalog.metric import metric, requested_names
+from jobs.comparison.axis import AxisName, axes_of
 from jobs.telemetry.clean_series import read_clean
 from jobs.telemetry.logs import CursorInvalid, LogPage, read_logs
 from jobs.telemetry.series import (
@@ -33,6 +34,7 @@ MAX_INT64 = 2**63 - 1
 MAX_INT32 = 2**31 - 1
 
 MAX_MOMENT = 2**63 - 1
+AXIS_POINTS = 2000  # more than a chart has pixels: between them it is straight
 Names = Annotated[str, Query(..., description="names of metrics, separated by commas", max_length=20_000)]
 Points = Annotated[int, Query(1000, ge=MIN_POINTS, le=MAX_POINTS, description="width in pixels")]
 Smooth = Annotated[
@@ -91,6 +93,17 @@ def get_series(
     window = SeriesWindow(low=low, high=high)
     answer = read(run_id=run.pk, names=names, num_points=points, smoothing=smoothing_for(smooth), window=window)
     return _json(series_json(answer, requested=requested_names(names)))
+
+
+@router.get("/{run_id}/axis", response={200: AxisOut, **REFUSALS}, summary="Where steps stand on another x axis")
+def get_axis(request: HttpRequest, run_id: str, x: AxisName) -> HttpResponse:
+    """Read how far the run had come when its steps ended: in seconds of training, tokens, samples or GPU hours.
+
+    At most 2,000 steps, straight in between. Empty where the run has not measured it.
+    """
+    run = run_for(request, run_id)
+    axis = axes_of(run_ids=[run.pk], axis=x)[run.pk].thinned(AXIS_POINTS)
+    return _json({"x": x, "step": axis.steps.tolist(), "place": axis.places.tolist()})
 
 
 def smoothing_for(text: str) -> Smoothing | None:

@@ -57,6 +57,14 @@ class SeriesListOut(Schema):
     series: list[SeriesOut]
 
 
+class AxisOut(Schema):
+    """Where steps stand on an x axis: `place` is how far the run had come when `step` ended. Both rising."""
+
+    x: str
+    step: list[int]
+    place: list[float]
+
+
 class LaneOut(Schema):
     """Spans of one role and rank; columns. `start` is Unix ns as a decimal string, `duration` ns."""
 

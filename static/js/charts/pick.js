@@ -33,10 +33,10 @@ export function onAxis(/** @type {uPlot} */ u, /** @type {(x: number) => void} *
 }
 
 /** Ask for what was at the crosshair of a chart, or at its newest point; false where there is none, or nobody to ask. */
-export function pickNow(/** @type {Chart} */ { shown, uplot, plot, view }) {
+export function pickNow(/** @type {Chart} */ { shown, uplot, axisName, view }) {
   const xs = shown?.data[0] ?? [];
   const x = xs[uplot?.cursor.idx ?? xs.length - 1];
   if (x === undefined || !view.onPick) return false;
-  view.onPick({ x, isTime: Boolean(plot.isTime) || view.axis === "time" });
+  view.onPick({ x, axis: axisName });
   return true;
 }

@@ -48,9 +48,9 @@ export class StepPanel {
     else this.#hide();
   }
 
-  /** Open the step of a clicked point: x is a step, or a Unix time in seconds. */
-  async pick({ x, isTime }) {
-    const step = isTime ? await this.feed.stepOf(x) : Math.round(x);
+  /** Open the step of a clicked point, which stands at x of an axis of ../charts/axes.js. */
+  async pick(/** @type {{ x: number, axis: string }} */ point) {
+    const step = await this.feed.stepOf(point);
     if (step === null || step < 0) return;
     const isOpening = this.step === null;
     if (isOpening) this.query.push("point", String(step));
@@ -72,7 +72,7 @@ export class StepPanel {
   }
 
   #move(by) {
-    this.pick({ x: Math.max(0, this.step + by), isTime: false });
+    this.pick({ x: Math.max(0, this.step + by), axis: "step" });
   }
 
   #hide() {

@@ -81,6 +81,21 @@ def test_a_long_series_is_thinned_and_says_so(client: Client, run: Run) -> None:
     assert part["x"] == list(range(10, 21))
 
 
+def test_an_axis_says_where_steps_stand(client: Client, run: Run) -> None:
+    store(
+        [delivery(run.pk, 2, [metric(i, **{"train/tokens": 10.0 * i}) for i in (1, 2, 3)])],
+        memory=AttemptCache(),
+        now=NOW,
+    )
+
+    assert get(client, run, "axis", x="tokens").json() == {
+        "x": "tokens",
+        "step": [1, 2, 3],
+        "place": [10.0, 30.0, 60.0],
+    }
+    assert get(client, run, "axis", x="samples").json() == {"x": "samples", "step": [], "place": []}
+
+
 def test_spans_come_by_lane_with_a_table_of_phases(client: Client, run: Run) -> None:
     answer = get(client, run, "spans").json()
 
@@ -147,6 +162,7 @@ def test_a_sample_is_read_whole_and_reviewed_by_editors(client: Client, run: Run
         ("series", {"metrics": "loss", "smooth": 1}, "smooth"),
         ("series", {"metrics": "loss", "from": "x"}, "from"),
         ("series", {"metrics": ",".join(f"m{i}" for i in range(101))}, "metrics"),
+        ("axis", {"x": "epochs"}, "x"),
         ("spans", {"limit": 0}, "limit"),
         ("spans", {"from_ns": -1}, "from_ns"),
         ("samples", {"page": 0}, "page"),

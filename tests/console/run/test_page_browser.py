@@ -138,7 +138,7 @@ def test_a_constant_that_smoothing_blurs_is_drawn_with_few_ticks(page: Page, liv
     for is_log in ("true", "false"):
         page.evaluate(f"window.pitwallRun.view.isLog = {is_log}; window.pitwallRun.view.redraw(true)")
         until(page, f"!{rate}.needs")
-    page.evaluate("window.pitwallRun.view.setZoom({ min: 20, max: 20 + 1e-12, isTime: false })")
+    page.evaluate("window.pitwallRun.view.setZoom({ min: 20, max: 20 + 1e-12, axis: 'step' })")
     zoom = page.evaluate("window.pitwallRun.view.zoom")
     assert zoom["max"] - zoom["min"] == pytest.approx(1)
     until(page, f"!{rate}.needs")
@@ -201,7 +201,7 @@ def test_the_address_keeps_tab_smoothing_and_zoom(page: Page, live_console: Live
     until(page, "window.pitwallRun?.feed.socket")
 
     after = page.evaluate("window.pitwallRun.view")
-    assert after["smoothing"] == 0.9
+    assert after["smoothing"]["strength"] == 0.9
     assert after["zoom"]["min"] == pytest.approx(zoom["min"], rel=1e-6)
     expect(page.locator('[data-panel="charts"]')).to_be_visible()
     page.locator('[data-metric="reward/mean"] .u-over').dblclick()
