@@ -211,13 +211,13 @@ class ApiClient:
         report: PostMortemJson | None = self._send("GET", f"/api/runs/{run_id}/post-mortem").json()["post_mortem"]
         return report
 
-    def bands(self, project: str) -> list[BandJson]:
-        """Return the healthy bands of a project. Raises: RequestRefused, ConsoleAway."""
-        return self._bands("GET", project)
+    def bands(self, project: str, algorithm: str = "") -> list[BandJson]:
+        """Return the healthy bands of a project, for runs of an algorithm. Raises: RequestRefused, ConsoleAway."""
+        return self._bands("GET", project, params={"algorithm": algorithm})
 
-    def set_bands(self, project: str, bands: Mapping[str, list[float] | None]) -> list[BandJson]:
+    def set_bands(self, project: str, bands: Mapping[str, list[float] | None], algorithm: str = "") -> list[BandJson]:
         """Set bands of a project's own, and return all. Raises: RequestRefused, ConsoleAway."""
-        return self._bands("PATCH", project, json={"bands": dict(bands)})
+        return self._bands("PATCH", project, json={"bands": dict(bands), "algorithm": algorithm})
 
     def _bands(self, method: str, project: str, **request: Any) -> list[BandJson]:
         path = f"/api/projects/{quote(project, safe='')}/bands"

@@ -306,9 +306,10 @@ class PostMortemJson(TypedDict):
 
 
 class BandJson(TypedDict):
-    """Where a metric usually is; both ends null for no band."""
+    """Where a metric usually is; both ends null for no band. `algorithm`: whose runs it is for, "" for all."""
 
     metric: str
+    algorithm: str
     low: float | None
     high: float | None
     source: str

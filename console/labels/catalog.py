@@ -20,6 +20,7 @@ from jobs.catalog.algorithm import algorithms
 from jobs.catalog.flag import FORMS
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.metric import metric, metrics
+from jobs.catalog.overview import TOPICS, overview_charts
 from jobs.catalog.recipe import recipes
 from jobs.catalog.rules import condition
 from jobs.catalog.rules.rule import KINDS, LEVELS, rules
@@ -115,7 +116,11 @@ def _texts() -> Iterator[str]:
         yield from (trainer.label, trainer.help, *trainer.untold.values())
     for info in metrics().values():
         yield from (info.label, info.unit, info.definition, info.healthy_source)
+        yield from (source for _range, source in info.healthy_of.values())
     yield from (phase.label for phase in PHASES)
+    yield from TOPICS.values()
+    for chart in overview_charts():
+        yield from (chart.title, chart.hint, chart.hint_at_zero, *(line.label for line in chart.lines))
     yield from _guide_texts()
     yield from _planner_texts()
     yield from _diagnosis_texts()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, TypeVar
 
+from jobs.catalog.algorithm import expand
 from jobs.catalog.tables import file_table
 from profiling.phases import BY_KEY
 
@@ -41,9 +42,10 @@ class MetricInfo:
     """What a metric's number says.
 
     `names` are what a trainer calls it, the best first, by `trainer/algorithm` or `trainer`. `healthy` is the least and
-    the most of its usual range, () where none is known, and `healthy_source` who says so and what to mind. `told_here`
-    is False for what the built-in trainer does not tell. `former` are names that it had before: older runners,
-    clients and saved addresses still use them.
+    the most of its usual range, () where none is known, and `healthy_source` who says so and what to mind; `healthy_of`
+    has the same for algorithms, by id or family, for which the range is another. `told_here` is False for what the
+    built-in trainer does not tell. `former` are names that it had before: older runners, clients and saved addresses
+    still use them.
     """
 
     name: str
@@ -54,8 +56,16 @@ class MetricInfo:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     healthy: tuple[float, ...] = ()
     healthy_source: str = ""
+    healthy_of: Mapping[str, tuple[tuple[float, ...], str]] = field(default_factory=dict)
     told_here: bool = True
     former: tuple[str, ...] = ()
+
+    def healthy_for(self, algorithm: str) -> tuple[tuple[float, ...], str]:
+        """Return the usual range and its source for runs of an algorithm; "" for those of any."""
+        for name, range_and_source in self.healthy_of.items():
+            if algorithm and algorithm in expand([name]):
+                return range_and_source
+        return self.healthy, self.healthy_source
 
 
 @cache
@@ -140,5 +150,6 @@ def _renamed() -> Mapping[str, str]:
 
 def _metric(name: str, table: Mapping[str, Any]) -> MetricInfo:
     names = {trainer: tuple(theirs) for trainer, theirs in table.get("names", {}).items()}
+    of = {key: (tuple(one["range"]), one["source"]) for key, one in table.get("healthy_of", {}).items()}
     lists = {key: tuple(table.get(key, ())) for key in ("healthy", "former")}
-    return MetricInfo(name=name, **{**table, "names": names, **lists})
+    return MetricInfo(name=name, **{**table, "names": names, "healthy_of": of, **lists})

@@ -1,11 +1,11 @@
 """The bands in which metrics usually are: those of the metric dictionary, and a project's own in their place.
 
-A band of the dictionary is drawn and judges nothing: what it stands for depends on the task. A band that a project has
-set itself is judged (jobs.diagnosis.health).
+Both may be of one algorithm: then they hold for its runs alone. A band of the dictionary is drawn and judges nothing:
+what it stands for depends on the task. A band that a project has set itself is judged (jobs.diagnosis.health).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -13,11 +13,14 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
+from jobs.catalog.algorithm import algorithms
 from jobs.catalog.metric import metric, metrics
 from jobs.models import Project
 
 MOST_BANDS = 200
 MAX_NAME_CHARS = 120
+BY = "|"
+"""Between algorithm and metric in the key of a project's own band for one algorithm."""
 
 
 class BandRefused(ValueError):
@@ -30,34 +33,60 @@ class BandRefused(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Least and most of a metric's usual range, both None where the project wants none; `source` says whose it is."""
+    """Least and most of a metric's usual range, both None where there is to be none; `source` says whose it is.
+
+    `algorithm`: whose runs an own one is for, "" for all.
+    """
 
     metric: str
+    algorithm: str
     low: float | None
     high: float | None
     source: str
     is_own: bool
 
 
-def bands_of(project: Project) -> dict[str, Band]:
-    """Return the bands of a project by metric, its own before those of the dictionary."""
-    bands = {
-        name: Band(metric=name, low=info.healthy[0], high=info.healthy[1], source=info.healthy_source, is_own=False)
-        for name, info in metrics().items()
-        if info.healthy
-    }
-    for name, ends in project.metric_bands.items():
-        low, high = ends or (None, None)
-        bands[name] = Band(metric=name, low=low, high=high, source="", is_own=True)
+def bands_of(project: Project, algorithm: str = "") -> dict[str, Band]:
+    """Return the bands of a project by metric, for runs of an algorithm or those that hold for all.
+
+    The project's own come before those of the dictionary, and in both those of the algorithm before those of all.
+    """
+    bands = {}
+    for name, info in metrics().items():
+        ends, source = info.healthy_for(algorithm)
+        if source:
+            bands[name] = _band(name, ends, source=source)
+    own = {key.rpartition(BY)[::2]: ends for key, ends in project.metric_bands.items()}
+    wanted = ("", algorithm) if algorithm else ("",)
+    for whose in wanted:
+        for (of, name), ends in own.items():
+            if of == whose:
+                bands[name] = _band(name, ends, algorithm=of, is_own=True)
     return bands
 
 
-def set_bands(*, project: Project, raw: Mapping[str, object], user: AbstractBaseUser | None) -> None:
+def own_metrics(project: Project) -> set[str]:
+    """Return the metrics that a project has a band of its own of, for any algorithm."""
+    return {key.rpartition(BY)[2] for key in project.metric_bands}
+
+
+def _band(name: str, ends: Sequence[float], *, source: str = "", algorithm: str = "", is_own: bool = False) -> Band:
+    low, high = ends or (None, None)
+    return Band(metric=name, algorithm=algorithm, low=low, high=high, source=source, is_own=is_own)
+
+
+def set_bands(
+    *, project: Project, raw: Mapping[str, object], user: AbstractBaseUser | None, algorithm: str = ""
+) -> None:
     """Set a project's own bands: metric -> [least, most], [] for none at all, None for that of the dictionary again.
 
-    Metrics that are not named stay as they are. Raises: BandRefused.
+    `algorithm`: for its runs alone. Metrics that are not named stay as they are. Raises: BandRefused.
     """
-    changes = {name: _checked(name, ends) for name, ends in raw.items()}
+    if algorithm and algorithm not in algorithms():
+        text = _("%(given)r is not an algorithm. Use one of %(known)s, or none for all runs.")
+        raise BandRefused("algorithm", text % {"given": algorithm[:40], "known": ", ".join(algorithms())})
+    prefix = f"{algorithm}{BY}" if algorithm else ""
+    changes = {f"{prefix}{name}": _checked(name, ends) for name, ends in raw.items()}
     with transaction.atomic():
         held = Project.objects.select_for_update().get(pk=project.pk)
         after = {**held.metric_bands, **changes}
@@ -81,7 +110,7 @@ def set_bands(*, project: Project, raw: Mapping[str, object], user: AbstractBase
 
 
 def _checked(name: str, ends: object) -> list[float] | None:
-    if not 0 < len(name) <= MAX_NAME_CHARS or any(ord(c) < 33 for c in name):
+    if not 0 < len(name) <= MAX_NAME_CHARS or any(ord(c) < 33 or c == BY for c in name):
         text = _("%(given)r is not the name of a metric. Use one as charts call it, like kl/reference.")
         raise BandRefused(name[:MAX_NAME_CHARS], text % {"given": name[:40]})
     if ends is None:

@@ -21,7 +21,7 @@ from jobs.catalog.metric import metric
 from jobs.catalog.rules.symptom import asked_for, in_metrics, symptoms
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.diagnosis.bands import Band, bands_of
+from jobs.diagnosis.bands import Band, bands_of, own_metrics
 from jobs.models import LIVE, Attempt, HealthMark, Run
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.clean_series import read_clean
@@ -78,7 +78,7 @@ def judge(run: Run, *, now: datetime) -> None:
     since = _since(run)
     steps = _steps_to_judge(since, run.step)
     lines = _lines(run, spec, steps[0] if steps else run.step)
-    own = [band for band in bands_of(run.project).values() if band.is_own and band.low is not None]
+    own = [band for band in bands_of(run.project, spec.algorithm).values() if band.is_own and band.low is not None]
     judged = [judge_step(spec, lines, step, planned=run.num_steps, bands=own) for step in steps]
     with transaction.atomic():
         held = Run.objects.select_for_update().get(pk=run.pk)
@@ -132,7 +132,7 @@ def _steps_to_judge(since: int, newest: int) -> list[int]:
 
 
 def _lines(run: Run, spec: RunSpec, first: int) -> dict[str, Line]:
-    names = asked_for(spec) | set(run.project.metric_bands)
+    names = asked_for(spec) | own_metrics(run.project)
     window = SeriesWindow(low=max(0, first - HORIZON))
     answer = read_clean(run_id=run.pk, names=sorted(names), num_points=MAX_POINTS, window=window)
     return {

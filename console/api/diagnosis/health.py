@@ -1,9 +1,10 @@
 """The health of a run as it was judged while it went on, and the bands that it is drawn against."""
 
 from datetime import datetime
+from typing import Annotated
 
 from django.http import HttpRequest
-from ninja import Field, Router, Schema
+from ninja import Field, Query, Router, Schema
 
 from console.api.problem import REFUSALS, RequestProblem
 from console.api.visible import caller, project_for, run_for
@@ -17,9 +18,12 @@ projects = Router(tags=["projects"])
 
 
 class BandOut(Schema):
-    """Where a metric usually is, both ends null for no band; `is_own`: the project has set it."""
+    """Where a metric usually is, both ends null for no band; `is_own`: the project has set it, for the runs of
+    `algorithm` alone where that is not "".
+    """
 
     metric: str
+    algorithm: str
     low: float | None
     high: float | None
     source: str
@@ -53,6 +57,7 @@ class BandsIn(Schema):
     model_config = {"extra": "forbid"}
 
     bands: dict[str, list[float] | None]
+    algorithm: str = Field("", max_length=200, description="For runs of this algorithm alone; else for all")
 
 
 class BandsOut(Schema):
@@ -70,9 +75,13 @@ def read_health(request: HttpRequest, run_id: str) -> HealthOut:
 
 
 @projects.get("/{slug:project}/bands", response={200: BandsOut, **REFUSALS}, summary="Healthy bands")
-def read_bands(request: HttpRequest, project: str) -> BandsOut:
+def read_bands(
+    request: HttpRequest,
+    project: str,
+    algorithm: Annotated[str, Query("", max_length=200, description="For runs of this algorithm; else for all")] = "",
+) -> BandsOut:
     """Return the healthy bands of the project's charts: its own, and the dictionary's for other metrics."""
-    return _bands(project_for(request, project))
+    return _bands(project_for(request, project), algorithm)
 
 
 @projects.patch("/{slug:project}/bands", response={200: BandsOut, **REFUSALS}, summary="Set healthy bands")
@@ -80,10 +89,11 @@ def patch_bands(request: HttpRequest, project: str, body: BandsIn) -> BandsOut:
     """Set bands of the project's own; metrics that are not named stay. Runs that leave one get a mark. Admins only."""
     home = project_for(request, project, "admin")
     try:
-        set_bands(project=home, raw=body.bands, user=caller(request))
+        set_bands(project=home, raw=body.bands, user=caller(request), algorithm=body.algorithm)
     except BandRefused as error:
-        raise RequestProblem(422, str(error), field=f"bands.{error.field}") from error
-    return _bands(home)
+        field = error.field if error.field == "algorithm" else f"bands.{error.field}"
+        raise RequestProblem(422, str(error), field=field) from error
+    return _bands(home, body.algorithm)
 
 
 def _mark(mark: HealthMark) -> MarkOut:
@@ -99,9 +109,16 @@ def _mark(mark: HealthMark) -> MarkOut:
     )
 
 
-def _bands(project: Project) -> BandsOut:
-    return BandsOut(bands=[_band(band) for band in bands_of(project).values()])
+def _bands(project: Project, algorithm: str) -> BandsOut:
+    return BandsOut(bands=[_band(band) for band in bands_of(project, algorithm).values()])
 
 
 def _band(band: Band) -> BandOut:
-    return BandOut(metric=band.metric, low=band.low, high=band.high, source=band.source, is_own=band.is_own)
+    return BandOut(
+        metric=band.metric,
+        algorithm=band.algorithm,
+        low=band.low,
+        high=band.high,
+        source=band.source,
+        is_own=band.is_own,
+    )

@@ -21,16 +21,18 @@ class Command(ApiCommand):
         about = "as in kl/reference=0:0.3; none for no band, default for that of the metric dictionary; nothing lists"
         parser.add_argument("bands", nargs="*", metavar="metric=least:most", help=about)
         self.add_console_arguments(parser)
+        parser.add_argument("--algorithm", default="", help="for runs of this algorithm alone; else for all")
         parser.add_argument("--project", help="slug of the project; else your first one")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Show or set, and leave with the exit code."""
         wanted = read_bands(options["bands"])
-        self.ask(options, lambda client: self._act(client, options["project"], wanted))
+        self.ask(options, lambda client: self._act(client, options, wanted))
 
-    def _act(self, client: ApiClient, project: str | None, wanted: dict[str, list[float] | None]) -> int:
-        home = project or client.first_project()
-        bands = client.set_bands(home, wanted) if wanted else client.bands(home)
+    def _act(self, client: ApiClient, options: dict[str, Any], wanted: dict[str, list[float] | None]) -> int:
+        home = options["project"] or client.first_project()
+        algorithm = options["algorithm"]
+        bands = client.set_bands(home, wanted, algorithm) if wanted else client.bands(home, algorithm)
         for band in bands:
             if not wanted or band["metric"] in wanted:
                 self.stdout.write(_line(band))

@@ -181,7 +181,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool, is_admin: bool)
         "metrics": metric_words(),
         "bands": {
             name: [band.low, band.high]
-            for name, band in bands_of(run.project).items()
+            for name, band in bands_of(run.project, spec.algorithm).items()
             if band.low is not None and band.high is not None
         },
         "charts": [dataclasses.asdict(plan) for plan in overview_charts(spec)],

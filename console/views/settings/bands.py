@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
 from console.labels.catalog import metric_label
 from console.views.frame import named_project, person
 from jobs.accounts.access import role
+from jobs.catalog.algorithm import algorithms
 from jobs.diagnosis.bands import Band, BandRefused, bands_of, set_bands
 from jobs.models import Project
 
@@ -22,6 +24,7 @@ class BandRow:
     """A band as the table shows it."""
 
     metric: str
+    algorithm: str
     label: str
     low: str
     high: str
@@ -31,9 +34,9 @@ class BandRow:
 
 @require_GET
 def bands(request: HttpRequest, project: str) -> HttpResponse:
-    """Show the bands; the one that the address names as `metric` is ready to be changed."""
+    """Show the bands, of all runs or of an `algorithm`; the one that `metric` names is ready to be changed."""
     home = named_project(request, project, "viewer")
-    band = bands_of(home).get(request.GET.get("metric", ""))
+    band = bands_of(home, _algorithm(request.GET)).get(request.GET.get("metric", ""))
     row = _row(band) if band else None
     return _show(request, home, typed={"metric": row.metric, "low": row.low, "high": row.high} if row else None)
 
@@ -46,11 +49,18 @@ def change_bands(request: HttpRequest, project: str) -> HttpResponse:
     texts = [request.POST.get(end, "").strip() for end in ("low", "high")]
     ends: list[object] | None = None if "reset" in request.POST else [_number(text) for text in texts if text]
     try:
-        set_bands(project=home, raw={name: ends}, user=person(request))
+        set_bands(project=home, raw={name: ends}, user=person(request), algorithm=request.POST.get("algorithm", ""))
     except BandRefused as error:
         return _show(request, home, sentence=str(error), typed={"metric": name, "low": texts[0], "high": texts[1]})
     messages.success(request, _("The band of %(metric)s is kept.") % {"metric": metric_label(name)})
-    return redirect("bands", home.slug)
+    chosen = _algorithm(request.POST)
+    return redirect(f"{reverse('bands', args=[home.slug])}{f'?algorithm={chosen}' if chosen else ''}")
+
+
+def _algorithm(values: Mapping[str, Any]) -> str:
+    """Return the algorithm that a request names; "" where it names none that there is."""
+    name = str(values.get("algorithm", ""))
+    return name if name in algorithms() else ""
 
 
 def _number(text: str) -> object:
@@ -64,10 +74,13 @@ def _number(text: str) -> object:
 def _show(
     request: HttpRequest, project: Project, *, sentence: str = "", typed: Mapping[str, str] | None = None
 ) -> HttpResponse:
+    chosen = _algorithm(request.POST if request.method == "POST" else request.GET)
     context = {
         "project": project,
+        "algorithms": [(name, _(info.label)) for name, info in algorithms().items()],
+        "chosen": chosen,
         "is_admin": role(request.user, project) == "admin",
-        "rows": [_row(band) for band in bands_of(project).values()],
+        "rows": [_row(band) for band in bands_of(project, chosen).values()],
         "sentence": sentence,
         "typed": typed or {},
     }
@@ -78,10 +91,11 @@ def _row(band: Band) -> BandRow:
     ends = ["" if end is None else f"{end:g}" for end in (band.low, band.high)]
     return BandRow(
         metric=band.metric,
+        algorithm=band.algorithm,
         label=metric_label(band.metric),
         low=ends[0],
         high=ends[1],
-        source=band.source,
+        source=_(band.source) if band.source else "",
         is_own=band.is_own,
     )
 

@@ -1,7 +1,7 @@
 /** The charts of a dashboard in their order: moved, resized, added, taken away. Every change gives a new list. */
 
-export const WIDEST = 3; // columns
-export const TALLEST = 3; // rows
+const WIDEST = 3; // columns
+const TALLEST = 3; // rows
 
 /** @typedef {{ metric: string, width: number, height: number }} BoardChart */
 

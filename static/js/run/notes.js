@@ -76,7 +76,7 @@ export class Notes extends EventTarget {
   #write(step, /** @type {OwnNote | null} */ note = null) {
     this.changed = note;
     if (!this.form) return;
-    const { step: place, text } = controls(this.form);
+    const { note_step: place, note_text: text } = controls(this.form);
     place.value = String(note?.step ?? step);
     text.value = note?.text ?? "";
     write(field("note-problem"), "");
@@ -87,7 +87,7 @@ export class Notes extends EventTarget {
 
   async #submit(event) {
     event.preventDefault();
-    const { step, text } = controls(event.currentTarget);
+    const { note_step: step, note_text: text } = controls(event.currentTarget);
     const body = { step: Number(step.value), text: text.value };
     const { changed } = this;
     try {

@@ -167,6 +167,18 @@ def test_the_overview_shows_eight_charts_of_known_metrics(algorithm: str) -> Non
     assert {chip.name for chip in overview_chips(spec)} <= set(metrics())
 
 
+def test_the_overview_says_what_the_knobs_of_the_run_are() -> None:
+    knobs = {"rollout.max_new_tokens": 2048, "optimizer.max_grad_norm": 0.0}
+    plans = {plan.key: plan for plan in overview_charts(parse_spec({"algorithm": "grpo", "knobs": knobs}))}
+
+    assert [limit.label for limit in plans["length"].limits] == ["limit 2,048"]
+    assert plans["gradient"].hint == "not clipped"
+    assert plans["kl"].hint == "k3, nats per token"
+    assert plans["groups"].hint == "all 8 rewards equal"
+    assert plans["phases"].is_stacked
+    assert {line.color for line in plans["reward"].lines} == {"--run-0", "--run-1"}
+
+
 @pytest.mark.parametrize(("coefficient", "has_kl"), [(0.01, True), (0.0, False)])
 def test_without_a_reference_the_overview_has_no_kl_to_it(coefficient: float, has_kl: bool) -> None:
     spec = parse_spec({"algorithm": "grpo", "knobs": {"algorithm.kl_coefficient": coefficient}})

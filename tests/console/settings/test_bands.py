@@ -76,7 +76,7 @@ def test_by_the_api_bands_are_set_and_marks_are_read(admin: Client, project: Pro
 
     answer = admin.patch(address, {"bands": {"response/length_mean": [0, 100]}}, content_type="application/json")
     assert [one for one in answer.json()["bands"] if one["is_own"]] == [
-        {"metric": "response/length_mean", "low": 0.0, "high": 100.0, "source": "", "is_own": True}
+        {"metric": "response/length_mean", "algorithm": "", "low": 0.0, "high": 100.0, "source": "", "is_own": True}
     ]
     report(run, *[metric(step, **{"response/length_mean": 150.0}) for step in range(1, 13)])
     Run.objects.filter(pk=run.pk).update(step=12)
@@ -113,3 +113,48 @@ def test_the_command_shows_and_sets_bands(
     assert run_command("bands", "kl/reference=0.3:0.1")[0] == 3
     with pytest.raises(CommandError, match="metric=least:most"):
         run_command("bands", "kl/reference=wide")
+
+
+def test_a_band_of_one_algorithm_is_drawn_on_its_runs_alone(admin: Client, project: Project) -> None:
+    grpo, dapo = (make_run(project, state="running", spec={"algorithm": name}) for name in ("grpo", "dapo"))
+
+    def drawn(run: Run, name: str) -> object:
+        found = page_data(admin, run)["bands"]
+        assert isinstance(found, dict)
+        return found.get(name)
+
+    assert (drawn(grpo, "kl/reference"), drawn(dapo, "kl/reference")) == ([-0.05, 0.5], None), "of the catalogue"
+    change, address = reverse("change-bands", args=[project.slug]), f"/api/projects/{project.slug}/bands"
+    admin.post(change, {"metric": "kl/reference", "low": "0", "high": "2", "algorithm": "dapo"})
+    assert (drawn(grpo, "kl/reference"), drawn(dapo, "kl/reference")) == ([-0.05, 0.5], [0.0, 2.0])
+
+    body = {"bands": {"kl/reference": [0, 0.1]}}
+    admin.patch(address, body, content_type="application/json")
+    assert (drawn(grpo, "kl/reference"), drawn(dapo, "kl/reference")) == ([0.0, 0.1], [0.0, 2.0])
+    (own,) = [b for b in admin.get(address, {"algorithm": "dapo"}).json()["bands"] if b["metric"] == "kl/reference"]
+    assert (own["algorithm"], own["is_own"], own["high"]) == ("dapo", True, 2.0)
+    page = admin.get(reverse("bands", args=[project.slug]), {"algorithm": "dapo"}).content.decode()
+    assert "for this algorithm" in page
+
+    admin.post(change, {"metric": "kl/reference", "reset": "1", "algorithm": "dapo"})
+    assert drawn(dapo, "kl/reference") == [0.0, 0.1]
+    admin.patch(address, {"bands": {"kl/reference": None}}, content_type="application/json")
+    assert (drawn(grpo, "kl/reference"), drawn(dapo, "kl/reference")) == ([-0.05, 0.5], None)
+    refused = admin.patch(address, body | {"algorithm": "alchemy"}, content_type="application/json")
+    (problem,) = refused.json()["problems"]
+    assert (refused.status_code, problem["field"]) == (422, "algorithm")
+    assert "'alchemy' is not an algorithm. Use one of grpo, " in problem["message"]
+
+
+def test_a_run_is_judged_by_the_own_bands_of_its_algorithm(admin: Client, project: Project) -> None:
+    runs = [make_run(project, state="running", spec={"algorithm": name}) for name in ("grpo", "dapo")]
+    body = {"bands": {"response/length_mean": [0, 100]}, "algorithm": "dapo"}
+    admin.patch(f"/api/projects/{project.slug}/bands", body, content_type="application/json")
+    for run in runs:
+        report(run, *[metric(step, **{"response/length_mean": 150.0}) for step in range(1, 13)])
+        Run.objects.filter(pk=run.pk).update(step=12)
+        judge_next(now=NOW)
+
+    found = [[mark["finding"] for mark in admin.get(f"/api/runs/{run.pk}/health").json()["marks"]] for run in runs]
+
+    assert found == [[], ["band:response/length_mean"]]
