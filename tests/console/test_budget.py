@@ -34,6 +34,7 @@ OPERATIONS = {
     "/runs/change",
     "/runs/export.csv",
     "/runs/{run_id}/diagnosis",
+    "/runs/{run_id}/logs",
     "/runs/{run_id}/plan",
     "/runs/{run_id}/post-mortem",
     "/specs/check",
