@@ -17,11 +17,24 @@ from console.api.account import account, audit, people, projects, quotas, retent
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
-from console.api.diagnosis import diagnosis, health, symptoms
+from console.api.diagnosis import diagnosis, health, log_findings, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
-from console.api.runs import answers, attempts, captures, knobs, run_lists, runs, series, specs, studies, trash, uploads
+from console.api.runs import (
+    answers,
+    attempts,
+    captures,
+    knobs,
+    run_lists,
+    runs,
+    series,
+    specs,
+    studies,
+    system,
+    trash,
+    uploads,
+)
 from console.api.traces import bookmarks, reading, trace_data, trace_difference, trace_summary, traces
 from console.budget import RETRY_SECONDS, TooManyQuestions
 from console.middleware.caller_gone import CallerGone
@@ -58,6 +71,8 @@ for prefix, router in (
     ("/runs", symptoms.router),
     ("/runs", diagnosis.router),
     ("/runs", health.router),
+    ("/runs", log_findings.router),
+    ("/runs", system.router),
     ("/runs", run_plan.router),
     ("/runs", post_mortem.router),
     ("/compare", compare.router),
@@ -81,6 +96,7 @@ for prefix, router in (
     ("/projects", rights.projects),
     ("/projects", retention.router),
     ("/projects", health.projects),
+    ("/projects", log_findings.projects),
     ("/projects", plan.router),
     ("/projects", can_it_run.router),
     ("/projects", diffusion.router),

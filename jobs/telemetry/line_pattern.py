@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 from django.utils.translation import gettext as _
 
-MOST_CHARS = 500
 _BY_LINE = re.compile(r"\\[AzZ]|\\[QCpP]|\(\?[a-zA-Z]*-[a-zA-Z]*m")
 """What means the ends of the text, or may: such an expression is held against lines only."""
 _PUNCTUATION = re.compile(r"[!-/:-@\[-^`{-~]")
@@ -30,8 +29,6 @@ class LinePattern:
 
     def __init__(self, text: str, *, is_expression: bool = True, minds_case: bool = False) -> None:
         """Raises: PatternInvalid."""
-        if len(text) > MOST_CHARS:
-            raise PatternInvalid(_("An expression has at most %(n)s characters.") % {"n": MOST_CHARS})
         body = text if is_expression else _PUNCTUATION.sub(r"\\\g<0>", text)
         self._expression = f"(?{'m' if minds_case else 'im'}){body}"
         self._is_by_line = is_expression and _BY_LINE.search(text) is not None
@@ -160,5 +157,5 @@ def _rows(query: str, *values: object) -> list[Any]:
 
 @lru_cache(maxsize=64)
 def level_pattern(expression: str) -> LinePattern:
-    """Return one of the patterns of jobs.catalog.log_level."""
+    """Return a pattern of jobs.catalog.log_level, or one made of it."""
     return LinePattern(expression, minds_case=True)

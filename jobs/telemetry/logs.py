@@ -33,7 +33,8 @@ class CursorInvalid(ValueError):
 class LogFilter:
     """Which lines are meant: "" and None mean all. `level` means worse ones, too; `since` and `until` are moments.
 
-    `query` is looked for without regard to case, as an expression where `is_expression`.
+    `query` is looked for without regard to case, as an expression where `is_expression`; `pattern` is one more thing
+    that lines have to match.
     """
 
     role: str = ""
@@ -44,11 +45,13 @@ class LogFilter:
     is_expression: bool = False
     since: datetime | None = None
     until: datetime | None = None
+    pattern: LinePattern | None = None
 
     @cached_property
     def patterns(self) -> tuple[LinePattern, ...]:
         """What a line has to match. Raises: PatternInvalid."""
         patterns = [level_pattern(PATTERNS[self.level])] if self.level else []
+        patterns += [self.pattern] if self.pattern else []
         return (*patterns, *([LinePattern(self.query, is_expression=self.is_expression)] if self.query else []))
 
 
@@ -148,13 +151,6 @@ def read_logs(
         lanes=tuple(_lanes(run_id, hidden)),
         searched=search.searched,
     )
-
-
-def first_line(*, run_id: str, wanted: LogFilter, check: Callable[[], None] = lambda: None) -> LogLine | None:
-    """Return the oldest line that is meant, None where there is none or the time ran out."""
-    search = _Search(check=check, ends_at=time.monotonic() + SEARCH_SECONDS)
-    window = _window(run_id, wanted, None, None, hidden_through(run_id, "logs"), is_forward=True)
-    return next(_lines(window, wanted, search), None) if window is not None else None
 
 
 def _lanes(run_id: str, hidden: int) -> Iterator[tuple[str, int]]:

@@ -1,4 +1,4 @@
-/** The page of one run: one store, one feed, eight tabs. */
+/** The page of one run: one store, one feed, nine tabs. */
 
 import { ChartView } from "./charts/view.js";
 import { find, jsonOf } from "./dom.js";
@@ -23,6 +23,7 @@ import { Resume } from "./run/resume.js";
 import { SampleTab } from "./run/samples.js";
 import { StepPanel } from "./run/step-panel.js";
 import { RunStore } from "./run/store.js";
+import { SystemTab } from "./run/system-tab.js";
 import { Tabs } from "./run/tabs.js";
 import { TimelineTab } from "./run/timeline-tab.js";
 import { TryIt } from "./run/tryit.js";
@@ -56,6 +57,7 @@ const tabs = {
   profile: new ProfileTab({ ...context, captures }, ask),
   samples: new SampleTab(context),
   logs: new LogTab(context),
+  system: new SystemTab(context),
   config: new ConfigTab(context),
   files,
 };
@@ -88,7 +90,8 @@ function showHeader(next) {
   header.show(next);
   if (isEnd) {
     // what it died of is in the log by now, and all that it measured is told
-    for (const id of ["symptoms", "run-plan", "diagnosis"]) find(`#${id}`).dispatchEvent(new Event("pitwall:ended"));
+    for (const id of ["symptoms", "run-plan", "diagnosis", "log-findings"])
+      find(`#${id}`).dispatchEvent(new Event("pitwall:ended"));
   }
   actions.show(next);
   attempts.show(next);

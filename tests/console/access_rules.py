@@ -57,6 +57,7 @@ def _plan() -> Rule:
 
 
 _CHANNEL = {"kind": "webhook", "name": "x", "address": "https://example.com/x"}
+_LOG_RULE = {"pattern": "lost", "label": "Lost"}
 _SWEEP = {"method": "grid", "knobs": [{"id": "optimizer.learning_rate", "values": [1e-4, 2e-4]}]}
 
 PAGES: dict[str, Rule] = {
@@ -140,6 +141,7 @@ PAGES: dict[str, Rule] = {
     "GET /runs/{run_id}/{tab}": VIEWER,
     "GET /runs/{run_id}/spec.json": VIEWER,
     "GET /runs/{run_id}/symptoms": VIEWER,
+    "GET /runs/{run_id}/log-findings": VIEWER,
     "GET /runs/{run_id}/diagnosis": VIEWER,
     "GET /runs/{run_id}/plan": VIEWER,
     "GET /runs/{run_id}/post-mortem": VIEWER,
@@ -168,6 +170,8 @@ PAGES: dict[str, Rule] = {
     "POST /settings/{project}/hand-over": _form("admin", username="owner", to="a-editor"),
     "GET /settings/{project}/calibration": VIEWER,
     "GET /settings/{project}/bands": VIEWER,
+    "GET /settings/{project}/log-rules": VIEWER,
+    "POST /settings/{project}/log-rules/change": _form("admin", pattern="lost", label="Lost", level="error"),
     "POST /settings/{project}/bands/change": _form("admin", metric="kl/reference", low="0", high="0.2"),
     "GET /settings/{project}/retention": VIEWER,
     "POST /settings/{project}/retention/change": _form("admin", **{"logs.days": "30"}),
@@ -261,6 +265,8 @@ API: dict[str, Rule] = {
     "GET /api/projects/{project}/plan-settings": VIEWER,
     "GET /api/projects/{project}/calibration": VIEWER,
     "GET /api/projects/{project}/bands": VIEWER,
+    "GET /api/projects/{project}/log-rules": VIEWER,
+    "PUT /api/projects/{project}/log-rules": Rule(needs="admin", body=lambda: {"rules": [dict(_LOG_RULE)]}),
     "PATCH /api/projects/{project}/bands": Rule(needs="admin", body=lambda: {"bands": {"kl/reference": [0, 0.2]}}),
     "GET /api/projects/{project}/retention": VIEWER,
     "PUT /api/projects/{project}/retention": Rule(needs="admin", body=lambda: {"rules": {"logs": {"days": 30}}}),
@@ -314,6 +320,8 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/spans": Rule(needs="viewer", query={"start_ns": "0", "end_ns": "1"}),
     "GET /api/runs/{run_id}/spec": VIEWER,
     "GET /api/runs/{run_id}/symptoms": VIEWER,
+    "GET /api/runs/{run_id}/system": VIEWER,
+    "GET /api/runs/{run_id}/log-findings": VIEWER,
     "GET /api/runs/{run_id}/health": VIEWER,
     "GET /api/runs/{run_id}/diagnosis": VIEWER,
     "GET /api/runs/{run_id}/post-mortem": VIEWER,
@@ -422,6 +430,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "POST /settings/{project}/uploads/delete": ("upload.delete",),
     "POST /settings/{project}/hand-over": ("run.hand_over",),
     "POST /settings/{project}/bands/change": ("bands.set",),
+    "POST /settings/{project}/log-rules/change": ("log_rules.set",),
     "POST /settings/{project}/retention/change": ("retention.set",),
     "POST /settings/{project}/members": ("member.set",),
     "POST /settings/{project}/prices": ("planner.set",),
@@ -455,6 +464,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "PUT /api/projects/{project}/alert-subscription": ("alert.subscribe",),
     "POST /api/projects/{project}/hand-over": ("run.hand_over",),
     "PATCH /api/projects/{project}/bands": ("bands.set",),
+    "PUT /api/projects/{project}/log-rules": ("log_rules.set",),
     "PUT /api/projects/{project}/retention": ("retention.set",),
     "PUT /api/quotas/projects/{project}": ("quota.set",),
     "PUT /api/quotas/people/{username}": ("quota.set",),

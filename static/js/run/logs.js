@@ -1,7 +1,7 @@
 /** Logs by role and rank: the newest lines first, older ones as people scroll up, search over all, links to a line. */
 
 import { get } from "../api.js";
-import { field, find } from "../dom.js";
+import { around, field, find } from "../dom.js";
 import { el, fill, gettext, grouped, laneName, messageOf, ngettext, write } from "../format.js";
 import { search } from "./log-search.js";
 import { LogView } from "./log-view.js";
@@ -64,6 +64,12 @@ export class LogTab {
     button("next").addEventListener("click", () => this.go(1));
     button("previous").addEventListener("click", () => this.go(-1));
     button("follow").addEventListener("click", () => this.#follow(!this.isFollowing));
+    find("#log-findings").addEventListener("click", (event) => {
+      const link = around(event, "a[data-log-line]");
+      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      this.#show(link.dataset.logLine ?? "");
+    });
     store.on("logs", () => this.#soon());
     this.#setDownload();
   }
@@ -75,6 +81,7 @@ export class LogTab {
       return;
     }
     this.isLoaded = true;
+    find("#log-findings").dispatchEvent(new Event("pitwall:shown"));
     this.#follow(this.isFollowing, { isQuiet: true });
     const line = this.query.get("line");
     const at = this.query.get("at") ?? "";
@@ -178,7 +185,10 @@ export class LogTab {
     return asked.signal;
   }
 
-  /** @param {{ signal?: AbortSignal, onMore?: (found: number) => void }} [options] */
+  /**
+   * @param {Record<string, string | number>} params
+   * @param {{ signal?: AbortSignal, onMore?: (found: number) => void }} [options]
+   */
   #ask(params, { signal, onMore } = {}) {
     const limit = Number(params.limit ?? PAGE);
     return search((each) => get(this.#url(each), { signal }), { params, limit, onMore });
@@ -298,6 +308,19 @@ export class LogTab {
     this.view.target = line.cursor;
     this.#follow(false);
     this.view.redraw();
+  }
+
+  /** Show a line among all others of its time, whatever was chosen before. */
+  async #show(cursor) {
+    this.lane = this.attempt = this.select.value = this.attempts.value = this.level.value = "";
+    for (const input of this.times) input.value = "";
+    for (const name of ["process", "attempt", "level", "since", "until"]) this.query.set(name, "");
+    this.#setDownload();
+    this.#follow(false);
+    this.query.set("line", cursor);
+    this.query.write();
+    this.view.replace([]);
+    await this.#jump(cursor);
   }
 
   /** Show the lines around a cursor. */

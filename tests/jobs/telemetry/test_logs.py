@@ -9,7 +9,7 @@ from jobs.ingest.store import AttemptCache, store
 from jobs.models import LogChunk, LogIndex, Run
 from jobs.telemetry import log_index, logs
 from jobs.telemetry.log_index import forget_index, index_log
-from jobs.telemetry.logs import CursorInvalid, LogFilter, first_line, read_logs
+from jobs.telemetry.logs import CursorInvalid, LogFilter, read_logs
 from profiling import events as make
 from tests.batches import delivery
 from tests.rows import NOW, make_run
@@ -144,9 +144,6 @@ def test_levels_and_times_choose_lines() -> None:
     assert found(level="error", query="value") == ["d"]
     assert found(since=NOW + timedelta(seconds=1), until=NOW + timedelta(seconds=3)) == ["b", "c"]
     assert found(since=NOW + timedelta(seconds=9)) == []
-    first = first_line(run_id=run.pk, wanted=LogFilter(level="error"))
-    assert first is not None
-    assert first.text == "ERROR c"
 
 
 def test_an_index_goes_with_its_lines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
