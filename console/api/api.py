@@ -17,7 +17,7 @@ from console.api.account import account, audit, environment, people, projects, q
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
-from console.api.diagnosis import diagnosis, health, symptoms
+from console.api.diagnosis import diagnosis, health, log_findings, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
@@ -34,6 +34,7 @@ from console.api.runs import (
     series,
     specs,
     studies,
+    system,
     trash,
     uploads,
 )
@@ -75,6 +76,8 @@ for prefix, router in (
     ("/runs", symptoms.router),
     ("/runs", diagnosis.router),
     ("/runs", health.router),
+    ("/runs", log_findings.router),
+    ("/runs", system.router),
     ("/runs", run_plan.router),
     ("/runs", post_mortem.router),
     ("/compare", compare.router),
@@ -100,6 +103,7 @@ for prefix, router in (
     ("/projects", environment.router),
     ("/projects", retention.router),
     ("/projects", health.projects),
+    ("/projects", log_findings.projects),
     ("/projects", plan.router),
     ("/projects", can_it_run.router),
     ("/projects", diffusion.router),

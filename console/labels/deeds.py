@@ -27,6 +27,7 @@ DEED_WORDS: dict[str, Promise] = {
     "backup.create": gettext_lazy("Backup written"),
     "backup.restore": gettext_lazy("Backup restored"),
     "bands.set": gettext_lazy("Healthy bands set"),
+    "log_rules.set": gettext_lazy("Rules for lines of logs set"),
     "capture.delete": gettext_lazy("Capture deleted"),
     "capture.end": gettext_lazy("Capture ended early"),
     "capture.request": gettext_lazy("Capture asked for"),

@@ -96,6 +96,25 @@ class LogChunk(models.Model):
                 fields=["run", "attempt", "role", "rank", "stream", "first_line"], name="one_log_chunk"
             )
         ]
+        indexes = [  # the newest lines of a run, and of one of its processes, and those of a moment
+            models.Index(fields=["run", "id"], name="log_order"),
+            models.Index(fields=["run", "role", "rank", "id"], name="log_process"),
+            models.Index(fields=["run", "at", "id"], name="log_time"),
+        ]
+
+
+class LogIndex(models.Model):
+    """What a megabyte of a run's log has in it (jobs.telemetry.log_index): its chunks from the first to the last."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, db_index=False)
+    first_chunk = models.BigIntegerField()
+    last_chunk = models.BigIntegerField()
+    has_error = models.BooleanField()
+    has_warning = models.BooleanField()
+    trigrams = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "first_chunk"], name="one_log_index")]
 
 
 class Sample(models.Model):

@@ -31,6 +31,7 @@ import { alertMarks, captureMarks, checkpointMarks, noteMarks, restartMarks } fr
 import { SampleTab } from "./run/samples.js";
 import { StepPanel } from "./run/step-panel.js";
 import { RunStore } from "./run/store.js";
+import { SystemTab } from "./run/system-tab.js";
 import { Tabs } from "./run/tabs.js";
 import { TimelineTab } from "./run/timeline-tab.js";
 import { TryIt } from "./run/tryit.js";
@@ -71,6 +72,7 @@ const tabs = {
   profile: new ProfileTab({ ...context, captures }, ask),
   samples: new SampleTab(context),
   logs: new LogTab(context),
+  system: new SystemTab(context),
   config: new ConfigTab(context),
   files,
 };
@@ -89,7 +91,8 @@ function showHeader(next) {
   header.show(next);
   if (isEnd) {
     // what it died of is in the log by now, and all that it measured is told
-    for (const id of ["symptoms", "run-plan", "diagnosis"]) find(`#${id}`).dispatchEvent(new Event("pitwall:ended"));
+    for (const id of ["symptoms", "run-plan", "diagnosis", "log-findings"])
+      find(`#${id}`).dispatchEvent(new Event("pitwall:ended"));
   }
   actions.show(next);
   attempts.show(next);

@@ -57,6 +57,7 @@ def _plan() -> Rule:
 
 
 _CHANNEL = {"kind": "webhook", "name": "x", "address": "https://example.com/x"}
+_LOG_RULE = {"pattern": "lost", "label": "Lost"}
 _SWEEP = {"method": "grid", "knobs": [{"id": "optimizer.learning_rate", "values": [1e-4, 2e-4]}]}
 
 PAGES: dict[str, Rule] = {
@@ -140,6 +141,7 @@ PAGES: dict[str, Rule] = {
     "GET /runs/{run_id}/{tab}": VIEWER,
     "GET /runs/{run_id}/spec.json": VIEWER,
     "GET /runs/{run_id}/symptoms": VIEWER,
+    "GET /runs/{run_id}/log-findings": VIEWER,
     "GET /runs/{run_id}/diagnosis": VIEWER,
     "GET /runs/{run_id}/plan": VIEWER,
     "GET /runs/{run_id}/post-mortem": VIEWER,
@@ -168,6 +170,8 @@ PAGES: dict[str, Rule] = {
     "POST /settings/{project}/hand-over": _form("admin", username="owner", to="a-editor"),
     "GET /settings/{project}/calibration": VIEWER,
     "GET /settings/{project}/bands": VIEWER,
+    "GET /settings/{project}/log-rules": VIEWER,
+    "POST /settings/{project}/log-rules/change": _form("admin", pattern="lost", label="Lost", level="error"),
     "POST /settings/{project}/bands/change": _form("admin", metric="kl/reference", low="0", high="0.2"),
     "GET /settings/{project}/environment": VIEWER,
     "POST /settings/{project}/environment/set": _form("admin", name="HF_TOKEN", value="not-a-real-one"),
@@ -264,6 +268,8 @@ API: dict[str, Rule] = {
     "GET /api/projects/{project}/plan-settings": VIEWER,
     "GET /api/projects/{project}/calibration": VIEWER,
     "GET /api/projects/{project}/bands": VIEWER,
+    "GET /api/projects/{project}/log-rules": VIEWER,
+    "PUT /api/projects/{project}/log-rules": Rule(needs="admin", body=lambda: {"rules": [dict(_LOG_RULE)]}),
     "PATCH /api/projects/{project}/bands": Rule(needs="admin", body=lambda: {"bands": {"kl/reference": [0, 0.2]}}),
     "GET /api/projects/{project}/dashboards": VIEWER,
     "POST /api/projects/{project}/dashboards": Rule(needs="viewer", body=lambda: {"name": "mine"}),
@@ -334,6 +340,8 @@ API: dict[str, Rule] = {
     "GET /api/runs/{run_id}/spans": Rule(needs="viewer", query={"start_ns": "0", "end_ns": "1"}),
     "GET /api/runs/{run_id}/spec": VIEWER,
     "GET /api/runs/{run_id}/symptoms": VIEWER,
+    "GET /api/runs/{run_id}/system": VIEWER,
+    "GET /api/runs/{run_id}/log-findings": VIEWER,
     "GET /api/runs/{run_id}/health": VIEWER,
     "GET /api/runs/{run_id}/diagnosis": VIEWER,
     "GET /api/runs/{run_id}/post-mortem": VIEWER,
@@ -446,6 +454,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "POST /settings/{project}/bands/change": ("bands.set",),
     "POST /settings/{project}/environment/set": ("environment.set",),
     "POST /settings/{project}/environment/remove": ("environment.remove",),
+    "POST /settings/{project}/log-rules/change": ("log_rules.set",),
     "POST /settings/{project}/retention/change": ("retention.set",),
     "POST /settings/{project}/members": ("member.set",),
     "POST /settings/{project}/prices": ("planner.set",),
@@ -484,6 +493,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "DELETE /api/projects/{project}/dashboards/{dashboard_id}": ("dashboard.delete",),
     "PUT /api/projects/{project}/environment/{variable}": ("environment.set",),
     "DELETE /api/projects/{project}/environment/{variable}": ("environment.remove",),
+    "PUT /api/projects/{project}/log-rules": ("log_rules.set",),
     "PUT /api/projects/{project}/retention": ("retention.set",),
     "PUT /api/quotas/projects/{project}": ("quota.set",),
     "PUT /api/quotas/people/{username}": ("quota.set",),

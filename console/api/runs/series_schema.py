@@ -97,11 +97,13 @@ class LogLaneOut(Schema):
 
 
 class LogsOut(Schema):
-    """Lines in the order they came."""
+    """Lines in the order they came. `searched`: where the time ran out before the page was full, the cursor up to
+    which all was looked at, to go on from as `before` or `after`; else ""."""
 
     lines: list[LogLine]
     has_older: bool
     has_newer: bool
+    searched: str
     lanes: list[LogLaneOut]
 
 

@@ -38,7 +38,7 @@ from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.trashed import hidden_through
 from profiling.phases import PHASES
 
-TABS = ("overview", "charts", "dashboard", "timeline", "profile", "samples", "logs", "config", "files")
+TABS = ("overview", "charts", "dashboard", "timeline", "profile", "samples", "logs", "system", "config", "files")
 
 
 class _TabConverter(StringConverter):
@@ -198,6 +198,7 @@ def _tabs(run: Run, spec: RunSpec) -> list[dict[str, object]]:
         "profile": _("Profile"),
         "samples": _("Samples"),
         "logs": _("Logs"),
+        "system": _("System"),
         "config": _("Config"),
         "files": _("Files"),
     }
