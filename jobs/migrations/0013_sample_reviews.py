@@ -15,7 +15,6 @@ def fill(apps: Any, _editor: object) -> None:
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
         ("jobs", "0012_run_lists"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),

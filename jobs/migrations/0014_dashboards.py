@@ -8,7 +8,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
         ("jobs", "0013_sample_reviews"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
@@ -16,24 +15,62 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.AddField(
-            model_name='alertincident',
-            name='step',
+            model_name="alertincident",
+            name="step",
             field=models.IntegerField(null=True),
         ),
         migrations.CreateModel(
-            name='Dashboard',
+            name="Dashboard",
             fields=[
-                ('id', models.CharField(default=jobs.models.dashboards.new_dashboard_id, editable=False, max_length=20, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=60)),
-                ('charts', models.JSONField(default=list)),
-                ('is_default', models.BooleanField(default=False)),
-                ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('changed_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('owner', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='jobs.project')),
+                (
+                    "id",
+                    models.CharField(
+                        default=jobs.models.dashboards.new_dashboard_id,
+                        editable=False,
+                        max_length=20,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("name", models.CharField(max_length=60)),
+                ("charts", models.JSONField(default=list)),
+                ("is_default", models.BooleanField(default=False)),
+                ("changed_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "changed_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("project", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="jobs.project")),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('project', 'owner', 'name'), name='one_own_dashboard'), models.UniqueConstraint(condition=models.Q(('owner', None)), fields=('project', 'name'), name='one_shared_dashboard'), models.UniqueConstraint(condition=models.Q(('is_default', True)), fields=('project', 'owner'), name='one_own_default'), models.UniqueConstraint(condition=models.Q(('is_default', True), ('owner', None)), fields=('project',), name='one_shared_default')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("project", "owner", "name"), name="one_own_dashboard"),
+                    models.UniqueConstraint(
+                        condition=models.Q(("owner", None)), fields=("project", "name"), name="one_shared_dashboard"
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("is_default", True)), fields=("project", "owner"), name="one_own_default"
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("is_default", True), ("owner", None)),
+                        fields=("project",),
+                        name="one_shared_default",
+                    ),
+                ],
             },
         ),
     ]

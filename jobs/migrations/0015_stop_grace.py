@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
         ("jobs", "0014_dashboards"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='command',
-            name='not_before',
+            model_name="command",
+            name="not_before",
             field=models.DateTimeField(null=True),
         ),
     ]

@@ -7,38 +7,70 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('jobs', '0015_stop_grace'),
+        ("jobs", "0015_stop_grace"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='attempt',
-            name='runner_key',
-            field=models.CharField(default='', max_length=64),
+            model_name="attempt",
+            name="runner_key",
+            field=models.CharField(default="", max_length=64),
         ),
         migrations.AddField(
-            model_name='run',
-            name='parent',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='clones', to='jobs.run'),
+            model_name="run",
+            name="parent",
+            field=models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="clones", to="jobs.run"
+            ),
         ),
         migrations.CreateModel(
-            name='Variable',
+            name="Variable",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=128)),
-                ('is_secret', models.BooleanField()),
-                ('value', models.TextField(default='')),
-                ('sealed', models.TextField(default='')),
-                ('set_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='variables', to='jobs.project')),
-                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='secrets', to='jobs.run')),
-                ('set_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=128)),
+                ("is_secret", models.BooleanField()),
+                ("value", models.TextField(default="")),
+                ("sealed", models.TextField(default="")),
+                ("set_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="variables", to="jobs.project"
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.CASCADE, related_name="secrets", to="jobs.run"
+                    ),
+                ),
+                (
+                    "set_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(condition=models.Q(('run', None)), fields=('project', 'name'), name='one_variable_of_project'), models.UniqueConstraint(fields=('run', 'name'), name='one_secret_of_run'), models.CheckConstraint(condition=models.Q(models.Q(('is_secret', False), ('run', None), ('sealed', '')), models.Q(('is_secret', True), ('value', ''), models.Q(('sealed', ''), _negated=True)), _connector='OR'), name='secrets_are_sealed')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("run", None)), fields=("project", "name"), name="one_variable_of_project"
+                    ),
+                    models.UniqueConstraint(fields=("run", "name"), name="one_secret_of_run"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("is_secret", False), ("run", None), ("sealed", "")),
+                            models.Q(("is_secret", True), ("value", ""), models.Q(("sealed", ""), _negated=True)),
+                            _connector="OR",
+                        ),
+                        name="secrets_are_sealed",
+                    ),
+                ],
             },
         ),
     ]
