@@ -5,6 +5,7 @@ import * as numbers from "../charts/numbers.js";
 import { controls, field, find } from "../dom.js";
 import { el, fill, gettext, grouped, messageOf, ngettext, write } from "../format.js";
 import { mark, oneLine, reward as shown } from "./sample.js";
+import { trajectory } from "./trajectory.js";
 
 const COLUMNS = 7;
 
@@ -213,7 +214,7 @@ export class SampleTab {
       el("td", { class: "cut" }, oneLine(row.prompt)),
       el("td", { class: "cut" }, oneLine(row.completion)),
       el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
-      el("td", { class: "num" }, grouped(row.tokens)),
+      el("td", { class: "num" }, tokens(row)),
       el("td", { class: "num" }, `${full}/${group.length}`),
     );
     const toggle = () => this.#toggle(line, row, group);
@@ -246,8 +247,8 @@ export class SampleTab {
     const pair = /** @type {[any, any] | null} */ (pairOf(group));
     /** @type {[string, any][]} */
     const parts = [
-      [gettext("Prompt"), row.prompt],
-      [gettext("Response"), pair ? sideBySide(pair) : row.completion || gettext("(empty)")],
+      [gettext("Prompt"), trajectory(row.prompt)],
+      [gettext("Response"), pair ? sideBySide(pair) : trajectory(row.completion) || gettext("(empty)")],
     ];
     if (!pair) parts.push([gettext("Expected"), row.expected || "—"]);
     const named = Object.entries(row.rewards ?? {})
@@ -260,7 +261,7 @@ export class SampleTab {
         step: row.step,
         group: row.group,
         index: row.index,
-        tokens: grouped(row.tokens),
+        tokens: tokens(row),
       }),
     ]);
     const timeline = el(
@@ -299,5 +300,8 @@ function sideBySide([chosen, rejected]) {
     );
   return el("div", { class: "run-pair" }, side(gettext("Chosen"), chosen), side(gettext("Rejected"), rejected));
 }
+
+/** How many tokens a response has; other trainers do not say. */
+const tokens = (row) => (row.tokens || !row.completion ? grouped(row.tokens) : "—");
 
 const groupKey = (row) => `${row.attempt}|${row.step}|${row.is_eval}|${row.group}`;
