@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 import numpy as np
 
@@ -56,6 +57,10 @@ READINGS = (
     *(f"gpu{index}_memory_{what}_bytes" for index in range(16) for what in ("used", "total")),
 )
 MAX_SPANS = 100_000
+Unchanged = Literal["", "no_effect", "as_it_is", "limit", "choose"]
+"""Why a click cannot turn a knob: it means nothing beside the run's others, is so already, is as far as it goes, or
+only a person can say."""
+
 _WIDER = (1.5, 12.0, math.inf)
 
 
@@ -108,19 +113,33 @@ def _looked_at(evidence: Evidence) -> tuple[int, int, int] | None:
     return (steps[0].number, steps[-1].number, len(steps)) if steps else None
 
 
+def in_reach(changes: Sequence[KnobChange], spec: RunSpec) -> tuple[KnobChange, ...]:
+    """Return the changes of knobs that the run's own trainer, version and algorithm have."""
+    return tuple(change for change in changes if change.knob in spec.knobs)
+
+
 def changed(change: KnobChange, spec: RunSpec) -> Value:
     """Return what a knob becomes when it is turned: twice or half its value, on or off; None if that changes nothing.
 
     None too where only a person can say, where the run has no such knob, or where it means nothing beside its others.
     """
-    chosen = spec.knobs.get(change.knob)
-    if chosen is None or not is_live(change.knob, spec.values()):
-        return None
-    knob, now = knobs()[change.knob], chosen.value
-    if change.how in ("on", "off"):
-        return (change.how == "on") if isinstance(now, bool) and now != (change.how == "on") else None
-    if isinstance(now, bool) or not isinstance(now, int | float) or change.how == "choose" or now <= 0:
-        return None
+    return None if change.knob not in spec.knobs else _turned(change, spec)[0]
+
+
+def why_unchanged(change: KnobChange, spec: RunSpec) -> Unchanged:
+    """Return why `changed` has no value for a knob that the run has; "" where it has one."""
+    return _turned(change, spec)[1]
+
+
+def _turned(change: KnobChange, spec: RunSpec) -> tuple[Value, Unchanged]:
+    knob, now = knobs()[change.knob], spec.knobs[change.knob].value
+    if not is_live(change.knob, spec.values()):
+        return None, "no_effect"
+    if change.how in ("on", "off") and isinstance(now, bool):
+        return (None, "as_it_is") if now == (change.how == "on") else (change.how == "on", "")
+    is_number = isinstance(now, int | float) and not isinstance(now, bool)
+    if change.how not in ("raise", "lower") or not is_number or now <= 0:
+        return None, "choose"
     wanted = now * 2 if change.how == "raise" else now / 2
     if knob.type == "float":
         wanted = now + (knob.high - now) / 2 if change.how == "raise" and knob.high <= 1 else wanted
@@ -129,8 +148,8 @@ def changed(change: KnobChange, spec: RunSpec) -> Value:
     try:
         value = knob.check(wanted)
     except KnobValueInvalid:
-        return None
-    return value if value != now else None
+        return None, "limit"
+    return (value, "") if value != now else (None, "limit")
 
 
 def evidence_of(run: Run, *, capture: Capture | None = None, workers: Sequence[tuple[str, int]] = ()) -> Evidence:

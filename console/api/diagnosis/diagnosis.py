@@ -11,7 +11,7 @@ from console.api.visible import run_for
 from console.budget import expensive
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.diagnosis.rules import Diagnosis, changed, diagnose_run, diagnose_trace
+from jobs.diagnosis.rules import Diagnosis, changed, diagnose_run, diagnose_trace, in_reach
 from jobs.models import Run
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.traces.files import NoAnswer
@@ -132,6 +132,6 @@ def finding_out(finding: Finding, spec: RunSpec | None) -> FindingOut:
         end=observation.end if observation and has_window else None,
         turns=[
             KnobChangeOut(knob=change.knob, how=change.how, value=changed(change, spec) if spec else None)
-            for change in rule.changes
+            for change in (rule.changes if spec is None else in_reach(rule.changes, spec))
         ],
     )

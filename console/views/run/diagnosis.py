@@ -19,13 +19,21 @@ from console.views.run.config import show
 from console.views.run.files import visible_run
 from console.views.run.symptoms import clone_url
 from jobs.accounts.access import allows
+from jobs.catalog.sentence import in_words
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
-from jobs.diagnosis.rules import changed, diagnose_run
+from jobs.catalog.trainer import trainers
+from jobs.diagnosis.rules import changed, diagnose_run, in_reach, why_unchanged
 from jobs.models import Run, Trace
 from jobs.telemetry.attempt_spec import latest_spec_json
 from profiling.diagnosis.finding import QUESTIONS, Finding, KnobChange, amount
 
+WHY_UNCHANGED = {
+    "no_effect": gettext_lazy("%(now)s now. It has no effect with the run's other settings."),
+    "as_it_is": gettext_lazy("already %(now)s"),
+    "limit": gettext_lazy("%(now)s now, which is the limit"),
+    "choose": gettext_lazy("%(now)s now. Choose the value in a clone."),
+}
 HOW = {
     "raise": gettext_lazy("raise it"),
     "lower": gettext_lazy("lower it"),
@@ -37,8 +45,8 @@ HOW = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobChangeRow:
-    """A knob to change: `says` is the change in words, `clone` the address of a clone that has it, "" where none
-    can."""
+    """A knob to change: `text` is the change in words, or why no click makes it; `clone` the address of a clone that
+    has it, or in which a person chooses the value; "" where none can."""
 
     label: str
     guide: str
@@ -62,6 +70,7 @@ class DiagnosisRow:
     source: str
     window: str
     changes: tuple[KnobChangeRow, ...]
+    no_change: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +131,7 @@ def questions(findings: Iterable[Finding], *, run: Run | None, trace: Trace | No
 def _row(finding: Finding, run: Run | None, spec: RunSpec | None, timeline: str) -> DiagnosisRow:
     rule, observation = finding.rule, finding.observation
     is_firing = finding.state == "fires"
+    changes = rule.changes if spec is None else in_reach(rule.changes, spec)
     window = ""
     if observation is not None and observation.end > observation.begin > 0:
         window = f"{timeline}?{urlencode({'from': observation.begin, 'to': observation.end})}"
@@ -137,15 +147,26 @@ def _row(finding: Finding, run: Run | None, spec: RunSpec | None, timeline: str)
         definition=_(rule.definition),
         source=_(rule.source),
         window=window,
-        changes=tuple(_change_row(change, run, spec) for change in rule.changes) if is_firing else (),
+        changes=tuple(_change_row(change, run, spec) for change in changes) if is_firing else (),
+        no_change=_no_change(spec) if is_firing and rule.changes and not changes and spec else "",
     )
+
+
+def _no_change(spec: RunSpec) -> str:
+    """Say that none of a rule's knobs is one of the run's."""
+    trainer = in_words(trainers()[spec.trainer.name].called(spec.trainer.version), _)
+    return _("No setting of %(trainer)s for this algorithm changes it.") % {"trainer": trainer}
 
 
 def _change_row(change: KnobChange, run: Run | None, spec: RunSpec | None) -> KnobChangeRow:
     label = knob_label(change.knob)
     value = changed(change, spec) if spec is not None else None
-    if value is None or run is None or spec is None:
+    if run is None or spec is None:
         text, clone = str(HOW[change.how]), ""
+    elif value is None:
+        why = why_unchanged(change, spec)
+        text = f"{HOW[change.how]}: {WHY_UNCHANGED[why] % {'now': show(spec.knob(change.knob))}}"
+        clone = clone_url(run, {}) if why == "choose" else ""
     else:
         words = {"before": show(spec.knob(change.knob)), "after": show(value)}
         text, clone = _("%(after)s instead of %(before)s") % words, clone_url(run, {change.knob: value})

@@ -5,7 +5,9 @@ import * as numbers from "../charts/numbers.js";
 import { find } from "../dom.js";
 import { el, fill, gettext, grouped, icon, messageOf, ngettext } from "../format.js";
 import { toast } from "../toast.js";
+import { tokenCount } from "./sample.js";
 import { changesOf, levelOf, tokensOf } from "./sample-text.js";
+import { trajectory } from "./trajectory.js";
 
 /**
  * @typedef {{
@@ -19,7 +21,7 @@ export function sampleDetail(/** @type {any} */ sample, /** @type {Context} */ c
   const pair = /** @type {[any, any] | null} */ (pairOf(sample.group_members));
   /** @type {[string, any][]} */
   const parts = [
-    [gettext("Prompt"), sample.prompt],
+    [gettext("Prompt"), trajectory(sample.prompt)],
     [gettext("Response"), pair ? sideBySide(pair) : responseOf(sample)],
   ];
   if (!pair) parts.push([gettext("Expected"), sample.expected || "—"]);
@@ -56,7 +58,7 @@ const ownReview = (sample) => sample.reviews.find((one) => one.is_mine) ?? { ver
 /** Return the response: plain, with its tokens by likelihood, or with what changed since the prompt was answered before. */
 function responseOf(sample) {
   const place = el("div", { class: "run-response" });
-  const plain = () => [sample.completion || gettext("(empty)")];
+  const plain = () => [trajectory(sample.completion) || gettext("(empty)")];
   const ways = /** @type {[string, string, () => (Node | string)[]][]} */ ([["plain", gettext("Text"), plain]]);
   if (sample.token_logprobs.length)
     ways.unshift(["tokens", gettext("By log-probability"), () => colored(sample.completion, sample.token_logprobs)]);
@@ -116,7 +118,7 @@ function whereOf(sample, { url, onPrompt, onGroup }) {
     step: sample.step,
     group: sample.group,
     index: sample.index,
-    tokens: grouped(sample.tokens),
+    tokens: tokenCount(sample),
   });
   const steps = sample.num_steps_of_prompt;
   const same = fill(ngettext("This prompt at %(n)s step", "This prompt at %(n)s steps", steps), { n: grouped(steps) });

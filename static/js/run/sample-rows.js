@@ -2,7 +2,7 @@
 
 import * as numbers from "../charts/numbers.js";
 import { el, fill, gettext, grouped, icon } from "../format.js";
-import { mark, oneLine, reward as shown } from "./sample.js";
+import { mark, oneLine, reward as shown, tokenCount } from "./sample.js";
 
 export const COLUMNS = 7;
 
@@ -47,15 +47,17 @@ export function sampleRow(row, branches) {
   return el(
     "tr",
     {
-      tabindex: "0",
-      "aria-expanded": "false",
       "data-sample": String(row.id),
       class: branches.isDead(row.attempt, row.step) ? "is-dead" : false,
     },
     el(
       "td",
       { class: "num" },
-      grouped(row.step),
+      el(
+        "button",
+        { class: "link num", type: "button", "aria-expanded": "false", title: gettext("Show the whole sample") },
+        grouped(row.step),
+      ),
       row.is_eval ? el("span", { class: "faint", title: gettext("held-out") }, " ○") : null,
       attemptTag(row, branches),
     ),
@@ -69,7 +71,7 @@ export function sampleRow(row, branches) {
     el("td", { class: "cut" }, oneLine(row.prompt)),
     el("td", { class: "cut" }, reviewMarks(row), oneLine(row.completion)),
     el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
-    el("td", { class: "num" }, grouped(row.tokens)),
+    el("td", { class: "num" }, tokenCount(row)),
     el("td", { class: "num" }, isFlat(row) ? flatTag(row) : `${row.group_full}/${row.group_size}`),
   );
 }

@@ -1,6 +1,6 @@
 /** Pieces that every list of samples shows alike. */
 
-import { el, gettext, icon } from "../format.js";
+import { el, gettext, grouped, icon } from "../format.js";
 
 /** Return the mark before a reward: a check for full, a cross for none, nothing in between. */
 export function mark(reward) {
@@ -24,6 +24,9 @@ export function finalWord(text) {
   const line = oneLine(text);
   return line.length > 20 ? `…${line.slice(-20)}` : line || "—";
 }
+
+/** Return how many tokens a response has; other trainers do not say. */
+export const tokenCount = (row) => (row.tokens || !row.completion ? grouped(row.tokens) : "—");
 
 /** Return a text on one line. */
 export const oneLine = (text) => text.replace(/\s+/g, " ").trim();

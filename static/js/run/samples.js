@@ -259,12 +259,10 @@ export class SampleTab {
     if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
     const line = this.#lineOf(event);
     if (!line) return;
-    const isRow = event.target === line;
     const sample = this.opened.get(line.dataset.sample ?? "");
     const verdict = event.key === "u" ? "up" : event.key === "d" ? "down" : null;
-    if (event.key === "Enter" && isRow) this.#toggle(line);
-    else if (event.key === "ArrowDown") this.#step(line, 1)?.focus();
-    else if (event.key === "ArrowUp") this.#step(line, -1)?.focus();
+    if (event.key === "ArrowDown") opener(this.#step(line, 1))?.focus();
+    else if (event.key === "ArrowUp") opener(this.#step(line, -1))?.focus();
     else if (verdict && this.page.canEdit && sample) toggleVerdict(sample, verdict, this.context);
     else return;
     event.preventDefault();
@@ -285,19 +283,19 @@ export class SampleTab {
   }
 
   #toggle(line) {
-    if (line.getAttribute("aria-expanded") === "true") this.#close(line);
+    if (opener(line)?.getAttribute("aria-expanded") === "true") this.#close(line);
     else this.#open(line);
   }
 
   #close(line) {
     if (line.nextElementSibling?.classList.contains("run-sample-full")) line.nextElementSibling.remove();
-    line.setAttribute("aria-expanded", "false");
+    opener(line)?.setAttribute("aria-expanded", "false");
     this.opened.delete(line.dataset.sample);
   }
 
   async #open(line) {
-    line.setAttribute("aria-expanded", "true");
-    line.focus();
+    opener(line)?.setAttribute("aria-expanded", "true");
+    opener(line)?.focus();
     const cell = el("td", { colspan: COLUMNS }, el("p", { class: "faint" }, "…"));
     line.after(el("tr", { class: "run-sample-full" }, cell));
     try {
@@ -324,8 +322,11 @@ export class SampleTab {
       return;
     }
     line.nextElementSibling?.firstElementChild?.replaceChildren(sampleDetail(sample, this.context));
-    line.focus();
+    opener(line)?.focus();
   }
 }
+
+/** The button of a row that opens it. @returns {HTMLButtonElement | null | undefined} */
+const opener = (line) => line?.querySelector("button[aria-expanded]");
 
 const groupKey = (row) => `${row.attempt}|${row.step}|${row.is_eval}|${row.group}`;

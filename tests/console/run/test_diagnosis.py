@@ -91,8 +91,32 @@ def test_the_page_shows_the_window_and_what_to_turn(editor: Client, project: Pro
     assert "Weight sync takes 50 % of each step" in html.unescape(row)
     begin, end = BEGIN + 4 * SECOND, BEGIN + STEPS * 4 * SECOND
     assert f"{reverse('run', args=[run.pk, 'timeline'])}?from={begin}&amp;to={end}" in row
-    assert reverse("guide-knob", args=["async.updates_per_sync"]) in row
+    assert "async.updates_per_sync" not in row  # which the built-in trainer does not have
     assert text.index('data-state="fires"') < text.index('data-state="clear"') < text.index('data-state="not_enough')
+
+
+@pytest.mark.parametrize(
+    ("spec", "named", "text"),
+    [
+        ({}, (), "No setting of the built-in trainer for this algorithm changes it."),
+        (
+            {"trainer": {"name": "verl"}},
+            ("rollout.sync_bucket_mib", "async.updates_per_sync"),
+            "It has no effect with the run's other settings.",
+        ),
+    ],
+)
+def test_a_finding_names_only_knobs_of_the_run_and_each_is_a_click_or_says_why_not(
+    editor: Client, project: Project, spec: dict[str, object], named: tuple[str, ...], text: str
+) -> None:
+    run = told(project, sync=2.0, **spec)
+
+    page = html.unescape(editor.get(reverse("run-diagnosis", args=[run.pk])).content.decode())
+    turns = findings(editor, run)["weight_sync_slow"]["turns"]
+
+    assert text in page
+    assert set(named) <= {turn["knob"] for turn in turns}  # type: ignore[attr-defined]
+    assert bool(turns) == bool(named)
 
 
 def test_it_is_told_again_only_when_a_state_changes(editor: Client, project: Project) -> None:

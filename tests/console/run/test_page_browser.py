@@ -368,7 +368,7 @@ def test_samples_are_filtered_by_reward_and_reviewed_one_after_the_other(page: P
     expect(opened.locator('.run-token[data-level="4"]').first).to_have_text("2")
     page.keyboard.press("d")
     expect(rows.first.locator('[title="1 thumbs down"]')).to_be_visible()
-    expect(rows.nth(1)).to_have_attribute("aria-expanded", "true")  # on to the next one
+    expect(rows.nth(1).get_by_role("button").first).to_have_attribute("aria-expanded", "true")  # on to the next one
     note = opened.get_by_label("A note on this sample")
     note.fill("guessed")
     note.press("Enter")
