@@ -31,7 +31,7 @@ const ICONS = `
   player-stop player-pause bookmark pin file file-text cpu server stack-2 link eye maximize minimize
   arrow-back-up circle circle-check info-circle list terminal-2 device-floppy api database world flag
   chart-line timeline message folder history filter home rocket send code braces zoom-in zoom-reset mood-empty
-  lock shield-lock plug-connected-x wave-sine
+  lock shield-lock plug-connected-x wave-sine thumb-up thumb-down
 `
   .split(/\s+/)
   .filter(Boolean);

@@ -13,7 +13,8 @@ from pathlib import Path
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from jobs.adapters.adapter import Launch, adapter
+from jobs.adapters.adapter import adapter
+from jobs.adapters.launching import Launch
 from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments

@@ -31,8 +31,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.settings.page")),
     path("", include("console.views.settings.storage")),
     path("", include("console.views.settings.calibration")),
+    path("", include("console.views.settings.environment")),
     path("", include("console.views.settings.retention")),
     path("", include("console.views.settings.bands")),
+    path("", include("console.views.settings.log_rules")),
     path("", include("console.views.new_run.sweep")),
     path("", include("console.views.new_run.advice")),
     path("", include("console.views.new_run.page")),  # before the pages of runs: "new" is no run
@@ -45,6 +47,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.run.page")),
     path("", include("console.views.run.post_mortem")),
     path("", include("console.views.run.symptoms")),
+    path("", include("console.views.run.log_findings")),
     path("", include("console.views.run.diagnosis")),
     path("", include("console.views.traces.diagnosis")),
     path("", include("console.views.run.plan")),

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, NotRequired, get_args
 
 from annotated_types import Predicate
@@ -26,6 +26,7 @@ Kind = Literal["metric", "span", "system", "log", "sample", "artifact", "capture
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PEAKS = ("resident_peak", "device_peak", "device_reserved_peak")
 """The peaks of a span's memory, as fields of Memory and as keys of the event."""
+MAX_TOKEN_LOGPROBS = 4096  # of one sample
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 FILE_NAME_CHARACTERS = "letters, digits and . _ + = @ -, in parts divided by /, no part beginning with a dot"
@@ -84,6 +85,11 @@ Name = Annotated[
     Allowed("a text of 1 to 120 characters without a comma"),
 ]
 Values = Annotated[dict[Name, Number], FailFast()]
+TokenLogprobs = Annotated[
+    list[Annotated[list[Number], Field(min_length=2, max_length=2)]],
+    Field(max_length=MAX_TOKEN_LOGPROBS),
+    Allowed(f"a list of at most {MAX_TOKEN_LOGPROBS} pairs: characters of the completion, log-probability"),
+]
 FileName = Annotated[
     str, Predicate(is_file_name), Allowed(f"the name of a file: {FILE_NAME_CHARACTERS}, at most 255 characters")
 ]
@@ -124,6 +130,9 @@ class SpanEvent(Head):
     ]  # 0 = a phase of the step, 1.. = details inside it
     name: NotRequired[Annotated[str, Field(max_length=200), Allowed("a text of at most 200 characters")]]
     memory: NotRequired[SkipValidation[dict[str, list[int] | int]]]  # bytes; stays in the run's files
+    is_told_later: NotRequired[
+        Annotated[bool, Allowed("true or false")]
+    ]  # told when its step was over: nothing follows from it about what runs now
 
 
 class SystemEvent(Head):
@@ -154,6 +163,7 @@ class SampleEvent(Head):
     rewards: NotRequired[Values]
     tokens: NotRequired[Count]
     is_eval: NotRequired[Annotated[bool, Allowed("true or false")]]
+    token_logprobs: NotRequired[TokenLogprobs]
 
 
 class ArtifactEvent(Head):
@@ -316,11 +326,20 @@ def sample(
     rewards: Mapping[str, float],
     tokens: int,
     is_eval: bool = False,
+    token_logprobs: Sequence[tuple[int, float]] = (),
 ) -> SampleEvent:
-    """Return one completion; `group` numbers the prompt in its step, `index` the sample in its group."""
-    return {
+    """Return one completion; `group` numbers the prompt in its step, `index` the sample in its group.
+
+    `token_logprobs`: for each token from the first on, as far as they are told, how many characters (Unicode) of the
+    completion it wrote, and its log-probability (natural) where it was drawn.
+    """
+    event: SampleEvent = {
         "kind": "sample",
-        **_head(attempt, step),
+        "attempt": attempt,
+        "step": step,
+        "role": "driver",
+        "rank": 0,
+        "t": time.time_ns(),
         "group": group,
         "index": index,
         "prompt": prompt,
@@ -331,6 +350,9 @@ def sample(
         "tokens": tokens,
         "is_eval": is_eval,
     }
+    if token_logprobs:
+        event["token_logprobs"] = [[characters, encode_number(logprob)] for characters, logprob in token_logprobs]
+    return event
 
 
 def artifact(

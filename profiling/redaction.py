@@ -8,13 +8,15 @@ In texts (log lines, causes, commands) known secrets are hidden by their value, 
 tokens of known makers, passwords in addresses, what is assigned to a name like API_KEY. Hashes, ids and pictures stay.
 """
 
+import base64
 import json
 import mmap
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 MIN_BYTES = 8  # what is shorter is no secret, and may stand anywhere
 _NAME = re.compile(
@@ -54,22 +56,33 @@ _PLACES = re.compile(
 _HINTS = re.compile(r"[=@]|eyJ|hf_|sk-|gh|glpat|xox|A[KSI]I|pw_|Bearer|Basic")  # most lines have none of these
 _HIDDEN = "***"
 _OWN = Path("/proc/self/environ")
+SECRET_NAMES = "PITWALL_SECRETS"  # noqa: S105 (a variable that names variables which are secrets, whatever they are called)
+_remembered: set[bytes] = set()
 
 
 def secrets_of(environ: Mapping[str, str]) -> frozenset[bytes]:
-    """Return the values in an environment that are secrets: by the variable's name, by shape, in addresses, in JSON."""
+    """Return the values in an environment that are secrets: by the variable's name, by shape, in addresses, in JSON.
+
+    Those that PITWALL_SECRETS names are, too, and each line of them.
+    """
     values = {value for name, text in environ.items() for value in _secrets(name, text)}
-    return frozenset(raw for raw in (os.fsencode(value) for value in values) if len(raw) >= MIN_BYTES)
+    named = [environ[name] for name in environ.get(SECRET_NAMES, "").split() if name in environ]
+    return _long_enough(values) | _long_enough(_with_lines(named))
+
+
+def remember(secrets: Iterable[str]) -> None:
+    """Take texts that this process was handed for secrets of its own, and each line of them, from now on."""
+    _remembered.update(_long_enough(_with_lines(secrets)))
 
 
 def own_secrets() -> frozenset[bytes]:
-    """Return the secrets of this process: of its environment now, and of the one it was started with."""
+    """Return the secrets of this process: of its environment now and when it was started, and what it was handed."""
     try:
         parts = _OWN.read_bytes().split(b"\0")
     except OSError:  # not Linux
         parts = []
     started = dict(os.fsdecode(part).split("=", 1) for part in parts if b"=" in part)
-    return secrets_of(os.environ) | secrets_of(started)
+    return secrets_of(os.environ) | secrets_of(started) | _remembered
 
 
 def overwrite(path: Path, secrets: Collection[bytes]) -> int:
@@ -104,15 +117,27 @@ def hide_in(value: Any) -> Any:
 
 
 def hider(secrets: Collection[bytes]) -> Callable[[str], str]:
-    """Return what takes these secrets out of a text, also of a JSON line that they are encoded in."""
-    texts = {os.fsdecode(secret) for secret in secrets}
-    forms = {
-        form for text in texts for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-    }
+    """Return what takes these secrets out of a text: as they are, as JSON and addresses write them, in base64."""
+    forms = {form for secret in secrets for form in _forms(os.fsdecode(secret))}
     if not forms:
         return str
     pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
     return lambda text: pattern.sub(_HIDDEN, text)
+
+
+def _forms(text: str) -> tuple[str, ...]:
+    encoded = base64.b64encode(os.fsencode(text)).decode()
+    whole = encoded[: len(encoded) - 4 * encoded.endswith("=")]  # its end changes with what follows it
+    return (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], quote(text, safe=""), whole)
+
+
+def _with_lines(texts: Iterable[str]) -> set[str]:
+    """Return texts and the lines of those that have several: logs are looked through line by line."""
+    return {part for text in texts for part in (text, text.strip(), *map(str.strip, text.splitlines()))}
+
+
+def _long_enough(texts: Iterable[str]) -> frozenset[bytes]:
+    return frozenset(raw for raw in map(os.fsencode, texts) if len(raw) >= MIN_BYTES)
 
 
 def _secrets(name: str, value: object) -> Iterator[str]:

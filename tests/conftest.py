@@ -13,12 +13,14 @@ from typing import Any
 
 import hypothesis
 import pytest
+from django.db import connection
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.utils import translation
 from hypothesis.internal.conjecture import providers
 from playwright.sync_api import expect
 
 from jobs.accounts.append_only import guard_sql, unguard_sql
+from tests.migrated_database import migrated_database
 from tests.parts import MARKED, MARKERS, is_marked
 from tests.ray_head import ray_head  # noqa: F401 (fixture)
 from tests.services import _valkey_server, announcing, postgres, valkey  # noqa: F401 (fixtures)
@@ -38,7 +40,8 @@ hypothesis.settings.load_profile("tests")
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "") not in ("", "0")
 # A skip that names one of these is a failure under REQUIRE_ALL=1: the CI script has installed them.
 REQUIRED = re.compile(
-    r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2|prometheus|oidc-provider", re.IGNORECASE
+    r"chromium|chrome|browser|postgres|initdb|gettext|msgfmt|nsys|iproute2|prometheus|oidc-provider|axe-core",
+    re.IGNORECASE,
 )
 
 _PARTS = {name for names in MARKERS.values() for name in names}
@@ -142,6 +145,20 @@ def _language_does_not_leak() -> Generator[None, None, None]:
     """Forget the language that a test's request has activated for this thread."""
     yield
     translation.deactivate()
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """Let the database of the tests begin as a file that is there, and go with the data directory that it is in."""
+    return connection.vendor == "sqlite"
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """Put the file there: to migrate takes 3 s of a core."""
+    del django_db_modify_db_settings_parallel_suffix
+    if connection.vendor == "sqlite":
+        shutil.copy(migrated_database(), connection.settings_dict["TEST"]["NAME"])
 
 
 @pytest.fixture(scope="session", autouse=True)

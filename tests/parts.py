@@ -18,7 +18,6 @@ BUSY = ("engine", "ray", "processes")
 MARKERS: Mapping[str, Sequence[str]] = {
     "engine": BUSY,
     "pages": ("browser",),
-    "faults": ("faults",),
     "consoles": ("journey",),
     "journeys": ("journey",),
 }

@@ -2,10 +2,9 @@
 
 The tests run in parts. First, a file's tests together, what starts an engine or processes of its own, in two, and what
 opens pages of a console that lives in the test's process, in three, because each waits for a third of its time; of
-engines a third beside two costs more than it gains. Then whole consoles, two side by side: one that is broken in many
-ways, and others; those with a browser apart, as Playwright's loop and asyncio tests do not share a process. All of them
-wait now and then: the checks and what needs little of the machine, in two processes, take what they leave, at the
-lowest priority, and the rest of the time alone.
+engines a third beside two costs more than it gains. Then whole consoles, two side by side, those with a browser apart,
+as Playwright's loop and asyncio tests do not share a process. All of them wait now and then: the checks and what needs
+little of the machine, in two processes, take what they leave, at the lowest priority, and the rest of the time alone.
 
 How long each test took is left in build/test-durations.json; one above 20 s says why (`@pytest.mark.slow("...")`).
 """
@@ -54,14 +53,13 @@ PARTS = {
     **{half: ["-m", f"not journey and not browser and not {IS_BUSY}"] for half in HALVES},
     "engine": ["-m", f"not journey and not browser and {IS_BUSY}", *BY_FILE, IN_ORDER],
     "pages": ["-m", "not journey and browser", "-n", "3", "--dist", "loadfile"],
-    "faults": ["-m", "journey and faults"],
-    "consoles": ["-m", "journey and not browser and not faults"],
+    "consoles": ["-m", "journey and not browser"],
     "journeys": ["-m", "journey and browser"],
 }
 Lane = Sequence[str]  # parts that run one after the other
 Group = Sequence[Lane]  # side by side, in lanes that take about as long as each other
 LIGHT: Group = tuple((half,) for half in HALVES)
-HEAVY: Sequence[Group] = ((("engine",),), (("pages",),), (("faults", "consoles"), ("journeys",)))
+HEAVY: Sequence[Group] = ((("engine",),), (("pages",),), (("consoles",), ("journeys",)))
 # Modules are compiled once, though the environment may say otherwise: each part would write its assertions anew.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 ENVIRONMENT["RAY_worker_niceness"] = "0"  # else the workers of runs come after all that waits for them

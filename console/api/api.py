@@ -13,11 +13,11 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
 from console.api import cluster, docs
-from console.api.account import account, audit, people, projects, quotas, retention, rights, tokens
+from console.api.account import account, audit, environment, people, projects, quotas, retention, rights, tokens
 from console.api.account.auth import SessionAuth, TokenAuth
 from console.api.alerts import alert_rules, alerts
 from console.api.compare import compare
-from console.api.diagnosis import diagnosis, health, symptoms
+from console.api.diagnosis import diagnosis, health, log_findings, symptoms
 from console.api.guide import catalog, guide, hardware
 from console.api.planner import calibration, can_it_run, diffusion, plan, post_mortem, run_plan
 from console.api.problem import RequestProblem
@@ -30,9 +30,11 @@ from console.api.runs import (
     notes,
     run_lists,
     runs,
+    samples,
     series,
     specs,
     studies,
+    system,
     trash,
     uploads,
 )
@@ -70,9 +72,12 @@ for prefix, router in (
     ("/runs", notes.router),
     ("/runs", captures.router),
     ("/runs", series.router),
+    ("/runs", samples.router),
     ("/runs", symptoms.router),
     ("/runs", diagnosis.router),
     ("/runs", health.router),
+    ("/runs", log_findings.router),
+    ("/runs", system.router),
     ("/runs", run_plan.router),
     ("/runs", post_mortem.router),
     ("/compare", compare.router),
@@ -95,8 +100,10 @@ for prefix, router in (
     ("/projects", run_lists.projects),
     ("/projects", dashboards.projects),
     ("/projects", rights.projects),
+    ("/projects", environment.router),
     ("/projects", retention.router),
     ("/projects", health.projects),
+    ("/projects", log_findings.projects),
     ("/projects", plan.router),
     ("/projects", can_it_run.router),
     ("/projects", diffusion.router),

@@ -13,6 +13,7 @@ from console.command_line.api_json import (
     CaptureJson,
     CheckpointJson,
     DeletionJson,
+    EnvironmentJson,
     KnobsChangedJson,
     LaunchedJson,
     LiveSettingsJson,
@@ -89,9 +90,12 @@ class ApiClient:
         """Close the connections."""
         self._client.close()
 
-    def launch(self, spec: Any, *, key: str, project: str | None = None) -> LaunchResult:
-        """Queue a run of the spec; the same key again gives the same run. Raises: RequestRefused, ConsoleAway."""
-        query = {"project": project} if project else {}
+    def launch(self, spec: Any, *, key: str, project: str | None = None, parent: str | None = None) -> LaunchResult:
+        """Queue a run of the spec, a clone of `parent` if that is named; the same key again gives the same run.
+
+        Raises: RequestRefused, ConsoleAway.
+        """
+        query = {name: text for name, text in (("project", project), ("parent", parent)) if text}
         answer = self._send("POST", "/api/runs", json=spec, params=query, headers={"Idempotency-Key": key})
         made: LaunchedJson = answer.json()
         return LaunchResult(id=made["run"]["id"], url=made["url"], is_new=answer.status_code == 201)
@@ -103,6 +107,20 @@ class ApiClient:
         answer = self._send("POST", "/api/studies", json=body, params=query, headers={"Idempotency-Key": key})
         made: StudyLaunchedJson = answer.json()
         return LaunchResult(id=made["study"]["id"], url=made["url"], is_new=answer.status_code == 201)
+
+    def environment(self, project: str) -> EnvironmentJson:
+        """Return variables and names of secrets of a project. Raises: RequestRefused, ConsoleAway."""
+        answer: EnvironmentJson = self._send("GET", f"/api/projects/{quote(project)}/environment").json()
+        return answer
+
+    def set_variable(self, project: str, name: str, value: str, *, is_secret: bool) -> None:
+        """Keep a variable or secret of a project. Raises: RequestRefused, ConsoleAway."""
+        body = {"value": value, "is_secret": is_secret}
+        self._send("PUT", f"/api/projects/{quote(project)}/environment/{quote(name, safe='')}", json=body)
+
+    def remove_variable(self, project: str, name: str) -> None:
+        """Remove a variable or secret of a project. Raises: RequestRefused, ConsoleAway."""
+        self._send("DELETE", f"/api/projects/{quote(project)}/environment/{quote(name, safe='')}")
 
     def first_project(self) -> str:
         """Return the slug of the caller's first project. Raises: RequestRefused without any, ConsoleAway."""

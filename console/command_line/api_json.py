@@ -139,6 +139,20 @@ class TrashEntryJson(TypedDict):
     problem: str
 
 
+class VariableJson(TypedDict):
+    """A variable of a project; of a secret no value."""
+
+    name: str
+    is_secret: bool
+    value: str | None
+
+
+class EnvironmentJson(TypedDict):
+    """What runs of a project are given."""
+
+    variables: list[VariableJson]
+
+
 class RetentionRuleJson(TypedDict):
     """What of a kind stays."""
 

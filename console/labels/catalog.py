@@ -113,7 +113,7 @@ def _texts() -> Iterator[str]:
     for algorithm in algorithms().values():
         yield from (algorithm.label, algorithm.help)
     for trainer in trainers().values():
-        yield from (trainer.label, trainer.help)
+        yield from (trainer.label, trainer.help, *trainer.untold.values())
     for info in metrics().values():
         yield from (info.label, info.unit, info.definition, info.healthy_source)
         yield from (source for _range, source in info.healthy_of.values())

@@ -21,15 +21,18 @@ from console.api.traces.schema import trace_out
 from console.api.traces.traces import whole
 from console.live.hub import Mailbox, end, hub
 from console.live.run_headers import headers
+from console.live.shared_reads import SharedReads, one_per_loop
 from console.live.sockets import open_sockets
 from jobs.accounts.access import role
 from jobs.alerts.incidents import CHANGED as ALERTS_CHANGED
 from jobs.models import Project, Trace
-from jobs.telemetry.frame_log import missed, newest_seq
+from jobs.telemetry.frame_log import MissedFrames, missed, newest_seq
 
 HEARTBEAT_SECONDS = 5.0
 HEADER_SECONDS = 0.5
 TRACE_SECONDS = 0.2
+NEWEST_SECONDS = 0.5
+ANNOUNCED_SECONDS = 1.0
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -37,6 +40,12 @@ SIGN_IN, NOT_YOURS, NOT_THERE, TOO_MANY = 4401, 4403, 4404, 4429
 TOO_TALKATIVE = 1008  # of RFC 6455: it breaks our rules
 MOST_SAID = 10
 """Messages of a client until it is closed: our pages send none."""
+
+
+newest = one_per_loop(lambda: SharedReads(newest_seq, max_age=NEWEST_SECONDS))
+"""The numbers of runs' newest frames: all that follow a run ask at each heartbeat."""
+announced = one_per_loop(lambda: SharedReads(_read_announced, max_age=ANNOUNCED_SECONDS, max_keys=16))
+"""Frames too large for the live stream, by run, the last frame sent and the one announced: all ask at the same time."""
 
 
 class _Follower(AsyncWebsocketConsumer):
@@ -130,11 +139,12 @@ class RunConsumer(_Follower):
         if not self._user.is_authenticated:
             return SIGN_IN
         after = self._argument("after")
-        newest = await _in_database(newest_seq)(self.run_id)
+        there = await _in_database(newest_seq)(self.run_id)
         is_allowed = await _in_database(_may_see_run)(self._user, self.run_id)
-        if newest is None or not is_allowed:
+        if there is None or not is_allowed:
             return NOT_THERE  # which of the two is not theirs to know
-        self.last = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else newest
+        self.last = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else there
+        self._last_at = time.monotonic()
         self._header, self._header_at = "", 0.0
         return 0
 
@@ -153,11 +163,13 @@ class RunConsumer(_Follower):
             if self.mailbox.take_lost():
                 await self._catch_up()
             for frame in self.mailbox.take_frames():
-                if frame.seq > self.last + 1 or (frame.seq == self.last + 1 and frame.text is None):
+                if frame.seq > self.last + 1:
                     await self._catch_up()
+                elif frame.seq == self.last + 1 and frame.text is None:
+                    there = await announced().get((self.run_id, self.last, frame.seq))
+                    await self._send_missed(there.value)
                 if frame.seq == self.last + 1 and frame.text is not None:
-                    await self.send(text_data=frame.text)
-                    self.last = frame.seq
+                    await self._send_frame(frame.seq, frame.text)
             is_changed = bool(self.mailbox.take_changed()) or is_changed
             now = time.monotonic()
             if is_changed and now >= self._header_at + HEADER_SECONDS:
@@ -168,28 +180,40 @@ class RunConsumer(_Follower):
                 if code := await self._why_not(_may_see_run, self.run_id):
                     await self.close(code)
                     return
-                await self._catch_up()
+                await self._check_newest()
                 await self._send_header()
                 await self._beat()
 
     async def _catch_up(self) -> None:
         """Send what the database has above the last frame sent."""
-        while True:
-            missed_events = await _in_database(missed)(run_id=self.run_id, after=self.last)
-            if missed_events.is_folded:
-                self.last = missed_events.newest
-                await self._send({"type": "reset", "seq": missed_events.newest})
-                return
-            for seq, text in missed_events.frames:
-                await self.send(text_data=text)
-                self.last = seq
-            if self.last >= missed_events.newest:
-                return
+        is_behind = True
+        while is_behind:
+            is_behind = await self._send_missed(await _in_database(missed)(run_id=self.run_id, after=self.last))
+
+    async def _send_missed(self, frames: MissedFrames) -> bool:
+        """Send them; return whether there are more."""
+        if frames.is_folded:
+            self.last = frames.newest
+            await self._send({"type": "reset", "seq": frames.newest})
+            return False
+        for seq, text in frames.frames:
+            await self._send_frame(seq, text)
+        return self.last < frames.newest
+
+    async def _check_newest(self) -> None:
+        """Catch up where the database has another newest frame than was sent."""
+        there = await newest().get(self.run_id)
+        if (there.value or 0) > self.last or ((there.value or 0) < self.last and self._last_at < there.asked_at):
+            await self._catch_up()
+
+    async def _send_frame(self, seq: int, text: str) -> None:
+        await self.send(text_data=text)
+        self.last, self._last_at = seq, time.monotonic()
 
     async def _send_header(self) -> None:
         """Send the header if it is not what the page has."""
         self._header_at = time.monotonic()
-        header = await headers().get(self.run_id)
+        header = (await headers().get(self.run_id)).value
         if header is not None and header.text != self._header:
             self._header = header.text
             await self.send(text_data=header.text)
@@ -220,7 +244,7 @@ class UpdatesConsumer(_Follower):
                 if run_id == ALERTS_CHANGED:
                     await self.send(text_data='{"type":"alerts"}')  # pages ask for what they may see
                     continue
-                header = await headers().get(run_id)
+                header = (await headers().get(run_id)).value
                 if header is not None and header.project == self.project:
                     await self.send(text_data=header.text)
             if time.monotonic() >= beat_at:
@@ -273,6 +297,11 @@ class TraceConsumer(_Follower):
 def _in_database(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
     """Return the function to be awaited; it runs in a thread that keeps its database connection."""
     return database_sync_to_async(function, thread_sensitive=False)
+
+
+def _read_announced(key: tuple[str, int, int]) -> MissedFrames:
+    run_id, after, _announced = key
+    return missed(run_id=run_id, after=after)
 
 
 def _may_see_run(user: AbstractBaseUser | AnonymousUser, run_id: str) -> bool:

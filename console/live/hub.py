@@ -9,12 +9,12 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import redis
 import redis.asyncio
 
 from console.live.run_headers import headers
+from console.live.shared_reads import one_per_loop
 from jobs.telemetry.streams import LIVE, async_client
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Mailbox:
 
 
 class Hub:
-    """Tails the live stream while somebody listens. One per event loop; `hub()` finds it."""
+    """Tails the live stream while somebody listens. One per event loop: `hub()`."""
 
     def __init__(self, url: str | None = None) -> None:
         self._url = url
@@ -202,12 +202,5 @@ def _order(entry_id: bytes) -> tuple[int, int]:
     return int(milliseconds), int(number or 0)
 
 
-_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
-
-
-def hub() -> Hub:
-    """Return the hub of the running event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _hubs:
-        _hubs[loop] = Hub()
-    return _hubs[loop]
+hub = one_per_loop(Hub)
+"""The hub of the running event loop."""

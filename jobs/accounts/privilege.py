@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from jobs.accounts.access import User, allows, role
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import knobs
+from jobs.catalog.spec.environment import runs_code
 from jobs.catalog.spec.parse import Problem, SpecInvalid
 from jobs.catalog.spec.runspec import RunSpec, differing
 from jobs.catalog.trainer import trainers
@@ -43,6 +44,8 @@ def privileged(spec: RunSpec) -> list[tuple[str, str]]:
     ]
     if is_in(spec.algorithm, "rl") and _is_code_of_reward(spec):
         settings.append(("reward.location", _("The reward file")))
+    names = (*spec.environment.variables, *spec.environment.secrets)
+    settings += [("environment.variables", name) for name in names if runs_code(name)]
     runs_scripts = trainers()[spec.trainer.name].runs_data_scripts and spec.data.kind in ("path", "hub")
     for field, place in (("data.id", spec.data.id), ("data.eval_id", spec.data.eval_id)):
         if runs_scripts and _is_code_of_data(place):

@@ -1,4 +1,5 @@
-"""What the console, the checks and the runner ask of a trainer: its command, its options, its logs, its captures.
+"""What the console, the checks and the runner ask of a trainer: its command, its options, its logs, its captures, its
+checkpoints.
 
 A folder beside this file that has a `trainer.toml` is a trainer (jobs.catalog.trainer). Its `adapter.py` ends with
 `PLUGIN = Adapter(...)`, and puts together what its other files have; what it leaves out has a plain default here. What
@@ -11,33 +12,22 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jobs.adapters.captures import Captures, NoCaptures
+from jobs.adapters.checkpoints import NoCheckpoints, TrainerCheckpoints
+from jobs.adapters.launching import Launch
 from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import part
 from profiling.events import Event
 
 ONLY_SHELL = "Only the shell that it was written for knows this value."
-NO_ENVIRONMENT = "A run's spec holds no environment; the cluster's Ray runtime has it."
-NOT_KEPT = "Secrets stay in the environment of the cluster; Pitwall does not keep this one."
+NO_ENVIRONMENT = "Pitwall, Ray or the shell sets it; a run cannot be given it."
+NOT_KEPT = "The run names it as a secret; give its value with the launch, this one is not kept."
 IS_DEFAULT = "It is the trainer's default, which holds anyway."
 NO_OPTION = "It belongs to no option."
 ONE_VALUE = "It takes one value."
 OF_HYDRA = "It is an option of Hydra, not of the training."
 WHY = (ONLY_SHELL, NO_ENVIRONMENT, NOT_KEPT, IS_DEFAULT, NO_OPTION, ONE_VALUE, OF_HYDRA)
 """Why a part of a command stays behind, in sentences without values in them, for whoever translates them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """How to start a trainer: never a shell string, never a secret.
-
-    `env` is what is added to the runner's own environment; `files` are texts by path relative to the run directory, to
-    be written before the start. The working directory is the run directory.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +159,7 @@ class Adapter:
     option_names: OptionNames = no_options
     logs: Logs = no_logs
     captures: Captures = field(default_factory=NoCaptures)
+    checkpoints: TrainerCheckpoints = field(default_factory=NoCheckpoints)
 
 
 def adapter(name: str) -> Adapter:

@@ -11,11 +11,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobs.accounts.audit import record
+from jobs.accounts.sealing import SealBroken, seal, unseal
 from jobs.alerts.channels.channel import ChannelAddress, channel_kinds, channel_plugin
 from jobs.alerts.content import content_of_test
 from jobs.alerts.handing import NotDelivered
 from jobs.alerts.kinds import AlertRefused, checked_name
-from jobs.alerts.sealing import SealBroken, seal, unseal
 from jobs.models import AlertChannel, AuditEvent, Project
 
 MAX_CHANNELS = 20  # of a project or a person

@@ -19,11 +19,11 @@ from django.db.models import F, Q
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from jobs.accounts.sealing import SealBroken, unseal
 from jobs.alerts.channels.channel import ChannelAddress, channel_plugin
 from jobs.alerts.content import content_of
 from jobs.alerts.handing import Handed, NotDelivered
 from jobs.alerts.recipients import channels_for, may_receive
-from jobs.alerts.sealing import SealBroken, unseal
 from jobs.models import AlertIncident, AlertMessage, AlertMute
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ catalogue and the planner: they own the protocols and ask `part` for the trainer
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ Version = tuple[int, ...]
 
 FOLDER = "jobs.adapters"
 BUILT_IN = "native"
+UNTOLD = ("samples", "phases", "stop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,10 @@ class TrainerInfo:
     reports of nsys in reinforcement learning end up in the run's folder. `on_ray` are the algorithms, or families of
     them, whose processes are Ray actors with GPUs of their own; of others the command itself is given the GPUs, on one
     node. `models` are patterns of the folders below the run directory in which it leaves its model. `actors` gives
-    roles by a part of the name of a Ray actor's class, in lower case, as error reports have it.
+    roles by a part of the name of a Ray actor's class, in lower case, as error reports have it. `samples_of` are the
+    algorithms, or families of them, of which it leaves responses where they are read, `samples_since` the first version
+    that does, and `samples_with` the knob that switches that on. `untold` are sentences about what its own code does
+    not tell, by subject (UNTOLD); `{trainer}` in them is its label and version.
     """
 
     id: str
@@ -64,6 +68,10 @@ class TrainerInfo:
     on_ray: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     actors: Mapping[str, str]
+    samples_of: tuple[str, ...] = ()
+    samples_since: str = ""
+    samples_with: str = ""
+    untold: Mapping[str, str] = field(default_factory=dict)
 
     def called(self, version: str) -> Sentence:
         """Return what a sentence calls it: "the built-in trainer", or its label and version."""
@@ -72,6 +80,11 @@ class TrainerInfo:
     def uses_ray(self, algorithm: str) -> bool:
         """Return True if the processes of a run are Ray actors, and not the command's own."""
         return algorithm in expand(self.on_ray)
+
+    def leaves_samples(self, algorithm: str, version: str) -> bool:
+        """Return True if this version leaves responses of the algorithm where they are read, if it is told to."""
+        is_new = as_version(version) >= as_version(self.samples_since)
+        return is_new and algorithm in expand(self.samples_of)
 
     def offers(self, algorithm: str, version: str) -> bool:
         """Return True if this version of the trainer has the algorithm."""
@@ -107,9 +120,11 @@ def as_version(text: str) -> Version:
 
 
 def _trainer(name: str, table: Mapping[str, Any]) -> TrainerInfo:
-    allowed = {field.name for field in fields(TrainerInfo)} - {"id"} | {"algorithms_from"}
+    allowed = {each.name for each in fields(TrainerInfo)} - {"id"} | {"algorithms_from"}
     if strange := sorted(set(table) - allowed):
         raise ValueError(f"{name}: a trainer has no key {strange[0]!r}. Known: {', '.join(sorted(allowed))}.")
+    if strange := sorted(set(table.get("untold", {})) - set(UNTOLD)):
+        raise ValueError(f"{name}: untold has no subject {strange[0]!r}. Known: {', '.join(UNTOLD)}.")
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     if folder := values.pop("algorithms_from", ""):
         values["algorithms"] = tuple(each for each in algorithms() if each in plugins.names(folder))

@@ -15,6 +15,8 @@ def value_text(value: Value | Mapping[str, object] | Sequence[Iterable[Any]]) ->
         return ""
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False) if value else ""
+    if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+        return " ".join(value)
     if isinstance(value, (list, tuple)):
         return json.dumps([dict(each) for each in value], ensure_ascii=False) if value else ""
     if isinstance(value, bool):

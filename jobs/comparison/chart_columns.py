@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from jobs.comparison.clock import Clock, training_clocks
+from jobs.comparison.axis import AxisName, StepAxis, axes_of
 from jobs.comparison.read import lane_order
 from jobs.models import Metric, Run
 from jobs.telemetry.clean_series import clean_line, cuts_of
@@ -16,18 +17,21 @@ from jobs.telemetry.series import series_rows
 from jobs.telemetry.smoothing import Smoothing, smooth
 from jobs.telemetry.stocks import Stock, StockRequest, read_stocks
 
+_NARROWEST = 1e-6  # of an axis that is not steps: a grid of no width has no columns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartRequest:
-    """What a chart shows: `low` to `high` (None: everything) in about `num_columns` columns, in steps, or with
-    `is_time` in seconds of training. `check` is called now and then, and may raise to end the work.
+    """What a chart shows: `low` to `high` (None: everything) in about `num_columns` columns, in units of `axis`.
+
+    `check` is called now and then, and may raise to end the work.
     """
 
     num_columns: int
     smoothing: Smoothing | None = None
     low: float | None = None
     high: float | None = None
-    is_time: bool = False
+    axis: AxisName | Literal["step"] = "step"
     check: Callable[[], None] = lambda: None
 
 
@@ -44,37 +48,42 @@ class MetricLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartLines:
-    """Lines on one grid, in the order of the runs, then by name."""
+    """Lines on one grid, in the order of the runs, then by name. `unplaced`: runs that have not measured the axis."""
 
     grid: ScreenGrid
     lines: tuple[MetricLine, ...]
+    unplaced: tuple[str, ...] = ()
 
 
 def read_lines(*, runs: Sequence[Run], names: Collection[str], request: ChartRequest) -> ChartLines:
     """Return the clean histories of these metrics, with as many statements for many runs as for one."""
     ids = [run.pk for run in runs]
-    clocks = training_clocks(run_ids=ids) if request.is_time else {}
-    grid = _grid(runs, request, clocks)
+    axes = {} if request.axis == "step" else axes_of(run_ids=ids, axis=request.axis)
+    grid = _grid(runs, request, axes)
     lanes = _lanes(series_rows(run_ids=ids, names=names).values())
     lines: dict[tuple[str, str], MetricLine] = {}
     while lanes:  # once, but where all that the first lane had was resumed past
         first = {own[0].pk: own[0] for own in lanes.values()}
-        for line in _read(ids, first, request, grid, clocks):
+        for line in _read(ids, first, request, grid, axes):
             lines[line.run_id, line.name] = line
         lanes = {key: own[1:] for key, own in lanes.items() if key not in lines and own[1:]}
     place = {run_id: i for i, run_id in enumerate(ids)}
-    return ChartLines(grid=grid, lines=tuple(sorted(lines.values(), key=lambda line: (place[line.run_id], line.name))))
+    return ChartLines(
+        grid=grid,
+        lines=tuple(sorted(lines.values(), key=lambda line: (place[line.run_id], line.name))),
+        unplaced=tuple(run_id for run_id in ids if run_id in axes and not axes[run_id].is_known),
+    )
 
 
-def _grid(runs: Sequence[Run], request: ChartRequest, clocks: Mapping[str, Clock]) -> ScreenGrid:
-    if not request.is_time:
+def _grid(runs: Sequence[Run], request: ChartRequest, axes: Mapping[str, StepAxis]) -> ScreenGrid:
+    if request.axis == "step":
         high = max((max(run.step, run.num_steps) for run in runs), default=0) if request.high is None else request.high
         low = min(0 if request.low is None else request.low, high)
         return step_grid(low=int(low), high=int(high), num_columns=request.num_columns)
-    ends = [float(clocks[run.pk](np.array([run.step]))[0]) for run in runs]
+    ends = [float(axes[run.pk](np.array([run.step]))[0]) for run in runs]
     last = max((end for end in ends if np.isfinite(end)), default=0.0)
     low, high = request.low or 0.0, last if request.high is None else request.high
-    return ScreenGrid(low=low, width=max(high - low, 1e-3) / request.num_columns)
+    return ScreenGrid(low=low, width=max(high - low, _NARROWEST) / request.num_columns)
 
 
 def _lanes(rows: Iterable[Metric]) -> dict[tuple[str, str], list[Metric]]:
@@ -90,7 +99,7 @@ def _read(
     metrics: Mapping[int, Metric],
     request: ChartRequest,
     grid: ScreenGrid,
-    clocks: Mapping[str, Clock],
+    axes: Mapping[str, StepAxis],
 ) -> Iterable[MetricLine]:
     cuts = cuts_of(metrics, limits_of(run_ids))
 
@@ -100,8 +109,8 @@ def _read(
             return None
         rows = sort_rows(line[1])
         smoothed = smooth(rows, request.smoothing) if request.smoothing else None
-        x, y = clocks[metric.run_id](rows.x0) if request.is_time else rows.x0, rows.y0
-        if request.is_time or request.low is not None or request.high is not None:
+        x, y = axes[metric.run_id](rows.x0) if axes else rows.x0, rows.y0
+        if axes or request.low is not None or request.high is not None:
             shown = np.isfinite(x)
             if request.low is not None:
                 shown &= x >= request.low
@@ -112,7 +121,7 @@ def _read(
         return MetricLine(run_id=metric.run_id, name=metric.name, role=metric.role, rank=metric.rank, columns=columns)
 
     part = StockRequest()
-    if not request.is_time:
+    if not axes:
         low, high = (None if end is None else int(end) for end in (request.low, request.high))
         part = StockRequest(low=low, high=high, reach=request.smoothing.reach if request.smoothing else (0, 0))
     made, _through = read_stocks(

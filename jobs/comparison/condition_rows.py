@@ -6,7 +6,7 @@ from jobs.comparison.conditions import RunConditions, weight
 from jobs.comparison.config import Setting, SettingRow, is_other
 
 PACKAGE = "package."
-TEXTS = ("data", "devices", "driver", "cpu", "node", "python", "code")
+TEXTS = ("data", "devices", "driver", "cpu", "node", "python", "image", "sources", "code")
 
 
 def condition_rows(runs: Sequence[RunConditions], *, base: int) -> tuple[SettingRow, ...]:

@@ -32,7 +32,7 @@ def weight(package: str) -> tuple[bool, str]:
     return package not in {*STACK, *(info.package for info in trainers().values())}, package
 
 
-Kind = Literal["load", "devices", "cpu", "node", "driver", "python", "packages", "code", "captures"]
+Kind = Literal["load", "devices", "cpu", "node", "driver", "python", "packages", "image", "sources", "code", "captures"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,8 @@ class RunConditions:
 
     Texts have one entry for each value that its attempts had. `packages` maps name -> version of the newest attempt
     that told them; `captures` has the steps of recordings, first and last; `uses_own_code`: its trainer is part of
-    Pitwall, so that Pitwall's `code` is the trainer's. `data` tells the training data: how many examples, and a digest.
+    Pitwall, so that Pitwall's `code` is the trainer's. `sources` are repositories that it took code from: name, commit
+    and a digest of what was changed and not committed. `data` tells the training data: how many examples, a digest.
     """
 
     load: Load | None = None
@@ -68,6 +69,8 @@ class RunConditions:
     driver: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
+    image: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     captures: tuple[tuple[int, int], ...] = ()
     uses_own_code: bool = True
@@ -136,7 +139,7 @@ def differing(
     differences: list[DifferingCondition] = []
     if run.load and base.load and _differs(run.load, base.load):
         differences.append(DifferingCondition(kind="load", run=_share(run.load.taken), base=_share(base.load.taken)))
-    for kind in ("devices", "cpu", "driver", "node", "python"):
+    for kind in ("devices", "cpu", "driver", "node", "python", "image", "sources"):
         one, other = getattr(run, kind), getattr(base, kind)
         if one and other and set(one) != set(other):
             differences.append(DifferingCondition(kind=kind, run=_listed(one), base=_listed(other)))
@@ -156,6 +159,8 @@ def of_group(runs: Sequence[RunConditions]) -> RunConditions:
         driver=_all(one.driver for one in runs),
         python=_all(one.python for one in runs),
         packages=runs[0].packages if runs and all(one.packages == runs[0].packages for one in runs) else {},
+        image=_all(one.image for one in runs),
+        sources=_all(one.sources for one in runs),
         code=_all(one.code for one in runs),
         data=_all(one.data for one in runs),
         has_gpus=any(one.has_gpus for one in runs),

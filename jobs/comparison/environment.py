@@ -28,6 +28,8 @@ def conditions_of(runs: Sequence[Run]) -> dict[str, RunConditions]:
     for run_id, meta in _notes(ids):
         if isinstance(environment := meta.get("environment"), Mapping):
             environments[run_id].append(environment)
+            if isinstance(digest := environment.get("data"), str) and digest:
+                data_of[run_id].append(f"file {digest[:_DIGEST]}")
         if isinstance(facts := meta.get("data"), Mapping) and "sha256" in facts:
             data_of[run_id].append(f"{facts.get('num_examples', 0):,} examples {str(facts['sha256'])[:_DIGEST]}")
     attempts: dict[str, list[Attempt]] = {run_id: [] for run_id in ids}
@@ -79,6 +81,8 @@ def _conditions(
         driver=_texts([one.get("driver") for one in environments]),
         python=_texts([one.get("python") for one in environments]),
         packages={str(name): str(version) for name, version in packages.items()},
+        image=_texts([one.get("image") for one in environments]),
+        sources=_texts([source_text(tree) for one in environments for tree in _list(one, "sources")]),
         code=_texts([one.get("code") for one in environments]),
         captures=tuple(sorted(captures)),
         data=tuple(sorted(set(data))),
@@ -91,6 +95,18 @@ def _texts(values: Iterable[object]) -> tuple[str, ...]:
     """Return the texts among these, each once; a list is one text that says how many of each it has."""
     texts = [_counted(value) if isinstance(value, list) else value for value in values]
     return tuple(sorted({text for text in texts if isinstance(text, str) and text}))
+
+
+def source_text(tree: Mapping[str, Any]) -> str:
+    """Return a repository as one text: "mine 1a2b3c4d5e", and of what was changed and not committed a digest."""
+    changes = f" + {str(tree['changes'])[:_DIGEST]}" if tree.get("changes") else ""
+    return f"{tree.get('name', '')} {str(tree.get('commit', ''))[:_DIGEST]}{changes}"
+
+
+def _list(environment: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """Return a list of objects as a runner told it."""
+    value = environment.get(name)
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def _counted(names: Sequence[object]) -> str:

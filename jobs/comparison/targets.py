@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.catalog.metric import metric
-from jobs.comparison.clock import training_clock
+from jobs.comparison.axis import axes_of
 from jobs.comparison.read import Columns, SeriesPoints, StepWindow, read_columns
 from jobs.comparison.verdict import OUTCOMES, outcome_of
 from jobs.models import Attempt, Run
@@ -80,7 +80,7 @@ def _reached(run: Run, level: SeriesPoints, sign: float, value: float, gpus: flo
     if not len(places):
         return None
     step = level.x[places[:1]]
-    seconds = float(training_clock(run=run)(step)[0])
+    seconds = float(axes_of(run_ids=[run.pk], axis="time")[run.pk](step)[0])
     if not np.isfinite(seconds):
         return Reached(step=int(step[0]), seconds=None, gpu_hours=None)
     return Reached(step=int(step[0]), seconds=seconds, gpu_hours=seconds * gpus / 3600 if gpus else None)

@@ -46,7 +46,7 @@ def run_symptoms(run: Run, *, now: datetime, say: Say = str) -> RunSymptoms:
     `say` gives a text in the reader's language, see `jobs.catalog.rules.symptom.matches`.
     """
     spec = parse_spec(latest_spec_json(run))
-    attempt = _begun(run)
+    attempt = begun_attempt(run)
     lines = newest_lines(attempt)
     numbers = newest_numbers(run, spec)
     causes = [str(attempt.cause.get(key) or "") for key in ("text", "log_line")]  # a line of the log is better evidence
@@ -91,7 +91,8 @@ def newest_numbers(run: Run, spec: RunSpec) -> dict[str, list[float | None]]:
     }
 
 
-def _begun(run: Run) -> Attempt:
+def begun_attempt(run: Run) -> Attempt:
+    """Return the run's newest attempt; while that waits in the queue, the one before."""
     newest = list(run.attempts.order_by("-number")[:2])
     return newest[-1] if newest[0].state == "queued" else newest[0]
 

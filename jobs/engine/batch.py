@@ -50,6 +50,14 @@ class Batch:
         """All tokens without padding."""
         return int(self.lengths_B.sum())
 
+    def learned(self, *, seconds: float) -> dict[str, float]:
+        """Return what is charted of a step that learned from these sequences, with an update of so many seconds."""
+        return {
+            "train/samples": float(self.num_sequences),
+            "train/tokens": float(self.num_tokens),
+            "throughput/update_tokens_per_second": self.num_tokens / seconds,
+        }
+
     def rows(self, index: Tensor | slice) -> "Batch":
         """Return the sequences of `index`, cut to the longest of them."""
         longest = int(self.lengths_B[index].max())

@@ -253,8 +253,8 @@ class Loop:
                 "response/length_p95": float(torch.quantile(lengths_B, 0.95)),
                 "response/truncated_fraction": rollout.truncated_share,
                 "throughput/rollout_tokens_per_second": sampled.num_new_tokens / self._rollout.seconds,
-                "throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds,
             }
+            | batch.learned(seconds=update_mark.seconds)
         )
 
     def _supervise(self, step: int) -> dict[str, float]:
@@ -273,7 +273,7 @@ class Loop:
         batch, teacher_says = self._taught(batch, shares)
         with mark("update", step=step) as update_mark:
             updated = self._optimizer_steps.take(self.spec, batch, shares, step=step)
-        return updated | teacher_says | {"throughput/update_tokens_per_second": batch.num_tokens / update_mark.seconds}
+        return updated | teacher_says | batch.learned(seconds=update_mark.seconds)
 
     # -- its parts --
 
@@ -409,7 +409,12 @@ class Loop:
         self.report.metrics(evaluated.metrics | {"time/eval_seconds": eval_mark.seconds}, step=self.step)
         self.report.say(eval_line(evaluated.metrics, step=self.step, seconds=eval_mark.seconds))
         self.report.samples(
-            evaluated.samples, step=self.step, is_eval=True, shown=self.spec.int_knob("logging.samples_per_step")
+            evaluated.samples,
+            step=self.step,
+            is_eval=True,
+            shown=self.spec.int_knob("logging.samples_per_step"),
+            text=self.material.text,
+            num_logprobs=self.spec.int_knob("logging.token_logprobs"),
         )
         self.report.driver_spans(profile.drain())
         self.hang_watch.progress(self.step)

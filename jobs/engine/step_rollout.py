@@ -70,7 +70,12 @@ class StepRollout:
             )
             self._report.note(text, step=step)
         self._report.samples(
-            sampled.drawn.samples, step=step, is_eval=False, shown=spec.int_knob("logging.samples_per_step")
+            sampled.drawn.samples,
+            step=step,
+            is_eval=False,
+            shown=spec.int_knob("logging.samples_per_step"),
+            text=self._text,
+            num_logprobs=spec.int_knob("logging.token_logprobs"),
         )
         return sampled
 

@@ -36,6 +36,7 @@ from jobs.telemetry.chunks import (
 from jobs.telemetry.columns import collect, collect_spans
 from jobs.telemetry.frames import decode_frame
 from jobs.telemetry.kept_statistics import keep
+from jobs.telemetry.log_index import forget_index, index_log
 
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Sized)
@@ -95,6 +96,7 @@ class Compactor:
             tails[run_id].num_frames = 0 if is_done else tails[run_id].num_frames - compacted.num_frames
             tails[run_id].num_bytes = 0 if is_done else tails[run_id].num_bytes
             tails[run_id].compacted.append((clock, compacted.through_seq))
+            index_log(run_id)
         for run_id, tail in list(tails.items()):
             if tail.compacted and clock - tail.compacted[0][0] > self._keep_seconds:
                 forget_frames(run_id=run_id, through_seq=tail.compacted.popleft()[1])
@@ -298,6 +300,8 @@ def forget_log_lines(*, run_id: str, keep_lines: int = KEEP_LOG_LINES) -> int:
         if newest > keep_lines:
             lane = LogChunk.objects.filter(run_id=run_id, attempt=attempt, role=role, rank=rank, stream=stream)
             num += lane.filter(first_line__lt=newest - keep_lines).delete()[0]
+    if num:
+        forget_index(run_id)
     return num
 
 

@@ -20,6 +20,7 @@ from jobs.telemetry.attempt_spec import CHANGED
 from jobs.telemetry.columns import SeriesKey
 from jobs.telemetry.frames import LogBlock, encode_frame
 from jobs.telemetry.run_progress import RunProgress
+from jobs.telemetry.samples import prompt_key
 from profiling.events import ArtifactEvent, Event, Number
 
 MAX_SERIES = 20_000  # names a run may have; the design is for 5,000
@@ -267,6 +268,8 @@ def _store_samples(run: Run, attempt: int, events: Events) -> None:
             reward=_finite(e.get("reward")),
             rewards=e.get("rewards", {}),
             tokens=e.get("tokens", 0),
+            prompt_key=prompt_key(e["prompt"]),
+            token_logprobs=orjson.dumps(logprobs).decode() if (logprobs := e.get("token_logprobs")) else "",
         )
         for e in events
         if e["kind"] == "sample"

@@ -27,6 +27,7 @@ from jobs.models.captures import (
     new_trace_id,
 )
 from jobs.models.dashboards import Dashboard, new_dashboard_id
+from jobs.models.environment import Variable
 from jobs.models.health import HealthMark
 from jobs.models.listing import (
     ARCHIVED,
@@ -46,6 +47,7 @@ from jobs.models.retention import (
     Retention,
     TrashItem,
 )
+from jobs.models.reviews import SampleReview
 from jobs.models.runs import (
     ENDED,
     LIVE,
@@ -67,6 +69,7 @@ from jobs.models.telemetry import (
     Chunk,
     Frame,
     LogChunk,
+    LogIndex,
     Metric,
     Sample,
     SeriesStatistics,
@@ -102,6 +105,7 @@ __all__ = [
     "Identity",
     "Layer",
     "LogChunk",
+    "LogIndex",
     "Membership",
     "Metric",
     "Project",
@@ -115,6 +119,7 @@ __all__ = [
     "RunUsage",
     "RunWatch",
     "Sample",
+    "SampleReview",
     "SavedView",
     "SeriesStatistics",
     "SigninLink",
@@ -122,6 +127,7 @@ __all__ = [
     "Trace",
     "TrashItem",
     "Upload",
+    "Variable",
     "new_capture_id",
     "new_dashboard_id",
     "new_run_id",

@@ -25,7 +25,7 @@ class AlertChannel(models.Model):
 
     `address` is shown and holds no secret; `sealed` never is.
 
-    `sealed` is the channel's secrets, encrypted with a key made of the console's secret key (jobs.alerts.sealing).
+    `sealed` is the channel's secrets, encrypted with a key made of the console's secret key (jobs.accounts.sealing).
     """
 
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE)

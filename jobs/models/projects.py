@@ -20,6 +20,7 @@ class Project(models.Model):
     )  # accelerator id -> constants measured on finished runs (plan_settings)
     joined_runs = models.JSONField(default=dict)  # which runs joined these by themselves (planning.joining)
     metric_bands = models.JSONField(default=dict)  # metric -> its own healthy [least, most], [] for none
+    log_rules = models.JSONField(default=list)  # its own known lines of logs (jobs.diagnosis.log_rules)
 
     def __str__(self) -> str:
         return self.name

@@ -72,6 +72,7 @@ class Run(models.Model):
     latest_values = models.JSONField(default=dict)  # metric name -> newest value, of role driver
     color = models.PositiveSmallIntegerField(default=0)  # index of the run colours
     study = models.ForeignKey(Study, null=True, on_delete=models.SET_NULL, related_name="runs")
+    parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="clones")  # it is a clone of
     study_values = models.JSONField(default=dict)  # knob id -> value that the sweep gave this run
     capture_changes = models.PositiveIntegerField(default=0)  # grows with what pages cannot learn from frames
     health_step = models.IntegerField(default=0)  # judged through this step (jobs.diagnosis.health),
@@ -111,6 +112,7 @@ class Attempt(models.Model):
     ran_on = models.JSONField(default=dict)  # the cluster's nodes when its job was handed over (jobs.cluster.nodes)
     durable_batch = models.BigIntegerField(default=0)  # highest batch of the runner that is in the database
     run_dir = models.CharField(max_length=500, default="")  # on the cluster
+    runner_key = models.CharField(max_length=64, default="")  # SHA-256 of the key of whoever was handed its secrets
     cleanup = models.JSONField(default=dict)  # the runner's clean-up report: what is left of it
     created_at = models.DateTimeField(default=timezone.now)
     submitted_at = models.DateTimeField(null=True)
@@ -140,6 +142,7 @@ class Command(models.Model):
     payload = models.JSONField(default=dict)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)
+    not_before = models.DateTimeField(null=True)  # until then it can be taken back, and the runner is not told
     delivered_at = models.DateTimeField(null=True)  # the runner has acknowledged it
     answer = models.JSONField(default=dict)
 

@@ -96,10 +96,34 @@ class LogChunk(models.Model):
                 fields=["run", "attempt", "role", "rank", "stream", "first_line"], name="one_log_chunk"
             )
         ]
+        indexes = [  # the newest lines of a run, and of one of its processes, and those of a moment
+            models.Index(fields=["run", "id"], name="log_order"),
+            models.Index(fields=["run", "role", "rank", "id"], name="log_process"),
+            models.Index(fields=["run", "at", "id"], name="log_time"),
+        ]
+
+
+class LogIndex(models.Model):
+    """What a megabyte of a run's log has in it (jobs.telemetry.log_index): its chunks from the first to the last."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, db_index=False)
+    first_chunk = models.BigIntegerField()
+    last_chunk = models.BigIntegerField()
+    has_error = models.BooleanField()
+    has_warning = models.BooleanField()
+    trigrams = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "first_chunk"], name="one_log_index")]
 
 
 class Sample(models.Model):
-    """One completion that the run kept."""
+    """One completion that the run kept.
+
+    `prompt_key`: the first 16 hexadecimal digits of the prompt's MD5 (UTF-8), by which it is found at other steps.
+    `token_logprobs`: JSON, [characters of the completion, log-probability] of each token from the first on, as far as
+    the run told them; "" where it told none.
+    """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE)
     attempt = models.PositiveIntegerField()
@@ -113,8 +137,17 @@ class Sample(models.Model):
     reward = models.FloatField(null=True)
     rewards = models.JSONField(default=dict)
     tokens = models.IntegerField(default=0)
+    prompt_key = models.CharField(max_length=16, default="", db_default="")
+    token_logprobs = models.TextField(default="", db_default="")
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["run", "attempt", "step", "is_eval", "group", "index"], name="one_sample")
+        ]
+        indexes = [
+            # All that filters and charts of samples ask for, so that they read no texts.
+            models.Index(
+                fields=["run", "attempt", "step", "is_eval", "group", "index", "reward", "tokens"], name="sample_facts"
+            ),
+            models.Index(fields=["run", "prompt_key", "attempt", "step"], name="sample_prompt"),
         ]

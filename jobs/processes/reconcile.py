@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 
 from jobs.cluster import nodes as ran_on
@@ -198,7 +199,8 @@ def _bury(attempt: Attempt, job: JobInfo | None, now: datetime) -> None:
 
 def _enforce_stop(attempt: Attempt, now: datetime, memory: ReconcilerState) -> None:
     """After the grace, ask Ray to end the job; again every 30 s."""
-    asked_at = attempt.commands.filter(verb="stop").values_list("created_at", flat=True).order_by("created_at").first()
+    stops = attempt.commands.filter(verb="stop").order_by("created_at")
+    asked_at = stops.values_list(Coalesce("not_before", "created_at"), flat=True).first()
     if asked_at is None or now - asked_at < _grace(attempt.run.latest_values):
         return
     forced = memory.forced_at.get(attempt.submission_id)

@@ -10,7 +10,9 @@ from jobs.accounts.access import NotAllowed
 from jobs.models import LIVE, Project, Run, TrashItem
 from jobs.retention.deletion import delete_runs, restore
 from jobs.runs.annotate import ChangeRefused, annotate_run
-from jobs.runs.lifecycle import request_stop
+from jobs.runs.lifecycle import STOP_GRACE, request_stop
+from jobs.runs.resume import ResumeRefused
+from jobs.runs.undo_stop import undo_stop
 
 AT_ONCE = 500  # runs of one request
 Verb = Callable[[Run, Sequence[str], AbstractBaseUser, datetime], "bool | tuple[str, ...]"]
@@ -59,7 +61,7 @@ def change_runs(
     for run in rows.select_related("project"):
         try:
             changed = VERBS[verb](run, tags, user, now)
-        except (ChangeRefused, NotAllowed) as error:
+        except (ChangeRefused, NotAllowed, ResumeRefused) as error:
             refused.append(BulkRefusal(id=run.pk, name=run.name, message=str(error)))
         else:
             if changed:
@@ -96,7 +98,12 @@ def _restore(run: Run, _tags: Sequence[str], user: AbstractBaseUser, now: dateti
 
 
 def _stop(run: Run, _tags: Sequence[str], user: AbstractBaseUser, now: datetime) -> bool:
-    return run.state in ("queued", *LIVE) and request_stop(run_id=run.pk, user=user, now=now)
+    return run.state in ("queued", *LIVE) and request_stop(run_id=run.pk, user=user, now=now, grace=STOP_GRACE)
+
+
+def _undo_stop(run: Run, _tags: Sequence[str], user: AbstractBaseUser, now: datetime) -> bool:
+    undo_stop(run_id=run.pk, user=user, now=now)
+    return True
 
 
 def _delete(run: Run, _tags: Sequence[str], user: AbstractBaseUser, now: datetime) -> bool:
@@ -117,6 +124,7 @@ VERBS: Mapping[str, Verb] = {
     "archive": _archive,
     "restore": _restore,
     "stop": _stop,
+    "undo_stop": _undo_stop,
     "delete": _delete,
     "undelete": _undelete,
 }
@@ -125,7 +133,9 @@ UNDO = {
     "untag": "tag",
     "archive": "restore",
     "restore": "archive",
+    "stop": "undo_stop",
+    "undo_stop": "stop",
     "delete": "undelete",
     "undelete": "delete",
 }
-"""What takes a verb back; a run that was stopped stays so."""
+"""What takes a verb back; a stop only for `STOP_GRACE`."""

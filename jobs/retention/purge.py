@@ -31,6 +31,7 @@ from jobs.models import (
     Chunk,
     Frame,
     LogChunk,
+    LogIndex,
     Metric,
     Run,
     RunEvent,
@@ -40,6 +41,7 @@ from jobs.models import (
 )
 from jobs.runs.checkpoints import newest_visible
 from jobs.storage.usage import count_again
+from jobs.telemetry.log_index import forget_index
 from jobs.traces.imports import trace_folder
 
 log = logging.getLogger(__name__)
@@ -139,6 +141,7 @@ def _run(item: TrashItem) -> bool:
         SeriesStatistics.objects.filter(metric__run=run_id),
         Metric.objects.filter(run=run_id),
         LogChunk.objects.filter(run=run_id),
+        LogIndex.objects.filter(run=run_id),
         Sample.objects.filter(run=run_id),
         RunEvent.objects.filter(run=run_id),
     )
@@ -154,6 +157,7 @@ def _run(item: TrashItem) -> bool:
 def _logs(item: TrashItem) -> bool:
     if _delete_rows(LogChunk.objects.filter(run=item.run_id, attempt__lte=item.through_attempt)):
         return False
+    forget_index(item.run_id)
     return _rows_gone(item)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from jobs.runner.console_client.console import Console
 from jobs.runner.console_client.runner_job import EnvironmentIncomplete, RunnerJob, read_job
-from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.supervisor import EXIT_FAULT, AttemptSupervisor, obey_signals
 
 
@@ -43,12 +42,7 @@ def main() -> int:
 def _close(job: RunnerJob, console: Console) -> int:
     supervisor = AttemptSupervisor(job, console)
     obey_signals(supervisor)
-    cleanup = supervisor.kill_orphans_of_killed_runner()
-    report = ShippedReport(job, console)
-    try:
-        return supervisor.close_killed(report, cleanup)
-    finally:
-        report.close()
+    return supervisor.close_killed()
 
 
 if __name__ == "__main__":

@@ -17,19 +17,24 @@ def outcome(
     progress: TrainerProgress,
     find_cause: Callable[[], Mapping[str, object]],
     other_trainer: str = "",
+    saved_step: int = 0,
 ) -> tuple[str, Mapping[str, object]]:
     """Return the state that the attempt ends in, and its cause.
 
-    `other_trainer` is what people call a trainer that knows nothing of stops: it is ended, and saves nothing for that.
+    `other_trainer` is what people call a trainer that knows nothing of our stops: it is ended, and may save for that.
+    `saved_step` is the step of the newest checkpoint that it has left, 0 where there is none.
     """
     has_hung = progress.state == "done" and escalation.is_overdue  # its work was over, only its process was not
-    if ended.code == 0 or (has_hung and not escalation.is_asked):
+    was_ended = bool(other_trainer) and escalation.is_asked and escalation.level > 1
+    if (ended.code == 0 and not was_ended) or (has_hung and not escalation.is_asked):
         return "finished", {}
     side = "cluster" if escalation.is_fast else "user"
     base = {"side": side, "role": "driver", "rank": 0, "step": progress.step}
     if other_trainer and escalation.is_asked:
-        text = f"{progress.moment}: {other_trainer} was ended. What it saved before is in its checkpoints folder"
-        return "stopped", {**base, "text": text}
+        if saved_step and saved_step == progress.step:
+            return "stopped", {**base, "text": f"after step {progress.step}, with a checkpoint"}
+        left = f"Its newest checkpoint is that of step {saved_step}" if saved_step else "It has saved no checkpoint"
+        return "stopped", {**base, "text": f"{progress.moment}: {other_trainer} was ended. {left}"}
     if (ended.code == STOPPED_EXIT_CODE and not other_trainer) or has_hung:
         if not progress.step:
             return "stopped", {**base, "text": "before the first step was done, nothing to save"}

@@ -3,12 +3,15 @@
 import json
 import os
 import re
+import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
-from jobs.adapters.adapter import Launch, adapter
+from jobs.adapters.adapter import adapter
+from jobs.adapters.launching import Launch
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec, to_text
 from jobs.runner.console_client.backoff import Backoff
@@ -24,6 +27,7 @@ from jobs.runner.console_client.console import (
 from jobs.runner.console_client.runner_job import RunnerJob
 from jobs.runner.environment import TrainerMissing, interpreter
 from jobs.runner.inputs import InputsFailed, materialize_inputs
+from jobs.runner.variables.variables import NO_VARIABLES, GivenVariables
 
 MAX_DOWNLOADS = 3
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -73,7 +77,13 @@ def make_run_dir(run_dir: Path) -> None:
 
 
 def prepare(
-    job: RunnerJob, console: Console, answer: LaunchAnswer, *, python: str, wait: Callable[[float], bool]
+    job: RunnerJob,
+    console: Console,
+    answer: LaunchAnswer,
+    *,
+    python: str,
+    wait: Callable[[float], bool],
+    variables: GivenVariables = NO_VARIABLES,
 ) -> PreparedRun:
     """Write `spec.json` and `resume.json`, fetch the inputs, write `launch.json`; return how to start the trainer.
 
@@ -92,7 +102,10 @@ def prepare(
     write_whole(job.run_dir / "spec.json", to_text(spec))
     resume = answer.get("resume")
     if resume is not None:
-        write_whole(job.run_dir / "resume.json", json.dumps(_checkpoint(job, resume), indent=2))
+        origin = _checkpoint(job, spec, resume)
+        write_whole(job.run_dir / "resume.json", json.dumps(origin, indent=2))
+        folder = Path(origin["folder"])
+        launch = adapter(spec.trainer.name).checkpoints.resumed(launch=launch, spec=spec, folder=folder)
     for item in answer.get("inputs", ()):
         _fetch(console, item, job.run_dir / "inputs", wait)
     if not spec.is_native:
@@ -104,12 +117,22 @@ def prepare(
         path = job.run_dir / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
-    write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch), indent=2))
+    for name, source in launch.copies.items():
+        _copy(source, job.run_dir / name)
+    write_whole(job.run_dir / "launch.json", json.dumps(_described(job, spec, launch, variables), indent=2))
     return PreparedRun(spec=spec, launch=launch, python=theirs)
 
 
-def _checkpoint(job: RunnerJob, resume: Resume) -> dict[str, int | str]:
-    """Return what `resume.json` says: the checkpoint to go on from, in the run directory of its attempt on this node.
+class ResumeOrigin(TypedDict):
+    """What `resume.json` says."""
+
+    attempt: int
+    step: int
+    folder: str
+
+
+def _checkpoint(job: RunnerJob, spec: RunSpec, resume: Resume) -> ResumeOrigin:
+    """Return the checkpoint to go on from, in the run directory of its attempt on this node.
 
     Raises: NotPrepared if it is not there.
     """
@@ -117,16 +140,34 @@ def _checkpoint(job: RunnerJob, resume: Resume) -> dict[str, int | str]:
         attempt, step = int(resume["attempt"]), int(resume["step"])
     except (KeyError, TypeError, ValueError) as error:
         raise NotPrepared("pitwall", f"the runner cannot read what to resume from: {resume!r}") from error
-    folder = job.run_root / job.run / f"a{attempt}" / "checkpoints" / f"step-{step}"
-    if not folder.is_dir():
+    run_dir = job.run_root / job.run / f"a{attempt}"
+    try:
+        folder = adapter(spec.trainer.name).checkpoints.saved(spec=spec, run_dir=run_dir).get(step)
+    except OSError:
+        folder = None
+    if folder is None or not folder.is_dir():
         node = socket.gethostname()
         text = (
-            f"checkpoint {step} of attempt {attempt} is not on this node, {node}: there is no folder {folder}. "
+            f"checkpoint {step} of attempt {attempt} is not on this node, {node}: it is not below {run_dir}. "
             "Checkpoints stay on the node of the attempt that wrote them. Resume while that node is in the cluster, "
             "from a checkpoint that is here, or start from the beginning"
         )
         raise NotPrepared("cluster", text, field="resume")  # so that the console knows that it is lost
     return {"attempt": attempt, "step": step, "folder": str(folder)}
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder by links to its files where the disk is the same, so that it takes no space. Raises: OSError."""
+
+    def link(one: str, other: str) -> str:
+        try:
+            os.link(one, other)
+        except OSError:  # another file system, or one without links
+            shutil.copy2(one, other)
+        return other
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(source, target, copy_function=link, dirs_exist_ok=False)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -159,8 +200,8 @@ def _fetch(console: Console, item: InputFile, folder: Path, wait: Callable[[floa
             raise NotPrepared("pitwall", text) from error
 
 
-def _described(job: RunnerJob, spec: RunSpec, launch: Launch) -> dict[str, object]:
-    """What `launch.json` says. The runner's own environment, where the token is, stays out of it."""
+def _described(job: RunnerJob, spec: RunSpec, launch: Launch, variables: GivenVariables) -> dict[str, object]:
+    """What `launch.json` says. The runner's own environment, where the token is, stays out of it, as do secrets."""
     return {
         "run": job.run,
         "attempt": job.attempt,
@@ -168,5 +209,7 @@ def _described(job: RunnerJob, spec: RunSpec, launch: Launch) -> dict[str, objec
         "trainer_version": spec.trainer.version,
         "argv": list(launch.argv),
         "env": dict(launch.env),
+        "variables": dict(variables.shown),
+        "secrets": sorted(variables.secret),
         "device": job.device,
     }

@@ -10,6 +10,10 @@ import time
 import traceback
 from collections.abc import Mapping
 
+import psutil
+
+from jobs.adapters.adapter import adapter
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner.captures.captures import HURRIED_SECONDS, RunnerCaptures, finish_own
 from jobs.runner.captures.recovery import CaptureRecovery
 from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, LaunchAnswer
@@ -18,13 +22,15 @@ from jobs.runner.environment import environment_for
 from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.finish import hand_over_files, outcome
+from jobs.runner.hang_watch import OutsideWatch
 from jobs.runner.nodes.node import NodeSampler
-from jobs.runner.nodes.orphans import Cleanup, kill_orphans
+from jobs.runner.nodes.orphans import Cleanup, find, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
 from jobs.runner.prepare import NotPrepared, PreparedRun, fetch_launch, make_run_dir, prepare
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
-from jobs.runner.surroundings import tell_surroundings
+from jobs.runner.saved_checkpoints import SavedCheckpoints, origin_of
+from jobs.runner.surroundings import AttemptParts, tell_surroundings
 from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
     Translation,
@@ -33,6 +39,16 @@ from jobs.runner.translation import (
     translation_of_the_rest,
 )
 from jobs.runner.uploads import CaptureUploads
+from jobs.runner.variables.variables import (
+    NO_VARIABLES,
+    GivenVariables,
+    VariablesMissing,
+    ask_variables,
+    drop_from_store,
+    remember_secrets,
+    store_for_workers,
+    with_variables,
+)
 from profiling.captures.capture import recordings
 
 TICK_SECONDS = 0.1
@@ -60,14 +76,23 @@ class AttemptSupervisor:
             return EXIT_FENCED
         is_restarted = (self.job.run_dir / "launch.json").exists()
         make_run_dir(self.job.run_dir)
-        cleanup = self.kill_orphans_of_killed_runner() if is_restarted else None
+        if is_restarted:
+            return self.close_killed()
+        try:
+            variables = ask_variables(self.job, self.console, answer, wait=self.asked_to_end.wait)
+            store_for_workers(variables, os.environ)
+            refusal = None
+        except (VariablesMissing, ConsoleError, OSError) as error:
+            variables, refusal = NO_VARIABLES, error
         report = ShippedReport(self.job, self.console)
         try:
-            if cleanup is not None:
-                return self.close_killed(report, cleanup)
-            return self._train(answer, report)
+            if refusal is not None:
+                report.start()
+                return self._not_started(report, refusal)
+            return self._train(answer, report, variables)
         finally:
             report.close()
+            drop_from_store(self.job, os.environ)
 
     def kill_orphans_of_killed_runner(self) -> Cleanup:
         """End what a killed runner left behind, before its files are opened; return the clean-up report."""
@@ -80,14 +105,25 @@ class AttemptSupervisor:
             recordings=recordings(self.job.run_dir),
         )
 
-    def close_killed(self, report: ShippedReport, cleanup: Cleanup) -> int:
-        """Send the terminal event of an attempt whose runner is gone, after the rest of what it had to ship."""
+    def close_killed(self) -> int:
+        """End what a killed runner left; send the rest of what it had to ship, then the terminal event."""
+        cleanup = self.kill_orphans_of_killed_runner()
+        drop_from_store(self.job, os.environ)
+        knows_secrets = remember_secrets(self.job, self.console)
+        report = ShippedReport(self.job, self.console, knows_secrets=knows_secrets)
+        try:
+            return self._close_killed(report, cleanup)
+        finally:
+            report.close()
+
+    def _close_killed(self, report: ShippedReport, cleanup: Cleanup) -> int:
         self.progress.read()
         rest = translation_of_the_rest(self.job, report, after_step=self.progress.step)
         if rest is not None and not report.has_terminal_event:
             rest.read_the_rest()
             self.progress.read()
             finish_own(self.job, rest, self.progress)
+            self._checkpoints(rest.spec, rest).look()
             rest.finish(has_succeeded=False)
             self.progress.read()
         report.start()
@@ -107,34 +143,53 @@ class AttemptSupervisor:
             self._finish(report, "failed", {"side": "cluster", "text": text, "step": step}, cleanup)
         return self._wait(report)
 
-    def _train(self, answer: LaunchAnswer, report: ShippedReport) -> int:
+    def _checkpoints(self, spec: RunSpec, translation: Translation) -> SavedCheckpoints:
+        run_dir = self.job.run_dir
+        return SavedCheckpoints(
+            spec, run_dir, progress=self.progress, translation=translation, origin=origin_of(run_dir)
+        )
+
+    def _train(self, answer: LaunchAnswer, report: ShippedReport, variables: GivenVariables) -> int:
         try:
-            prepared = prepare(self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait)
+            prepared = prepare(
+                self.job, self.console, answer, python=sys.executable, wait=self.asked_to_end.wait, variables=variables
+            )
             report.commands.refused = _refused(prepared)
             report.commands.take(answer.get("commands") or ())
             translation = translation_of(prepared.spec, self.job, report)
-            captures = None
+            captures = checkpoints = None
             if translation is not None:
                 translation.begin(f"Starting {label_of(prepared.spec)}")
                 captures = RunnerCaptures(prepared.spec, self.job, report, translation)
+                checkpoints = self._checkpoints(prepared.spec, translation)
             oom_kills = oom_kill_count()
             trainer = start(
                 launch=prepared.launch,
                 run_dir=self.job.run_dir,
-                environ=environment_for(prepared.spec, os.environ, self.job.run_dir),
-                working_dir=None if prepared.spec.is_native else self.job.run_dir,
+                environ=with_variables(environment_for(prepared.spec, os.environ, self.job.run_dir), variables),
+                working_dir=None if prepared.spec.is_native else prepared.launch.working_dir or self.job.run_dir,
+                variables=variables.all,
             )
         except (NotPrepared, TrainerNotStarted, OSError, ConsoleError) as error:
             report.start()
             return self._not_started(report, error)
         report.start()
-        tell_surroundings(report.note, python=prepared.python)
+        parts = AttemptParts(
+            python=prepared.python,
+            variables=variables,
+            spec=prepared.spec,
+            declared=self.job.trainers,
+            working_dir=prepared.launch.working_dir,
+        )
+        tell_surroundings(report.note, parts=parts)
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
-        escalation = Escalation(grace_seconds=grace, term_seconds=self.job.term_grace_seconds)
+        saves = adapter(prepared.spec.trainer.name).checkpoints.saves_when_stopped(prepared.spec)
+        term = max(self.job.stop_grace_seconds, self.job.term_grace_seconds) if saves else self.job.term_grace_seconds
+        escalation = Escalation(grace_seconds=grace, term_seconds=term)
         remote_nodes = RemoteNodes(self.job, report, self.progress)
         try:
             with CaptureUploads(run_dir=self.job.run_dir, progress=self.progress, console=self.console, report=report):
-                ended = self._supervise(trainer, report, escalation, remote_nodes, translation, captures)
+                ended = self._supervise(trainer, report, escalation, remote_nodes, translation, captures, checkpoints)
         except Exception:  # our own fault must not leave a trainer that nobody watches
             trainer.kill()
             report.say(traceback.format_exc())
@@ -151,6 +206,8 @@ class AttemptSupervisor:
             translation.read_the_rest()
             self.progress.read()
             captures.finish(step=self.progress.step)
+            if checkpoints is not None:
+                checkpoints.look()
             translation.finish(has_succeeded=ended.code == 0)
         self.progress.read()
         killed = oom_kill_count() - oom_kills
@@ -159,6 +216,7 @@ class AttemptSupervisor:
             escalation=escalation,
             progress=self.progress,
             other_trainer="" if prepared.spec.is_native else label_of(prepared.spec),
+            saved_step=checkpoints.newest() if checkpoints is not None else 0,
             find_cause=lambda: exit_cause_of(
                 ended=ended,
                 progress=self.progress,
@@ -178,8 +236,10 @@ class AttemptSupervisor:
         remote_nodes: RemoteNodes,
         translation: Translation | None,
         captures: RunnerCaptures | None,
+        checkpoints: SavedCheckpoints | None,
     ) -> Exit:
         sampler = NodeSampler(run_dir=self.job.run_dir, run=self.job.run)
+        hangs = None if translation is None else self._hang_watch(trainer, report, remote_nodes)
         over_at: float | None = None
         stop_at = 0.0
         # of one that dies at once too it is known what its node was like
@@ -201,9 +261,13 @@ class AttemptSupervisor:
             report.readings(sampler.read_if_due(now, trainer_pid=trainer.pid), step=self.progress.step)
             if translation is not None:
                 translation.poll_if_due(now)
+            if checkpoints is not None:
+                checkpoints.look_if_due(now)
             self.progress.read()
             if captures is not None:
                 captures.look(step=self.progress.step, now=now)
+            if hangs is not None:
+                hangs.look_if_due(step=self.progress.step)
             remote_nodes.watch(now)
             if self.progress.is_over:
                 over_at = over_at or now
@@ -213,6 +277,15 @@ class AttemptSupervisor:
         if self.asked_to_end.is_set():  # Ray signals the whole tree at once: the trainer may have ended first
             escalation.hasten(time.monotonic())
         return ended
+
+    def _hang_watch(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes) -> OutsideWatch:
+        """Return who watches a trainer that does not watch itself."""
+
+        def processes() -> list[psutil.Process]:
+            run, attempt = self.job.run, self.job.attempt
+            return find(run=run, attempt=attempt, session=trainer.pid, helper=remote_nodes.pid)
+
+        return OutsideWatch(run_dir=self.job.run_dir, report=report, processes=processes)
 
     def _clean_up(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes, why: str) -> Cleanup:
         is_hurried = self.asked_to_end.is_set() or report.is_fenced
@@ -241,9 +314,9 @@ class AttemptSupervisor:
     def _not_started(self, report: ShippedReport, error: Exception) -> int:
         if self.asked_to_end.is_set() or isinstance(error, ConsoleUnreachable):
             state, cause = "stopped", {"side": "cluster", "text": "before the trainer started"}
-        elif isinstance(error, NotPrepared):
+        elif isinstance(error, (NotPrepared, VariablesMissing)):
             state, cause = "failed", {"side": error.side, "text": str(error)}
-            if error.field:
+            if isinstance(error, NotPrepared) and error.field:
                 cause["field"] = error.field
         else:
             text = f"the trainer was not started: {error}"

@@ -14,22 +14,33 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
+from urllib.parse import unquote, urlsplit
 
+from jobs.catalog.spec.runspec import RunSpec
+from jobs.catalog.trainer_environment import TrainersMisread, environment_of, read_environments
 from jobs.runner.nodes.devices import device_names, driver_version
+from jobs.runner.source_trees import MAX_TREES, SourceTree, source_tree
+from jobs.runner.variables.variables import NO_VARIABLES, GivenVariables
 
 ASK_SECONDS = 60.0  # a cold interpreter on a busy shared disk
+MAX_DATA_BYTES = 8 << 30  # half a minute of reading, beside the run
 _MAX_PACKAGES = 1000
 _MAX_NAME = 80
 _ASK = """
 import importlib.metadata, json, platform
-found = {}
+found, editable = {}, {}
 for one in importlib.metadata.distributions():
     name = one.metadata["Name"]
     if name:
         found.setdefault(name.lower().replace("_", "-"), one.version)
-print(json.dumps({"python": platform.python_version(), "packages": found}))
+        where = json.loads(one.read_text("direct_url.json") or "{}")
+        if where.get("dir_info", {}).get("editable"):
+            editable[name] = where.get("url", "")
+print(json.dumps({"python": platform.python_version(), "packages": found, "editable": editable}))
 """
 _CODE = ("jobs", "profiling")
 
@@ -44,18 +55,35 @@ class Environment(TypedDict):
     devices: list[str]
     driver: str
     python: str
+    image: str  # the container image that PITWALL_TRAINERS declares for the trainer
+    system: str  # the distribution, as it calls itself
     packages: dict[str, str]  # name, in lower case -> version, of the interpreter that has the trainer
     code: str  # digest of Pitwall's own sources there
+    sources: list[SourceTree]  # folders of Git that packages are installed from, and that the run works in
+    data: str  # SHA-256 of the data file on the node, where the trainer does not tell one itself
+    variables: dict[str, str]  # what people gave the run besides, with values
+    secrets: list[str]  # names
 
 
-def tell_surroundings(note: Callable[[str, Mapping[str, object]], None], *, python: str) -> threading.Thread:
-    """Say what the attempt runs on and with, from a thread: `note(text, meta)` once, whatever could be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptParts:
+    """What is known of an attempt beforehand: the interpreter that has the trainer, and what it is started with.
 
-    `python` is the interpreter that has the trainer.
+    Of `variables` secrets are named alone. `declared` is what PITWALL_TRAINERS says.
     """
 
+    python: str
+    variables: GivenVariables = NO_VARIABLES
+    spec: RunSpec | None = None
+    declared: str = ""
+    working_dir: Path | None = None
+
+
+def tell_surroundings(note: Callable[[str, Mapping[str, object]], None], *, parts: AttemptParts) -> threading.Thread:
+    """Say what the attempt runs on and with, from a thread: `note(text, meta)` once, whatever could be read."""
+
     def work() -> None:
-        environment = surroundings(python=python)
+        environment = surroundings(parts)
         note(_sentence(environment), {"environment": environment})
 
     thread = threading.Thread(target=work, name="surroundings", daemon=True)
@@ -63,9 +91,9 @@ def tell_surroundings(note: Callable[[str, Mapping[str, object]], None], *, pyth
     return thread
 
 
-def surroundings(*, python: str) -> Environment:
-    """Return what this node is and what is installed for `python`."""
-    installed = _installed(python)
+def surroundings(parts: AttemptParts) -> Environment:
+    """Return what this node is and what is installed for the trainer's Python."""
+    installed = _installed(parts.python)
     return {
         "node": socket.gethostname(),
         "cpu": _cpu_model(),
@@ -73,9 +101,15 @@ def surroundings(*, python: str) -> Environment:
         "kernel": platform.release(),
         "devices": device_names(),
         "driver": driver_version(),
-        "python": installed[0],
-        "packages": installed[1],
+        "python": installed.python,
+        "image": _image(parts),
+        "system": _system(),
+        "packages": installed.packages,
         "code": _code_digest(),
+        "sources": _sources(installed.editable, parts.working_dir),
+        "data": _data_digest(parts.spec),
+        "variables": dict(parts.variables.shown),
+        "secrets": sorted(parts.variables.secret),
     }
 
 
@@ -89,15 +123,60 @@ def _sentence(facts: Environment) -> str:
     return f"On {facts['node']}: {', '.join(parts)}"
 
 
-def _installed(python: str) -> tuple[str, dict[str, str]]:
+class _Installed(NamedTuple):
+    python: str
+    packages: dict[str, str]
+    editable: dict[str, str]  # name -> address of the folder that it is installed from
+
+
+def _installed(python: str) -> _Installed:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PITWALL_")}
     with contextlib.suppress(OSError, ValueError, KeyError, subprocess.SubprocessError):
         argv = [python, "-c", _ASK]
         done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=ASK_SECONDS, env=environ)
         answer = json.loads(done.stdout.strip().splitlines()[-1])
         names = sorted(answer["packages"])[:_MAX_PACKAGES]
-        return str(answer["python"]), {name[:_MAX_NAME]: str(answer["packages"][name])[:_MAX_NAME] for name in names}
-    return (platform.python_version(), {}) if python == sys.executable else ("", {})
+        packages = {name[:_MAX_NAME]: str(answer["packages"][name])[:_MAX_NAME] for name in names}
+        return _Installed(str(answer["python"]), packages, answer["editable"])
+    return _Installed(platform.python_version() if python == sys.executable else "", {}, {})
+
+
+def _sources(editable: Mapping[str, str], working_dir: Path | None) -> list[SourceTree]:
+    """Return the repositories that packages are installed from as they lie there, and the one the run works in."""
+    folders = {"working directory": working_dir} if working_dir is not None else {}
+    for name, address in sorted(editable.items()):
+        if address.startswith("file://"):
+            folders[name] = Path(unquote(urlsplit(address).path))
+    trees = (source_tree(folder, name=name) for name, folder in folders.items() if folder.is_dir())
+    return list(islice((tree for tree in trees if tree is not None), MAX_TREES))
+
+
+def _image(parts: AttemptParts) -> str:
+    if parts.spec is None:
+        return ""
+    with contextlib.suppress(TrainersMisread):
+        trainer = parts.spec.trainer
+        declared = environment_of(trainer.name, trainer.version, read_environments(parts.declared))
+        return declared.at if declared is not None and declared.kind == "image" else ""
+    return ""
+
+
+def _system() -> str:
+    with contextlib.suppress(OSError):
+        return str(platform.freedesktop_os_release().get("PRETTY_NAME", ""))
+    return ""
+
+
+def _data_digest(spec: RunSpec | None) -> str:
+    """Return the SHA-256 of a data file that lies on the node; the built-in trainer tells that of what it reads."""
+    if spec is None or spec.is_native or spec.data.kind != "path":
+        return ""
+    path = Path(spec.data.id)
+    with contextlib.suppress(OSError):
+        if path.is_file() and path.stat().st_size <= MAX_DATA_BYTES:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    return ""
 
 
 def _cpu_model() -> str:

@@ -12,7 +12,7 @@ from typing import IO
 
 import psutil
 
-from jobs.adapters.adapter import Launch
+from jobs.adapters.launching import Launch
 
 STOPPED_EXIT_CODE = 10
 FAST_STOP_SECONDS = 8.0  # from the command to SIGTERM when the cluster wants the job to end (Ray kills it after 20 s)
@@ -77,18 +77,25 @@ class TrainerProcess:
 
 
 def start(
-    *, launch: Launch, run_dir: Path, environ: Mapping[str, str], working_dir: Path | None = None
+    *,
+    launch: Launch,
+    run_dir: Path,
+    environ: Mapping[str, str],
+    working_dir: Path | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> TrainerProcess:
     """Start the trainer in its own session, its output going straight to `log/driver-0.*`, not through this process.
 
     It works in `working_dir`; None: where the runner does, which is where the built-in trainer's code is. A PYTHONPATH
-    of the launch stands before the one that is there, and everything else of it replaces what is there.
+    of the launch stands before the one that is there, and everything else of it replaces what is there. The
+    `variables` that people gave the run replace both.
     Raises: TrainerNotStarted.
     """
     adopt_orphans()
     env = {k: v for k, v in environ.items() if k not in HIDDEN} | dict(launch.env)
     if (first := launch.env.get(_PATH)) and environ.get(_PATH):
         env[_PATH] = f"{first}{os.pathsep}{environ[_PATH]}"
+    env |= dict(variables or {})
     log_dir = run_dir / "log"
     log_dir.mkdir(parents=True, exist_ok=True)
     with (log_dir / "driver-0.stdout").open("ab") as out, (log_dir / "driver-0.stderr").open("ab") as err:

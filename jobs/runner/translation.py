@@ -22,6 +22,7 @@ from profiling.events import Event, to_line
 
 POLL_SECONDS = 0.3
 MAX_LAST_POLLS = 50
+_OF_STEPS = ("metric", "span", "sample")
 _STEP = re.compile(r"_(\d+)$")
 _CONFIGS = ("config.json", "adapter_config.json")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -30,14 +31,15 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 class Translation:
     """Carries a reader's events into `events.jsonl`, the write-ahead log that is shipped from.
 
-    `models` are patterns of the folders in which the trainer leaves its model. `after_step` leaves out metrics up to
-    that step, which an earlier runner has written.
+    `models` are patterns of the folders in which the trainer leaves its model. `after_step` leaves out what is told of
+    steps up to that one, which an earlier runner has written.
     """
 
     def __init__(
         self,
         reader: LogReader,
         *,
+        spec: RunSpec,
         run_dir: Path,
         attempt: int,
         reserve: Reserve,
@@ -46,6 +48,7 @@ class Translation:
         after_step: int = 0,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
+        self.spec = spec
         self._reader: LogReader | None = reader
         self._run_dir, self._attempt, self._say, self._clock_ns = run_dir, attempt, say, clock_ns
         self._after_step, self._models = after_step, models
@@ -69,7 +72,7 @@ class Translation:
         self._write(to_line(events.capture(capture, state, attempt=self._attempt, step=step, text=text, meta=meta)))
 
     def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> None:
-        """Report that a file of a capture is whole."""
+        """Report that a file of a capture, or a checkpoint, is whole."""
         self._write(
             to_line(
                 events.artifact(
@@ -118,7 +121,7 @@ class Translation:
         return len(polled)
 
     def _is_old(self, event: Mapping[str, Any]) -> bool:
-        return event["kind"] == "metric" and int(event["step"]) <= self._after_step
+        return event["kind"] in _OF_STEPS and int(event["step"]) <= self._after_step
 
     def _write(self, data: bytes) -> None:
         self._unwritten += data
@@ -137,6 +140,7 @@ def translation_of(spec: RunSpec, job: RunnerJob, report: ShippedReport, *, afte
         return None
     return Translation(
         reader,
+        spec=spec,
         run_dir=job.run_dir,
         attempt=job.attempt,
         reserve=report.reserve,

@@ -35,6 +35,7 @@ from jobs.preflight.client import PathNotAllowed, TrialFailed, TrialHindered, Tr
 from jobs.preflight.preview import DataPreview, ModelFacts, describe_model, preview_data, try_algorithm, try_reward
 from jobs.preflight.trial_switch import holds_code
 from jobs.runs.admission import AdmissionDecision, Ask, decide, demand, holders, waiting
+from jobs.runs.environment import check_secrets, split_secrets
 from jobs.runs.holds import Hold, QuotaHolds
 
 CheckState = Literal["passed", "failed", "unknown"]
@@ -53,12 +54,18 @@ class Check:
     fixes: tuple[Mapping[str, Value], ...] = dataclass_field(default=(), hash=False)
 
 
-def check_launchable(spec: RunSpec, project: Project, user: User | None = None) -> list[Problem]:
+def check_launchable(
+    spec: RunSpec, project: Project, user: User | None = None, *, secrets: Mapping[str, object] | None = None
+) -> list[Problem]:
     """Return why this spec cannot be launched here, now and by this person; empty if nothing stands against it.
 
-    Without a person, nothing is allowed that needs an admin.
+    Without a person, nothing is allowed that needs an admin. `secrets` are the values that are given with the launch.
     """
-    problems = [*check_privileged(spec, project, user), *refused(on_cluster(spec, cluster_state()), say=_)]
+    problems = [
+        *check_privileged(spec, project, user),
+        *check_secrets(spec, project, secrets or {}),
+        *refused(on_cluster(spec, cluster_state()), say=_),
+    ]
     if problems:
         return problems  # nothing of it is tried then
     return [
@@ -86,9 +93,10 @@ def default_device(state: ClusterState) -> str:
 def parse_for_cluster(raw: object) -> RunSpec:
     """Return the complete spec of a new run on this cluster, whose device it has if it names none.
 
+    Values of secrets that stand in it are left behind (jobs.runs.environment.split_secrets).
     Raises: SpecInvalid.
     """
-    return parse_spec(raw, device=default_device(cluster_state()))
+    return parse_spec(split_secrets(raw)[0], device=default_device(cluster_state()))
 
 
 def run_checks(spec: RunSpec, *, project: Project, user: User | None = None) -> list[Check]:

@@ -67,8 +67,8 @@ class RunHeader:
     `queue_position` counts from 1 and is None outside the queue; `step` of `num_steps` counts completed steps; `seq` is
     the number of the newest frame; `is_lost_contact` says that a live run's runner has been silent for 15 s. `attempt`
     is the number of the latest of `attempts`; `retry` says whether a failed run starts again by itself, and when.
-    `elapsed_seconds` is the time that its attempts ran. `capture_changes` grows whenever the list of its captures is to
-    be read again.
+    `parent` is the id of the run that it is a clone of. `elapsed_seconds` is the time that its attempts ran.
+    `capture_changes` grows whenever the list of its captures is to be read again.
     """
 
     id: str
@@ -96,6 +96,7 @@ class RunHeader:
     attempts: tuple[AttemptLine, ...]
     retry: Retry | None
     study: StudyName | None
+    parent: str | None
     capture_changes: int
     seq: int
     algorithm: str
@@ -226,6 +227,7 @@ def _header(
         attempts=attempt_lines(attempts),
         retry=_retry(run, attempts, now),
         study=studies.get(run.study_id or ""),
+        parent=run.parent_id,
         capture_changes=run.capture_changes,
         seq=run.seq,
         algorithm=run.spec.get("algorithm", ""),

@@ -22,6 +22,7 @@ from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
 from jobs.models import Attempt, Project, Run, RunEvent, new_run_id
 from jobs.runs import admission, lifecycle
+from jobs.runs.environment import keep_secrets, require_secrets
 from jobs.runs.hub_token import hub_environment
 from jobs.telemetry.notify import run_changed
 
@@ -43,9 +44,13 @@ def create_run(
     idempotency_key: str | None,
     now: datetime,
     tags: Sequence[str] = (),
+    secrets: Mapping[str, str] | None = None,
+    parent: Run | None = None,
 ) -> tuple[Run, bool]:
     """Queue a run and return it with True; with False if the key made it before (double click, retried POST).
 
+    `secrets` are the values of those that the spec names and the project does not keep; `parent` is the run of the
+    project that it is a clone of.
     Raises: SpecInvalid with every problem of the spec, or with all of it that `user` may not start; KeyReused if the
     key stands for another spec.
     """
@@ -55,14 +60,22 @@ def create_run(
     if earlier is not None:
         return earlier, False
     require_privilege(checked, project, user)
+    require_secrets(checked, project, secrets or {})
     try:
         with transaction.atomic():
-            return _insert(project, checked, user, key, now, tags), True
+            run = _insert(project, checked, user, key, now, tags, parent)
+            keep_secrets(run, secrets or {}, user=user, now=now)
+            return run, True
     except IntegrityError:
         earlier = _earlier(project, key, checked)
         if earlier is None:
             raise
         return earlier, False
+
+
+def parent_of(project: Project, run_id: str) -> Run | None:
+    """Return the run of the project that a clone names; None for another project's, or for one that is not there."""
+    return Run.objects.filter(project=project, pk=run_id).first() if run_id else None
 
 
 def launched_before(*, project: Project, idempotency_key: str | None) -> bool:
@@ -206,6 +219,7 @@ def _insert(
     key: str | None,
     now: datetime,
     tags: Sequence[str],
+    parent: Run | None,
 ) -> Run:
     author = user.pk if user else None
     run_id = new_run_id()
@@ -217,6 +231,7 @@ def _insert(
         idempotency_key=key,
         num_steps=spec.num_steps,
         tags=list(tags),
+        parent=parent,
         color=Run.objects.filter(project=project).count() % 20,
         created_by_id=author,
         created_at=now,

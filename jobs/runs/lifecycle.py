@@ -6,13 +6,13 @@ transaction. What comes twice, late, or from an attempt that is not the latest c
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal, cast
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from jobs.accounts.audit import record
 from jobs.captures import captures
@@ -27,7 +27,7 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
     "queued": frozenset({"starting", "stopped", "failed"}),
     "starting": frozenset({"running", "stopping", "finished", "failed", "stopped"}),
     "running": frozenset({"stopping", "finished", "failed", "stopped"}),
-    "stopping": frozenset({"finished", "failed", "stopped"}),
+    "stopping": frozenset({"starting", "running", "finished", "failed", "stopped"}),  # back: `withdraw_stop`
     "finished": frozenset(),
     "failed": frozenset(),
     "stopped": frozenset(),
@@ -56,6 +56,9 @@ class NewAttempt:
     not_before: datetime | None = None
 
 
+STOP_GRACE = timedelta(seconds=10)
+"""How long a stop that people ask for in a page can be taken back."""
+_ON_ITS_WAY = timedelta(seconds=1)  # two processes read the clock a moment apart: by then it cannot have been sent
 _TRIES = 8  # a lost compare-and-set is read and decided again; each loss means that somebody else made progress
 
 
@@ -65,12 +68,13 @@ class _LostRaceError(Exception):
 
 def admit(*, run_id: str, attempt: int, now: datetime) -> bool:
     """Take a queued attempt out of the queue: its resources are its own from here on."""
-    return _change(run_id, attempt, "starting", now, text="Starting on the cluster")
+    return _change(run_id, attempt, "starting", now, text="Starting on the cluster", only_from={"queued"})
 
 
 def mark_running(*, run_id: str, attempt: int, now: datetime) -> bool:
     """Note that the attempt's runner has made contact. Idempotent and cheap, so that ingest may call it at will."""
-    return _change(run_id, attempt, "running", now, text="Running", fields={"started_at": now})
+    fields = {"started_at": now}
+    return _change(run_id, attempt, "running", now, text="Running", fields=fields, only_from={"starting"})
 
 
 def finish(
@@ -98,27 +102,54 @@ def finish(
     return _change(run_id, attempt, cast(State, state), now, text=text, fields=fields)
 
 
-def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> bool:
+def request_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime, grace: timedelta = timedelta()) -> bool:
     """Stop the run: at once if it is still queued, else by a command to its runner, which saves a checkpoint first.
 
-    A failed run that is about to start again by itself will not. Returns False, and changes nothing, if it is already
-    stopping or has ended for good.
+    The runner is told when `grace` is over; until then `withdraw_stop` takes it back. A failed run that is about to
+    start again by itself will not. Returns False if it is already stopping, where without a grace nothing can be taken
+    back any more, or has ended for good.
     """
     number = _latest_attempt(run_id)
-    while not _stop_attempt(run_id, number, user=user, now=now):
+    while not _stop_attempt(run_id, number, user=user, now=now, grace=grace):
         if cancel_retry(run_id=run_id, user=user, now=now):
             return True
         before, number = number, _latest_attempt(run_id)
         if number == before:  # else it was retried or resumed meanwhile, and the new attempt is what has to stop
+            if not grace:
+                _waiting_stop(run_id, number).update(not_before=None)
             return False
     return True
+
+
+def withdraw_stop(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> bool:
+    """Let a run that is stopping go on, as if nobody had asked; False once its runner may have been told."""
+    number = _latest_attempt(run_id)
+    with transaction.atomic():
+        stop = _waiting_stop(run_id, number).filter(not_before__gt=now + _ON_ITS_WAY).select_for_update().first()
+        if stop is None:
+            return False
+        was_running = Attempt.objects.filter(pk=stop.attempt_id).exclude(started_at=None).exists()
+        back: State = "running" if was_running else "starting"
+        fields = {"missing_at": None}  # one whose job was not there yet is looked for anew
+        text = "Stop taken back"
+        if not _change(run_id, number, back, now, text=text, user=user, fields=fields, only_from={"stopping"}):
+            return False
+        stop.delete()
+        Run.objects.filter(pk=run_id, latest_attempt=number).update(is_stop_requested=False)
+        record(actor=user, verb="run.withdraw_stop", object_type="run", object_id=run_id)
+    return True
+
+
+def _waiting_stop(run_id: str, number: int) -> QuerySet[Command]:
+    own = Command.objects.filter(attempt__run_id=run_id, attempt__number=number, verb="stop")
+    return own.filter(delivered_at=None).exclude(not_before=None)
 
 
 def _latest_attempt(run_id: str) -> int:
     return Run.objects.values_list("latest_attempt", flat=True).get(pk=run_id)
 
 
-def _stop_attempt(run_id: str, number: int, *, user: AbstractBaseUser | None, now: datetime) -> bool:
+def _stop_attempt(run_id: str, number: int, *, user: AbstractBaseUser | None, now: datetime, grace: timedelta) -> bool:
     text = f"canceled by {user} before it started" if user else "canceled before it started"
     cause = {"side": "user", "text": text if number == 1 else f"attempt {number} {text}"}
     fields = {"ended_at": now, "cause": cause}
@@ -126,7 +157,14 @@ def _stop_attempt(run_id: str, number: int, *, user: AbstractBaseUser | None, no
         run_id, number, "stopped", now, text="Canceled in the queue", user=user, fields=fields, only_from={"queued"}
     )
     if not canceled and not _change(
-        run_id, number, "stopping", now, text="Stop requested", user=user, only_from={"starting", "running"}
+        run_id,
+        number,
+        "stopping",
+        now,
+        text="Stop requested",
+        user=user,
+        only_from={"starting", "running"},
+        stop_not_before=now + grace if grace else None,
     ):
         return False
     record(actor=user, verb="run.cancel" if canceled else "run.stop", object_type="run", object_id=run_id)
@@ -257,6 +295,7 @@ def _change(
     user: AbstractBaseUser | None = None,
     fields: Mapping[str, object] | None = None,
     only_from: set[str] | None = None,
+    stop_not_before: datetime | None = None,
 ) -> bool:
     """Move the latest attempt to `to` if the machine allows it from where it is; True if this call did it."""
     for _ in range(_TRIES):
@@ -269,7 +308,7 @@ def _change(
             return False
         try:
             with transaction.atomic():
-                _apply(pk, state, version, run_id, number, to, now, text, user, dict(fields or {}))
+                _apply(pk, state, version, run_id, number, to, now, text, user, dict(fields or {}), stop_not_before)
             return True
         except _LostRaceError:
             continue
@@ -287,6 +326,7 @@ def _apply(
     text: str,
     user: AbstractBaseUser | None,
     fields: dict[str, object],
+    stop_not_before: datetime | None,
 ) -> None:
     unchanged = Attempt.objects.filter(pk=pk, state=state, version=version)
     if unchanged.update(state=to, version=F("version") + 1, **fields) != 1:
@@ -302,7 +342,8 @@ def _apply(
     if to == "running":
         current.filter(started_at=None).update(started_at=now)
     if to == "stopping":
-        Command.objects.create(attempt_id=pk, verb="stop", created_by_id=user.pk if user else None, created_at=now)
+        about = {"created_by_id": user.pk if user else None, "created_at": now, "not_before": stop_not_before}
+        Command.objects.create(attempt_id=pk, verb="stop", **about)
     actor_id = user.pk if user else None
     data = {"from": state, "to": to, "cause": fields.get("cause", {})}
     RunEvent.objects.create(

@@ -64,11 +64,33 @@ def resume_run(
     overrides = _overrides(run, latest, hardware, num_steps)
     spec, overrides = _checked(run, overrides)
     # One that died after its last step, while it exported the model, has that left to do.
-    if origin is not None and (spec.num_steps < origin.step or (spec.num_steps == origin.step and is_finished)):
+    # Where the data decide how many steps there are, nobody knows.
+    is_over = spec.num_steps < origin.step or (spec.num_steps == origin.step and is_finished) if origin else False
+    if origin is not None and spec.num_steps and is_over:
         raise ResumeRefused("num_steps" if num_steps is not None else "step", _nothing_left(spec, origin))
     # English, like every word of the history: people of several languages read it.
     text = (f"Resumed from checkpoint {step}" if origin else "Restarted from the start") + _kept(latest)
     begun = begin(run, latest, origin, overrides, spec, text=text, user=user, now=now)
+    if begun is None:
+        run.refresh_from_db()
+        raise ResumeRefused("state", _on_its_way(run), is_conflict=True)
+    return begun
+
+
+def queue_again(*, run_id: str, user: AbstractBaseUser | None, now: datetime) -> Attempt:
+    """Queue a run that left the queue before it started once more, as that attempt would have begun, and return it.
+
+    Raises: ResumeRefused with a sentence; Run.DoesNotExist.
+    """
+    run = Run.objects.get(pk=run_id)
+    latest = Attempt.objects.get(run=run, number=run.latest_attempt)
+    _check_ended(run, latest, now)
+    if run.state != "stopped" or latest.submitted_at is not None:
+        text = _("%(name)s did not leave the queue before it started. Resume it from a checkpoint, or from the start.")
+        raise ResumeRefused("state", text % {"name": run.name}, is_conflict=True)
+    origin = None if latest.resume_attempt is None else _chosen(run, latest.resume_step, latest.resume_attempt)
+    spec, overrides = _checked(run, _overrides(run, latest, {}, None))
+    begun = begin(run, latest, origin, overrides, spec, text="Queued again", user=user, now=now)
     if begun is None:
         run.refresh_from_db()
         raise ResumeRefused("state", _on_its_way(run), is_conflict=True)

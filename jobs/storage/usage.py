@@ -73,7 +73,7 @@ _BROUGHT = Case(
 _HANDED_OVER = Case(When(type="checkpoint", then=0), default=F("size"), output_field=BigIntegerField())
 """Of a run's file: checkpoints stay on the cluster, and take nothing of the console."""
 LOG_BYTES = _Octets("text")
-SAMPLE_BYTES = _Octets("prompt") + _Octets("completion") + _Octets("expected")
+SAMPLE_BYTES = _Octets("prompt") + _Octets("completion") + _Octets("expected") + _Octets("token_logprobs")
 
 
 def use_by(owner: Owner, *, only: int | None = None) -> dict[int, Bytes]:

@@ -1,6 +1,6 @@
 """What is checked of a sweep before its runs are queued: the first point in full, of the others what differs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django.utils.translation import gettext as _
 
@@ -26,13 +26,18 @@ _ROWS_DEPEND_ON = "rollout.max_prompt_tokens"  # the one knob that can leave no 
 
 
 def check_sweep(
-    specs: Sequence[RunSpec], run_points: Sequence[Point], *, project: Project, user: User | None = None
+    specs: Sequence[RunSpec],
+    run_points: Sequence[Point],
+    *,
+    project: Project,
+    user: User | None = None,
+    secrets: Mapping[str, object] | None = None,
 ) -> list[Problem]:
     """Return why these points cannot be launched here and now; empty if nothing stands against them.
 
     Points differ in knobs alone, so model, data and reward are tried once; lengths and free resources for each.
     """
-    problems = check_launchable(specs[0], project, user)
+    problems = check_launchable(specs[0], project, user, secrets=secrets)
     if problems:
         return [
             at_point(problem, run_points[0]) if problem.field.startswith("knobs.") else problem for problem in problems

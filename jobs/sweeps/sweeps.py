@@ -46,6 +46,7 @@ def create_study(
     user: AbstractBaseUser | None,
     idempotency_key: str | None,
     now: datetime,
+    secrets: Mapping[str, str] | None = None,
 ) -> tuple[Study, bool]:
     """Queue a run for each point of the sweep and return the study with True; with False if the key made it before.
 
@@ -63,7 +64,7 @@ def create_study(
         return earlier, False
     try:
         with transaction.atomic():
-            return _insert(project, base, plan, run_points, specs, user, key, now), True
+            return _insert(project, base, plan, run_points, specs, user, key, now, secrets), True
     except IntegrityError:
         earlier = _earlier(project, key, base, plan)
         if earlier is None:
@@ -142,6 +143,7 @@ def _insert(
     user: AbstractBaseUser | None,
     key: str | None,
     now: datetime,
+    secrets: Mapping[str, str] | None,
 ) -> Study:
     study = Study.objects.create(
         project=project,
@@ -157,7 +159,7 @@ def _insert(
         created_at=now,
     )
     for point, spec in zip(run_points, specs, strict=True):
-        run, _is_new = create_run(project=project, spec=spec, user=user, idempotency_key=None, now=now)
+        run, _is_new = create_run(project=project, spec=spec, user=user, idempotency_key=None, now=now, secrets=secrets)
         Run.objects.filter(pk=run.pk).update(study=study, study_values=dict(point))
     after = {"name": study.name, "runs": plan.num_runs, "knobs": study.knobs}
     record(actor=user, verb="study.create", object_type="study", object_id=study.pk, after=after)

@@ -1,21 +1,58 @@
 """Read log lines of a run: newest first to be found, oldest first to be read, with search and cursors."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Func, Max, Min, QuerySet
 
+from jobs.catalog.log_level import PATTERNS, Level
 from jobs.models import LogChunk
+from jobs.telemetry.line_pattern import LinePattern, level_pattern
+from jobs.telemetry.log_index import spans
 from jobs.telemetry.trashed import hidden_through
 
 MAX_LIMIT = 5000
+SEARCH_SECONDS = 1.0  # an answer looks for so long, then says how far it came
 _CHUNKS_AT_ONCE = 200
-_BEHIND = 2**62
+_SEARCHED_CHARS = 1 << 20  # held against an expression at once
+_BEHIND = 10**9  # behind any line of a chunk
+_COLUMNS = ("pk", "attempt", "role", "rank", "stream", "first_line", "at", "text")
+
+Place = tuple[int, int]  # chunk, line in it
 
 
 class CursorInvalid(ValueError):
     """The cursor is none of ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogFilter:
+    """Which lines are meant: "" and None mean all. `level` means worse ones, too; `since` and `until` are moments.
+
+    `query` is looked for without regard to case, as an expression where `is_expression`; `pattern` is one more thing
+    that lines have to match.
+    """
+
+    role: str = ""
+    rank: int | None = None
+    attempt: int | None = None
+    level: Level | None = None
+    query: str = ""
+    is_expression: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+    pattern: LinePattern | None = None
+
+    @cached_property
+    def patterns(self) -> tuple[LinePattern, ...]:
+        """What a line has to match. Raises: PatternInvalid."""
+        patterns = [level_pattern(PATTERNS[self.level])] if self.level else []
+        patterns += [self.pattern] if self.pattern else []
+        return (*patterns, *([LinePattern(self.query, is_expression=self.is_expression)] if self.query else []))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,99 +74,237 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPage:
-    """Lines in the order they came. `has_older` and `has_newer`: more lines pass the filter on that side."""
+    """Lines in the order they came. `has_older` and `has_newer`: more lines may pass the filter on that side.
+
+    `searched` is the cursor from which to search on where the time ran out before the page was full, else "".
+    """
 
     lines: tuple[LogLine, ...]
     has_older: bool
     has_newer: bool
     lanes: tuple[tuple[str, int], ...]  # every role and rank that logged something
+    searched: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """What a search may take, and how far it came when that was over."""
+
+    check: Callable[[], None]
+    ends_at: float  # monotonic
+    searched: str = ""
+
+    def is_over(self, place: Place) -> bool:
+        """Return True if the time is over, and remember the place up to which all was looked at."""
+        self.check()
+        if time.monotonic() < self.ends_at:
+            return False
+        self.searched = f"{place[0]}.{place[1]}"
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """The chunks that are read, in which direction, and the line to begin behind."""
+
+    run_id: str
+    chunks: QuerySet[LogChunk]
+    cursor: Place | None
+    is_forward: bool
+    first: int
+    last: int
 
 
 def read_logs(
     *,
     run_id: str,
-    role: str = "",
-    rank: int | None = None,
-    attempt: int | None = None,
-    query: str = "",
+    wanted: LogFilter = LogFilter(),
     before: str = "",
     after: str = "",
     at: datetime | None = None,
     limit: int = 500,
+    check: Callable[[], None] = lambda: None,
 ) -> LogPage:
     """Return up to `limit` lines: those before or after a cursor, or from a moment on; else the newest.
 
-    `query` is looked for without regard to case. Of lines the time is known at which they were read, in pieces of a
-    fraction of a second. Raises: CursorInvalid; ValueError if `limit` is out of its range.
+    Of lines the time is known at which they were read, in pieces of a fraction of a second. A search takes about
+    SEARCH_SECONDS; `check` is called now and then, what it raises ends it. Raises: CursorInvalid; PatternInvalid;
+    ValueError if `limit` is out of its range.
     """
     if not 1 <= limit <= MAX_LIMIT:
         raise ValueError(f"limit: {limit} is not between 1 and {MAX_LIMIT}.")
     if bool(before) + bool(after) + (at is not None) > 1:
         raise CursorInvalid("Give one of before, after and at.")
-    every = LogChunk.objects.filter(run_id=run_id, attempt__gt=hidden_through(run_id, "logs"))
-    chosen = every.filter(role=role) if role else every
-    if rank is not None:
-        chosen = chosen.filter(rank=rank)
-    if attempt is not None:
-        chosen = chosen.filter(attempt=attempt)
-    if query.isascii() and query:
-        chosen = chosen.filter(text__icontains=query)  # other alphabets: SQLite knows no case there, so look below
+    hidden = hidden_through(run_id, "logs")
     is_forward = bool(after) or at is not None
     cursor = _parse(after or before) if after or before else None
-    if at is not None:
-        cursor = _just_before(chosen, at)
-    lines = list(_take(_lines(chosen, cursor, query, is_forward=is_forward), limit + 1))
-    has_more = len(lines) > limit
+    search = _Search(check=check, ends_at=time.monotonic() + SEARCH_SECONDS)
+    window = _window(run_id, wanted, cursor, at, hidden, is_forward=is_forward)
+    found = _lines(window, wanted, search) if window is not None else iter(())
+    lines = [line for _, line in zip(range(limit + 1), found, strict=False)]
+    has_more = len(lines) > limit or bool(search.searched)
     lines = lines[:limit] if is_forward else lines[:limit][::-1]
-    lanes = every.values_list("role", "rank").distinct().order_by("role", "rank")
     return LogPage(
         lines=tuple(lines),
         has_older=is_forward or has_more,
         has_newer=has_more if is_forward else bool(before),
-        lanes=tuple(lanes),
+        lanes=tuple(_lanes(run_id, hidden)),
+        searched=search.searched,
     )
 
 
-def _just_before(chosen: QuerySet[LogChunk], at: datetime) -> tuple[int, int]:
-    """Return the place before the first line of a moment; behind all lines where none is so late."""
-    first = chosen.filter(at__gte=at).order_by("pk").values_list("pk", flat=True).first()
-    return (_BEHIND, 0) if first is None else (first, -1)
+def _lanes(run_id: str, hidden: int) -> Iterator[tuple[str, int]]:
+    """Yield every role and rank that logged something: from one to the next, however many chunks each has."""
+    chunks = LogChunk.objects.filter(run_id=run_id).order_by("role", "rank").values_list("role", "rank")
+    lane = chunks.first()
+    while lane is not None:
+        role, rank = lane
+        own = chunks.filter(role=role, rank=rank)
+        if not hidden or own.filter(attempt__gt=hidden).exists():
+            yield role, rank
+        lane = chunks.filter(role=role, rank__gt=rank).first() or chunks.filter(role__gt=role).first()
 
 
-def _lines(
-    chosen: QuerySet[LogChunk], cursor: tuple[int, int] | None, query: str, *, is_forward: bool
-) -> Iterator[LogLine]:
-    """Yield matching lines from the cursor on, itself not included, in either direction."""
-    wanted = query.casefold()
-    condition = Q()
+def _window(
+    run_id: str, wanted: LogFilter, cursor: Place | None, at: datetime | None, hidden: int, *, is_forward: bool
+) -> _Window | None:
+    """Return the chunks to read; None where there are none."""
+    every = LogChunk.objects.filter(run_id=run_id)
+    chosen = every
+    if wanted.role and wanted.rank is not None:
+        chosen = chosen.filter(role=wanted.role, rank=wanted.rank)
+    elif wanted.role or wanted.rank is not None:
+        chosen = _plainly(chosen, **({"role": wanted.role} if wanted.role else {"rank": wanted.rank}))
+    if hidden:
+        chosen = _plainly(chosen, attempt__gt=hidden)
+    if wanted.attempt is not None:
+        chosen = _plainly(chosen, attempt=wanted.attempt)
+    low, high = (int(end or 0) for end in every.aggregate(low=Min("pk"), high=Max("pk")).values())
+    if wanted.since is not None or wanted.until is not None:
+        moments = {"at__gte": wanted.since, "at__lt": wanted.until}
+        within = {name: moment for name, moment in moments.items() if moment is not None}
+        ends = every.filter(**within).aggregate(low=Min("pk"), high=Max("pk"))
+        low, high = int(ends["low"] or 0), int(ends["high"] or 0)
+        chosen = _plainly(chosen, **within)
+    if at is not None:
+        first = chosen.filter(at__gte=at).order_by("at", "pk").values_list("pk", flat=True).first()
+        low = high + 1 if first is None else max(low, first)
     if cursor is not None:
-        condition = Q(pk__gte=cursor[0]) if is_forward else Q(pk__lte=cursor[0])
-    rows = chosen.filter(condition).order_by("pk" if is_forward else "-pk")
-    for chunk in rows.iterator(chunk_size=_CHUNKS_AT_ONCE):
-        texts = chunk.text.split("\n")
-        for i in range(len(texts)) if is_forward else reversed(range(len(texts))):
-            if cursor is not None and chunk.pk == cursor[0] and (i <= cursor[1] if is_forward else i >= cursor[1]):
-                continue
-            if wanted and wanted not in texts[i].casefold():
-                continue
-            yield LogLine(
-                cursor=f"{chunk.pk}.{i}",
-                attempt=chunk.attempt,
-                role=chunk.role,
-                rank=chunk.rank,
-                stream=chunk.stream,
-                line=chunk.first_line + i,
-                at=chunk.at,
+        low, high = (max(low, cursor[0]), high) if is_forward else (low, min(high, cursor[0]))
+    if not low or low > high:
+        return None
+    chosen = chosen.filter(pk__gte=low, pk__lte=high).order_by("pk" if is_forward else "-pk")
+    return _Window(run_id=run_id, chunks=chosen, cursor=cursor, is_forward=is_forward, first=low, last=high)
+
+
+class _Plain(Func):
+    """A column that SQLite chooses no index for: it would take any that begins with the run, and sort all of it."""
+
+    template = "+%(expressions)s"
+    arity = 1
+
+    def as_postgresql(self, compiler: Any, connection: Any) -> tuple[str, Sequence[Any]]:
+        """PostgreSQL knows how many rows there are."""
+        return self.as_sql(compiler, connection, template="%(expressions)s")
+
+
+def _plainly(chunks: QuerySet[LogChunk], **conditions: object) -> QuerySet[LogChunk]:
+    """Filter by conditions that no index is to be chosen for: the chunks are to be read in the order of their keys."""
+    columns = {f"plain_{name}": _Plain(F(name)) for name in {each.partition("__")[0] for each in conditions}}
+    return chunks.alias(**columns).filter(**{f"plain_{each}": value for each, value in conditions.items()})
+
+
+def _lines(window: _Window, wanted: LogFilter, search: _Search) -> Iterator[LogLine]:
+    """Yield the lines that are meant from the cursor on, itself not included, until the time is over."""
+    if not wanted.patterns:
+        rows = window.chunks.values_list(*_COLUMNS)
+        for row in rows.iterator(chunk_size=_CHUNKS_AT_ONCE):
+            yield from _behind(window, _lines_of(row, window, range(row[-1].count("\n") + 1)))
+        return
+    for texts in _texts(window, wanted, search):
+        whole = "\n".join(text for _, text in texts)
+        if not all(pattern.in_text(whole) for pattern in wanted.patterns):
+            continue
+        for first in range(0, len(texts), _CHUNKS_AT_ONCE):
+            yield from _matching(window, wanted, texts[first : first + _CHUNKS_AT_ONCE])
+
+
+def _texts(window: _Window, wanted: LogFilter, search: _Search) -> Iterator[list[tuple[int, str]]]:
+    """Yield chunks that may hold what is looked for with their text, about a megabyte at a time."""
+    places = spans(
+        window.run_id,
+        window.first,
+        window.last,
+        wanted.patterns,
+        level=wanted.level or "",
+        is_forward=window.is_forward,
+    )
+    for span in places:
+        behind = span.last if window.is_forward else span.first
+        if span.may_match:
+            texts: list[tuple[int, str]] = []
+            size = 0
+            rows = window.chunks.filter(pk__gte=span.first, pk__lte=span.last).values_list("pk", "text")
+            for pk, text in rows.iterator(chunk_size=_CHUNKS_AT_ONCE):
+                texts.append((pk, text))
+                size += len(text)
+                if size >= _SEARCHED_CHARS:
+                    yield texts
+                    if search.is_over(_end(pk, text, window)):
+                        return
+                    texts, size = [], 0
+            if texts:
+                yield texts
+        if behind not in (window.first, window.last) and search.is_over((behind, _BEHIND if window.is_forward else 0)):
+            return
+
+
+def _end(pk: int, text: str, window: _Window) -> Place:
+    return (pk, text.count("\n")) if window.is_forward else (pk, 0)
+
+
+def _matching(window: _Window, wanted: LogFilter, texts: Sequence[tuple[int, str]]) -> Iterator[LogLine]:
+    """Yield the lines of these chunks that match every pattern."""
+    lines = [(pk, i, line) for pk, text in texts for i, line in enumerate(text.split("\n"))]
+    for pattern in wanted.patterns:
+        lines = [lines[place] for place in pattern.matching([line for _, _, line in lines])]
+    places: dict[int, list[int]] = {}
+    for pk, i, _ in lines:
+        places.setdefault(pk, []).append(i)
+    if places:
+        rows = window.chunks.filter(pk__in=list(places)).values_list(*_COLUMNS)
+        for row in rows:
+            yield from _behind(window, _lines_of(row, window, places[row[0]]))
+
+
+def _behind(window: _Window, lines: Iterator[tuple[Place, LogLine]]) -> Iterator[LogLine]:
+    """Yield those of the lines that lie behind the cursor."""
+    for place, line in lines:
+        if window.cursor is None or (place > window.cursor if window.is_forward else place < window.cursor):
+            yield line
+
+
+def _lines_of(row: tuple[Any, ...], window: _Window, places: Sequence[int]) -> Iterator[tuple[Place, LogLine]]:
+    """Yield lines of a chunk with their places, in the direction in which it is read."""
+    pk, attempt, role, rank, stream, first, at, text = row
+    texts = text.split("\n")
+    for i in places if window.is_forward else reversed(places):
+        yield (
+            (pk, i),
+            LogLine(
+                cursor=f"{pk}.{i}",
+                attempt=attempt,
+                role=role,
+                rank=rank,
+                stream=stream,
+                line=first + i,
+                at=at,
                 text=texts[i],
-            )
+            ),
+        )
 
 
-def _take(lines: Iterator[LogLine], limit: int) -> Iterator[LogLine]:
-    for _, line in zip(range(limit), lines, strict=False):
-        yield line
-
-
-def _parse(cursor: str) -> tuple[int, int]:
+def _parse(cursor: str) -> Place:
     chunk, dot, line = cursor.partition(".")
     if not (dot and chunk.isascii() and chunk.isdigit() and line.isascii() and line.isdigit() and len(cursor) < 30):
         raise CursorInvalid(f"{cursor!r} is no cursor. Use the cursor of a line you were given.")

@@ -43,7 +43,7 @@ class RunProgress:
             num_steps = event.get("meta", {}).get("num_steps")
             if isinstance(num_steps, int) and 0 < num_steps < MAX_STEPS:
                 self.num_steps = num_steps
-        elif event["kind"] == "span" and event.get("depth", 0) == 0:
+        elif event["kind"] == "span" and event.get("depth", 0) == 0 and not event.get("is_told_later"):
             ended = event["phase"]
             if self.previous_phase:
                 self.next_phase[self.previous_phase] = ended

@@ -1,12 +1,13 @@
 /** The page Compare: charts in the browser, the rest drawn by the server and exchanged where it changed. */
 
+import { COMPARED_AXES } from "./charts/axes.js";
+import { viewOptions, wireControls } from "./charts/controls.js";
 import { ChartView } from "./charts/view.js";
 import { offerRuns } from "./compare/add.js";
-import { pointsOf } from "./compare/asking.js";
 import { Charts } from "./compare/charts.js";
 import { address, fetchParts, pageData, plain } from "./compare/page.js";
 import { CompareStore } from "./compare/store.js";
-import { around, find } from "./dom.js";
+import { around } from "./dom.js";
 import { el, fill, gettext, messageOf } from "./format.js";
 import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
@@ -14,8 +15,6 @@ import { atMostEvery } from "./refresh.js";
 import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 
-const DEFAULT_SMOOTHING = 0.6;
-const SMOOTHERS = ["ema", "gaussian", "mean"];
 const REFRESH_MS = 3000;
 const POLL_MS = 10_000; // what no message says: a run that lost contact, a resumed history
 
@@ -26,18 +25,8 @@ query.write = () => {
   history.replaceState(history.state, "", location.pathname + plain(query.values));
 };
 
-const smoothing = Number(query.get("smooth") ?? DEFAULT_SMOOTHING);
-const [min, max] = (query.get("zoom") ?? "").split("_").map(Number);
-const view = new ChartView({
-  smoothing: smoothing >= 0 && smoothing < 1 ? smoothing : DEFAULT_SMOOTHING,
-  axis: "step",
-  isLog: query.get("log") === "1",
-  zoom: max > min ? { min, max, isTime: false } : null,
-  end: page?.numSteps ?? 0,
-});
+const view = new ChartView({ ...viewOptions(query, COMPARED_AXES), end: page?.numSteps ?? 0 });
 const store = new CompareStore(view);
-store.axis = query.get("x") === "time" ? "time" : "step";
-store.smoother = SMOOTHERS.find((one) => one === query.get("by")) ?? SMOOTHERS[0];
 const charts = new Charts({ page, store, view, query });
 
 let turn = 0; // counts the views asked for: an answer for an earlier one comes too late
@@ -91,66 +80,14 @@ function keepFilter(link) {
 // ---- tools ------------------------------------------------------------------------------------------------------------
 
 function tools() {
-  let slow = 0;
-  const reread = () => {
-    clearTimeout(slow);
-    slow = setTimeout(() => store.reread(), 250);
-  };
-  for (const slider of document.querySelectorAll("input[data-smooth]")) {
-    const text = find("[data-smooth-value]", slider.parentElement ?? document);
-    const tell = () => {
-      slider.value = String(view.smoothing);
-      const isWeight = store.smoother === "ema" || view.smoothing <= 0;
-      text.textContent = isWeight ? view.smoothing.toFixed(2) : String(pointsOf(view.smoothing));
-    };
-    tell();
-    for (const select of document.querySelectorAll("select[data-smoother]")) {
-      select.value = store.smoother;
-      select.addEventListener("change", () => {
-        store.smoother = select.value;
-        query.set("by", store.smoother === SMOOTHERS[0] ? "" : store.smoother);
-        tell();
-        reread();
-      });
-    }
-    slider.addEventListener("input", () => {
-      view.smoothing = Number(slider.value);
-      query.set("smooth", view.smoothing === DEFAULT_SMOOTHING ? "" : String(view.smoothing));
-      tell();
-      view.redraw();
-      reread();
-    });
-  }
-  for (const select of document.querySelectorAll("select[data-axis]")) {
-    select.value = store.axis;
-    select.addEventListener("change", () => {
-      store.axis = select.value;
-      query.set("x", store.axis === "time" ? "time" : "");
-      view.zoom = null;
-      query.set("zoom", "");
+  wireControls(view, query, {
+    onSmoothing: () => store.reread(),
+    onAxis: () => {
       charts.show(page);
       store.reread();
-    });
-  }
-  for (const box of document.querySelectorAll("input[data-log-y]")) {
-    box.checked = view.isLog;
-    box.addEventListener("change", () => {
-      view.isLog = box.checked;
-      query.set("log", view.isLog ? "1" : "");
-      view.redraw(true);
-    });
-  }
-  for (const button of document.querySelectorAll("[data-zoom-reset]"))
-    button.addEventListener("click", () => view.setZoom(null));
-  const zoomed = () => {
-    for (const button of document.querySelectorAll("[data-zoom-reset]")) button.hidden = !view.zoom;
-  };
-  view.onZoom = (zoom) => {
-    zoomed();
-    query.set("zoom", zoom ? `${zoom.min.toPrecision(8)}_${zoom.max.toPrecision(8)}` : "");
-    store.reread();
-  };
-  zoomed();
+    },
+    onZoom: () => store.reread(),
+  });
   const search = document.querySelector("input[data-chart-search]");
   if (search) {
     search.value = query.get("q") ?? "";

@@ -58,7 +58,7 @@ const SVG = "http://www.w3.org/2000/svg";
  * @param {Record<string, string>} attributes
  * @param {...Node} children
  */
-function svg(tag, attributes, ...children) {
+export function svg(tag, attributes, ...children) {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...children);

@@ -11,6 +11,7 @@ import { Knobs, walkTabs } from "./new_run/knobs.js";
 import { wireMix } from "./new_run/mix.js";
 import { hardwareOfAddress, Plan } from "./new_run/plan.js";
 import { Problems } from "./new_run/problems.js";
+import { wireSecrets } from "./new_run/secrets.js";
 import { apply, Draft, difference, History, snapshot } from "./new_run/state.js";
 import { Sweep } from "./new_run/sweep.js";
 import { download, wireImport, wireRecipes } from "./new_run/transfer.js";
@@ -300,6 +301,7 @@ function changed(names, { isDone = true } = {}) {
   if (rewardOf && rewardOf !== rewardTexts()) place("reward-place").classList.add("is-stale");
   numberLines();
   showParts();
+  secrets.show();
   problems.show();
   plan.paint();
   check.ask();
@@ -379,6 +381,7 @@ const numberLines = wireEditor(form, {
     fields["reward.source"].focus();
   },
 });
+const secrets = wireSecrets(form, { kept: facts.secrets });
 const showMix = wireMix(form, { changed: () => changed(["reward.more"]) });
 showParts();
 wireHelp(form, facts);
@@ -419,7 +422,6 @@ walkTabs(tabs, (tab) => {
   command = tab.dataset.command;
   for (const other of tabs) {
     other.setAttribute("aria-selected", String(other === tab));
-    other.setAttribute("aria-pressed", String(other === tab));
     other.tabIndex = other === tab ? 0 : -1;
   }
   showCommand();
@@ -443,7 +445,7 @@ async function launch({ isProbe = false } = {}) {
   label.textContent = gettext("Checking and queueing");
   try {
     const { status, answer } = await post(sweep.isOn && !isProbe ? sweep.launchUrl : form.action, form, {
-      body: isProbe ? probeBody() : undefined,
+      body: secrets.into(isProbe ? probeBody() : bodyOf(form)),
     });
     if (status === 201) {
       draft.drop();

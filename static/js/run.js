@@ -1,8 +1,12 @@
 /** The page of one run: one store, one feed, nine tabs. */
 
+import { RUN_AXES } from "./charts/axes.js";
+import { viewOptions, wireControls } from "./charts/controls.js";
+import { pickNow } from "./charts/pick.js";
 import { ChartView } from "./charts/view.js";
 import { find, jsonOf } from "./dom.js";
-import { el, fill, gettext, messageOf, write } from "./format.js";
+import { el, fill, gettext, messageOf } from "./format.js";
+import { onKeys } from "./keys.js";
 import { Query } from "./query.js";
 import { Actions } from "./run/actions.js";
 import { Attempts } from "./run/attempts.js";
@@ -27,11 +31,11 @@ import { alertMarks, captureMarks, checkpointMarks, noteMarks, restartMarks } fr
 import { SampleTab } from "./run/samples.js";
 import { StepPanel } from "./run/step-panel.js";
 import { RunStore } from "./run/store.js";
+import { SystemTab } from "./run/system-tab.js";
 import { Tabs } from "./run/tabs.js";
 import { TimelineTab } from "./run/timeline-tab.js";
 import { TryIt } from "./run/tryit.js";
 
-const DEFAULT_SMOOTHING = 0.6;
 const RETRY_MS = 3000;
 const LATER_MS = 1000;
 const KEYED = ["alarm", "good", "change", "capture", "resume", "alert", "note"]; // marks that the legend names where there are any
@@ -42,7 +46,11 @@ const phases = new Map(page.phases.map((phase) => [phase.key, phase]));
 const query = new Query();
 const store = new RunStore();
 store.setAttempts(page.header.attempts);
-const view = new ChartView(viewFromAddress());
+const view = new ChartView({
+  ...viewOptions(query, RUN_AXES),
+  end: page.numSteps,
+  showsDead: query.get("dead") === "1",
+});
 const feed = new Feed(store, page, view);
 const header = new Header(page, phases);
 const actions = new Actions(page, header);
@@ -64,6 +72,7 @@ const tabs = {
   profile: new ProfileTab({ ...context, captures }, ask),
   samples: new SampleTab(context),
   logs: new LogTab(context),
+  system: new SystemTab(context),
   config: new ConfigTab(context),
   files,
 };
@@ -71,20 +80,6 @@ const tabs = {
 const all = Object.values(tabs);
 const tryIt = new TryIt(context);
 const stepPanel = new StepPanel(context);
-
-function viewFromAddress() {
-  const smoothing = Number(query.get("smooth") ?? DEFAULT_SMOOTHING);
-  const [min, max] = (query.get("zoom") ?? "").split("_").map(Number);
-  const axis = query.get("x") === "time" ? "time" : "step";
-  return {
-    smoothing: smoothing >= 0 && smoothing < 1 ? smoothing : DEFAULT_SMOOTHING,
-    axis,
-    isLog: query.get("log") === "1",
-    zoom: max > min ? { min, max, isTime: axis === "time" } : null,
-    end: page.numSteps,
-    showsDead: query.get("dead") === "1",
-  };
-}
 
 function showHeader(next) {
   store.setAttempts(next.attempts);
@@ -96,7 +91,8 @@ function showHeader(next) {
   header.show(next);
   if (isEnd) {
     // what it died of is in the log by now, and all that it measured is told
-    for (const id of ["symptoms", "run-plan", "diagnosis"]) find(`#${id}`).dispatchEvent(new Event("pitwall:ended"));
+    for (const id of ["symptoms", "run-plan", "diagnosis", "log-findings"])
+      find(`#${id}`).dispatchEvent(new Event("pitwall:ended"));
   }
   actions.show(next);
   attempts.show(next);
@@ -127,54 +123,27 @@ function tools() {
       view.redraw(true);
     });
   }
-  let slow = 0;
-  const smoothing = () => {
-    for (const slider of document.querySelectorAll("input[data-smooth]")) slider.value = String(view.smoothing);
-    for (const text of document.querySelectorAll("[data-smooth-value]")) write(text, view.smoothing.toFixed(2));
-  };
-  for (const slider of document.querySelectorAll("input[data-smooth]")) {
-    slider.addEventListener("input", () => {
-      view.smoothing = Number(slider.value);
-      query.set("smooth", view.smoothing === DEFAULT_SMOOTHING ? "" : String(view.smoothing));
-      smoothing();
-      view.redraw();
-      clearTimeout(slow);
-      slow = setTimeout(() => feed.loader.resmooth(), 250);
-    });
-  }
-  smoothing();
-  for (const select of document.querySelectorAll("select[data-axis]")) {
-    select.value = view.axis;
-    select.addEventListener("change", () => {
-      view.axis = select.value;
-      for (const other of document.querySelectorAll("select[data-axis]")) other.value = view.axis;
-      query.set("x", view.axis === "time" ? "time" : "");
-      view.setZoom(null);
-      view.redraw(true);
-      if (view.axis === "time") feed.wantSpans();
-    });
-  }
-  const log = find("input[data-log-y]");
-  log.checked = view.isLog;
-  log.addEventListener("change", () => {
-    view.isLog = log.checked;
-    query.set("log", view.isLog ? "1" : "");
-    view.redraw(true);
+  wireControls(view, query, {
+    onSmoothing: () => feed.loader.resmooth(),
+    onAxis: () => {
+      tellMissing();
+      feed.wantAxis(view.axis);
+    },
+    onZoom: refine,
   });
-  for (const button of document.querySelectorAll("[data-zoom-reset]"))
-    button.addEventListener("click", () => view.setZoom(null));
-  const zoomed = () => {
-    for (const button of document.querySelectorAll("[data-zoom-reset]")) button.hidden = !view.zoom;
-  };
-  view.onZoom = (zoom) => {
-    zoomed();
-    query.set("zoom", zoom ? `${zoom.min.toPrecision(12)}_${zoom.max.toPrecision(12)}` : "");
-    const names = [...view.charts]
-      .filter((chart) => chart.isSeen)
-      .flatMap((chart) => chart.plot.lines.map((line) => line.name));
-    feed.loader.zoom(zoom, [...new Set(names)]);
-  };
-  zoomed();
+}
+
+/** Read what charts in sight show of a zoom. */
+function refine() {
+  const names = [...view.charts]
+    .filter((chart) => chart.isSeen)
+    .flatMap((chart) => chart.plot.lines.map((line) => line.name));
+  feed.loader.zoom(view.zoom, [...new Set(names)]);
+}
+
+/** Say so where the run has not measured the x axis. */
+function tellMissing() {
+  view.setMissing(store.lacks(view.axis) ? RUN_AXES[view.axis].missing(page.name) : "");
 }
 
 /** Panels that fill the window need to know where they begin. */
@@ -191,9 +160,13 @@ function listen() {
   store.on("series", (names) => {
     for (const chart of view.charts) if (chart.plot.lines.some((line) => names.has(line.name))) chart.invalidate();
   });
-  store.on("spans", () => {
-    if (view.axis === "time") view.redraw();
-  });
+  for (const topic of ["spans", "axis"])
+    store.on(topic, () => {
+      if (view.axis === "step" || (topic === "spans" && view.axis !== "time")) return;
+      tellMissing();
+      view.redraw();
+      if (view.zoom) refine(); // which steps it shows may be known now
+    });
   store.on("frame", () => {
     header.received();
     header.showLive();
@@ -260,7 +233,7 @@ function soon(work) {
 }
 
 async function start() {
-  if (view.axis === "time") feed.wantSpans();
+  feed.wantAxis(view.axis);
   try {
     await feed.start();
   } catch (error) {
@@ -271,6 +244,12 @@ async function start() {
 
 tabs.charts.onAdd = (metric) => tabs.dashboard.add(metric);
 view.onPick = (point) => stepPanel.pick(point);
+onKeys({
+  Enter: () => {
+    const { chart } = document.activeElement?.closest(".chart-card")?.querySelector("div.chart") ?? {};
+    return chart ? pickNow(chart) : false;
+  },
+});
 tools();
 listen();
 showHeader(page.header);

@@ -7,7 +7,7 @@ import { atMostEvery, exchange } from "./refresh.js";
 import { AT_ONCE, doSteps, post, sayAway } from "./runs/bulk.js";
 import { completeFilter } from "./runs/complete.js";
 import { openFeed } from "./socket.js";
-import { toast } from "./toast.js";
+import { STOP_UNDO_SECONDS, toast } from "./toast.js";
 
 const LIVE = ["queued", "starting", "running"];
 const selected = new Set();
@@ -226,7 +226,8 @@ async function change(steps) {
   const isElsewhere = steps.some(({ verb }) => ["archive", "restore", "delete", "undelete"].includes(verb));
   const showing = isElsewhere ? reload() : refreshRows(done.filter(row));
   await Promise.race([showing.catch(() => {}), rest(1000)]); // done it is all the same; the next change shows it
-  toast(text, { undo: undo.length ? () => change(undo) : undefined });
+  const seconds = steps.some(({ verb }) => verb === "stop") ? STOP_UNDO_SECONDS : undefined;
+  toast(text, { undo: undo.length ? () => change(undo) : undefined, seconds });
 }
 
 /** Return the one step of a verb on what is selected. */

@@ -3,16 +3,19 @@
 import { find } from "./dom.js";
 import { el, gettext, icon } from "./format.js";
 
+/** How long a stop can be taken back; the console waits a second more (STOP_GRACE in jobs/runs/lifecycle.py). */
+export const STOP_UNDO_SECONDS = 9;
 const LIFE_MS = 6000;
 const UNDO_LIFE_MS = 12000; // read, understood and reached for
 
 /**
- * Show one line. `undo` is called by its button; `isError` keeps it until it is closed.
+ * Show one line. `undo` is called by its button, which is there for `seconds`, under a hand, too, where it is too late
+ * after them; `isError` keeps it until it is closed.
  *
  * @param {string} text
- * @param {{ undo?: () => void, link?: { url: string, text: string }, isError?: boolean }} [options]
+ * @param {{ undo?: () => void, seconds?: number, link?: { url: string, text: string }, isError?: boolean }} [options]
  */
-export function toast(text, { undo, link, isError = false } = {}) {
+export function toast(text, { undo, seconds, link, isError = false } = {}) {
   const place = find("[data-toasts]");
   const close = () => line.remove();
   const line = el("div", { class: "toast-line", "data-level": isError ? "error" : "info" }, el("span", {}, text));
@@ -40,9 +43,8 @@ export function toast(text, { undo, link, isError = false } = {}) {
         icon("x"),
       ),
     );
-  } else {
-    expire(line, undo ? UNDO_LIFE_MS : LIFE_MS);
-  }
+  } else if (seconds) setTimeout(close, seconds * 1000);
+  else expire(line, undo ? UNDO_LIFE_MS : LIFE_MS);
   place.append(line);
   return close;
 }

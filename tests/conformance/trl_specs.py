@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.adapters.trl.options import PROGRAMS
+from jobs.adapters.trl.options import PROCESSES, PROGRAMS
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import Knob
 from jobs.catalog.spec.runspec import RunSpec
@@ -76,7 +76,9 @@ def _drawing(algorithm: str, rng: random.Random) -> Drawing:
 
     def repair(algorithm: str, values: Values, rng: random.Random) -> None:
         _repair_numbers(values)
-        at_once = _whole(values, "train.micro_batch_size") * _whole(values, "placement.policy_gpus_per_node")
+        if is_in(algorithm, "rl") and _whole(values, PROCESSES) % _whole(values, "placement.rollout_tensor_parallel"):
+            values[PROCESSES] = values["placement.rollout_tensor_parallel"]
+        at_once = _whole(values, "train.micro_batch_size") * _whole(values, PROCESSES)
         if not is_in(algorithm, "rl"):
             values["train.batch_size"] = at_once * max(_whole(values, "train.batch_size") // at_once, 1)
             return
@@ -100,6 +102,3 @@ def _repair_numbers(values: Values) -> None:
 def _repair_rollout(values: Values, at_once: int, rng: random.Random) -> None:
     """Make a rollout a whole number of updates, each of whole micro-batches on every process."""
     values["rollout.prompts_per_step"] = at_once * _whole(values, "train.updates_per_rollout") * rng.choice([1, 1, 2])
-    devices = _whole(values, "placement.policy_gpus_per_node")
-    if devices % _whole(values, "placement.rollout_tensor_parallel"):
-        values["placement.rollout_tensor_parallel"] = 1

@@ -15,7 +15,7 @@ import pytest
 from django.contrib.auth.models import AbstractUser
 from django.db import connection
 from django.test import Client
-from django.test.utils import setup_databases, teardown_databases
+from django.test.utils import setup_databases
 
 from console.embedded.ports import free_block
 from jobs.models import Attempt, Project, Run
@@ -174,10 +174,8 @@ def made_database(django_db_setup: None, django_db_blocker: object) -> Iterator[
         if connection.settings_dict["NAME"] == connection.creation._get_test_db_name():
             yield
             return
-        made = setup_databases(verbosity=0, interactive=False, aliases={"default"})
+        setup_databases(verbosity=0, interactive=False, aliases={"default"}, keepdb=True)
     yield
-    with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        teardown_databases(made, verbosity=0)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from console.live.consumers import websocket_urlpatterns
 from console.sign_in.api_token import make_token
-from jobs.alerts.sealing import seal
+from jobs.accounts.sealing import seal
 from jobs.models import (
     AlertChannel,
     AlertIncident,
@@ -36,10 +36,12 @@ from jobs.models import (
     Capture,
     Dashboard,
     Run,
+    Sample,
     SavedView,
     Study,
     TrashItem,
     Upload,
+    Variable,
 )
 from jobs.retention.deletion import delete_runs
 from jobs.runs.launch import ingest_token
@@ -169,8 +171,12 @@ class Scene:
         self.channel = AlertChannel.objects.create(
             project=self.theirs, kind="webhook", name="secret-plan", address="127.0.0.1", sealed=sealed
         )
+        sample = Sample.objects.create(run=self.run, attempt=1, step=1, group=0, index=0, prompt="secret-plan")
+        Variable.objects.create(project=self.theirs, name="KEPT", is_secret=True, sealed=sealed)
         self.values = {
+            "variable": "KEPT",
             "run_id": self.run.pk,
+            "sample_id": str(sample.pk),
             "run": self.run.pk,
             "number": "1",
             "artifact_id": str(self.artifact.pk),

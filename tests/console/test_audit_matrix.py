@@ -34,6 +34,7 @@ from jobs.models import (
     RunEvent,
     Study,
 )
+from jobs.runs import lifecycle
 from jobs.runs.notes import write_note
 from jobs.traces.bookmarks import add_bookmark
 from tests.console.access_rules import API, DEEDS, UNRECORDED, Rule
@@ -59,6 +60,11 @@ def _running(scene: Scene) -> None:
     Run.objects.filter(pk=scene.run.pk).update(state="running", ended_at=None, step=3)
     ready = {"profilers": {"policy-0": {"torch": ""}}, "places": {"policy-0": "node"}}
     RunEvent.objects.create(run=scene.run, at=NOW, verb="note", text="ready", data=ready)
+
+
+def _stopping(scene: Scene) -> None:
+    _running(scene)
+    lifecycle.request_stop(run_id=scene.run.pk, user=None, now=timezone.now(), grace=lifecycle.STOP_GRACE)
 
 
 def _recording(scene: Scene) -> None:
@@ -170,6 +176,7 @@ SCENES: dict[str, Callable[[Scene], None]] = {
     "PATCH /api/runs/{run_id}/notes/{note_id}": _noted,
     "DELETE /api/runs/{run_id}/notes/{note_id}": _noted,
     "POST /api/runs/{run_id}/stop": _running,
+    "DELETE /api/runs/{run_id}/stop": _stopping,
     "PATCH /api/studies/{study_id}": _of_study,
     "POST /api/studies/{study_id}/stop": _of_study,
     "POST /api/traces/{trace_id}/layers/{layer_id}/import": _finished_layer,

@@ -1,7 +1,6 @@
 """The worker and the reconciler as processes of their own: a real Valkey, a database file, a server like Ray."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.fake_ray import TOKEN, FakeRay, serve
+from tests.migrated_database import put_database
 from tests.services import Valkey
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,18 +69,9 @@ def ray() -> Iterator[FakeRay]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a database file with every table and no row."""
-    folder = tmp_path_factory.mktemp("migrated")
-    with serve() as ray:
-        House(folder, "redis://127.0.0.1:9/0", ray).run("migrate", "--verbosity=0")
-    return folder / "pitwall.sqlite3"
-
-
 @pytest.fixture
-def house(tmp_path: Path, valkey: Valkey, ray: FakeRay, migrated: Path) -> Iterator[House]:
-    shutil.copy(migrated, tmp_path / "pitwall.sqlite3")
+def house(tmp_path: Path, valkey: Valkey, ray: FakeRay) -> Iterator[House]:
+    put_database(tmp_path)
     house = House(tmp_path, valkey.url, ray)
     yield house
     for process in house.processes:

@@ -1,5 +1,6 @@
 """The real embedded console, started once for all journeys: Valkey, Ray, web, ingest, worker and reconcile."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -17,11 +18,14 @@ from typing import Protocol
 import pytest
 
 from console.embedded.ports import free_block
+from console.embedded.process_tree import descendants
 from tests.journeys.environments import make_environment
+from tests.migrated_database import put_database
 from tests.services import own_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 180.0
+RAY_SECONDS = 90.0
 STOP_SECONDS = 90.0
 
 
@@ -50,6 +54,13 @@ class Stack:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
         return subprocess.run(command, env=self.env, check=True, capture_output=True, text=True, timeout=300).stdout
 
+    def ray(self) -> tuple[str, str]:
+        """Return the address of its Ray's Job API, and the token for it."""
+        wait_for_line(self, "Ray is ready", seconds=RAY_SECONDS)
+        own = next(pid for pid in descendants(self.process.pid) if "manage.py\0web" in command_line(pid))
+        variables = dict(pair.split("=", 1) for pair in Path(f"/proc/{own}/environ").read_text().split("\0") if pair)
+        return variables["RAY_ADDRESS"], variables["RAY_AUTH_TOKEN"]
+
     def signin_link(self) -> str:
         """Return a fresh one-time link for the first admin."""
         return self.manage("signin-link").strip()
@@ -61,6 +72,7 @@ def launch_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> St
     (port,) = free_block(1, seed=f"web of {data_dir}")
     env = own_environment()
     env |= {"PITWALL_DATA_DIR": str(data_dir), "PITWALL_PORT": str(port), **(extra_env or {})}
+    put_database(data_dir)
     output = data_dir / "terminal.log"
     with output.open("wb") as file:
         command = [sys.executable, str(ROOT / "manage.py"), "up", "--port", str(port), *arguments]
@@ -101,6 +113,13 @@ def wait_for_line(stack: Stack, pattern: str, *, seconds: float) -> re.Match[str
             tail = "\n".join(text.splitlines()[-60:])
             pytest.fail(f"the console did not print {pattern!r} within {seconds:.0f} s:\n{tail}")
         time.sleep(0.1)
+
+
+def command_line(pid: int) -> str:
+    """Return the words of a process, each with a NUL behind it; "" of one that is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
 
 
 def stop_stack(stack: Stack) -> int:

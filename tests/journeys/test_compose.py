@@ -25,10 +25,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.journeys.compose import EXAMPLE, FILE, ROOT, SECRETS, Composition, Unset, example, read, running
+from tests.journeys.conftest import Stack
 from tests.journeys.proxy import Proxy
 from tests.links import press
 from tests.loopback import HTTP
-from tests.ray_head import RayHead
 from tests.services import find_postgres
 from tests.waiting import wait_until
 
@@ -198,11 +198,12 @@ def test_the_images_copy_what_exists_and_run_as_nobody_special() -> None:
 
 
 @pytest.fixture(scope="module")
-def composition(ray_head: RayHead) -> Iterator[Composition]:
-    """Everything of the file that a console needs, running; Ray stands outside."""
+def composition(stack: Stack) -> Iterator[Composition]:
+    """Everything of the file that a console needs, running; Ray is that of a console beside it."""
     if find_postgres() is None:
         pytest.skip("no PostgreSQL server programs (initdb); install the package postgresql")
-    with running(example(), ray_address=ray_head.api, ray_token=ray_head.token) as made:
+    address, token = stack.ray()
+    with running(example(), ray_address=address, ray_token=token) as made:
         yield made
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.slow("a console with its processes, and a load that outlasts the death of one")
 def test_nothing_is_lost_when_ingest_is_killed_under_load() -> None:
     (port,) = free_block(1, seed="live under load")
-    load = ["--rates", "2000", "--viewers", "12", "--flapping", "4", "--seconds", "3"]
+    load = ["--load", "2000,12,4,1", "--seconds", "3"]
     argv = [sys.executable, "-m", "tests.proofs.live", "--short", "--databases", "sqlite", "--port", str(port), *load]
 
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -40,7 +40,7 @@ def frame(seq: int, *steps: int, shift: float = 0.0) -> str:
 
 def audience(*texts: tuple[int, str]) -> Audience:
     """Return an audience of one after these frames."""
-    watching = Audience({"viewers": 1, "flapping": 0})
+    watching = Audience({"viewers": 1, "flapping": 0, "slow": 0})
     for seq, text in texts:
         watching._take(watching.viewers[0], seq, text, 0, 0)
     return watching

@@ -1,7 +1,9 @@
-"""A run on two nodes that share nothing, with each other or with the console: everything of it is in the browser."""
+"""A run on two nodes that share nothing, with each other or with the console: everything of it is in the browser.
+
+How a run goes on where its files are not is in `make proof-resume`, that it does by itself in test_retried.py.
+"""
 
 import io
-import json
 import os
 import subprocess
 import zipfile
@@ -21,10 +23,8 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.engine, pytest.mark.ray]
 
-CLEAN_LINE = """Array.from(document.querySelector('[data-plan="reward"]')?.chart?.shown?.lines?.[0]?.column.x ?? [])"""
 FIRST_LINE = "I am the second of two"
 LAST_LINE = "I can see my house from here"
-MORE_STEPS = 3  # after the checkpoint from which the run goes on
 POST = """async ([path, body]) => {
     const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value
         ?? document.cookie.match(/csrftoken=([^;]+)/)[1];
@@ -99,16 +99,8 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster) -> 
     assert forgotten.wait(5) != 0
     both_nodes_have_kept(page, cluster, api.get(f"/captures/{cut['id']}"))
 
-    checkpoint = api.get("/checkpoints")["checkpoints"][0]["step"]
-    status, answer = api.post("/resume", {"step": checkpoint, "num_steps": checkpoint + MORE_STEPS})
-    assert status == 201, answer
-    expect(state(page)).to_contain_text("finished", timeout=START_MS)
-    assert not api.get("")["cleanup"]["processes_left"]
-
-    every_step_once = list(range(1, checkpoint + MORE_STEPS + 1))
-    assert api.get("/series?metrics=reward/mean&history=clean")["series"][0]["x"] == every_step_once
-    page.goto(f"{cluster.url}/runs/{run_id}")
-    until(page, f"{CLEAN_LINE}.join() === '{','.join(map(str, every_step_once))}'")
+    (rewards,) = api.get("/series?metrics=reward/mean")["series"]
+    assert rewards["x"] == list(range(1, len(rewards["x"]) + 1)), "every step once"
     everything_is_in_the_browser(page, api, cluster, run_id)
 
 
@@ -203,7 +195,7 @@ def kill_worker(machine: Machine, role: str, run_id: str) -> None:
 
 
 def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id: str) -> None:
-    """Look for logs of every role, readings of every node, samples, and the trained model."""
+    """Look for logs of every role, readings of every node, and samples."""
     page.goto(f"{cluster.url}/runs/{run_id}/samples")
     expect(page.locator("[data-samples]:visible").first).to_contain_text("####")
     wanted = {("cpu_percent", "runner", 0), ("cpu_percent", "node", 1), ("running_requests", "vllm", 0)}
@@ -217,10 +209,6 @@ def everything_is_in_the_browser(page: Page, api: Api, cluster: Cluster, run_id:
     logs = zipfile.ZipFile(io.BytesIO(download(page, "logs.zip")))
     written = {name.rpartition(".")[0] for name in logs.namelist()}
     assert {"driver-0", "policy-0", "policy-1", "vllm-0"} <= written
-    model = zipfile.ZipFile(io.BytesIO(download(page, "model-final.zip")))
-    weights = model.read("model.safetensors")
-    tensors = json.loads(weights[8 : 8 + int.from_bytes(weights[:8], "little")])
-    assert "model.embed_tokens.weight" in tensors
 
 
 def download(page: Page, name: str) -> bytes:

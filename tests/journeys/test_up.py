@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.embedded.process_tree import descendants, parent_of
-from tests.journeys.conftest import ROOT, Stack, answers, launch_stack, stop_stack, wait_for_line
+from tests.journeys.conftest import ROOT, Stack, answers, command_line, launch_stack, stop_stack, wait_for_line
 from tests.services import own_environment
 from tests.waiting import wait_until
 
@@ -73,12 +73,6 @@ def test_a_killed_service_comes_back(stack: Stack, service: str) -> None:
     wait_until(lambda: answers(stack, "/readyz", seconds=20), seconds=120, what=f"no new {service} answered")
 
 
-def command_line(pid: int) -> str:
-    with contextlib.suppress(OSError):  # it has ended since
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    return ""
-
-
 def test_ctrl_c_during_the_start_leaves_nothing() -> None:
     running = launch_stack()
     wait_until(
@@ -95,26 +89,17 @@ def test_ctrl_c_during_the_start_leaves_nothing() -> None:
     assert processes_of(running.data_dir) == []
 
 
-@pytest.mark.slow("a console of its own and a run of 20 steps")
-def test_a_demo_that_learns_nothing_fails_the_smoke_test(warm_environment: dict[str, str]) -> None:
-    changes = (
-        "optimizer.learning_rate=0",
-        "train.num_steps=20",
-        "rollout.prompts_per_step=4",
-        "rollout.samples_per_prompt=2",
-        "rollout.max_new_tokens=8",
-        "algorithm.kl_coefficient=0",
-        "eval.every_steps=20",
-        "checkpoint.every_steps=0",
-    )
-    command = [sys.executable, str(ROOT / "manage.py"), "smoke", *(f"--set={change}" for change in changes)]
+def test_a_smoke_test_that_has_no_time_starts_the_demo_and_fails(tmp_path: Path) -> None:
+    """What it makes of a demo that learned, or did not, is in tests/console/embedded/test_smoke.py."""
+    env = {**own_environment(), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, str(ROOT / "manage.py"), "smoke", "--seconds", "0"]
 
-    env = {name: value for name, value in own_environment().items() if name != "PITWALL_DATA_DIR"} | warm_environment
-    done = subprocess.run(command, cwd=ROOT, env=env, check=False, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False, capture_output=True, text=True, timeout=300)
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "finished, step 20 of 20" in done.stdout
-    assert re.search(r"FAIL: mean reward of the last 20 steps 0\.[0-6]", done.stdout)
+    assert re.search(r"the demo is run r-[0-9a-f]+", done.stdout)
+    assert re.search(r"The demo run did not end within 0 s; it is \w+, step 0 of", done.stderr)
+    assert list(tmp_path.glob("pw-smoke-*")) == []
 
 
 def test_a_killed_supervisor_leaves_nothing_of_itself_or_of_ray(stack: Stack) -> None:

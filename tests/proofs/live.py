@@ -1,10 +1,10 @@
 """`make proof-live`: the live path under load, held against its bounds; writes docs/proofs/live.md.
 
-For each database and rate: a runner's side ships points through the real ingest endpoint, 50 websocket clients follow,
-10 of them come and go, and ingest is killed half-way and started again a second later, as a supervisor does. Every
-viewer's frames are checked by number and by point. A point is late by received minus emitted on the one clock of this
-machine; travels that touched the outage, and what was emitted while a viewer was away, do not count into the
-percentiles. The exit code is 1 if a bound was missed.
+For each database and load: a runner's side ships points through the real ingest endpoint, websocket clients follow,
+some of them come and go, some read slowly, and ingest is killed half-way and started again a second later, as a
+supervisor does. Every viewer's frames are checked by number and by point. A point is late by received minus emitted on
+the one clock of this machine; travels that touched the outage, what was emitted while a viewer was away, and viewers
+that read slowly do not count into the percentiles. The exit code is 1 if a bound was missed.
 """
 
 import argparse
@@ -23,10 +23,9 @@ from typing import Any
 from tests.bench.stage import ROOT
 from tests.proofs.live_points import SERIES
 from tests.proofs.live_stage import Console, Runner, console, durable_rate, points_stored, until_it_answers
+from tests.proofs.live_viewers import SLOW_SECONDS
 
 REPORT = ROOT / "docs" / "proofs" / "live.md"
-RATES = (1_000, 10_000)
-VIEWERS, FLAPPING = 50, 10
 SECONDS = 30.0
 WARM_UP_SECONDS = 3.0
 RESPAWN_SECONDS = 1.0
@@ -37,16 +36,27 @@ REPEAT = 3
 SEED = 20261120
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Points a second, and how many viewers there are; of these, how many come and go, and how many read slowly."""
+
+    rate: int
+    viewers: int
+    flapping: int
+    slow: int
+
+
+LOADS = (Load(1_000, 50, 10, 0), Load(10_000, 50, 10, 2), Load(20_000, 500, 20, 10))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """What one case showed. Delays in ms; `outage` in seconds from the kill until what had waited was durable."""
 
     database: str
-    rate: int
+    load: Load
     emitted: int
     seconds: float
-    viewers: int
-    flapping: int
     connections: int
     gaps: int
     duplicates: int
@@ -55,7 +65,7 @@ class Case:
     outage: float
     delays: dict[str, float]
     flapping_delays: dict[str, float]
-    load: float
+    busy: float  # the load average before
     problems: tuple[str, ...]
 
     def failed(self, *, p95_ms: float | None = P95_MS) -> list[str]:
@@ -69,17 +79,17 @@ class Case:
         return [*found, *self.problems]
 
 
-async def play(stage: Console, *, database: str, rate: int, seconds: float, viewers: int, flapping: int) -> Case:
+async def play(stage: Console, *, database: str, load: Load, seconds: float) -> Case:
     """Run one case on a console that is up."""
     made = await asyncio.to_thread(stage.make_run)
-    runner = Runner(console=stage, made=made, rate=rate)
-    load = os.getloadavg()[0]
+    runner = Runner(console=stage, made=made, rate=load.rate)
+    busy = os.getloadavg()[0]
     audience = subprocess.Popen(
         [sys.executable, "-m", "tests.proofs.live_viewers"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
-        about = {"run": made["run"], "cookie": made["cookie"], "viewers": viewers, "flapping": flapping, "seed": SEED}
-        await _order(audience, {"host": stage.host, **about})
+        about = {"run": made["run"], "cookie": made["cookie"], "seed": SEED}
+        await _order(audience, {"host": stage.host, **about, **asdict(load)})
         assert (await _answer(audience))["ready"]
         working = [asyncio.create_task(runner.emit()), asyncio.create_task(runner.ship())]
         await asyncio.sleep(min(WARM_UP_SECONDS, seconds / 4))  # what starts up late is not the subject
@@ -103,11 +113,9 @@ async def play(stage: Console, *, database: str, rate: int, seconds: float, view
         problems.append(f"{seen['resets']} viewers were told to load the page's series again")
     return Case(
         database=database,
-        rate=rate,
+        load=load,
         emitted=emitted,
         seconds=seconds,
-        viewers=viewers,
-        flapping=flapping,
         connections=seen["connections"],
         gaps=seen["gaps"],
         duplicates=seen["duplicates"],
@@ -116,7 +124,7 @@ async def play(stage: Console, *, database: str, rate: int, seconds: float, view
         outage=(recovered - killed) / 1e9,
         delays=seen["all"],
         flapping_delays=seen["flapping"],
-        load=load,
+        busy=busy,
         problems=tuple(problems),
     )
 
@@ -151,15 +159,8 @@ async def prove(database: str, *, port: int, given: argparse.Namespace) -> tuple
     cases, rates = [], []
     with console(database, port=port) as stage:
         await until_it_answers(stage)
-        for rate in given.rates:
-            case = await play(
-                stage,
-                database=database,
-                rate=rate,
-                seconds=given.seconds,
-                viewers=given.viewers,
-                flapping=given.flapping,
-            )
+        for load in given.load or LOADS:
+            case = await play(stage, database=database, load=load, seconds=given.seconds)
             print(_line(case), flush=True)
             cases.append(case)
         for _ in range(0 if given.short else REPEAT):
@@ -172,12 +173,15 @@ def _line(case: Case) -> str:
     delays = ", ".join(
         f"{name} {case.delays[name]:.0f}" for name in ("p50", "p95", "p99", "max") if name in case.delays
     )
-    told = f"{case.database}, {case.rate:,} points/s, {case.viewers} viewers ({case.flapping} flapping)"
+    load = case.load
+    told = (
+        f"{case.database}, {load.rate:,} points/s, {load.viewers} viewers ({load.flapping} flapping, {load.slow} slow)"
+    )
     exact = f"{case.gaps} gaps, {case.duplicates} duplicates, {case.wrong} wrong"
-    return f"{told}: {exact}; {delays} ms; outage {case.outage:.1f} s; load {case.load:.1f}"
+    return f"{told}: {exact}; {delays} ms; outage {case.outage:.1f} s; load {case.busy:.1f}"
 
 
-def report(cases: list[Case], rates: dict[str, list[float]], *, given: argparse.Namespace) -> str:
+def report(cases: list[Case], rates: dict[str, list[float]]) -> str:
     """Return docs/proofs/live.md."""
     machine = f"{os.cpu_count()} cores of {_cpu_name()}, Python {sys.version.split()[0]}"
     lines = [
@@ -187,22 +191,27 @@ def report(cases: list[Case], rates: dict[str, list[float]], *, given: argparse.
         "generator and viewers included, shares them. Bounds: no gap, no duplicate, p95 at most "
         f"{P95_MS:.0f} ms outside the outage, durable ingest of at least {DURABLE_POINTS:,} points/s.",
         "",
-        f"{given.viewers} websocket clients follow one run; {given.flapping} of them stay for 0.5 to 3 s, leave (half",
-        "of them without a goodbye) and come back with `after=` the last frame they saw. After half the time ingest is",
-        f"killed with SIGKILL and started again {RESPAWN_SECONDS:.0f} s later. A point is a value of one series at one",
-        "step; its value follows from both, and every viewer's frames are checked by number and by value. Delay is",
-        "received minus emitted, the wait for the runner's 100 ms window included, in milliseconds.",
+        "Websocket clients of one web process follow one run, which sends ten updates a second. Those that *flap* stay",
+        "for 0.5 to 3 s, leave (half of them without a goodbye) and come back with `after=` the last frame they saw;",
+        f"those that are *slow* take {SLOW_SECONDS:.0f} s over each message, and get the rest at the end. After half",
+        f"the time ingest is killed with SIGKILL and started again {RESPAWN_SECONDS:.0f} s later. A point is a value",
+        "of one series at one step; its value follows from both, and every viewer's frames are checked by number and",
+        "by value. Delay is received minus emitted, of all but the slow viewers, the wait for the runner's 100 ms",
+        "window included, in milliseconds.",
         "",
-        "| database | points/s | emitted | gaps | duplicates | wrong | p50 | p95 | p99 | largest | p95, flapping "
-        "| connections | outage | in the database | load before |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| database | points/s | viewers (flapping, slow) | emitted | gaps | duplicates | wrong | p50 | p95 | p99 "
+        "| largest "
+        "| p95, flapping | connections | outage | in the database | load before |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for case in cases:
         delays = " | ".join(f"{case.delays[name]:.0f}" for name in ("p50", "p95", "p99", "max"))
+        load = case.load
         lines.append(
-            f"| {NAMES[case.database]} | {case.rate:,} | {case.emitted:,} | {case.gaps} | {case.duplicates} "
+            f"| {NAMES[case.database]} | {load.rate:,} | {load.viewers} ({load.flapping}, {load.slow}) "
+            f"| {case.emitted:,} | {case.gaps} | {case.duplicates} "
             f"| {case.wrong} | {delays} | {case.flapping_delays['p95']:.0f} | {case.connections} | {case.outage:.1f} s "
-            f"| {'all' if case.stored == case.emitted else f'{case.stored:,}'} | {case.load:.1f} |"
+            f"| {'all' if case.stored == case.emitted else f'{case.stored:,}'} | {case.busy:.1f} |"
         )
     lines += [
         "",
@@ -226,14 +235,16 @@ def _cpu_name() -> str:
     return names[0].partition(":")[2].strip() if names else "an unknown CPU"
 
 
+def _load(text: str) -> Load:
+    return Load(*map(int, text.split(",")))
+
+
 def main() -> None:
     """Prove every case, print them, write the report unless it is the short one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgres"], choices=list(NAMES))
-    parser.add_argument("--rates", nargs="+", type=int, default=list(RATES))
+    parser.add_argument("--load", action="append", type=_load, help="RATE,VIEWERS,FLAPPING,SLOW; may be given again")
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--viewers", type=int, default=VIEWERS)
-    parser.add_argument("--flapping", type=int, default=FLAPPING)
     parser.add_argument("--port", type=int, default=18310)
     parser.add_argument("--short", action="store_true", help="no report, no bound on the delay, no durable rate")
     given = parser.parse_args()
@@ -252,7 +263,7 @@ def main() -> None:
     print(json.dumps([asdict(case) for case in cases]))
     if not given.short:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(report(cases, rates, given=given), encoding="utf-8")
+        REPORT.write_text(report(cases, rates), encoding="utf-8")
     if failed:
         sys.exit("Missed:\n" + "\n".join(failed))
 

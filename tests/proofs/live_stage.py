@@ -23,7 +23,7 @@ from tests.services import Valkey, durable_postgres
 
 WINDOW_SECONDS = 0.1  # a runner ships so often
 TICK_SECONDS = 0.02  # points are emitted evenly, so often
-MOST_EVENTS = 5000  # of one batch, as the runner cuts them
+MOST_EVENTS = 2000  # of one batch, as the runner cuts them
 CAUGHT_UP = 3  # batches that may be on their way while nothing is wrong
 START_SECONDS = 60.0
 
@@ -63,6 +63,7 @@ def console(database: str, *, port: int) -> Iterator[Console]:
         children: list[subprocess.Popen[bytes]] = []
         try:
             with environment(redis_url=valkey.url, database_url=database_url) as env:
+                env["PITWALL_SOCKETS_OF_PERSON"] = env["PITWALL_SOCKETS_OF_RUN"] = "1000"  # one person is all viewers
                 Path(env["PITWALL_DATA_DIR"], "static").mkdir(exist_ok=True)
                 web = [sys.executable, "manage.py", "web", "--port", str(port)]
                 children.append(subprocess.Popen(web, cwd=ROOT, env=env))

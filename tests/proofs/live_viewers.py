@@ -1,8 +1,9 @@
 """Viewers of the proof of the live path, in one process of their own: `python -m tests.proofs.live_viewers`.
 
-Reads its orders as JSON lines: first {"host", "run", "cookie", "viewers", "flapping", "seed"}, later {"last": seq};
-prints {"ready": true} once all follow, then what they saw. Each viewer checks that frames come in order, none missing,
-none twice; the points of a frame are checked when the first viewer sees it, and all others must get that very text.
+Reads its orders as JSON lines: first {"host", "run", "cookie", "viewers", "flapping", "slow", "seed"}, later
+{"last": seq}; prints {"ready": true} once all follow, then what they saw. Each viewer checks that frames come in order,
+none missing, none twice; the points of a frame are checked when the first viewer sees it, and all others must get that
+very text.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from tests.proofs.live_points import SERIES, wrong_values
 _SEQ = re.compile(r'^\{"type":"frame","seq":(\d+)')
 AWAY_SECONDS = (0.05, 1.0)  # a flapping viewer stays away this long
 HERE_SECONDS = (0.5, 3.0)
+SLOW_SECONDS = 1.0  # a slow viewer takes so long over each message
 LATEST_SECONDS = 30.0  # to see the last frame after it is known
 
 
@@ -63,7 +65,7 @@ class Viewer:
     """One browser. `seen`: (frame, when received, since when this connection stands), in the order of arrival."""
 
     number: int
-    flaps: bool
+    kind: str  # steady, flapping or slow
     last: int = 0
     gaps: int = 0
     duplicates: int = 0
@@ -79,8 +81,9 @@ class Audience:
     def __init__(self, orders: dict[str, Any]) -> None:
         self.orders = orders
         self.ledger = Ledger()
-        flapping = orders["flapping"]
-        self.viewers = [Viewer(number=n, flaps=n < flapping) for n in range(orders["viewers"])]
+        others = orders["viewers"] - orders["flapping"] - orders["slow"]
+        kinds = ["flapping"] * orders["flapping"] + ["slow"] * orders["slow"] + ["steady"] * others
+        self.viewers = [Viewer(number=number, kind=kind) for number, kind in enumerate(kinds)]
         self.final: int | None = None  # the last frame there will be
 
     async def run(self) -> None:
@@ -111,7 +114,8 @@ class Audience:
         headers = {"Cookie": self.orders["cookie"], "Origin": f"http://{host}"}
         while self.final is None or viewer.last < self.final:
             address = f"ws://{host}/ws/runs/{self.orders['run']}?after={viewer.last}"
-            stay = chance.uniform(*HERE_SECONDS) if viewer.flaps and self.final is None else None
+            flaps = viewer.kind == "flapping"
+            stay = chance.uniform(*HERE_SECONDS) if flaps and self.final is None else None
             try:
                 async with connect(address, additional_headers=headers, compression=None, max_size=None) as feed:
                     viewer.connections += 1
@@ -119,7 +123,7 @@ class Audience:
                     if stay is not None and chance.random() < 0.5:
                         feed.transport.abort()  # as a lost network does; the other half closes properly
             except (ConnectionClosed, InvalidHandshake, OSError) as error:
-                if not viewer.flaps:
+                if not flaps:
                     self.ledger.problems.append(f"viewer {viewer.number} lost its connection: {error!r}")
             if stay is not None:
                 await asyncio.sleep(chance.uniform(*AWAY_SECONDS))
@@ -130,6 +134,8 @@ class Audience:
             async with asyncio.timeout(stay):
                 async for text in feed:
                     received = time.time_ns()
+                    if viewer.kind == "slow" and viewer.is_ready and self.final is None:
+                        await asyncio.sleep(SLOW_SECONDS)
                     found = _SEQ.match(str(text))
                     if found:
                         self._take(viewer, int(found[1]), str(text), received, since)
@@ -154,12 +160,12 @@ class Audience:
     def _report(self, order: dict[str, Any]) -> dict[str, Any]:
         """Return counts, and the delays of points: of travels that touched no outage, by viewers who were there."""
         killed, recovered, begin = order.get("killed", 0), order.get("recovered", 0), order["begin"]
-        delays: dict[bool, list[np.ndarray]] = {True: [], False: []}
+        delays: dict[str, list[np.ndarray]] = {kind: [] for kind in ("steady", "flapping", "slow")}
         for viewer in self.viewers:
             for seq, received, since in viewer.seen:
                 emitted = self.ledger.emitted[seq]
                 counts = (emitted >= max(begin, since)) & ~((emitted < recovered) & (received > killed))
-                delays[viewer.flaps].append((received - emitted[counts]) / 1e6)
+                delays[viewer.kind].append((received - emitted[counts]) / 1e6)
         points = [sum(len(self.ledger.emitted[seq]) for seq, _r, _s in v.seen) * SERIES for v in self.viewers]
         return {
             "gaps": sum(v.gaps for v in self.viewers) + sum(max(0, (self.final or 0) - v.last) for v in self.viewers),
@@ -170,9 +176,8 @@ class Audience:
             "points_least": min(points),
             "points_most": max(points),
             "connections": sum(v.connections for v in self.viewers),
-            "steady": _percentiles(delays[False]),
-            "flapping": _percentiles(delays[True]),
-            "all": _percentiles(delays[True] + delays[False]),
+            "flapping": _percentiles(delays["flapping"]),
+            "all": _percentiles(delays["steady"] + delays["flapping"]),  # who is slow waits for nobody but himself
         }
 
 

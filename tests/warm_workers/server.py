@@ -26,6 +26,7 @@ OF_VLLM = (
     "vllm.distributed.weight_transfer.factory",
     "vllm.model_executor.model_loader.reload",
 )
+OF_ADAPTERS = ("peft",)
 LOOK_FOR_RAY = ("vllm.v1.executor.ray_utils", "vllm.v1.metrics.ray_wrappers")
 """Each worker's own to import, as Ray is."""
 
@@ -36,7 +37,7 @@ def main() -> None:
     os.environ |= {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"}
     path = Path(sys.argv[1])
     listener = open_listener(path.with_suffix(".new"))
-    preload((*LIBRARIES, *OF_VLLM), without=LOOK_FOR_RAY)
+    preload((*LIBRARIES, *OF_VLLM, *OF_ADAPTERS), without=LOOK_FOR_RAY)
     path.with_suffix(".new").rename(path)  # who finds the socket is answered at once
     serve(listener, ends_children=True)
 

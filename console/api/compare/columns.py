@@ -29,7 +29,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 def lines_response(request: HttpRequest, chart: ChartLines, *, requested: Mapping[str, str], axis: str) -> HttpResponse:
     """Return the lines in the form that the caller takes; `requested` is what the request calls each metric."""
-    head = {"x": axis, "low": chart.grid.low, "width": chart.grid.width}
+    head = {"x": axis, "low": chart.grid.low, "width": chart.grid.width, "unplaced": chart.unplaced}
     if COLUMNS_TYPE in request.headers.get("Accept", ""):
         body, kind = _typed(head, chart, requested), COLUMNS_TYPE
     else:

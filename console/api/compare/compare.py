@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import orjson
@@ -18,8 +18,8 @@ from console.api.visible import caller
 from console.budget import expensive
 from console.middleware.caller_gone import check_caller
 from jobs.catalog.metric import requested_names
+from jobs.comparison.axis import AxisName, axes_of
 from jobs.comparison.chart_columns import ChartRequest, read_lines
-from jobs.comparison.clock import training_clocks
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
 from jobs.comparison.targets import find_target
@@ -30,7 +30,7 @@ from jobs.telemetry.series import MAX_NAMES, Series, SeriesRequest, SeriesWindow
 
 router = Router(tags=["runs"])
 
-_MOST_SECONDS = 1e12
+_MOST = 1e18  # seconds, tokens, samples or GPU hours
 
 RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, separated by commas", max_length=2000)]
 Base = Annotated[str, Query("", description="id of the run to compare with; left out: the first", max_length=40)]
@@ -40,7 +40,12 @@ Level = Annotated[
     Query(None, ge=-1e12, le=1e12, description="level of the reward or loss; left out: the best that all reached"),
 ]
 Axis = Annotated[
-    str, Query("step", pattern="^(step|time)$", description="time: seconds of training, summed over steps")
+    AxisName | Literal["step"],
+    Query(
+        "step",
+        description="time: seconds of training, summed over steps; tokens, samples: those learned from; gpu_hours: "
+        "training time by the GPUs of the attempt",
+    ),
 ]
 
 
@@ -89,11 +94,11 @@ def compare_series(
         names=names,
         request=SeriesRequest(num_points=points, smoothing=smoothing_for(smooth), window=window),
     )
-    clocks = training_clocks(run_ids=ids) if x == "time" else {}
+    axes = {} if x == "step" else axes_of(run_ids=ids, axis=x)
     lines = []
     for run in rows:
         for series in one_lane(answers[run.pk].series).values():
-            place = clocks[run.pk](series.x) if x == "time" else series.x
+            place = axes[run.pk](series.x) if axes else series.x
             lines.append(_series_json(run, series, place, requested[series.name]))
     body = orjson.dumps({"series": lines}, option=orjson.OPT_SERIALIZE_NUMPY)
     return compressed(request, HttpResponse(body, content_type="application/json"))
@@ -108,8 +113,8 @@ def compare_columns(
     columns: Columns = 500,
     smooth: Smooth = "",
     x: Axis = "step",
-    low: Annotated[float | None, Query(None, alias="from", description="first step, or second")] = None,
-    high: Annotated[float | None, Query(None, alias="to", description="last step, or second")] = None,
+    low: Annotated[float | None, Query(None, alias="from", description="first step, or place on the axis")] = None,
+    high: Annotated[float | None, Query(None, alias="to", description="last step, or place on the axis")] = None,
 ) -> HttpResponse:
     """Read the same metrics of several runs by columns of a screen, each with the extremes of every point in it.
 
@@ -119,8 +124,8 @@ def compare_columns(
     rows = _runs(request, runs)
     names = _names(metrics)
     for value, field in ((low, "from"), (high, "to")):
-        if x == "time" and value is not None and not abs(value) < _MOST_SECONDS:
-            raise RequestProblem(422, f"{value} is not a moment: seconds of training up to 1e12.", field=field)
+        if x != "step" and value is not None and not abs(value) < _MOST:
+            raise RequestProblem(422, f"{value} is not a place on the axis {x}: a number up to 1e18.", field=field)
     if x == "step":
         low, high = _step_number(low, "from", np.floor), _step_number(high, "to", np.ceil)
     if low is not None and high is not None and low > high:
@@ -133,7 +138,7 @@ def compare_columns(
             smoothing=smoothing_for(smooth),
             low=low,
             high=high,
-            is_time=x == "time",
+            axis=x,
             check=partial(check_caller, request),
         ),
     )

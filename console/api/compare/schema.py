@@ -221,11 +221,15 @@ class CompareColumnsLineOut(Schema):
 
 
 class CompareColumnsOut(Schema):
-    """Series of several runs on one grid: column k begins at `low` + k * `width`."""
+    """Series of several runs on one grid: column k begins at `low` + k * `width`.
+
+    `unplaced` are the runs that have not measured the axis: their lines have no columns.
+    """
 
     x: str
     low: float
     width: float
+    unplaced: list[str]
     series: list[CompareColumnsLineOut]
 
 

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import redis.asyncio
 from asgiref.sync import sync_to_async
 from django.db import transaction
+from django.db.models import Q
 from django.http import HttpRequest, JsonResponse, QueryDict, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import path
@@ -26,6 +27,7 @@ from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, BatchInvalid, E
 from jobs.ingest.inbox import accept
 from jobs.models import Attempt, Command, Upload
 from jobs.preflight.inputs import uploads_dir
+from jobs.runs.environment import NotHandedOut, announced, hand_out
 from jobs.runs.prompt_model import settle
 from jobs.telemetry.attempt_spec import spec_json
 from jobs.telemetry.streams import async_client
@@ -57,9 +59,27 @@ async def launch(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
             "spec": spec_json(attempt),
             "inputs": await sync_to_async(_inputs)(attempt),
             "resume": _resume(attempt),
+            "environment": await sync_to_async(announced)(attempt),
             "commands": await sync_to_async(_waiting_commands)(attempt),
         }
     )
+
+
+@runner_view("POST")
+async def environment(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
+    """Hand the attempt's secrets to the runner that asks first; it names itself by a key that it made up."""
+    if (answer := fenced(request, attempt)) is not None:
+        return answer
+    try:
+        body = json.loads(request.body)
+    except (ValueError, RecursionError) as error:
+        raise IngestRefused("The body is not JSON.") from error
+    if not isinstance(body, dict) or not isinstance(key := body.get("key"), str):
+        raise IngestRefused("The body must be a JSON object with a text, key.")
+    try:
+        return JsonResponse({"secrets": await sync_to_async(hand_out)(attempt, key=key)})
+    except NotHandedOut as error:
+        raise IngestRefused(str(error), status=403) from error
 
 
 def _resume(attempt: Attempt) -> dict[str, int] | None:
@@ -104,7 +124,8 @@ def _note_contact(attempt: Attempt, batch: EventBatch) -> list[dict[str, object]
 
 
 def _waiting_commands(attempt: Attempt) -> list[dict[str, object]]:
-    waiting = Command.objects.filter(attempt=attempt, delivered_at=None).order_by("pk")
+    due = Q(not_before=None) | Q(not_before__lte=timezone.now())
+    waiting = Command.objects.filter(due, attempt=attempt, delivered_at=None).order_by("pk")
     return [{"number": c.pk, "verb": c.verb, "payload": c.payload} for c in waiting]
 
 
@@ -254,6 +275,7 @@ async def _read(path: Path) -> AsyncIterator[bytes]:
 
 urlpatterns = [
     path("<slug:run>/<int:number>/launch", launch),
+    path("<slug:run>/<int:number>/environment", environment),
     path("<slug:run>/<int:number>/events", events),
     path("<slug:run>/<int:number>/answers/<int:answer_id>", answer),
     path("<slug:run>/<int:number>/inputs/<slug:sha256>", uploaded),

@@ -1,26 +1,29 @@
-"""Start an ended run again: which checkpoints there are, and from which one it goes on."""
+"""Stop a run and take that back; start an ended one again: which checkpoints there are, from which one it goes on."""
 
 import json
+from datetime import timedelta
 from typing import Annotated
 
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from ninja import Field, Path, Router, Schema, Status
+from ninja import Field, Path, Query, Router, Schema, Status
 from pydantic import JsonValue
 
 from console.api.problem import REFUSALS, RequestProblem
-from console.api.runs.schema import DoneOut
+from console.api.runs.schema import DoneOut, StoppedOut
 from console.api.visible import caller, run_for
 from jobs.cluster.ray_api import cluster_state
 from jobs.models import Run
 from jobs.processes import tasks
+from jobs.runs import lifecycle
 from jobs.runs.annotate import ChangeRefused
 from jobs.runs.checkpoints import Checkpoint, list_checkpoints
 from jobs.runs.checks import check_cluster
 from jobs.runs.pins import pin_checkpoint
 from jobs.runs.queries import RunHeader, run_header
 from jobs.runs.resume import ResumeRefused, resume_run, resumed_spec
+from jobs.runs.undo_stop import undo_stop
 from jobs.telemetry.attempt_spec import latest_spec_json
 
 router = Router(tags=["runs"])
@@ -125,6 +128,39 @@ def post_resume(request: HttpRequest, run_id: str, body: ResumeIn) -> Status[Res
     tasks.enqueue(tasks.submit, run_id=run.pk)
     run.refresh_from_db()
     return Status(201, ResumedOut(attempt=attempt.number, run=run_header(run)))
+
+
+@router.post("/{run_id}/stop", response={200: StoppedOut, **REFUSALS}, summary="Stop or cancel a run")
+def stop_run(
+    request: HttpRequest,
+    run_id: str,
+    grace_seconds: Annotated[
+        int, Query(0, ge=0, le=60, description="A run that is live goes on for so long, and the stop can be taken back")
+    ] = 0,
+) -> StoppedOut:
+    """Cancel a queued run at once; let a running one save a checkpoint and end. Asking twice changes nothing more.
+
+    What still can be taken back cannot any more after a second request without a grace.
+    """
+    run = run_for(request, run_id, "editor")
+    now, grace = timezone.now(), timedelta(seconds=grace_seconds)
+    is_changed = lifecycle.request_stop(run_id=run.pk, user=caller(request), now=now, grace=grace)
+    run.refresh_from_db()
+    is_waiting = is_changed and run.state == "stopping" and grace_seconds > 0
+    return StoppedOut(is_changed=is_changed, run=run_header(run), undo_until=now + grace if is_waiting else None)
+
+
+@router.delete("/{run_id}/stop", response={200: DoneOut, **REFUSALS}, summary="Take a stop back")
+def delete_stop(request: HttpRequest, run_id: str) -> DoneOut:
+    """Let a run go on whose stop has a grace that is not over; queue one again that had left the queue."""
+    run = run_for(request, run_id, "editor")
+    try:
+        undo_stop(run_id=run.pk, user=caller(request), now=timezone.now())
+    except ResumeRefused as error:
+        raise RequestProblem(_status(error), str(error), field=error.field) from error
+    tasks.enqueue(tasks.submit, run_id=run.pk)
+    run.refresh_from_db()
+    return DoneOut(is_changed=True, run=run_header(run))
 
 
 def _status(error: ResumeRefused) -> int:

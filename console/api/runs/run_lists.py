@@ -23,7 +23,7 @@ from jobs.runs.queries import matching_ids
 router = Router(tags=["runs"])
 projects = Router(tags=["runs"])
 Place = Literal["all", "running", "failed", "mine", "archived"]
-Verb = Literal["tag", "untag", "archive", "restore", "stop", "delete", "undelete"]
+Verb = Literal["tag", "untag", "archive", "restore", "stop", "undo_stop", "delete", "undelete"]
 _MAX_ID = 2**62
 
 

@@ -1,4 +1,4 @@
-"""Runs: launch, find, read, change, stop, delete."""
+"""Runs: launch, find, read, change, delete."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -39,8 +39,9 @@ from jobs.runs import lifecycle
 from jobs.runs.annotate import ChangeRefused, annotate_run
 from jobs.runs.checkpoints import lost_checkpoints
 from jobs.runs.checks import check_launchable, parse_for_cluster
+from jobs.runs.environment import split_secrets
 from jobs.runs.filter import FilterInvalid, RunFilter, check_sort, parse_filter
-from jobs.runs.launch import MAX_KEY_LENGTH, create_run, launched_before
+from jobs.runs.launch import MAX_KEY_LENGTH, create_run, launched_before, parent_of
 from jobs.runs.queries import MAX_PAGE_SIZE, PAGE_SIZE, RunHeader, project_counts, run_header, runs_csv, runs_list
 from jobs.telemetry.attempt_spec import latest_spec_json
 
@@ -64,16 +65,30 @@ def launch_run(
     spec: Annotated[SpecIn, Body()],
     project: ProjectSlug = None,
     idempotency_key: Annotated[str | None, Header(None, alias="Idempotency-Key", max_length=MAX_KEY_LENGTH)] = None,
+    parent: Annotated[str, Query("", description="Id of the run that this one is a clone of", max_length=16)] = "",
 ) -> Status[Any]:
-    """Queue a run of this spec. With an `Idempotency-Key` a repeated request gives the first one's run and 200."""
+    """Queue a run of this spec. With an `Idempotency-Key` a repeated request gives the first one's run and 200.
+
+    `environment.secrets` may be an object here: name to value, or to null for a secret that the project keeps. Values
+    are encrypted, and no answer has them.
+    """
     home = project_for(request, project, "editor")
-    checked = parse_for_cluster(spec)
+    checked, secrets = parse_for_cluster(spec), split_secrets(spec)[1]
+    origin = parent_of(home, parent)
+    if parent and origin is None:
+        raise RequestProblem(404, f"The project has no run {parent!r}.", field="parent")
     if not launched_before(project=home, idempotency_key=idempotency_key):
-        problems = check_launchable(checked, home, caller(request))
+        problems = check_launchable(checked, home, caller(request), secrets=secrets)
         if problems:
             raise SpecInvalid(problems)
     run, is_new = create_run(
-        project=home, spec=checked, user=caller(request), idempotency_key=idempotency_key, now=timezone.now()
+        project=home,
+        spec=checked,
+        user=caller(request),
+        idempotency_key=idempotency_key,
+        now=timezone.now(),
+        secrets=secrets,
+        parent=origin,
     )
     if is_new:
         tasks.enqueue(tasks.submit, run_id=run.pk)
@@ -171,15 +186,6 @@ def remove_run(
     if done.outcome == "refused":
         raise RequestProblem(409 if done.is_allowed else 403, done.message, field="state")
     return deletion_out(done)
-
-
-@router.post("/{run_id}/stop", response={200: DoneOut, **REFUSALS}, summary="Stop or cancel a run")
-def stop_run(request: HttpRequest, run_id: str) -> DoneOut:
-    """Cancel a queued run at once; let a running one save a checkpoint and end. Asking twice changes nothing more."""
-    run = run_for(request, run_id, "editor")
-    is_changed = lifecycle.request_stop(run_id=run.pk, user=caller(request), now=timezone.now())
-    run.refresh_from_db()
-    return DoneOut(is_changed=is_changed, run=run_header(run))
 
 
 @router.post("/{run_id}/checkpoint", response={200: DoneOut, **REFUSALS}, summary="Save a checkpoint")

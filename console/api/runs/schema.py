@@ -59,6 +59,12 @@ class DoneOut(Schema):
     run: RunHeader
 
 
+class StoppedOut(DoneOut):
+    """What a request to stop changed; until `undo_until` it can be taken back, null where it cannot."""
+
+    undo_until: datetime | None
+
+
 class DeletionOut(Schema):
     """What became of one run: trashed, stopping (it goes when it has ended), or refused and why.
 

@@ -1,20 +1,25 @@
-"""What a run reported: series, timeline, samples, logs."""
+"""What a run reported: series, timeline, logs."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Literal
 
 import orjson
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from console.api.problem import REFUSALS, RequestProblem
-from console.api.runs.series_schema import LogsOut, MetricsOut, SamplesOut, SeriesListOut, SpansOut, numbers
+from console.api.problem import EXPENSIVE, REFUSALS, RequestProblem
+from console.api.runs.series_schema import AxisOut, LogsOut, MetricsOut, SeriesListOut, SpansOut, numbers
 from console.api.visible import run_for
+from console.budget import expensive
+from console.middleware.caller_gone import check_caller
+from jobs.catalog.log_level import Level
 from jobs.catalog.metric import metric, requested_names
+from jobs.comparison.axis import AxisName, axes_of
 from jobs.telemetry.clean_series import read_clean
-from jobs.telemetry.logs import CursorInvalid, LogPage, read_logs
-from jobs.telemetry.samples import SamplesPage, read_samples
+from jobs.telemetry.line_pattern import PatternInvalid
+from jobs.telemetry.logs import CursorInvalid, LogFilter, LogPage, read_logs
 from jobs.telemetry.series import (
     MAX_NAMES,
     MAX_POINTS,
@@ -34,6 +39,8 @@ MAX_INT64 = 2**63 - 1
 MAX_INT32 = 2**31 - 1
 
 MAX_MOMENT = 2**63 - 1
+AXIS_POINTS = 2000  # more than a chart has pixels: between them it is straight
+Moment = Annotated[int | None, Query(None, ge=0, le=MAX_MOMENT, description="Unix ns")]
 Names = Annotated[str, Query(..., description="names of metrics, separated by commas", max_length=20_000)]
 Points = Annotated[int, Query(1000, ge=MIN_POINTS, le=MAX_POINTS, description="width in pixels")]
 Smooth = Annotated[
@@ -92,6 +99,17 @@ def get_series(
     window = SeriesWindow(low=low, high=high)
     answer = read(run_id=run.pk, names=names, num_points=points, smoothing=smoothing_for(smooth), window=window)
     return _json(series_json(answer, requested=requested_names(names)))
+
+
+@router.get("/{run_id}/axis", response={200: AxisOut, **REFUSALS}, summary="Where steps stand on another x axis")
+def get_axis(request: HttpRequest, run_id: str, x: AxisName) -> HttpResponse:
+    """Read how far the run had come when its steps ended: in seconds of training, tokens, samples or GPU hours.
+
+    At most 2,000 steps, straight in between. Empty where the run has not measured it.
+    """
+    run = run_for(request, run_id)
+    axis = axes_of(run_ids=[run.pk], axis=x)[run.pk].thinned(AXIS_POINTS)
+    return _json({"x": x, "step": axis.steps.tolist(), "place": axis.places.tolist()})
 
 
 def smoothing_for(text: str) -> Smoothing | None:
@@ -159,49 +177,65 @@ def spans_json(answer: SpansAnswer) -> dict[str, object]:
     return {"through_seq": answer.through_seq, "n": answer.n, "of": answer.of, "phases": phases, "lanes": lanes}
 
 
-@router.get("/{run_id}/samples", response={200: SamplesOut, **REFUSALS}, summary="Completions")
-def list_samples(
-    request: HttpRequest, run_id: str, step: Step = None, is_eval: bool | None = None, q: Text = "", page: Page = 1
-) -> SamplesPage:
-    """Read prompts and completions, newest step first."""
-    run = run_for(request, run_id)
-    return read_samples(run_id=run.pk, step=step, is_eval=is_eval, query=q, page=page)
-
-
-@router.get("/{run_id}/logs", response={200: LogsOut, **REFUSALS}, summary="Log lines")
+@router.get("/{run_id}/logs", response={200: LogsOut, **EXPENSIVE}, summary="Log lines")
+@expensive
 def list_logs(
     request: HttpRequest,
     run_id: str,
     role: Text = "",
     rank: Rank = None,
     attempt: Rank = None,
+    level: Annotated[Level | None, Query(None, description="lines of this level and worse ones")] = None,
     q: Text = "",
+    is_expression: Annotated[bool, Query(False, description="q is a regular expression of RE2")] = False,
+    since: Moment = None,
+    until: Moment = None,
     before: Text = "",
     after: Text = "",
-    at: Annotated[int | None, Query(None, ge=0, le=MAX_MOMENT, description="Unix ns")] = None,
+    at: Moment = None,
     limit: Lines = 500,
 ) -> dict[str, object]:
     """Read the newest lines, those before or after a cursor, or from the moment `at` on.
 
-    `q` is looked for without regard to case.
+    `q` is looked for without regard to case. A search answers within about a second; where it has not come through by
+    then, `searched` is the cursor to go on from.
     """
     run = run_for(request, run_id)
+    wanted = LogFilter(
+        role=role,
+        rank=rank,
+        attempt=attempt,
+        level=level,
+        query=q,
+        is_expression=is_expression,
+        since=_moment(since),
+        until=_moment(until),
+    )
     try:
         page: LogPage = read_logs(
             run_id=run.pk,
-            role=role,
-            rank=rank,
-            attempt=attempt,
-            query=q,
+            wanted=wanted,
             before=before,
             after=after,
-            at=None if at is None else datetime.fromtimestamp(at / 1e9, UTC),
+            at=_moment(at),
             limit=limit,
+            check=partial(check_caller, request),
         )
     except CursorInvalid as error:
         raise RequestProblem(422, str(error), field="before" if before else "after" if after else "at") from error
-    lanes = [{"role": role, "rank": rank} for role, rank in page.lanes]
-    return {"lines": page.lines, "has_older": page.has_older, "has_newer": page.has_newer, "lanes": lanes}
+    except PatternInvalid as error:
+        raise RequestProblem(422, str(error), field="q") from error
+    return {
+        "lines": page.lines,
+        "has_older": page.has_older,
+        "has_newer": page.has_newer,
+        "searched": page.searched,
+        "lanes": [{"role": role, "rank": rank} for role, rank in page.lanes],
+    }
+
+
+def _moment(ns: int | None) -> datetime | None:
+    return None if ns is None else datetime.fromtimestamp(ns / 1e9, UTC)
 
 
 def _json(content: object) -> HttpResponse:

@@ -57,6 +57,14 @@ class SeriesListOut(Schema):
     series: list[SeriesOut]
 
 
+class AxisOut(Schema):
+    """Where steps stand on an x axis: `place` is how far the run had come when `step` ended. Both rising."""
+
+    x: str
+    step: list[int]
+    place: list[float]
+
+
 class LaneOut(Schema):
     """Spans of one role and rank; columns. `start` is Unix ns as a decimal string, `duration` ns."""
 
@@ -81,34 +89,6 @@ class SpansOut(Schema):
     lanes: list[LaneOut]
 
 
-class SampleOut(Schema):
-    """One completion."""
-
-    id: int
-    attempt: int
-    step: int
-    group: int
-    index: int
-    is_eval: bool
-    prompt: str
-    completion: str
-    expected: str
-    reward: float | None
-    rewards: dict[str, float | str]
-    tokens: int
-
-
-class SamplesOut(Schema):
-    """A page of samples, newest step first."""
-
-    samples: list[SampleOut]
-    total: int
-    page: int
-    num_pages: int
-    page_size: int
-    steps: list[int]
-
-
 class LogLaneOut(Schema):
     """A role and rank that logged something."""
 
@@ -117,11 +97,13 @@ class LogLaneOut(Schema):
 
 
 class LogsOut(Schema):
-    """Lines in the order they came."""
+    """Lines in the order they came. `searched`: where the time ran out before the page was full, the cursor up to
+    which all was looked at, to go on from as `before` or `after`; else ""."""
 
     lines: list[LogLine]
     has_older: bool
     has_newer: bool
+    searched: str
     lanes: list[LogLaneOut]
 
 

@@ -26,10 +26,11 @@ class LaunchCommands:
 
 
 def commands(spec: RunSpec, *, url: str, project: str) -> LaunchCommands:
-    """Return what launches `spec` into `project` at `url`; the token stays in the environment."""
+    """Return what launches `spec` into `project` at `url`; the token and values of secrets stay in the environment."""
     short = minimal(spec)
     line = shlex.quote(json.dumps(short, ensure_ascii=False))
-    cli = f"echo {line} | python manage.py launch - --project {shlex.quote(project)}"
+    secrets = "".join(f" --secret {name}" for name in spec.environment.secrets)
+    cli = f"echo {line} | python manage.py launch - --project {shlex.quote(project)}{secrets}"
     address = f"{url.rstrip('/')}/api/runs?project={project}"
     curl = (
         f'curl -X POST {shlex.quote(address)} -H "Authorization: Bearer $PITWALL_API_TOKEN" '

@@ -1,13 +1,13 @@
 """What the New run page shows for each input: label, choices, help, where it stands. Knobs come from the catalogue."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from django.utils.text import slugify
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
+from console.forms.new_run.environment_fields import environment_group
+from console.forms.new_run.field import Field, FieldGroup
 from console.forms.new_run.form import Combination, baseline, default_spec, show, spec_to_form
 from console.forms.new_run.recipes import recipe_of
 from console.labels.catalog import knob_allowed
@@ -46,45 +46,6 @@ GROUP_TITLES = {
 """Order and titles of the known groups; a knob file that is not listed comes last, under its own name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One input. `name` is the spec's dotted field; `help` stands behind the "?", as do range, effects and source.
-
-    Those of knobs are many: the page asks for them when somebody wants to read (`console.forms.new_run.knob_index`).
-    """
-
-    name: str
-    label: str
-    value: str
-    kind: Literal["text", "number", "choice", "area", "file"] = "text"
-    choices: tuple[tuple[str, str], ...] = ()
-    unit: str = ""
-    flag: str = ""
-    help: str = ""
-    allowed: str = ""
-    needs: tuple[tuple[str, tuple[str, ...], float | None], ...] = ()
-    is_privileged: bool = False
-    is_essential: bool = True
-    datalist: str = ""
-    placeholder: str = ""
-
-    @property
-    def id(self) -> str:
-        """The id of its input in the page."""
-        return f"f-{slugify(self.name.replace('.', '-').replace('_', '-'))}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldGroup:
-    """Fields under one title; `is_open` is how it starts."""
-
-    id: str
-    title: str
-    note: str
-    fields: tuple[Field, ...]
-    is_open: bool = True
-
-
 def groups(values: Mapping[str, str], chosen: Combination) -> list[FieldGroup]:
     """Return the groups of the form with the texts that its inputs hold now."""
     all_groups = [_columns(values, chosen), _resources(values, chosen)]
@@ -95,7 +56,7 @@ def groups(values: Mapping[str, str], chosen: Combination) -> list[FieldGroup]:
         if fields:
             title = str(GROUP_TITLES.get(name, name.replace("_", " ").capitalize()))
             all_groups.append(FieldGroup(id=name, title=title, note="", fields=tuple(fields)))
-    return [*all_groups, _profile(values), _policy(values)]
+    return [*all_groups, environment_group(values), _profile(values), _policy(values)]
 
 
 def facts_for_script(shown: list[FieldGroup], base: RunSpec, chosen: Combination) -> dict[str, Any]:

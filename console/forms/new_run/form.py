@@ -6,19 +6,22 @@ person's.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_origin
+from typing import Any, NamedTuple, get_origin
 
 from pydantic.fields import FieldInfo
 
 from jobs.catalog.knob import Knob, KnobValueInvalid, applicable, knobs
+from jobs.catalog.spec.environment import names_text, read_names, read_variables, variables_text
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import SECTIONS, RunSpec, to_json
 from jobs.catalog.trainer import trainers
 from jobs.catalog.value import Value, value_text
 
+SECRET = "secret."  # noqa: S105 (the beginning of a name)
+"""How the inputs of secrets' values are named: `secret.HF_TOKEN`. They are no part of the spec, nor of a draft."""
 BY_KIND = ("model", "data")
 """Sections whose `id` has one input per `kind` (`data.id.path`), so that looking at another kind loses nothing."""
 
@@ -41,6 +44,29 @@ class Combination:
     def default_of(self, knob: Knob) -> Value:
         """Return what the knob is where nobody chose it."""
         return knob.default_for(self.algorithm, self.trainer, self.version, self.device)
+
+
+class _Written(NamedTuple):
+    """How a field is written that is neither a value nor JSON."""
+
+    text: Callable[[Any], str]
+    read: Callable[[str], object]
+
+
+_WRITTEN = {
+    "environment.variables": _Written(variables_text, read_variables),
+    "environment.secrets": _Written(names_text, read_names),
+}
+
+
+def secrets_in(form: Mapping[str, str], spec: RunSpec) -> dict[str, str]:
+    """Return the values that were typed of the secrets that the spec names; one left empty is the project's."""
+    return {name: text for name in spec.environment.secrets if (text := form.get(f"{SECRET}{name}", ""))}
+
+
+def without_secrets(form: Mapping[str, str]) -> dict[str, str]:
+    """Return a form's texts as they may be shown again."""
+    return {name: str(text) for name, text in form.items() if not name.startswith(SECRET)}
 
 
 def combination_of(spec: RunSpec) -> Combination:
@@ -107,7 +133,8 @@ def spec_to_form(spec: RunSpec) -> dict[str, str]:
         for field in cls.model_fields:
             is_by_kind = section in BY_KIND and field == "id"
             name = f"{section}.id.{source.kind}" if is_by_kind else f"{section}.{field}"
-            values[name] = show(getattr(source, field))
+            written = _WRITTEN.get(f"{section}.{field}")
+            values[name] = written.text(getattr(source, field)) if written else show(getattr(source, field))
     for knob_id, chosen in spec.knobs.items():
         values[f"knobs.{knob_id}"] = show(chosen.value)
     return values
@@ -130,7 +157,8 @@ def form_to_raw(form: Mapping[str, str], base: RunSpec) -> dict[str, object]:
         for name, field in cls.model_fields.items():
             text = form.get(f"{section}.{name}")
             if text is not None:
-                values[name] = _from_text(text, field)
+                written = _WRITTEN.get(f"{section}.{name}")
+                values[name] = written.read(text) if written else _from_text(text, field)
         if section in BY_KIND:
             values["id"] = form.get(f"{section}.id.{values['kind']}", values["id"])
         if section == "trainer":

@@ -7,6 +7,7 @@ from typing import Any
 
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import ApiCommand, read_spec
+from console.command_line.environment import add_environment_arguments, with_environment
 
 
 class Command(ApiCommand):
@@ -21,15 +22,17 @@ class Command(ApiCommand):
         self.add_console_arguments(parser)
         parser.add_argument("--project", help="slug of the project; else your first one")
         parser.add_argument("--key", help="idempotency key: the same key launches the same run only once")
+        parser.add_argument("--parent", help="id of the run that this one is a clone of")
+        add_environment_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Launch, and leave with the exit code of what became of it."""
-        spec = read_spec(options["spec"])
+        spec = with_environment(read_spec(options["spec"]), options)
         self.ask(options, lambda client: self._launch(client, spec, options))
 
     def _launch(self, client: ApiClient, spec: Any, options: Mapping[str, Any]) -> int:
         key = options["key"] or secrets.token_hex(16)
-        launched = client.launch(spec, key=key, project=options["project"])
+        launched = client.launch(spec, key=key, project=options["project"], parent=options["parent"])
         outcome = "queued" if launched.is_new else "was launched before with this key"
         self.stdout.write(f"{launched.id} {outcome}: {launched.url}")
         if not options["wait"]:

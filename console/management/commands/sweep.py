@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from console.command_line.api_client import ApiClient
 from console.command_line.api_command import EXIT_CODES, REFUSED, ApiCommand, read_spec
 from console.command_line.api_json import StudyJson, StudyTableJson
+from console.command_line.environment import add_environment_arguments, with_environment
 from jobs.catalog.metric import metric
 from jobs.catalog.value import value_text
 from jobs.sweeps.points import short_name
@@ -41,10 +42,11 @@ class Command(ApiCommand):
         self.add_console_arguments(parser)
         parser.add_argument("--project", help="slug of the project; else your first one")
         parser.add_argument("--key", help="idempotency key: the same key launches the same sweep only once")
+        add_environment_arguments(parser)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Launch, and leave with the exit code of what became of it."""
-        spec = read_spec(options["spec"])
+        spec = with_environment(read_spec(options["spec"]), options)
         sweep = {
             "knobs": [read_knob(text) for text in options["knob"]],
             "method": "grid" if options["random"] is None else "random",

@@ -88,11 +88,12 @@ def read_address(request: HttpRequest) -> ComparisonQuery:
 
 def _chart(get: QueryDict) -> dict[str, str]:
     patterns = {
-        "x": r"time",
+        "x": r"time|tokens|samples|gpu_hours",
         "smooth": r"0(\.\d{1,4})?",
         "by": r"gaussian|mean",
         "zoom": r"[0-9.e+_-]{3,60}",
         "log": r"1",
+        "clip": r"1",
         "m": r"[^\0]{1,2000}",
     }
     texts = {name: get.get(name, "") for name in patterns}

@@ -37,6 +37,8 @@ def condition_label(name: str) -> str:
         "cpu": _("CPU model"),
         "node": _("Node"),
         "python": _("Python"),
+        "image": _("Container image"),
+        "sources": _("Code from Git"),
         "code": _("Code of Pitwall on the cluster"),
     }
     return words.get(name, "")
@@ -59,6 +61,10 @@ def _said(condition: DifferingCondition, run: str, base: str) -> str:
             text = _("another driver (%(other)s → %(one)s)")
         case "python":
             text = _("another Python (%(other)s → %(one)s)")
+        case "image":
+            text = _("another container image (%(other)s → %(one)s)")
+        case "sources":
+            text = _("other code (%(other)s → %(one)s)")
         case "code":
             text = _("other code of Pitwall (%(other)s → %(one)s)")
         case _:

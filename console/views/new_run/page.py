@@ -15,6 +15,7 @@ from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.budget import expensive
@@ -31,8 +32,10 @@ from console.forms.new_run.form import (
     form_to_raw,
     minimal,
     nearest,
+    secrets_in,
     show,
     spec_to_form,
+    without_secrets,
 )
 from console.forms.new_run.knob_index import knob_index
 from console.forms.new_run.paste import NotRead, read_paste
@@ -65,12 +68,14 @@ from jobs.planner.search.layouts import GOALS
 from jobs.preflight.trial_switch import note
 from jobs.processes.tasks import enqueue, submit
 from jobs.runs.checks import check_launchable, default_device
-from jobs.runs.launch import KeyReused, create_run, default_name, launched_before
+from jobs.runs.environment import project_variables
+from jobs.runs.launch import KeyReused, create_run, default_name, launched_before, parent_of
 from jobs.telemetry.attempt_spec import changed_knobs
 
 MAX_IMPORT_BYTES = 1 << 20
 
 
+@sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_run(request: HttpRequest) -> HttpResponse:
     """Show the form, filled from a run with `?from=`, with knobs changed by `?set=`; a POST launches."""
@@ -247,6 +252,7 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
     base = base_of(request.POST.get("base", ""))
     spec, problems = _parsed(request, base)
     key = request.POST.get("idempotency_key", "")
+    secret_values = secrets_in(request.POST, spec) if spec is not None else {}
     tags: tuple[str, ...] = ()
     if spec is not None and request.POST.get("probe"):
         tags = (PROBE_TAG,)
@@ -256,13 +262,20 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
             spec, problems = None, list(error.problems)
     if spec is not None:
         is_repeated = launched_before(project=project, idempotency_key=key)
-        problems = [] if is_repeated else check_launchable(spec, project, request.user)
+        problems = [] if is_repeated else check_launchable(spec, project, request.user, secrets=secret_values)
     if spec is None or problems:
         return _refused(request, project, base, problems)
     try:
         user = cast(AbstractBaseUser, request.user)  # only members come this far
         run, is_new = create_run(
-            project=project, spec=spec, user=user, idempotency_key=key or None, now=timezone.now(), tags=tags
+            project=project,
+            spec=spec,
+            user=user,
+            idempotency_key=key or None,
+            now=timezone.now(),
+            tags=tags,
+            secrets=secret_values,
+            parent=parent_of(project, request.POST.get("parent", "")),
         )
     except KeyReused:
         text = _("This page has already launched another run. Reload it to launch one more; your draft is kept.")
@@ -276,7 +289,7 @@ def _launch(request: HttpRequest, project: Project) -> HttpResponse:
 def _refused(request: HttpRequest, project: Project, base: RunSpec, problems: list[Problem]) -> HttpResponse:
     if _wants_json(request):
         return JsonResponse({"problems": _plain(problems)}, status=422)
-    values = spec_to_form(base) | {k: str(v) for k, v in request.POST.items()}
+    values = spec_to_form(base) | without_secrets(request.POST)
     return _page(request, project, base, values, problems=problems, status=422)
 
 
@@ -299,6 +312,7 @@ def _page(
     context = {
         "project": project,
         "origin": origin,
+        "parent": origin.pk if origin is not None else request.POST.get("parent", ""),
         "has_changed": origin is not None and bool(changed_knobs([origin.pk])),
         "notice": notice,
         "values": values,
@@ -323,6 +337,7 @@ def _page(
             "origin": origin.pk if origin else "",
             "upload_name": "",
             "shows": shows,
+            "secrets": [each.name for each in project_variables(project) if each.is_secret],
         },
     }
     return render(request, "new_run/new_run.html", context, status=status)

@@ -14,10 +14,11 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from console.budget import expensive
-from console.forms.new_run.form import base_of, form_to_raw, minimal
+from console.forms.new_run.form import base_of, form_to_raw, minimal, secrets_in
 from console.sweep_launch import launch_sweep
 from console.views.new_run.page import project_to_launch_in
 from jobs.catalog.sentence import in_words
@@ -71,6 +72,7 @@ def check(request: HttpRequest) -> JsonResponse:
     )
 
 
+@sensitive_post_parameters()
 @require_POST
 def launch(request: HttpRequest) -> JsonResponse:
     """Queue the runs of the sweep, all or none."""
@@ -78,9 +80,11 @@ def launch(request: HttpRequest) -> JsonResponse:
     sweep, places = read_sweep(request.POST)
     key = request.POST.get("idempotency_key", "")
     try:
+        spec = _spec(request)
         study, _is_new = launch_sweep(
-            spec=_spec(request),
+            spec=spec,
             sweep=sweep,
+            secrets=secrets_in(request.POST, spec),
             project=project,
             user=cast(AbstractBaseUser, request.user),  # only members come this far
             idempotency_key=key or None,

@@ -14,7 +14,7 @@ from jobs.catalog.spec.runspec import RunSpec, default_of, differing
 from jobs.catalog.value import value_text
 from jobs.runs.live_changes import LiveChange
 
-SECTIONS = ("model", "data", "reward", "hardware", "policy", "profile", "trainer")
+SECTIONS = ("model", "data", "reward", "hardware", "policy", "environment", "profile", "trainer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

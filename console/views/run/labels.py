@@ -45,21 +45,32 @@ def timed_phases(spec: RunSpec) -> tuple[str, ...]:
 
 
 def phase_note(spec: RunSpec) -> str:
-    """Return what another trainer tells of the phases of its steps, none of which it reports as they happen.
+    """Return what another trainer tells of the phases of its steps, and how the timeline comes of it.
 
-    "" for the built-in trainer, which reports all of them.
+    "" for the built-in trainer, which reports all of them as they happen.
     """
     if spec.is_native:
         return ""
-    words = {"trainer": trainers()[spec.trainer.name].label}
     reported = [phase_label(key) for key in timed_phases(spec)]
     if not reported:
-        return _("%(trainer)s does not report the phases of these steps, only how long each step takes.") % words
-    words["phases"] = ", ".join(reported)
-    return (
-        _("%(trainer)s does not report phases as they happen, only how long some take in each step: %(phases)s.")
-        % words
-    )
+        return (
+            untold(spec, "phases")
+            if is_in(spec.algorithm, "rl")
+            else _("%(trainer)s does not report the phases of these steps, only how long each step takes.")
+            % {"trainer": _called(spec)}
+        )
+    return f"{untold(spec, 'phases')} {_('Phases: %(phases)s.') % {'phases': ', '.join(reported)}}"
+
+
+def untold(spec: RunSpec, subject: str) -> str:
+    """Return what the run's trainer does not tell of a subject (jobs.catalog.trainer.UNTOLD), "" where it tells all."""
+    text = trainers()[spec.trainer.name].untold.get(subject, "")
+    return _(text).replace("{trainer}", _called(spec)) if text else ""
+
+
+def _called(spec: RunSpec) -> str:
+    """Return a trainer as people call it: its label and the version of the run."""
+    return f"{trainers()[spec.trainer.name].label} {spec.trainer.version}".rstrip()
 
 
 def sample_note(spec: RunSpec) -> str:
@@ -71,23 +82,25 @@ def sample_note(spec: RunSpec) -> str:
         if is_in(spec.algorithm, "labeled"):
             return _("%(algorithm)s draws no samples. Held-out responses are listed under Samples.") % words
         return _("%(algorithm)s learns from the responses in the data; it draws no samples.") % words
+    info = trainers()[spec.trainer.name]
     if spec.is_native:
         return ""
-    return _("%(trainer)s does not report its samples.") % {"trainer": trainers()[spec.trainer.name].label}
+    words = {"trainer": _called(spec)}
+    if not info.leaves_samples(spec.algorithm, spec.trainer.version):
+        return _("%(trainer)s does not write its samples to a file that Pitwall reads.") % words
+    if info.samples_with and not spec.values().get(info.samples_with):
+        words["knob"] = knob_label(info.samples_with)
+        return _("%(trainer)s writes its samples only with “%(knob)s” on, which this run has off.") % words
+    return ""
 
 
 def resume_note(spec: RunSpec) -> str:
-    """Return why a run of another trainer begins at the start again; "" where it goes on from checkpoints."""
-    if spec.is_native:
+    """Return why a run begins at the start again whatever it has saved; "" where it goes on from checkpoints."""
+    if spec.is_native or not spec.values().get("checkpoint.weights_only"):
         return ""
-    note = _(
-        "Pitwall does not go on from the checkpoints of %(trainer)s, which stay in the run's folder on the cluster: "
-        "a new attempt begins at the start."
-    ) % {"trainer": trainers()[spec.trainer.name].label}
-    if "checkpoint.resume_from" not in spec.knobs:
-        return note
-    words = {"knob": knob_label("checkpoint.resume_from")}
-    return f"{note} {_('To go on from one, clone the run and name its folder under “%(knob)s”.') % words}"
+    return _("With “%(knob)s” on, its checkpoints hold weights alone: a new attempt begins at the start.") % {
+        "knob": knob_label("checkpoint.weights_only")
+    }
 
 
 def resume_refusal(spec: RunSpec, project: Project, user: User) -> str:

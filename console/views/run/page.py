@@ -22,7 +22,8 @@ from console.views.frame import person
 from console.views.run.charts import overview_charts, overview_chips
 from console.views.run.config import config_rows, num_changed
 from console.views.run.files import run_file, run_log, visible_run
-from console.views.run.labels import phase_note, resume_note, resume_refusal, sample_note
+from console.views.run.labels import phase_note, resume_note, resume_refusal, sample_note, untold
+from console.views.run.origin import origin_of
 from jobs.accounts.access import allows
 from jobs.captures.choices import USUAL, WORDS
 from jobs.catalog.algorithm import is_in
@@ -37,7 +38,7 @@ from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.trashed import hidden_through
 from profiling.phases import PHASES
 
-TABS = ("overview", "charts", "dashboard", "timeline", "profile", "samples", "logs", "config", "files")
+TABS = ("overview", "charts", "dashboard", "timeline", "profile", "samples", "logs", "system", "config", "files")
 
 
 class _TabConverter(StringConverter):
@@ -73,6 +74,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "tabs": _tabs(row, spec),
         "cause": {**row.cause, "where": cause_place(row.cause), "log_line": unsaid_line(row.cause)},
         "trainer_command": _trainer_command(row, spec) if tab == "config" else None,
+        "origin": origin_of(row, spec) if tab == "config" else None,
         "commands": commands(spec, url=settings.PUBLIC_URL, project=row.project.slug),
         "tensorboard_command": f"tensorboard --logdir {settings.RUN_ROOT}/{tensorboard_folder(row)}",
         "is_ray_local": is_local(),
@@ -81,6 +83,7 @@ def run(request: HttpRequest, run_id: str, tab: str = "overview") -> HttpRespons
         "phases": PHASES,
         "phase_note": phase_note(spec),
         "sample_note": sample_note(spec),
+        "sample_limits": "" if sample_note(spec) else untold(spec, "samples"),
         "rows": config_rows(spec, live_settings(row).changes),
         "num_changed": num_changed(spec),
         "can_edit": can_edit,
@@ -168,6 +171,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool, is_admin: bool)
         "isNative": spec.is_native,
         "hasAnswers": not is_in(spec.algorithm, "scalar"),  # a reward model scores responses and gives none
         "sampleNote": sample_note(spec),
+        "stopNote": untold(spec, "stop"),
         "algorithm": spec.algorithm,
         "numSteps": spec.num_steps,
         "color": run.color,
@@ -194,6 +198,7 @@ def _tabs(run: Run, spec: RunSpec) -> list[dict[str, object]]:
         "profile": _("Profile"),
         "samples": _("Samples"),
         "logs": _("Logs"),
+        "system": _("System"),
         "config": _("Config"),
         "files": _("Files"),
     }

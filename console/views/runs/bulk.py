@@ -59,6 +59,7 @@ def done_text(verb: str, n: int) -> str:
         "archive": ngettext("%(n)s run archived", "%(n)s runs archived", n),
         "restore": ngettext("%(n)s run restored", "%(n)s runs restored", n),
         "stop": ngettext("Stopping %(n)s run", "Stopping %(n)s runs", n),
+        "undo_stop": ngettext("%(n)s run goes on", "%(n)s runs go on", n),
     }
     return texts[verb] % {"n": n}
 

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from jobs.adapters.adapter import NO_ENVIRONMENT, NOT_KEPT, Omission, OptionRename, ReadBack
+from jobs.adapters.adapter import NO_ENVIRONMENT, NOT_KEPT, ONLY_SHELL, Omission, OptionRename, ReadBack
+from jobs.catalog.spec.environment import why_no_name, why_no_variable
 from jobs.catalog.value import Value
+from profiling.redaction import secrets_of
 
 HIDDEN = "…"
 _SECRET = re.compile(r"API_?KEY|TOKEN$|SECRET|PASSW|CREDENTIAL")
@@ -51,6 +53,30 @@ class SpecParts:
         """Name an option that is left out on purpose."""
         self.left_out.append(Omission(option=written.option, value=written.shown, why=why))
 
+    def take_environment(self, environment: Mapping[str, str], *, but: Mapping[str, str] | None = None) -> None:
+        """Take variables that the command sets: with their values, secrets with their names alone.
+
+        `but` says why some of them stay behind.
+        """
+        variables: dict[str, str] = {}
+        secrets: list[str] = []
+        for name, value in environment.items():
+            is_secret = bool(_SECRET_VARIABLE.search(name.upper()) or secrets_of({name: value}))
+            why = (but or {}).get(name, "") or (NO_ENVIRONMENT if why_no_name(name) else "")
+            if not why and is_secret:
+                secrets.append(name)
+                why = NOT_KEPT
+            elif not why and ("$" in value or "`" in value):
+                why = ONLY_SHELL
+            elif not why and why_no_variable(name, value):
+                why = NO_ENVIRONMENT
+            if why:
+                self.left_out.append(Omission(option=name, value=HIDDEN if is_secret else value, why=why))
+            else:
+                variables[name] = value
+        if variables or secrets:
+            self.spec["environment"] = {"variables": variables, "secrets": secrets}
+
     def read_back(
         self,
         *,
@@ -83,10 +109,3 @@ def shown(name: str, text: str) -> str:
     """Return the value of an option or key as it may be shown: nothing of what its name says is secret."""
     last = name.lstrip("-").rpartition(".")[2].upper()
     return HIDDEN if _SECRET.search(last) and last not in _TOKENS else text
-
-
-def of_environment(name: str, value: str) -> Omission:
-    """Return why a variable stays behind: it is no part of a spec, and its value no one's to read if it is a secret."""
-    if _SECRET_VARIABLE.search(name.upper()):
-        return Omission(option=name, value=HIDDEN, why=NOT_KEPT)
-    return Omission(option=name, value=value, why=NO_ENVIRONMENT)

@@ -1,4 +1,5 @@
-"""Values of a step as metric events. What belongs to one step is told in one event where it arrives together.
+"""Values of a step as metric events, and the phases that they time as spans. What belongs to one step is told in one
+event where it arrives together.
 
 A trainer's names of metrics become the dictionary's: `names` of a metric in jobs/catalog/metrics.toml lists what a
 trainer calls it, the best first: of two that say the same only the first is taken, the other keeps its own name. What
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from jobs.adapters.logs.step_phases import step_spans, whole_seconds
 from jobs.catalog.metric import metrics
 from profiling.events import Event, metric
 
@@ -20,10 +22,14 @@ NOBODY = 0  # an attempt's number: the runner puts its own in
 
 @dataclass(slots=True, kw_only=True)
 class Steps:
-    """Gathers values by step until a later one has begun, or nothing more has come since the last look."""
+    """Gathers values by step until a later one has begun, or nothing more has come since the last look.
+
+    With `has_timers` the trainer tells how long the phases of a step took, and they become a timeline.
+    """
 
     trainer: str
     algorithm: str
+    has_timers: bool = False
     _values: dict[int, dict[str, float]] = field(default_factory=dict)
     _at: dict[int, int] = field(default_factory=dict)
     _newest: int = -1
@@ -39,11 +45,24 @@ class Steps:
 
     def events(self) -> Iterator[Event]:
         """Yield the steps that are over, in their order."""
-        for step in sorted(self._values):
+        by_step = {step: canonical(self.trainer, self.algorithm, self._values[step]) for step in sorted(self._values)}
+        ends = self._ends(by_step) if self.has_timers else {}
+        for step, values in by_step.items():
             if step < self._newest or not self._is_new:
-                values = canonical(self.trainer, self.algorithm, self._values.pop(step))
+                del self._values[step]
                 yield metric(values, attempt=NOBODY, step=step, t=self._at.pop(step))
+                if self.has_timers:
+                    yield from step_spans(values, step=step, end=ends[step])
         self._is_new = False
+
+    def _ends(self, by_step: Mapping[int, Mapping[str, float]]) -> dict[int, int]:
+        """Return when each step was over: when it was read, or before a later one began that was read with it."""
+        ends: dict[int, int] = {}
+        latest = 0
+        for step in sorted(by_step, reverse=True):
+            end = min(self._at[step], latest) if latest else self._at[step]
+            ends[step], latest = end, end - round(whole_seconds(by_step[step]) * 1e9)
+        return ends
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobs.adapters.adapter import Launch
+from jobs.adapters.launching import Launch
 from jobs.catalog.spec.runspec import RunSpec
 
 

@@ -8,9 +8,9 @@ datasets/ (columns), of the versions in trainer.toml.
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.adapters.adapter import Launch
 from jobs.adapters.command_line.options import Argument, Conversions, knob_arguments
 from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path, train_path
+from jobs.adapters.launching import Launch
 from jobs.adapters.logs.tensorboard import environment_to_flush, files_to_flush
 from jobs.adapters.openrlhf.options import RL, option, program_of
 from jobs.adapters.openrlhf.units import (

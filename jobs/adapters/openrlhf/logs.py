@@ -1,19 +1,20 @@
 """What OpenRLHF writes, as events.
 
 Supervised training, DPO and reward models write TensorBoard files and nothing else that can be read. Reinforcement
-learning prints every step from the actor that trains, wherever it sits; its TensorBoard files, of which the held-out
-scores are read, are on that actor's node.
+learning prints every step from the actor that trains, wherever it sits, and before it one response of that step (since
+0.10.1); its TensorBoard files, of which the held-out scores are read, are on that actor's node.
 """
 
 import ast
 import contextlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jobs.adapters.logs.gathering import Step, Steps
 from jobs.adapters.logs.lines import GrowingFile
+from jobs.adapters.logs.samples import DumpedResponse, sample_events
 from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader
 from jobs.catalog.algorithm import is_in
@@ -24,6 +25,7 @@ from profiling.events import Event
 
 TRAINER = "openrlhf"
 STDOUT = "log/driver-0.stdout"
+_SAMPLE = re.compile(r"\] Sample: (\[.*\])\s*$")
 _LINE = re.compile(r"Global step (\d{1,18}): (\{.*\})\s*$")
 _EPOCHS = re.compile("Train epoch" + BAR)
 _MICRO_BATCHES = re.compile(r"Train step of epoch \d+" + BAR)
@@ -38,7 +40,8 @@ class OpenRLHFLogs:
         self._is_rl = is_in(algorithm, "rl")
         self._planned = StepCount(spec=spec, run_dir=run_dir, count=planned_steps)
         self._lines = GrowingFile(path=run_dir / STDOUT)
-        self._printed = Steps(trainer=TRAINER, algorithm=algorithm)
+        self._printed = Steps(trainer=TRAINER, algorithm=algorithm, has_timers=True)
+        self._sample: DumpedResponse | None = None  # of the step that is not told yet
         self._board = TensorBoardReader(
             folder=run_dir / FOLDER,
             trainer=TRAINER,
@@ -49,13 +52,22 @@ class OpenRLHFLogs:
 
     def poll(self, *, now_ns: int) -> Sequence[Event]:
         """Return the events of what was written since the last call."""
+        samples: list[Event] = []
         if self._is_rl:
             with contextlib.suppress(OSError):
                 for line in self._lines.lines():
-                    if (step := printed_step(line.decode("utf-8", "replace"))) is not None:
-                        self._printed.add(*step, t=now_ns)
+                    samples += self._read(line.decode("utf-8", "replace"), now_ns)
         planned = list(self._planned.events())
-        return [*planned, *self._printed.events(), *self._board.poll(now_ns=now_ns)]
+        return [*planned, *samples, *self._printed.events(), *self._board.poll(now_ns=now_ns)]
+
+    def _read(self, line: str, now_ns: int) -> Iterator[Event]:
+        if (step := printed_step(line)) is not None:
+            self._printed.add(*step, t=now_ns)
+            if self._sample is not None:
+                yield from sample_events([self._sample], step=step[0], is_eval=False, t=now_ns)
+                self._sample = None
+        elif (sample := printed_sample(line)) is not None:
+            self._sample = sample
 
 
 def printed_step(line: str) -> Step | None:
@@ -77,6 +89,28 @@ def printed_step(line: str) -> Step | None:
             if isinstance(key, ast.Constant) and isinstance(key.value, str) and number is not None:
                 metrics[f"train/{key.value}"] = number
     return (int(match[1]), metrics) if metrics else None
+
+
+def printed_sample(line: str) -> DumpedResponse | None:
+    """Return the response of a line that OpenRLHF prints before a step's, None of any other.
+
+    Its text is prompt and response together, without the tokens that part them.
+
+    (PPOTrainer pid=812) INFO 11-20 12:00:00 ppo_trainer.py:224] Sample: ['user\\nWhat is 2 + 2?\\nassistant\\n4', 1.0]
+    """
+    match = _SAMPLE.search(uncolored(line))
+    if match is None:
+        return None
+    try:
+        node = ast.parse(match[1], mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if not isinstance(node, ast.List) or len(node.elts) != 2:
+        return None
+    text, reward = node.elts
+    if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+        return None
+    return DumpedResponse(prompt="", completion=text.value, reward=_number(reward))
 
 
 def _number(node: ast.expr) -> float | None:

@@ -15,7 +15,7 @@ from jobs.adapters.adapter import (
 )
 from jobs.adapters.command_line.arguments import CommandOption
 from jobs.adapters.command_line.shell_reader import MAX_HINTS, TOO_DEEP
-from jobs.adapters.command_line.spec_parts import HIDDEN, of_environment
+from jobs.adapters.command_line.spec_parts import HIDDEN
 from jobs.adapters.openrlhf.command_reader import OpenRLHFCommand, command_of
 from jobs.adapters.openrlhf.options import (
     BEFORE,
@@ -149,12 +149,8 @@ def _near(name: str, program: str, version: str) -> str:
 
 
 def _name_the_rest(command: OpenRLHFCommand, sections: CommandSections) -> None:
-    """Name arguments that belong to no option, and the environment, which is no part of a spec."""
+    """Name arguments that belong to no option, and take the environment."""
     for stray in command.strays:
         sections.unread.append(Omission(option=stray, value="", why=NO_OPTION))
-    for name, value in command.call.env.items():
-        omission = of_environment(name, value)
-        if name == "NCCL_CUMEM_ENABLE":
-            why = "OpenRLHF sets it itself for a vLLM before 0.16; set for a newer one it breaks NCCL's start."
-            omission = replace(omission, why=why)
-        sections.left_out.append(omission)
+    why = "OpenRLHF sets it itself for a vLLM before 0.16; set for a newer one it breaks NCCL's start."
+    sections.take_environment(command.call.env, but={"NCCL_CUMEM_ENABLE": why})

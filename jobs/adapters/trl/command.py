@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.adapters.adapter import Launch
 from jobs.adapters.command_line.options import Argument, knob_arguments
 from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path
+from jobs.adapters.launching import Launch
 from jobs.adapters.logs.tensorboard import FOLDER
 from jobs.adapters.scoring import source_of
 from jobs.adapters.trl.options import PROCESSES
@@ -62,6 +62,8 @@ def _text(part):
 def {name}(prompts, completions, **columns):
     """What TRL calls for a batch of completions."""
     answers = columns.get({column!r}) or [""] * len(completions)
+    if "log_extra" in columns:
+        columns["log_extra"]("expected", ["" if answer is None else str(answer) for answer in answers])
     return [
         float(reward(_text(prompt), _text(completion), "" if answer is None else str(answer)))
         for prompt, completion, answer in zip(prompts, completions, answers, strict=True)
@@ -99,11 +101,13 @@ def arguments_of(spec: RunSpec) -> Iterator[str]:
         yield from _reward(spec)
     if spec.name:
         yield from _with_value("--run_name", spec.name)
-    yield from ("--output_dir", OUTPUT, "--report_to", "tensorboard")
+    yield from ("--output_dir", OUTPUT, "--report_to", "tensorboard", "--enable_jit_checkpoint", "true")
     if spec.int_knob("lora.rank"):
         yield from ("--use_peft", "true")
     for argument in knob_arguments(spec, CONVERSIONS):
         yield from _written(argument)
+    if spec.values().get("logging.dump_rollouts"):
+        yield from ("--num_completions_to_print", "1")  # of the table in the log; the files have all of them
 
 
 def reward_name(spec: RunSpec) -> str:

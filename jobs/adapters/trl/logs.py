@@ -1,4 +1,5 @@
-"""What TRL writes, as events: Transformers' TensorBoard files, flushed with every report, and its progress bar.
+"""What TRL writes, as events: Transformers' TensorBoard files, flushed with every report, its progress bar, and its
+files of completions.
 
 One process alone writes them, on the node of the run directory. Steps are optimizer steps there; here a step is a
 rollout with all of its updates, of which the last one's values are reported.
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from jobs.adapters.logs.step_count import BAR, StepCount
 from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader
+from jobs.adapters.trl.completions import TrlCompletions
 from jobs.adapters.trl.options import TRAINER
 from jobs.adapters.trl.units import optimizer_steps
 from jobs.catalog.algorithm import is_in
@@ -26,6 +28,7 @@ class TrlLogs:
 
     def __init__(self, *, spec: RunSpec, run_dir: Path) -> None:
         self._is_rl = is_in(spec.algorithm, "rl")
+        self._completions = TrlCompletions(spec=spec, run_dir=run_dir) if self._is_rl else None
         self._planned = StepCount(spec=spec, run_dir=run_dir, count=planned_steps)
         self._board = TensorBoardReader(
             folder=run_dir / FOLDER,
@@ -38,7 +41,8 @@ class TrlLogs:
 
     def poll(self, *, now_ns: int) -> Sequence[Event]:
         """Return the events of what was written since the last call."""
-        return [*self._planned.events(), *self._board.poll(now_ns=now_ns)]
+        samples = self._completions.events(now_ns=now_ns) if self._completions else ()
+        return [*self._planned.events(), *samples, *self._board.poll(now_ns=now_ns)]
 
     def _is_wanted(self, tag: str) -> bool:
         """Leave out sums over the run, and a held-out loss that is no cross-entropy."""

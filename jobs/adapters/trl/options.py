@@ -42,6 +42,8 @@ OURS: Mapping[str, str] = {
     "--report_to": "Pitwall reads TRL's TensorBoard files; other services are not switched on.",
     "--use_cpu": "Pitwall chooses the device by what the cluster has.",
     "--per_device_eval_batch_size": "Pitwall raises it where the answers to a held-out prompt ask for more.",
+    "--enable_jit_checkpoint": "Pitwall switches it on, so that a stop leaves a checkpoint.",
+    "--num_completions_to_print": "Pitwall reads all responses from TRL's files; one of them is printed to the log.",
     "--disable_tqdm": "Pitwall reads the number of steps off the progress bar.",
     "--config": "The file of the command is not at hand here. Paste the YAML text of it instead.",
 }

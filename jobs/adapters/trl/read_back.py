@@ -11,7 +11,6 @@ from jobs.adapters.adapter import (
 )
 from jobs.adapters.command_line.arguments import CommandOption
 from jobs.adapters.command_line.shell_reader import MAX_HINTS, TOO_DEEP
-from jobs.adapters.command_line.spec_parts import of_environment
 from jobs.adapters.trl.command_reader import TrlCommand, command_of, nearest
 from jobs.adapters.trl.options import PROGRAMS, TRAINER, defaults_of, why_not
 from jobs.adapters.trl.sections import TrlSections, read_sections
@@ -85,7 +84,7 @@ def _is_default(written: CommandOption, defaults: Mapping[str, object]) -> bool:
 
 
 def _name_the_rest(command: TrlCommand, sections: TrlSections) -> None:
-    """Name words that belong to no option, and the environment, which is no part of a spec."""
+    """Name words that belong to no option, and take the environment."""
     for stray in command.strays:
         sections.unread.append(Omission(option=stray, value="", why=NO_OPTION))
-    sections.left_out += [of_environment(name, value) for name, value in command.env.items()]
+    sections.take_environment(command.env)

@@ -15,7 +15,13 @@ from jobs.catalog.algorithm import is_in
 
 _HUB = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 _OWN_REWARD = re.compile(r"inputs\.reward_(math|exact_match|format|custom)\.\w+")
-_OURS_AS_WRITTEN = {"--output_dir": OUTPUT, "--report_to": "tensorboard", "--disable_tqdm": "false"}
+_OURS_AS_WRITTEN = {
+    "--output_dir": OUTPUT,
+    "--report_to": "tensorboard",
+    "--enable_jit_checkpoint": "true",
+    "--num_completions_to_print": "1",
+    "--disable_tqdm": "false",
+}
 _ROW_KEYS = {"path", "data_files", "split"}
 
 

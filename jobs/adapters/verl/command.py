@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from jobs.adapters.adapter import Launch
 from jobs.adapters.command_line.hydra import override
+from jobs.adapters.launching import Launch
 from jobs.adapters.scoring import source_of
 from jobs.adapters.verl.settings import METRICS, REWARD_FILE, settings
 from jobs.catalog.algorithm import is_in

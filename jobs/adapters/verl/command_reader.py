@@ -3,12 +3,12 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jobs.adapters.adapter import OF_HYDRA, ONLY_SHELL, Omission
 from jobs.adapters.command_line.hydra import Plain, read
 from jobs.adapters.command_line.shell_reader import ProgramCall, find_program
-from jobs.adapters.command_line.spec_parts import HIDDEN, of_environment, shown
+from jobs.adapters.command_line.spec_parts import HIDDEN, shown
 from jobs.adapters.command_line.yaml_text import YamlUnreadable, yaml_of
 from jobs.adapters.verl.older_keys import CONFIGS, OTHER_PROGRAMS
 from jobs.adapters.verl.settings import RUN, SFT
@@ -58,7 +58,7 @@ class KeyValue:
 class VerlCommand:
     """What a text says: the program ("" where a YAML text does not tell), its settings, and what could not be read.
 
-    `left_out` is what is no setting of verl: the environment, and options of Hydra.
+    `left_out` is what is no setting of verl, but an option of Hydra; `env` are the variables that it sets.
     """
 
     program: str
@@ -66,6 +66,7 @@ class VerlCommand:
     unread: tuple[Omission, ...]
     left_out: tuple[Omission, ...] = ()
     is_whole_config: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def command_of(arguments: Sequence[str]) -> VerlCommand:
@@ -101,12 +102,12 @@ def _of_command(call: ProgramCall) -> VerlCommand:
         raise ValueError(Sentence("{program} is {what}. Paste a command of main_ppo or sft_trainer.", **texts))
     command = _of_overrides(PROGRAMS[module], call.arguments, unknown=call.unknown)
     launcher = list(_of_launcher(call.before)) if PROGRAMS[module] == SFT else []
-    env = tuple(of_environment(name, value) for name, value in call.env.items())
     return VerlCommand(
         program=command.program,
         settings=(*launcher, *command.settings),
         unread=command.unread,
-        left_out=(*command.left_out, *env),
+        left_out=command.left_out,
+        env=call.env,
     )
 
 

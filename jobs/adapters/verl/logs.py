@@ -1,4 +1,4 @@
-"""What verl writes, as events: its JSON lines; where they are on another node, the lines that it prints.
+"""What verl writes, as events: its JSON lines; where they are on another node, the lines that it prints; its dumps.
 
 The file logger of reinforcement learning lives in a Ray actor, which may sit on any node; the printed lines reach the
 driver's log from everywhere. One of the two is read: the file if it is here `WAIT_SECONDS` after the first line.
@@ -15,7 +15,9 @@ from typing import Any
 from jobs.adapters.logs.gathering import Step, Steps
 from jobs.adapters.logs.lines import GrowingFile
 from jobs.adapters.logs.step_count import BAR, StepCount
+from jobs.adapters.verl.dumps import VerlDumps
 from jobs.adapters.verl.settings import METRICS
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.log_line import uncolored
 from jobs.catalog.spec.runspec import RunSpec
 from profiling.events import Event
@@ -24,6 +26,7 @@ TRAINER = "verl"
 STDOUT = "log/driver-0.stdout"
 WAIT_SECONDS = 5.0
 _LINE = re.compile(r"(?:^|\) )step:(\d{1,18}) - (\S+:.*)$")
+_UNIT = re.compile(r"(.+)\((1e-?\d{1,2})\)")
 _EPOCHS = re.compile(r"Epoch \d+/(?P<epochs>\d+)" + BAR)
 _STEPS = re.compile("Training Progress" + BAR)
 
@@ -34,15 +37,16 @@ class VerlLogs:
     def __init__(self, *, spec: RunSpec, run_dir: Path) -> None:
         self._file = GrowingFile(path=run_dir / METRICS)
         self._stdout = GrowingFile(path=run_dir / STDOUT)
-        self._steps = Steps(trainer=TRAINER, algorithm=spec.algorithm)
+        self._steps = Steps(trainer=TRAINER, algorithm=spec.algorithm, has_timers=is_in(spec.algorithm, "rl"))
         self._printed: list[tuple[Step, int]] = []  # while it is not decided, with the time when each was read
         self._planned = StepCount(spec=spec, run_dir=run_dir, count=planned_steps)
+        self._dumps = VerlDumps(run_dir=run_dir)
         self._has_file = False
         self._is_printed_only = False
 
     def poll(self, *, now_ns: int) -> Sequence[Event]:
         """Return the events of what was written since the last call."""
-        return [*self._planned.events(), *self._values(now_ns)]
+        return [*self._planned.events(), *self._dumps.events(now_ns=now_ns), *self._values(now_ns)]
 
     def _values(self, now_ns: int) -> Iterator[Event]:
         self._has_file = self._has_file or (not self._is_printed_only and self._file.path.exists())
@@ -97,8 +101,17 @@ def printed_step(line: str) -> Step | None:
         name, _, text = part.partition(":")
         number = _text_number(text)
         if name and number is not None:
-            metrics[name] = number
+            name, factor = _of_first_releases(name)
+            metrics[name] = number * factor
     return (int(match[1]), metrics) if metrics else None
+
+
+def _of_first_releases(name: str) -> tuple[str, float]:
+    """Return today's name of a value, and what to multiply it by: timing/gen, actor/lr(1e-4) were verl 0.1's."""
+    factor = 1.0
+    if match := _UNIT.fullmatch(name):
+        name, factor = match[1], float(match[2])
+    return (f"timing_s/{name.removeprefix('timing/')}" if name.startswith("timing/") else name), factor
 
 
 def _text_number(text: str) -> float | None:

@@ -49,6 +49,7 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     settings, changed = _translated(program, command, version, defaults)
     settings = _resolved(settings, defaults)
     sections = Sections(version=version, left_out=list(command.left_out), unread=list(command.unread))
+    sections.take_environment(command.env)
     algorithm = algorithm_of(program, settings, defaults, sections)
     if not trainers()[TRAINER].offers(algorithm, version):
         algorithm = "grpo"  # of its kin the one that every version has

@@ -174,6 +174,18 @@ def matches(
     return sorted(matched, key=lambda match: (_LOUDEST[match.symptom.tone], match.evidence[0].kind != "log"))
 
 
+def symptom_of_line(said: str, spec: RunSpec) -> Symptom | None:
+    """Return the first symptom that a run can have and that is known by such a line, as `read_line` gives it."""
+    return next(
+        (
+            symptom
+            for symptom in symptoms().values()
+            if any(signal.pattern.search(said) for signal in symptom.logs) and _concerns(symptom, spec)
+        ),
+        None,
+    )
+
+
 def in_metrics(
     *, spec: RunSpec, metrics: Numbers, planned: int = 0, say: Say = str
 ) -> Mapping[str, tuple[SymptomEvidence, ...]]:

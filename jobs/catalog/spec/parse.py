@@ -326,6 +326,18 @@ def _part_refused(error: ErrorDetails) -> Sentence:
     return Sentence("{place} is {value}. Use {allowed}.", **error["ctx"])
 
 
+def _not_variables_of_run(error: ErrorDetails) -> Sentence:  # noqa: ARG001 (what was given may hold a secret)
+    return Sentence("Environment variables are lines of NAME=value, in JSON an object of names and texts.")
+
+
+def _not_secret_names(error: ErrorDetails) -> Sentence:  # noqa: ARG001 (the same)
+    return Sentence("Secrets are named here, in JSON as a list of names. Their values are given with the launch.")
+
+
+def _variable_refused(error: ErrorDetails) -> Sentence:
+    return Sentence("{name} cannot be given to a run: {why}.", **error["ctx"])
+
+
 _PART = '{"kind": "format", "weight": 0.2}'
 _VARIABLES = '{"enable_thinking": false}'
 _MOST = MAX_BYTES // 1024
@@ -349,6 +361,9 @@ _SENTENCES: Mapping[str, Callable[[ErrorDetails], Sentence]] = {
     "part_refused": _part_refused,
     "variables_too_large": _variables_too_large,
     "not_parts": _not_parts,
+    "not_variables_of_run": _not_variables_of_run,
+    "not_secret_names": _not_secret_names,
+    "variable_refused": _variable_refused,
     "not_finite": _not_in_range,
     "extra_forbidden": _unknown_of_part,
 }

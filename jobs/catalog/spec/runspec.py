@@ -17,6 +17,7 @@ from jobs.catalog.algorithm import algorithms
 from jobs.catalog.knob import Knob, knobs
 from jobs.catalog.role import ROLES
 from jobs.catalog.spec.data_parts import check_eval_sets, check_mixture
+from jobs.catalog.spec.environment import check_secret_names, check_variables
 from jobs.catalog.spec.placement import placement_of
 from jobs.catalog.spec.template_variables import check_template_variables
 from jobs.catalog.trainer import trainers
@@ -97,6 +98,8 @@ Whole = BeforeValidator(_as_integer)
 Finite = AfterValidator(_check_finite)
 EvalSets = Annotated[Mapping[str, Any], BeforeValidator(check_eval_sets)]
 Mixture = Annotated[Mapping[str, Any], BeforeValidator(check_mixture)]
+Variables = Annotated[Mapping[str, str], BeforeValidator(check_variables)]
+SecretNames = Annotated[tuple[str, ...], BeforeValidator(check_secret_names)]
 TemplateVariables = Annotated[Mapping[str, Any], BeforeValidator(check_template_variables)]
 
 
@@ -240,6 +243,17 @@ class RunPolicy(SpecPart):
     retry_on: Literal["never", "cluster", "any"] = "never"
 
 
+class RunEnvironment(SpecPart):
+    """The environment variables of the trainer and of all that it starts, besides those of the project.
+
+    `variables` are shown with their values. `secrets` are names alone: a value is given with the launch or kept by the
+    project, encrypted, and is in no spec (jobs/catalog/spec/environment.py; jobs/runs/environment.py).
+    """
+
+    variables: Variables = {}
+    secrets: SecretNames = ()
+
+
 class KnobValue(SpecPart):
     """A knob's value and who chose it."""
 
@@ -263,6 +277,7 @@ class RunSpec(SpecPart):
     hardware: Hardware = Field(default_factory=Hardware)
     profile: ProfileConfig = Field(default_factory=ProfileConfig)
     policy: RunPolicy = Field(default_factory=RunPolicy)
+    environment: RunEnvironment = Field(default_factory=RunEnvironment)
     knobs: Mapping[str, KnobValue] = Field(default_factory=dict)
     overridden: Annotated[tuple[str, ...], BeforeValidator(_check_rule_ids)] = ()
 
@@ -319,7 +334,11 @@ class RunSpec(SpecPart):
 def to_json(spec: RunSpec) -> dict[str, Any]:
     """Return the spec as plain JSON values; `parse_spec` of it gives the same spec."""
     whole = spec.model_dump() | {"overridden": list(spec.overridden)}
-    return whole | {"reward": whole["reward"] | {"more": list(whole["reward"]["more"])}}
+    lists = {
+        "reward": whole["reward"] | {"more": list(whole["reward"]["more"])},
+        "environment": whole["environment"] | {"secrets": list(whole["environment"]["secrets"])},
+    }
+    return whole | lists
 
 
 def to_text(spec: RunSpec) -> str:
@@ -361,6 +380,7 @@ SECTIONS: Mapping[str, type[SpecPart]] = {
     "hardware": Hardware,
     "profile": ProfileConfig,
     "policy": RunPolicy,
+    "environment": RunEnvironment,
 }
 RANGES: Mapping[str, tuple[float, float]] = dict(_ranges())
 """Least and most of each number outside the knobs, by dotted field."""

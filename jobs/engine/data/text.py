@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tokenizers import Encoding, Tokenizer
+from tokenizers.decoders import DecodeStream
 
 from jobs.engine.data.chat_template import ChatTemplate
 from jobs.engine.data.model_files import read_json
@@ -78,6 +79,17 @@ class TextModel:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids` without special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return what each token adds to the text of `ids`; a character of several tokens is its last one's.
+
+        A tokenizer that cannot be read piece by piece gives none.
+        """
+        stream = DecodeStream(skip_special_tokens=True)
+        try:
+            return [stream.step(self._tokenizer, token) or "" for token in ids]
+        except Exception:  # tokenizers raises bare Exception, where a later token changes the text before it
+            return []
 
     def tokenize(self, rows: Sequence[Sequence[TextSegment]]) -> list[TokenizedText]:
         """Return the tokens of each row of segments, in parallel.

@@ -6,7 +6,6 @@ is told once until the next step has ended. Where torch's flight recorder is on,
 written beside the logs, so that they come along in logs.zip.
 """
 
-import statistics
 import sys
 import threading
 import time
@@ -19,21 +18,14 @@ import ray
 from jobs.engine.reporting.run_report import RunReport
 from jobs.engine.workers.actor import LOOKING
 from jobs.engine.workers.worker_group import WorkerGroup
-from profiling.stacks import StackGroup, grouped, stacks
+from profiling.hangs import hang_lines, hang_meta, patience
+from profiling.stacks import grouped, stacks
 
-LEAST_SECONDS = 300.0
-STEPS = 5.0
 LOOK_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
-MOST_GROUPS = 20
 
 T = TypeVar("T")
 Stacks = Mapping[str, tuple[str, ...]]
-
-
-def patience(step_seconds: list[float]) -> float:
-    """Return after how many seconds without progress a run counts as hanging."""
-    return max(LEAST_SECONDS, STEPS * statistics.median(step_seconds)) if step_seconds else LEAST_SECONDS
 
 
 class HangWatch:
@@ -46,10 +38,8 @@ class HangWatch:
         report: RunReport,
         run_dir: Path,
         clock: Callable[[], float] = time.monotonic,
-        first: float = 3.0,
     ) -> None:
         self._workers, self._report, self._run_dir, self._clock = workers, report, run_dir, clock
-        self._first = first  # the first step compiles and allocates: this many times the patience
         self._seconds: list[float] = []
         self._since = clock()
         self._step = 0
@@ -84,19 +74,17 @@ class HangWatch:
     def look(self) -> None:
         """Tell where everybody stands if nothing has ended for too long; once."""
         waited = self._clock() - self._since
-        limit = patience(self._seconds) * (1.0 if self._seconds else self._first)
-        if waited < limit or self._is_told:
+        if waited < patience(self._seconds) or self._is_told:
             return
         self._is_told = True
         by_worker, silent = self._ask()
         groups = grouped(by_worker)
-        for line in _lines(groups, silent, waited):
+        for line in hang_lines(groups, silent, waited):
             self._report.say(line)
-        hang_stacks = [{"where": list(group.where), "stack": list(group.stack)} for group in groups[:MOST_GROUPS]]
         text = (
             f"No progress for {waited:.0f} s after step {self._step}: stacks of all processes are in the driver's log"
         )
-        self._report.note(text, step=self._step, hang={"seconds": waited, "silent": silent, "stacks": hang_stacks})
+        self._report.note(text, step=self._step, hang=hang_meta(groups, silent, waited))
         written = self._write_flights()
         if written:
             folder = written[0].parent.relative_to(self._run_dir)
@@ -141,14 +129,3 @@ def _answers(references: Mapping[str, "ray.ObjectRef[T]"]) -> tuple[dict[str, T]
         except Exception:  # dead, or stuck in native code with Python's lock in hand
             silent.append(name)
     return answers, silent
-
-
-def _lines(groups: list[StackGroup], silent: list[str], waited: float) -> list[str]:
-    """Return what the log says: for each stack who has it, the innermost call last."""
-    lines = [f"No progress for {waited:.0f} s. Where everybody stands:"]
-    for group in groups[:MOST_GROUPS]:
-        lines.append(f"  {', '.join(group.where)}:")
-        lines += [f"    {call}" for call in group.stack]
-    if silent:
-        lines.append(f"  No answer from {', '.join(silent)}: dead, or stuck in native code.")
-    return lines

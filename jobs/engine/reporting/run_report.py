@@ -12,6 +12,7 @@ from typing import Any
 import ray
 
 from jobs.catalog.metric import PEAKS, peak_name
+from jobs.engine.data.text import TextModel
 from jobs.engine.reporting.tensorboard_log import TensorboardLog
 from jobs.engine.workers.actor import CallResult
 from jobs.engine.workers.node_placement import RunNode, read_there
@@ -26,7 +27,9 @@ _JOIN_SECONDS = 2 * _FETCH_SECONDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSample:
-    """One completion as people see it; fields as in profiling.events.sample."""
+    """One completion as people see it; fields as in profiling.events.sample, and its tokens, end token included, with
+    their log-probabilities: both of the same length, or empty where nothing was drawn.
+    """
 
     group: int
     index: int
@@ -36,6 +39,8 @@ class ShownSample:
     reward: float
     rewards: Mapping[str, float]
     tokens: int
+    token_ids: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
 
 
 class RunReport:
@@ -105,17 +110,40 @@ class RunReport:
             self._tensorboard.scalars({k: v if math.isfinite(v) else math.nan for k, v in values.items()}, step=step)
             self._write(events.metric(values, attempt=self._attempt, step=step))
 
-    def samples(self, samples: Sequence[ShownSample], *, step: int, is_eval: bool, shown: int) -> None:
-        """Keep all completions in the run directory and show the first `shown` of them."""
+    def samples(
+        self,
+        samples: Sequence[ShownSample],
+        *,
+        step: int,
+        is_eval: bool,
+        shown: int,
+        text: TextModel,
+        num_logprobs: int,
+    ) -> None:
+        """Keep all completions in the run directory and show the first `shown` of them, with the log-probabilities of
+        their first `num_logprobs` tokens.
+        """
         with self._telling():
-            lines = [events.to_line(self._sample(s, step=step, is_eval=is_eval)) for s in samples]
+            lines = [
+                events.to_line(
+                    self._sample(
+                        sample,
+                        step=step,
+                        is_eval=is_eval,
+                        logprobs=token_logprobs(sample, text, num_logprobs) if i < shown else [],
+                    )
+                )
+                for i, sample in enumerate(samples)
+            ]
             name = "eval" if is_eval else "step"
             with (self._run_dir / "samples" / f"{name}-{step:06d}.jsonl").open("wb") as file:
                 file.writelines(lines)
             with self._lock:
                 self._log.write_lines(lines[:shown])
 
-    def _sample(self, sample: ShownSample, *, step: int, is_eval: bool) -> events.Event:
+    def _sample(
+        self, sample: ShownSample, *, step: int, is_eval: bool, logprobs: Sequence[tuple[int, float]]
+    ) -> events.Event:
         return events.sample(
             attempt=self._attempt,
             step=step,
@@ -128,6 +156,7 @@ class RunReport:
             rewards=sample.rewards,
             tokens=sample.tokens,
             is_eval=is_eval,
+            token_logprobs=logprobs,
         )
 
     def artifact(self, name: str, *, artifact: str, path: str, step: int, size: int, **meta: Any) -> None:
@@ -250,6 +279,17 @@ class RunReport:
         self._tensorboard.close()
         with self._lock:
             self._log.close()
+
+
+def token_logprobs(sample: ShownSample, text: TextModel, most: int) -> list[tuple[int, float]]:
+    """Return of its first `most` tokens how many characters of the completion each wrote, and its log-probability.
+
+    None where they cannot be told apart in the completion.
+    """
+    pieces = text.pieces(sample.token_ids[:most])
+    if not sample.completion.startswith("".join(pieces)):
+        return []
+    return [(len(piece), round(logprob, 3)) for piece, logprob in zip(pieces, sample.logprobs[:most], strict=False)]
 
 
 def folder_bytes(folder: Path) -> int:

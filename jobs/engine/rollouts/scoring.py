@@ -47,6 +47,8 @@ def score_rollout(rollout: Rollout, *, reward: MixedReward, text: TextModel, sam
             reward=math.nan if s.is_skipped else s.total,
             rewards={**s.parts, FAILED: 1.0} if s.failure else s.parts,
             tokens=len(r.tokens),
+            token_ids=r.tokens,
+            logprobs=r.logprobs,
         )
         for i, (c, s, r) in enumerate(zip(completions, scores, rollout.responses, strict=True))
     ]

@@ -96,6 +96,13 @@ class Resume(TypedDict):
     step: int
 
 
+class AnnouncedVariables(TypedDict):
+    """What the trainer is given: variables with their values, secrets by their names."""
+
+    variables: Mapping[str, str]
+    secrets: list[str]
+
+
 class LaunchAnswer(TypedDict):
     """What to run; `resume` is None from the start."""
 
@@ -105,6 +112,7 @@ class LaunchAnswer(TypedDict):
     inputs: NotRequired[list[InputFile]]
     resume: NotRequired[Resume | None]
     commands: NotRequired[list[CommandSent]]
+    environment: NotRequired[AnnouncedVariables]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +149,13 @@ class Console:
     def launch(self) -> LaunchAnswer:
         """Return what to run: run, attempt, spec and inputs."""
         return cast(LaunchAnswer, self._json(self._send("GET", "launch")))
+
+    def secrets(self, key: str) -> Mapping[str, str]:
+        """Return the attempt's secrets by name, which only who first asked for them gets: `key` says who asks."""
+        answer = self._json(self._send("POST", "environment", json={"key": key}))
+        if not isinstance(secrets := answer.get("secrets"), dict):
+            raise ConsoleUnreachable("What answers at the console's address is not the console (no secrets).")
+        return {str(name): str(value) for name, value in secrets.items()}
 
     def fetch_input(self, sha256: str, target: Path) -> None:
         """Download an uploaded file of the spec. Raises: ChecksumMismatch if it arrives changed."""

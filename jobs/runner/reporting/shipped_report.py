@@ -23,14 +23,17 @@ from profiling.redaction import own_secrets
 class ShippedReport:
     """The files that are shipped, in a run directory that exists, and the thread that ships them."""
 
-    def __init__(self, job: RunnerJob, console: Console) -> None:
+    def __init__(self, job: RunnerJob, console: Console, *, knows_secrets: bool = True) -> None:
+        """Open the files. Without `knows_secrets` what programs have said is held back: it may hold a secret."""
         run_dir = job.run_dir
         self._attempt = job.attempt
         self.reserve = reserve = Reserve(run_dir / ".reserve")
         self._own = AppendFile(run_dir / "runner.jsonl", reserve=reserve)
         self._last = AppendFile(run_dir / "last_word.jsonl", reserve=reserve)
         self.commands = CommandLog(run_dir=run_dir, reserve=reserve)
-        self.outbox = Outbox(run_dir=run_dir, sources=_sources(job), attempt=job.attempt, reserve=reserve)
+        self._hiding = SecretHiding(own_secrets())
+        sources = _sources(job, knows_secrets=knows_secrets)
+        self.outbox = Outbox(run_dir=run_dir, sources=sources, attempt=job.attempt, reserve=reserve)
         self._shipper = Shipper(console=console, outbox=self.outbox, commands=self.commands, say=self.say)
 
     def start(self) -> None:
@@ -95,7 +98,7 @@ class ShippedReport:
             "meta": dict(cleanup),
         }
         self.outbox.no_more_writers()
-        self._last.append(to_line(word))
+        self._last.append(self._line(word))
         self._shipper.hurry()
 
     def wait_until_done(self, *, poll_seconds: float = 0.5, give_up: Callable[[], bool] = lambda: False) -> bool:
@@ -116,17 +119,25 @@ class ShippedReport:
 
     def _write(self, event: Event) -> None:
         with contextlib.suppress(OSError):  # no space even for this: the run matters more than what is said of it
-            self._own.append(to_line(event))
+            self._own.append(self._line(event))
+
+    def _line(self, event: Event) -> bytes:
+        """Return the event as it is written down: a cause repeats what the trainer said, secrets or not."""
+        return self._hiding.event(to_line(event).rstrip()) + b"\n"
 
 
-def _sources(job: RunnerJob) -> tuple[Source, ...]:
+def _sources(job: RunnerJob, *, knows_secrets: bool = True) -> tuple[Source, ...]:
     log_dir = job.run_dir / "log"
-    events = partial(EventSource, attempt=job.attempt, secrets=SecretHiding(own_secrets()))
-    lines = partial(TextSource, attempt=job.attempt, secrets=SecretHiding(own_secrets()), role="driver")
+    hiding = SecretHiding(own_secrets())
+    secrets = hiding if knows_secrets else SecretHiding(None)
+    events = partial(EventSource, attempt=job.attempt, secrets=secrets)
+    lines = partial(TextSource, attempt=job.attempt, secrets=secrets, role="driver")
     return (
         events(name="events", path=job.run_dir / "events.jsonl"),
         lines(name="stdout", path=log_dir / "driver-0.stdout", stream="stdout"),
         lines(name="stderr", path=log_dir / "driver-0.stderr", stream="stderr"),
         events(name="runner", path=job.run_dir / "runner.jsonl"),
-        events(name=LAST_SOURCE, path=job.run_dir / "last_word.jsonl"),
+        EventSource(
+            name=LAST_SOURCE, path=job.run_dir / "last_word.jsonl", attempt=job.attempt, secrets=hiding
+        ),  # our own word
     )

@@ -1,10 +1,10 @@
 /** Columns of several series on one x axis, as uPlot wants them. */
 
 /** @typedef {number[] | Float64Array} Xs ascending */
-/** @typedef {(number | null)[]} Ys */
+/** @typedef {(number | null | undefined)[]} Ys null: no number; undefined: another series has a point there */
 
 /**
- * Return [xs, ...ys] over the union of all x; a series has null where it has no point.
+ * Return [xs, ...ys] over the union of all x; a series has undefined where it has no point.
  *
  * @param {{ x: Xs, y: Ys }[]} columns
  * @returns {[Xs, ...Ys[]]}
@@ -28,7 +28,7 @@ function same(/** @type {Xs} */ a, /** @type {Xs} */ b) {
 }
 
 /**
- * Return y at each of xs, null where the series has no point; every x is in xs.
+ * Return y at each of xs, undefined where the series has no point; every x is in xs.
  *
  * @param {Xs} xs
  * @param {Xs} x
@@ -36,7 +36,7 @@ function same(/** @type {Xs} */ a, /** @type {Xs} */ b) {
  */
 export function spread(xs, x, y) {
   if (x.length === xs.length) return y;
-  const out = new Array(xs.length).fill(null);
+  const out = new Array(xs.length).fill(undefined);
   let at = 0;
   for (let i = 0; i < x.length; i += 1) {
     while (xs[at] < x[i]) at += 1;
@@ -45,28 +45,30 @@ export function spread(xs, x, y) {
   return out;
 }
 
+const isNumber = (/** @type {Ys[number]} */ y) => typeof y === "number" && Number.isFinite(y);
+
 /** Return cumulative sums of the columns, first at the bottom; missing values count as nothing. */
 export function stack(/** @type {Ys[]} */ ys) {
   const total = new Array(ys[0]?.length ?? 0).fill(0);
   return ys.map((column) =>
     column.map((y, i) => {
-      if (y !== null && Number.isFinite(y)) total[i] += y;
+      if (isNumber(y)) total[i] += y;
       return total[i];
     }),
   );
 }
 
 /**
- * Split values into what a line can show (others null) and where they are not finite.
+ * Split values into what a line can show (null for what is no number) and where they are not finite.
  *
- * @param {ArrayLike<number | null | undefined>} ys
+ * @param {Ys} ys
  * @returns {[line: Ys, odd: [index: number, value: number][]]}
  */
 export function finite(ys) {
   /** @type {[index: number, value: number][]} */
   const odd = [];
   const line = Array.from(ys, (y, i) => {
-    if (y === null || y === undefined || Number.isFinite(y)) return y ?? null;
+    if (y === null || y === undefined || isNumber(y)) return y;
     odd.push([i, y]);
     return null;
   });

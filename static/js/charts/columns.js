@@ -21,10 +21,10 @@ export const COLUMNS_TYPE = "application/vnd.pitwall.columns";
 /** @typedef {{ low: number, width: number }} Grid */
 
 /**
- * Return the lines of an answer in the typed form, on their grid.
+ * Return the lines of an answer in the typed form, on their grid, and the runs that have not measured the x axis.
  *
  * @param {ArrayBuffer} buffer
- * @returns {ColumnLine[]}
+ * @returns {{ lines: ColumnLine[], unplaced: string[] }}
  */
 export function readLines(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
@@ -36,7 +36,7 @@ export function readLines(buffer) {
     return /** @type {number[]} */ (Array.from(values));
   };
   const known = (/** @type {number[]} */ values) => values.map((value) => (Number.isNaN(value) ? null : value));
-  return head.series.map((/** @type {Head} */ own) => {
+  const lines = head.series.map((/** @type {Head} */ own) => {
     const Values = own.is_wide ? Float64Array : Float32Array;
     const { first, n } = own;
     const column = first === null ? take(Int32Array, n) : Array.from({ length: n }, (_none, i) => first + i);
@@ -45,6 +45,7 @@ export function readLines(buffer) {
     const high = own.is_single ? y : known(take(Values, n));
     return new ColumnLine(own, head, { column, y, low, high, smooth: own.has_smooth ? known(take(Values, n)) : null });
   });
+  return { lines, unplaced: head.unplaced };
 }
 
 const padded = (/** @type {number} */ size) => Math.ceil(size / 8) * 8;
@@ -87,6 +88,6 @@ class ColumnLine {
   /** Return the columns to draw; they are those of the window that was asked for, smoothed as was asked. */
   columns() {
     const { x, y, low, high, odd, of } = this;
-    return { x, y, smooth: this.smooth ?? y, low, high, odd, n: x.length, of };
+    return { x, y, smooth: this.smooth ?? y, low, high, odd, n: x.length, of, isWhole: false };
   }
 }

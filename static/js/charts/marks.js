@@ -1,8 +1,10 @@
-/** What stands on and under the lines of a chart: limits, checkpoints, and values that are not finite. */
+/** What stands on and under the lines of a chart: limits, checkpoints, holes, and values that are not finite or not in sight. */
 
 import { color } from "./colors.js";
+import { wordsOf } from "./outliers.js";
 
 /** @import uPlot from "uplot" */
+/** @import { Clipped } from "./outliers.js" */
 /** @import { Mark, Plot, Shown } from "./plot" */
 
 /**
@@ -175,6 +177,70 @@ export function drawOdd(u, odd) {
     ctx.moveTo(at - arm, y + arm);
     ctx.lineTo(at + arm, y - arm);
     ctx.stroke();
+  }
+  ctx.restore();
+}
+
+/**
+ * Draw a dotted line along the x axis over every hole, in the color of its line.
+ *
+ * @param {uPlot} u
+ * @param {Shown} shown
+ */
+export function drawGaps(u, { lines }) {
+  const { ctx, bbox } = u;
+  const ratio = devicePixelRatio;
+  const bottom = bbox.top + bbox.height - 1.5 * ratio;
+  ctx.save();
+  ctx.lineWidth = 3 * ratio;
+  ctx.setLineDash([2 * ratio, 3 * ratio]);
+  for (const { color: ink, column } of lines) {
+    ctx.strokeStyle = color(ink);
+    for (const i of column.breaks) {
+      const [from, to] = [column.x[i - 1], column.x[i]].map((x) => u.valToPos(x, "x", true));
+      const left = Math.max(from, bbox.left);
+      const right = Math.min(to, bbox.left + bbox.width);
+      if (right <= left) continue;
+      ctx.beginPath();
+      ctx.moveTo(left, bottom);
+      ctx.lineTo(right, bottom);
+      ctx.stroke();
+    }
+  }
+  ctx.restore();
+}
+
+/**
+ * Draw a triangle at the edge for every point beyond it, and how many there are.
+ *
+ * @param {uPlot} u
+ * @param {Clipped} clipped
+ */
+export function drawClipped(u, { above, below, isAtLeast }) {
+  const { ctx } = u;
+  const ratio = devicePixelRatio;
+  const { left, top, width, height } = u.bbox;
+  ctx.save();
+  ctx.fillStyle = color("--text-2");
+  ctx.font = `${10.5 * ratio}px Inter, system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  for (const [xs, isAbove] of /** @type {[number[], boolean][]} */ ([
+    [above, true],
+    [below, false],
+  ])) {
+    if (!xs.length) continue;
+    const edge = isAbove ? top : top + height;
+    const inwards = (isAbove ? 5 : -5) * ratio;
+    ctx.beginPath();
+    for (const x of xs) {
+      const at = u.valToPos(x, "x", true);
+      ctx.moveTo(at, edge);
+      ctx.lineTo(at + 4 * ratio, edge + inwards);
+      ctx.lineTo(at - 4 * ratio, edge + inwards);
+    }
+    ctx.fill();
+    ctx.textBaseline = isAbove ? "top" : "bottom";
+    ctx.fillText(wordsOf(xs.length, { isAbove, isAtLeast }), left + width - 3 * ratio, edge + inwards * 1.4);
   }
   ctx.restore();
 }

@@ -4,6 +4,7 @@ const STILL = 3; // pixels that a click may move
 const DOUBLE_MS = 250;
 
 /** @import uPlot from "uplot" */
+/** @import { Chart } from "./chart.js" */
 
 /** Call `pick` with the x of the point under the crosshair of a click. */
 export function onPick(/** @type {uPlot} */ u, /** @type {(x: number) => void} */ pick) {
@@ -29,4 +30,13 @@ export function onAxis(/** @type {uPlot} */ u, /** @type {(x: number) => void} *
   if (!axis) return;
   axis.classList.add("is-open");
   axis.addEventListener("click", ({ offsetX }) => pick(u.posToVal(offsetX, "x")));
+}
+
+/** Ask for what was at the crosshair of a chart, or at its newest point; false where there is none, or nobody to ask. */
+export function pickNow(/** @type {Chart} */ { shown, uplot, axisName, view }) {
+  const xs = shown?.data[0] ?? [];
+  const x = xs[uplot?.cursor.idx ?? xs.length - 1];
+  if (x === undefined || !view.onPick) return false;
+  view.onPick({ x, axis: axisName });
+  return true;
 }

@@ -1,35 +1,35 @@
 /** A chart as a file: its numbers as CSV, its lines as SVG. */
 
-import { finite } from "./align.js";
-
-/** @import { Shown } from "./plot" */
+/** @import { DrawnLine, Shown } from "./plot" */
 
 const MARGIN = { left: 64, right: 24, top: 34, bottom: 32 };
 const FONT = 'font-family="system-ui, sans-serif" font-size="11"';
 const TICKS = 5;
 
 /**
- * Return the columns that a chart shows: x, then each line; a value that is missing is empty, one not finite has its name.
+ * Return the columns that a chart shows: x, then of each line what was measured (where one point stands for many: their mean, the
+ * least and the most of them) and what was smoothed. A value that is missing is empty, one not finite has its name.
  *
  * @param {Shown} shown
- * @param {string} xName
+ * @param {{ xName: string, smoothing: string }} words `smoothing` is how smoothed lines are smoothed, "" for none
  */
-export function csvOf(shown, xName) {
-  const head = [
-    xName,
-    ...shown.lines.flatMap(({ label, column }) => [label, ...(hasSmooth(column) ? [`${label} (smoothed)`] : [])]),
-  ];
-  const xs = shown.data[0];
-  const columns = shown.lines.flatMap(({ column }) => {
-    const at = (/** @type {(number | null)[]} */ values) => new Map(column.x.map((x, i) => [x, values[i]]));
-    return [at(column.y), ...(hasSmooth(column) ? [at(column.smooth)] : [])];
-  });
-  const rows = Array.from(xs, (x) => [x, ...columns.map((column) => column.get(x) ?? "")]);
-  return `${[head.map(quoted), ...rows].map((row) => row.join(",")).join("\n")}\n`;
+export function csvOf(shown, { xName, smoothing }) {
+  const columns = shown.lines.flatMap((line) => columnsOf(line, smoothing));
+  const found = columns.map(({ x, values }) => new Map(Array.from(x, (at, i) => [at, values[i]])));
+  const rows = Array.from(shown.data[0], (x) => [x, ...found.map((column) => column.get(x) ?? "")]);
+  const head = [xName, ...columns.map(({ name }) => name)].map(quoted);
+  return `${[head, ...rows].map((row) => row.join(",")).join("\n")}\n`;
 }
 
-const hasSmooth = (/** @type {{ y: unknown[], smooth: unknown[] }} */ column) =>
-  column.smooth.length > 0 && column.smooth !== column.y;
+/** @param {DrawnLine} line @param {string} smoothing */
+function columnsOf({ label, column: { x, y, smooth, low, high, of, n } }, smoothing) {
+  const columns = [{ name: label, x, values: y }];
+  if (low && high && of > n)
+    columns.push({ name: `${label} (least)`, x, values: low }, { name: `${label} (most)`, x, values: high });
+  if (smoothing && smooth.length && smooth !== y)
+    columns.push({ name: `${label} (smoothed ${smoothing})`, x, values: smooth });
+  return columns;
+}
 
 /** A name as a field of CSV: quoted where it has to be; one that a spreadsheet would compute gets an apostrophe. */
 function quoted(/** @type {string} */ text) {
@@ -73,17 +73,33 @@ export function svgOf(shown, { title, xName, width, height, x, y, isLog, color, 
     const at = toX(value).toFixed(1);
     return `<text x="${at}" y="${bottom + 16}" text-anchor="middle" fill="#555">${escaped(xTick(value))}</text>`;
   });
+  const isShown = (/** @type {number} */ value) => Number.isFinite(value) && !(isLog && value <= 0);
+  const place = (/** @type {number} */ at, /** @type {number} */ value) =>
+    `${toX(at).toFixed(1)},${toY(value).toFixed(1)}`;
   const xs = shown.data[0];
   const paths = shown.drawn.map((line, i) => {
-    const [values] = finite(shown.data[i + 1]);
-    const points = Array.from(xs, (at, k) => [at, values[k]]).flatMap(([at, value]) =>
-      at === null || value === null || at < x.min || at > x.max || (isLog && value <= 0)
-        ? []
-        : [`${toX(at).toFixed(1)},${toY(value).toFixed(1)}`],
-    );
+    const starts = new Set(line.column.breaks.map((at) => line.column.x[at]));
+    let d = "";
+    let isDown = false;
+    shown.data[i + 1].forEach((value, k) => {
+      if (value === undefined || xs[k] < x.min || xs[k] > x.max) return;
+      if (starts.has(xs[k])) isDown = false;
+      if (value !== null && isShown(value)) d += `${isDown ? "L" : "M"}${place(xs[k], value)}`;
+      isDown = value !== null && isShown(value);
+    });
     const isThin = line.look === "ghost" || line.look === "dead";
     const stroke = `stroke="${color(line.color)}" stroke-width="${isThin ? 1 : 1.6}" stroke-opacity="${isThin ? 0.3 : 1}"`;
-    return `<polyline fill="none" ${stroke} points="${points.join(" ")}"><title>${escaped(line.label)}</title></polyline>`;
+    const caps = 'stroke-linecap="round"'; // a value that stands alone is a dot
+    return `<path fill="none" ${stroke} ${caps} d="${d}"><title>${escaped(line.label)}</title></path>`;
+  });
+  const bands = shown.envelopes.map((own) => {
+    const { low, high } = own;
+    const columns = Array.from(own.x, (at, i) => [at, low[i], high[i]]).flatMap(([at, least, most]) =>
+      at === null || least === null || most === null || at < x.min || at > x.max || !isShown(most)
+        ? []
+        : [`M${place(at, isShown(least) ? least : y.min)}L${place(at, most)}`],
+    );
+    return `<path fill="none" stroke="${color(own.color)}" stroke-opacity="0.26" d="${columns.join("")}"/>`;
   });
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" ${FONT}>`,
@@ -93,7 +109,7 @@ export function svgOf(shown, { title, xName, width, height, x, y, isLog, color, 
     ...grid,
     ...below,
     `<text x="${MARGIN.left + inner.width}" y="${bottom + 28}" text-anchor="end" fill="#555">${escaped(xName)}</text>`,
-    `<g clip-path="url(#plot)">${paths.join("")}</g>`,
+    `<g clip-path="url(#plot)">${bands.join("")}${paths.join("")}</g>`,
     "</svg>",
   ].join("\n");
 }

@@ -3,10 +3,10 @@
 import type { Xs, Ys } from "./align.js";
 import type { Branches } from "./branches.js";
 import type { readLines } from "./columns.js";
-import type { Series } from "./series.js";
+import type { Series, Stretch } from "./series.js";
 
-/** Steps, or seconds. */
-export type Zoom = { min: number; max: number; isTime: boolean };
+/** A stretch of an x axis, by the name that ./axes.js knows it by. */
+export type Zoom = { min: number; max: number; axis: string };
 
 export interface Plot {
   lines: Line[];
@@ -14,8 +14,7 @@ export interface Plot {
   stacked?: boolean;
   limits?: { value: number; label: string }[];
   band?: [number, number]; // least and most of the usual range
-  isTime?: boolean;
-  xTick?: (x: number) => string; // writes x where it is no step
+  isTime?: boolean; // x is Unix time, whatever the page's axis is
 }
 
 export interface Line {
@@ -44,23 +43,24 @@ export interface Parts {
 export type Mark = { x: number; to?: number; type: string; text?: string };
 
 /** One lane's line of one attempt: points, or columns of the screen. */
-export type Source = Series | ReturnType<typeof readLines>[number];
+export type Source = Series | ReturnType<typeof readLines>["lines"][number];
 
 export interface Store {
   of(name: string): Source[];
   branches?: Branches; // which steps belong to the history
   lanes?: Spans; // the timeline's, for charts over time
+  placesOf?(axis: string, attempt: number | null): Placed | null; // null: x stays as it is
+  windowOf?(kind: string, zoom: Zoom): Stretch | null; // in units of a series of this kind; null: not known
 }
 
-/** Gives the Unix time, in seconds, at which a step ended. */
-export type StepClock = (step: number) => number | null;
+/** Gives the place of a step on an x axis, null where it is not known. */
+export type Placed = (step: number) => number | null;
 
 interface Spans {
   numSpans: number;
   start: number;
   end: number;
   clock: { date(offset: number): Date };
-  clockOfSteps(attempt?: number | null): StepClock;
 }
 
 /** What one attempt has of a line. */
@@ -78,6 +78,7 @@ interface Extremes {
 export interface Envelope extends Omit<Extremes, "odd"> {
   color: string;
   x: number[];
+  breaks: number[];
   line: (number | null)[];
 }
 
@@ -85,6 +86,7 @@ export interface Column extends Partial<Extremes> {
   x: number[];
   y: (number | null)[];
   smooth: (number | null)[];
+  breaks: number[]; // places before which there is a hole
   n: number;
   of: number;
   latest: number | null;

@@ -15,13 +15,15 @@ export const opacity = (/** @type {number} */ n) => (n <= ALONE ? GHOST : Math.m
  * @property {(x: number, y: number) => void} moveTo
  * @property {(x: number, y: number) => void} lineTo
  */
-/** @typedef {{ x: ArrayLike<number>, low: (number | null)[], high: (number | null)[] }} Reach what each column holds */
+/** @typedef {{ x: ArrayLike<number>, low: (number | null)[], high: (number | null)[], breaks: number[] }} Reach what each column holds */
 
-/** Lead a pen through every extreme of every column: from the nearer one of each to the other. */
-export function outline(/** @type {Reach} */ { x, low, high }, /** @type {Pen} */ pen) {
+/** Lead a pen through every extreme of every column, from the nearer one of each to the other; it is lifted over holes. */
+export function outline(/** @type {Reach} */ { x, low, high, breaks }, /** @type {Pen} */ pen) {
+  const starts = new Set(breaks);
   let at = NaN;
   for (let i = 0; i < x.length; i += 1) {
     const [least, most] = [low[i], high[i]];
+    if (starts.has(i)) at = NaN;
     if (least === null || most === null) continue;
     const isUp = !(Math.abs(at - least) > Math.abs(at - most));
     if (Number.isNaN(at)) pen.moveTo(x[i], least);
@@ -31,8 +33,17 @@ export function outline(/** @type {Reach} */ { x, low, high }, /** @type {Pen} *
   }
 }
 
-/** Lead a pen around the band between the least and the most of all columns: there along what is most, back along what is least. */
-export function around(/** @type {Reach} */ { x, low, high }, /** @type {Pen} */ pen) {
+/**
+ * Lead a pen around the bands between the least and the most of all columns, each up to the next hole: there along what is most,
+ * back along what is least.
+ */
+export function around(/** @type {Reach} */ columns, /** @type {Pen} */ pen) {
+  const edges = [0, ...columns.breaks, columns.x.length];
+  for (let k = 1; k < edges.length; k += 1) band(columns, edges[k - 1], edges[k], pen);
+}
+
+/** @param {Omit<Reach, "breaks">} columns @param {number} first @param {number} end @param {Pen} pen */
+function band({ x, low, high }, first, end, pen) {
   let isDown = false;
   const mark = (/** @type {number} */ left, /** @type {number | null} */ y) => {
     if (y === null) return;
@@ -40,8 +51,8 @@ export function around(/** @type {Reach} */ { x, low, high }, /** @type {Pen} */
     else pen.moveTo(left, y);
     isDown = true;
   };
-  for (let i = 0; i < x.length; i += 1) mark(x[i], high[i]);
-  for (let i = x.length - 1; i >= 0; i -= 1) mark(x[i], low[i]);
+  for (let i = first; i < end; i += 1) mark(x[i], high[i]);
+  for (let i = end - 1; i >= first; i -= 1) mark(x[i], low[i]);
 }
 
 /** Return true if most columns hold more than one value, so that they are a band rather than a line. */

@@ -9,16 +9,17 @@ import * as numbers from "./numbers.js";
  *
  * @param {Shown} shown
  * @param {number | null} index
- * @param {{ plot: Plot, hidden: Set<string>, hasStep: boolean }} look `hasStep`: x is a step, and stands before the values
+ * @param {{ plot: Plot, hidden: Set<string>, word: (x: number) => string }} look `word` writes x, which stands before the values
  */
-export function readingOf(shown, index, { plot, hidden, hasStep }) {
+export function readingOf(shown, index, { plot, hidden, word }) {
   const lines = shown.lines.filter((line) => !hidden.has(line.id));
   const isUnder = index !== null && lines.length > 0;
   const at = isUnder ? shown.data[0][index] : null;
   const isSpread = plot.lines.length === 1 && lines.length > 1;
   let text = isSpread ? spreadOf(lines, at, plot) : listOf(lines, at, plot);
   if (plot.stacked && lines.length) text = numbers.metric(totalOf(shown, isUnder ? index : null), plot.unit);
-  return isUnder && hasStep ? `${at}: ${text}` : text;
+  const place = at === null ? "" : word(at);
+  return place ? `${place}: ${text}` : text;
 }
 
 function listOf(/** @type {DrawnLine[]} */ lines, /** @type {number | null} */ x, /** @type {Plot} */ plot) {

@@ -5,6 +5,7 @@ import { color } from "./colors.js";
 import * as numbers from "./numbers.js";
 import { csvOf, svgOf } from "./picture.js";
 
+/** @import { Axis } from "./axes.js" */
 /** @import { Chart } from "./chart.js" */
 
 const GROUND = "--surface";
@@ -27,15 +28,11 @@ export function wireSaving(place, { chart, title }) {
 }
 
 /** @returns {Blob | null} */
-function textOf(
-  /** @type {Chart} */ { uplot, shown, plot, view },
-  /** @type {string} */ kind,
-  /** @type {string} */ title,
-) {
+function textOf(/** @type {Chart} */ chart, /** @type {string} */ kind, /** @type {string} */ title) {
+  const { uplot, shown, plot, view, axis, axisName: xName, isLog } = chart;
   if (!uplot || !shown) return null;
-  const isTime = Boolean(plot.isTime) || view.axis === "time";
-  const xName = isTime ? "time" : "step";
-  if (kind === "csv") return new Blob([csvOf(shown, xName)], { type: "text/csv" });
+  const smoothing = plot.stacked ? "" : view.smoothing.text;
+  if (kind === "csv") return new Blob([csvOf(shown, { xName, smoothing })], { type: "text/csv" });
   const range = (/** @type {"x" | "y"} */ axis) => ({
     min: uplot.scales[axis].min ?? 0,
     max: uplot.scales[axis].max ?? 1,
@@ -48,13 +45,15 @@ function textOf(
     height: uplot.height + 40,
     x: range("x"),
     y: range("y"),
-    isLog: view.isLog && !plot.stacked,
+    isLog,
     color,
-    xTick: (x) => (isTime ? numbers.timeTick(x, span / 4) : (plot.xTick?.(x) ?? numbers.short(Math.round(x)))),
+    xTick: (x) => (axis.isClock ? numbers.timeTick(x, span / 4) : tickOf(axis, xName === "step" ? Math.round(x) : x)),
     yTick: (y) => numbers.tick(y, plot.unit),
   });
   return new Blob([text], { type: "image/svg+xml" });
 }
+
+const tickOf = (/** @type {Axis} */ { tick }, /** @type {number} */ x) => tick?.(x) ?? numbers.short(x);
 
 /** Return the canvas as it is on the screen, on the card's ground, with its title above. */
 function pngOf(/** @type {Chart} */ { uplot }, /** @type {string} */ title) {

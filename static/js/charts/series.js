@@ -1,18 +1,23 @@
 /** One series of a run: points by step (or time), what of it is shown, and up to which frame it is complete. */
 
-import { advance, smooth } from "./smooth.js";
+/** @import { Smoothing } from "./smoothing.js" */
 
 /** @typedef {number | string | null} Travelled a number as JSON has it */
+/** @typedef {{ from: number, to: number, span?: number }} Stretch both ends included, in units of x; `span` is what was asked for */
+/** @typedef {{ x: number[], y: Travelled[], smooth?: Travelled[] | null, of?: number }} Columns what the server read, of how many points */
 /**
  * @typedef {object} Detail the finer columns of a zoomed window
  * @property {number} from
  * @property {number} to
+ * @property {number} [span] what was asked for
  * @property {number[]} x
  * @property {(number | null)[]} y
- * @property {(number | null)[] | null} [smooth]
+ * @property {(number | null)[]} smooth
  * @property {number} of
  * @property {number} through
  */
+
+const LIVE_POINTS = 200; // of a series with points left out, until it is read again
 
 /** Return the number that travelled: null stays null, "NaN" and "Infinity" become what they name. */
 export function decode(/** @type {Travelled} */ value) {
@@ -30,10 +35,11 @@ export class Series {
   isStale = false;
   /** @type {Detail | null} */
   detail = null;
-  /** @type {{ weight: number, values: (number | null)[] } | null} */
+  /** @type {{ smoothing: Smoothing, values: (number | null)[] } | null} */
   served = null; // the smoothed values of the server, where points were left out
-  /** @type {{ weight: number, state: { sum: number, mass: number }, values: (number | null)[] } | null} */
+  /** @type {{ text: string, values: (number | null)[] } | null} */
   #cache = null;
+  #numLive = 0;
 
   /** @param {{ kind?: string, name: string, role?: string, rank?: number, attempt?: number }} whose */
   constructor({ kind = "metric", name, role = "driver", rank = 0, attempt = 1 }) {
@@ -42,25 +48,38 @@ export class Series {
     this.role = role;
     this.rank = rank;
     this.attempt = attempt;
-    this.set({ x: [], y: [], of: 0 }, 0, 0);
   }
 
   /**
-   * Take what the server read: columns x, y (and smooth), of how many points, complete through frame `through`.
+   * Take what the server read, complete through frame `through` and smoothed like this.
    *
-   * @param {{ x: number[], y: Travelled[], smooth?: Travelled[] | null, of?: number }} columns
+   * @param {Columns} columns
    * @param {number} through
-   * @param {number} weight
+   * @param {Smoothing} smoothing
    */
-  set({ x, y, smooth: smoothed = null, of }, through, weight) {
+  set({ x, y, smooth = null, of }, through, smoothing) {
     this.x = x.map(Number);
     this.y = y.map(decode);
     this.of = of ?? this.x.length;
     this.through = through;
-    this.served = this.of > this.x.length && smoothed ? { weight, values: smoothed.map(decode) } : null;
+    this.served = this.isThinned ? { smoothing, values: (smooth ?? y).map(decode) } : null;
     this.#cache = null;
+    this.#numLive = 0;
     this.detail = null;
     this.isStale = false;
+  }
+
+  /**
+   * Take the finer columns of a window, complete through frame `through`.
+   *
+   * @param {Columns} columns
+   * @param {number} through
+   * @param {Stretch} window
+   */
+  setDetail({ x, y, smooth = null, of }, through, window) {
+    const ys = y.map(decode);
+    const count = of ?? x.length;
+    this.detail = { ...window, x: x.map(Number), y: ys, smooth: smooth?.map(decode) ?? [...ys], of: count, through };
   }
 
   get n() {
@@ -80,25 +99,23 @@ export class Series {
    */
   push(x, y, seq = Infinity) {
     this.of += 1;
+    this.#cache = null;
     const last = this.x.length - 1;
-    if (last < 0 || this.x[last] <= x) {
-      this.x.push(x);
-      this.y.push(y);
-      if (this.served) this.served.values.push(next(this.served, y));
-      if (this.#cache) this.#cache.values.push(advance(this.#cache.state, y, this.#cache.weight));
-    } else {
-      let at = last;
-      while (at > 0 && this.x[at - 1] > x) at -= 1;
-      this.x.splice(at, 0, x);
-      this.y.splice(at, 0, y);
-      this.served?.values.splice(at, 0, y);
-      this.#cache = null;
+    let at = last + 1;
+    while (at > 0 && this.x[at - 1] > x) at -= 1;
+    this.x.splice(at, 0, x);
+    this.y.splice(at, 0, y);
+    if (this.served) {
+      const { smoothing, values } = this.served;
+      values.splice(at, 0, at > last ? smoothing.next(values[last] ?? null, y, this.of) : null);
+      this.#numLive += 1;
+      this.isStale ||= this.#numLive > LIVE_POINTS || values[at] === null; // null: only the server can tell
     }
     if (seq > (this.detail?.through ?? Infinity)) this.pushDetail(x, y);
   }
 
   /**
-   * Append one point to the finer columns of a zoomed window, if it lies in it.
+   * Append one point to the finer columns of a zoomed window, if it lies in it. It is smoothed as the same point of all is.
    *
    * @param {number} x
    * @param {number | null} y
@@ -108,54 +125,41 @@ export class Series {
     if (!detail || x < detail.from || x > detail.to) return;
     detail.x.push(x);
     detail.y.push(y);
+    detail.smooth.push(this.served?.values[this.x.lastIndexOf(x)] ?? null);
     detail.of += 1;
-    detail.smooth = null;
   }
 
   /**
-   * Return the smoothed y of all points: the server's where points were left out, else computed here.
+   * Return the smoothed y of all points. Where points were left out they are the server's: as it was asked the last time, until
+   * it has answered, because what is left cannot be smoothed.
    *
-   * @param {number} weight
+   * @param {Smoothing} smoothing
    */
-  smoothed(weight) {
-    if (weight <= 0) return this.y;
-    if (this.served && this.served.weight === weight) return this.served.values;
-    if (this.#cache?.weight === weight) return this.#cache.values;
-    const state = { sum: 0, mass: 0 };
-    const values = this.y.map((y) => advance(state, y, weight));
-    this.#cache = { weight, state, values };
-    return values;
+  smoothed(smoothing) {
+    if (smoothing.isNone) return this.y;
+    if (this.served) return this.served.values;
+    if (this.#cache?.text !== smoothing.text) this.#cache = { text: smoothing.text, values: smoothing.of(this.y) };
+    return this.#cache.values;
   }
 
   /**
-   * Return the columns to draw: the finer ones of a zoomed window where they were loaded.
+   * Return the columns to draw: the finer ones of a window where they were loaded. `isWhole`: they are every point there is.
    *
-   * @param {number} weight
-   * @param {{ min: number, max: number } | null} zoom
+   * @param {Smoothing} smoothing
+   * @param {Stretch | null} window
    */
-  columns(weight, zoom) {
-    const detail = this.detail;
-    if (detail && zoom && detail.from <= zoom.min && detail.to >= zoom.max) {
-      return {
-        x: detail.x,
-        y: detail.y,
-        smooth: detail.smooth ?? smooth(detail.y, weight),
-        n: detail.x.length,
-        of: detail.of,
-      };
+  columns(smoothing, window) {
+    const { detail } = this;
+    if (detail && window && detail.from <= window.from && detail.to >= window.to) {
+      const { x, y, smooth, of } = detail;
+      return { x, y, smooth: smoothing.isNone ? y : smooth, n: x.length, of, isWhole: false };
     }
-    return { x: this.x, y: this.y, smooth: this.smoothed(weight), n: this.n, of: this.of };
+    const isWhole = !this.isThinned;
+    return { x: this.x, y: this.y, smooth: this.smoothed(smoothing), n: this.n, of: this.of, isWhole };
   }
 
   /** Return the newest value, or null. */
   get latest() {
     return this.y.at(-1) ?? null;
   }
-}
-
-/** @param {{ weight: number, values: (number | null)[] }} served @param {number | null} y */
-function next({ weight, values }, y) {
-  const before = values[values.length - 1] ?? null;
-  if (y === null || before === null) return y;
-  return Number.isFinite(y) && Number.isFinite(before) ? weight * before + (1 - weight) * y : y;
 }

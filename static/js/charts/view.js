@@ -3,21 +3,36 @@
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { onTheme } from "./colors.js";
 
-const SMALLEST_ZOOM = { step: 1, time: 0.1 }; // steps, seconds
-
+/** @import { Axis } from "./axes.js" */
 /** @import { Chart } from "./chart.js" */
 /** @import { Mark, Zoom } from "./plot" */
+/** @import { Smoothing } from "./smoothing.js" */
+
+/**
+ * @typedef {object} ViewOptions
+ * @property {Record<string, Axis>} axes that x may be
+ * @property {string} axis one of them
+ * @property {Smoothing} smoothing
+ * @property {boolean} isLog
+ * @property {boolean} [leavesOut] the y axis leaves outliers out
+ * @property {Zoom | null} zoom
+ * @property {number} end the last step there will be
+ * @property {boolean} [showsDead]
+ */
 
 /** Smoothing, x axis, zoom, y scale, marks, dead branches or not. Charts redraw when it changes. */
 export class ChartView {
-  /** @param {{ smoothing: number, axis: string, isLog: boolean, zoom: Zoom | null, end: number, showsDead?: boolean }} options */
-  constructor({ smoothing, axis, isLog, zoom, end, showsDead = false }) {
-    this.smoothing = smoothing;
+  /** @param {ViewOptions} options */
+  constructor({ axes, axis, smoothing, isLog, leavesOut = false, zoom, end, showsDead = false }) {
+    this.axes = axes;
     this.axis = axis;
+    this.smoothing = smoothing;
     this.isLog = isLog;
+    this.leavesOut = leavesOut;
     this.end = end;
     this.showsDead = showsDead;
-    this.zoom = zoom && widened(zoom);
+    this.zoom = zoom && this.#widened(zoom);
+    this.missing = ""; // what is said of runs that have not measured the x axis
     /** @type {Mark[]} */
     this.marks = [];
     /** @type {Set<Chart>} */
@@ -25,9 +40,9 @@ export class ChartView {
     this.sync = uPlot.sync("run");
     /** @type {(zoom: Zoom | null) => void} */
     this.onZoom = () => {};
-    /** @type {((point: { x: number, isTime: boolean }) => void) | null} a click on a point: its step, or its Unix time */
+    /** @type {((point: { x: number, axis: string }) => void) | null} a click on a point */
     this.onPick = null;
-    /** @type {((point: { x: number, isTime: boolean }) => void) | null} a click on the x axis, in the same words */
+    /** @type {((point: { x: number, axis: string }) => void) | null} a click on the x axis, in the same words */
     this.onAxis = null;
     onTheme(() => this.redraw(true));
   }
@@ -37,16 +52,24 @@ export class ChartView {
     for (const chart of this.charts) chart.invalidate(fresh);
   }
 
-  /** Zoom all charts to { min, max }, or to everything with null. A zoom shows at least one step, or a tenth of a second. */
+  /** Zoom all charts to a stretch of an axis, or to everything with null. */
   setZoom(/** @type {Zoom | null} */ zoom) {
-    this.zoom = zoom && widened(zoom);
+    this.zoom = zoom && this.#widened(zoom);
     this.redraw();
     this.onZoom(this.zoom);
   }
-}
 
-/** @param {Zoom} zoom */
-function widened({ min, max, isTime }) {
-  const missing = (isTime ? SMALLEST_ZOOM.time : SMALLEST_ZOOM.step) - (max - min);
-  return missing > 0 ? { min: min - missing / 2, max: max + missing / 2, isTime } : { min, max, isTime };
+  /** Say which runs have not measured the x axis; "" where all have. */
+  setMissing(/** @type {string} */ text) {
+    if (text === this.missing) return;
+    this.missing = text;
+    this.redraw();
+    for (const note of document.querySelectorAll("[data-axis-note]")) note.textContent = text;
+  }
+
+  /** A zoom shows at least one step, or a tenth of a second. */
+  #widened(/** @type {Zoom} */ { min, max, axis }) {
+    const missing = this.axes[axis].smallest - (max - min);
+    return missing > 0 ? { min: min - missing / 2, max: max + missing / 2, axis } : { min, max, axis };
+  }
 }

@@ -1,4 +1,4 @@
-/** How charts are asked for: in how many columns, in which parts, smoothed how. */
+/** How charts are asked for: in how many columns, in which parts. */
 
 const [FEWEST, MOST, STEP] = [200, 4000, 50]; // columns of an answer
 const NAMES_PER_REQUEST = [1, 5, 6]; // the first chart does not wait for the others, nor those in sight for those below
@@ -15,13 +15,4 @@ export function parts(names) {
     at += size;
   }
   return found;
-}
-
-/** Return how many points the slider's place stands for, where smoothing is not by weights. */
-export const pointsOf = (place) => Math.max(1, Math.round(1 / (1 - place)));
-
-/** Return the smoothing as the console calls it, "" for none: `place` of the slider is from 0 (off) to below 1. */
-export function smoothingText(smoother, place) {
-  if (place <= 0) return "";
-  return smoother === "ema" ? String(place) : `${smoother}:${pointsOf(place)}`;
 }

@@ -2,6 +2,7 @@
 
 import { Chart } from "../charts/chart.js";
 import * as numbers from "../charts/numbers.js";
+import { wireSaving } from "../charts/save.js";
 import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
@@ -46,14 +47,19 @@ export class Charts {
       },
     });
     store.onRead = (names) => this.#draw(names);
+    store.onUnplaced = (ids) => {
+      const names = this.page.runs.filter((run) => ids.includes(run.id)).map((run) => run.short);
+      view.setMissing(names.length ? view.axes[view.axis].missing(names.join(", ")) : "");
+    };
+    wireSaving(dialog, { chart: () => this.full?.chart ?? null, title: () => find("h2", dialog).textContent ?? "" });
   }
 
   /** Take the page's data: which runs, which metrics. Cards that are still wanted stay. */
   show(page) {
     this.page = page;
     this.store.follow(page.runs.map((run) => ({ ...run, groupIndex: this.#groupOf(run) })));
-    this.view.end = this.store.axis === "time" ? 0 : page.numSteps;
-    this.view.marks = page.common && this.store.axis === "step" ? [{ x: page.common, type: "common" }] : [];
+    this.view.end = page.numSteps;
+    this.view.marks = page.common && this.view.axis === "step" ? [{ x: page.common, type: "common" }] : [];
     const { place } = this;
     if (!place) return;
     const names = this.#names();
@@ -85,7 +91,8 @@ export class Charts {
     if (!dialog.open) dialog.showModal();
     this.store.columns = columnsFor(innerWidth);
     this.store.want([name]);
-    this.full = { name, chart: this.#chart({ body: find("[data-full-body]", dialog) }, name) };
+    const parts = { body: find("[data-full-body]", dialog), points: find("[data-full-points]", dialog) };
+    this.full = { name, chart: this.#chart(parts, name) };
     dialog.append(this.tip.node); // a dialog is above everything else
   }
 
@@ -198,11 +205,7 @@ export class Charts {
         );
       }
     }
-    const xTick =
-      this.store.axis === "time"
-        ? (value) => (value === 0 ? "0" : numbers.duration(value))
-        : (value) => (value >= 1e4 ? numbers.short(value).replace(".0", "") : String(value));
-    return { lines, unit: this.#info(name).unit, xTick };
+    return { lines, unit: this.#info(name).unit };
   }
 
   #point(chart, index, shown) {
@@ -231,9 +234,10 @@ export class Charts {
     );
   }
 
-  /** Return what a column is of: a step, the steps that it holds, or a moment of training. */
+  /** Return what a column is of: a step, the steps that it holds, or a place on another axis. */
   #placeText(x, width) {
-    if (this.store.axis === "time") return numbers.duration(x);
+    const { axis, axes } = this.view;
+    if (axis !== "step") return axes[axis].word(x);
     const half = (width - 1) / 2;
     const [first, last] = [x - half, x + half].map((step) => step.toLocaleString("en-US"));
     if (half <= 0) return fill(gettext("step %(step)s"), { step: first });

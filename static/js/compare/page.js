@@ -3,7 +3,7 @@
 import { exchange } from "../refresh.js";
 
 /** What the browser keeps in the address itself; a link of the server does not know its newest value. */
-const OURS = ["smooth", "by", "zoom", "x", "log", "m"];
+const OURS = ["smooth", "by", "zoom", "x", "log", "clip", "m"];
 
 /** Return a link's address with what this page has set since the server wrote it. */
 export function address(href) {

@@ -6,15 +6,13 @@
 
 import { getBytes } from "../api.js";
 import { COLUMNS_TYPE, readLines } from "../charts/columns.js";
-import { columnsFor, parts, smoothingText } from "./asking.js";
+import { columnsFor, parts } from "./asking.js";
 import { meanOf } from "./mean.js";
 
 export class CompareStore {
   constructor(view) {
     this.view = view;
     this.runs = [];
-    this.axis = "step";
-    this.smoother = "ema";
     this.columns = columnsFor(0);
     this.series = new Map();
     this.means = new Map();
@@ -22,6 +20,8 @@ export class CompareStore {
     this.loaded = new Map(); // metric -> in how many columns
     /** @type {(names: Set<string>) => void} */
     this.onRead = () => {};
+    /** @type {(ids: string[]) => void} these runs have not measured the x axis */
+    this.onUnplaced = () => {};
     /** @type {(error: unknown) => void} */
     this.onProblem = () => {};
     this.asking = new AbortController();
@@ -71,11 +71,12 @@ export class CompareStore {
     for (const part of parts(names)) {
       for (const name of part) this.loaded.set(name, columns);
       try {
-        const lines = readLines(await getBytes(this.#url(part, columns), COLUMNS_TYPE, signal));
+        const { lines, unplaced } = readLines(await getBytes(this.#url(part, columns), COLUMNS_TYPE, signal));
         if (signal.aborted) return;
         for (const line of lines) this.series.set(`${line.run}|${line.name}`, line);
         this.means.clear();
         this.onProblem(null);
+        this.onUnplaced(unplaced);
         this.onRead(new Set(part));
       } catch (error) {
         if (signal.aborted) return;
@@ -90,10 +91,10 @@ export class CompareStore {
       runs: this.runs.map((run) => run.id).join(","),
       metrics: names.join(","),
       columns: String(columns),
-      x: this.axis,
+      x: this.view.axis,
     });
-    const smooth = smoothingText(this.smoother, this.view.smoothing);
-    if (smooth) query.set("smooth", smooth);
+    const { text } = this.view.smoothing;
+    if (text) query.set("smooth", text);
     const { zoom } = this.view;
     if (zoom) {
       query.set("from", String(zoom.min));
@@ -137,6 +138,7 @@ class MeanLine {
 
   columns() {
     const { x, y, smooth } = this;
-    return { x, y, smooth: smooth.length === y.length ? smooth : y, n: x.length, of: x.length };
+    const smoothed = smooth.length === y.length ? smooth : y;
+    return { x, y, smooth: smoothed, n: x.length, of: x.length, isWhole: false };
   }
 }

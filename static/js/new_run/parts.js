@@ -1,4 +1,4 @@
-// The list of further rewards, as the text of a hidden input.
+// Lists in an input's text: of further rewards as JSON, of names as words.
 
 /** The parts that a text holds; none where it is no list. */
 export function partsOf(text) {
@@ -20,3 +20,6 @@ export function weightOf(text) {
   const plain = text.trim().replaceAll(",", "");
   return plain && Number.isFinite(Number(plain)) ? Number(plain) : text;
 }
+
+/** The names in a text, each once: they are divided by blanks or commas. */
+export const namesIn = (/** @type {string} */ text) => [...new Set(text.split(/[\s,]+/).filter(Boolean))];

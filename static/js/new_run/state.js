@@ -1,6 +1,6 @@
 // What stands in the form: read it, put it back, undo, and a draft per tab so that a reload loses nothing.
 
-const NOT_KEPT = ["csrfmiddlewaretoken", "idempotency_key"];
+const NOT_KEPT = ["csrfmiddlewaretoken", "idempotency_key", "parent"];
 
 /** Every input that is part of the run, by name. */
 export function inputs(form) {

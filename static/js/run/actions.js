@@ -3,7 +3,7 @@
 import { send } from "../api.js";
 import { controls, find } from "../dom.js";
 import { fill, gettext, messageOf, write } from "../format.js";
-import { toast } from "../toast.js";
+import { STOP_UNDO_SECONDS, toast } from "../toast.js";
 
 export class Actions {
   constructor(page, header) {
@@ -113,6 +113,7 @@ export class Actions {
 
   #consequence({ state, step, num_steps: steps }) {
     if (state === "starting") return gettext("It has not begun to train; what it loaded so far is lost.");
+    if (this.page.stopNote) return this.page.stopNote;
     return fill(
       gettext(
         "It ends after the step it works on, at step %(step)s of %(steps)s, and saves a checkpoint first, so no finished step is lost. You can resume it from there.",
@@ -137,14 +138,28 @@ export class Actions {
     }
   }
 
+  async #undoStop() {
+    try {
+      const { run } = await send("DELETE", `${this.page.api}/stop`);
+      toast(
+        run.state === "queued"
+          ? fill(gettext("Queued again as attempt %(number)s"), { number: run.attempt })
+          : gettext("The run goes on"),
+      );
+    } catch (error) {
+      toast(messageOf(error), { isError: true });
+    }
+  }
+
   async #stop(button) {
     button.disabled = true;
     try {
-      await send("POST", `${this.page.api}/stop`);
+      const { run } = await send("POST", `${this.page.api}/stop?grace_seconds=${STOP_UNDO_SECONDS + 1}`);
       find('dialog[data-dialog="stop"]').close();
-      toast(
-        this.header.header.state === "queued" ? gettext("Canceled") : gettext("Stopping: it saves a checkpoint first"),
-      );
+      toast(run.state === "stopped" ? gettext("Canceled") : gettext("Stopping: it saves a checkpoint first"), {
+        undo: () => this.#undoStop(),
+        seconds: STOP_UNDO_SECONDS,
+      });
     } catch (error) {
       write(find('[data-field="stop-error"]'), messageOf(error));
     } finally {

@@ -113,20 +113,24 @@ export class ChartTab {
   #build() {
     const { matches, problem } = metricFilter(this.search.value, this.#isExpression);
     this.matches = matches ?? this.matches;
-    const told = field("charts-search-problem");
-    told.hidden = !problem;
-    write(told.firstElementChild, problem);
-    this.search.setAttribute("aria-invalid", String(Boolean(problem)));
     const all = [...this.store.names.values()];
     const found = all.filter(({ name }) => this.matches(name, metricInfo(this.page, name).label));
     this.wall.show(
       sectionsOf(found, (name) => this.pins.over(name) !== null),
       { isFolded: (key) => this.folds.has(key), isPinned: (key) => this.pins.has(key) },
     );
-    this.#tell(found.length, all.length);
+    this.#tellProblem(problem, found.length);
+    this.#tell(found.length, all.length, problem);
   }
 
-  #tell(shown, all) {
+  #tellProblem(problem, shown) {
+    const told = field("charts-search-problem");
+    told.hidden = !problem;
+    write(told.firstElementChild, shown ? `${problem} ${gettext("The charts stay as they were.")}` : problem);
+    this.search.setAttribute("aria-invalid", String(Boolean(problem)));
+  }
+
+  #tell(shown, all, problem) {
     const needle = this.search.value.trim();
     write(
       field("metric-count"),
@@ -136,12 +140,10 @@ export class ChartTab {
     );
     const empty = field("charts-empty");
     empty.hidden = shown > 0;
-    write(
-      empty.firstElementChild,
-      needle
-        ? fill(gettext("No metric matches “%(text)s”."), { text: needle })
-        : gettext("No metric yet. The first comes with the first step."),
-    );
+    let reason = gettext("No metric yet. The first comes with the first step.");
+    if (problem) reason = gettext("No chart is shown: the text before it matched no metric.");
+    else if (needle) reason = fill(gettext("No metric matches “%(text)s”."), { text: needle });
+    write(empty.firstElementChild, reason);
     const count = find('[data-count="charts"]');
     write(count, all ? String(all) : "");
   }

@@ -1,6 +1,7 @@
 /** Fills the store: series and spans by HTTP when a tab wants them, then frames over the websocket, each counted once. */
 
 import { get } from "../api.js";
+import { atMostEvery } from "../refresh.js";
 import { openFeed } from "../socket.js";
 import { Lanes } from "../timeline/lanes.js";
 import { SeriesLoader } from "./series-loader.js";
@@ -8,6 +9,7 @@ import { stepAt } from "./step-facts.js";
 
 const MAX_SPANS = 60000;
 const RECENT_STEPS = 12; // of a long run, read whole
+const STALE_MS = 2000; // between two reads of what frames have outdated
 const FIRST_RETRY_MS = 1000; // after a read that failed; doubled up to
 const LONGEST_RETRY_MS = 30_000;
 
@@ -16,6 +18,7 @@ export class Feed {
     this.store = store;
     this.page = page;
     this.wantsSpans = false;
+    this.axis = "step"; // that charts show
     this.loader = new SeriesLoader({
       store,
       api: page.api,
@@ -30,7 +33,10 @@ export class Feed {
     /** @type {(header: any) => void} */
     this.onRun = () => {};
     this.onReset = () => {};
-    store.on("frame", () => this.#refresh());
+    store.on(
+      "frame",
+      atMostEvery(STALE_MS, async () => this.#refresh()),
+    );
   }
 
   /** Learn which metrics exist, and follow from there. */
@@ -57,7 +63,23 @@ export class Feed {
   /** Read what is wanted and could not be read; happens by itself, too. */
   retry() {
     if (this.wantsSpans && this.store.lanesThrough === null) this.#loadSpans();
+    if (this.#lacksAxis) this.#loadAxis();
     this.loader.retry();
+  }
+
+  /** Have what puts steps on this x axis in the store, and what follows while the run goes on. */
+  async wantAxis(axis) {
+    this.axis = axis;
+    if (axis === "time") await this.wantSpans();
+    else if (axis !== "step") await this.#loadAxis();
+  }
+
+  async #loadAxis() {
+    try {
+      this.store.takeAxis(await get(`${this.page.api}/axis?x=${this.axis}`));
+    } catch (error) {
+      this.#failed(error);
+    }
   }
 
   /** Have the spans of the timeline in the store. */
@@ -66,11 +88,12 @@ export class Feed {
     if (this.store.lanesThrough === null) await this.#loadSpans();
   }
 
-  /** Return the step in which a Unix time (in seconds) lies, when the spans that say so have been read; or null. */
-  async stepOf(seconds) {
+  /** Return the step at x of an axis of ../charts/axes.js; of a Unix time in seconds, when its spans are read; or null. */
+  async stepOf({ x, axis }) {
+    if (axis !== "time") return this.store.stepAt(axis, x * (1 - 1e-12)); // a place is the end of its step
     await this.wantSpans();
     const { lanes } = this.store;
-    return stepAt(lanes, lanes.clock.offset(String(BigInt(Math.round(seconds * 1e6)) * 1000n)));
+    return stepAt(lanes, lanes.clock.offset(String(BigInt(Math.round(x * 1e6)) * 1000n)));
   }
 
   #receive(message) {
@@ -90,12 +113,18 @@ export class Feed {
     }
     const through = this.store.startAt(newest);
     if (this.wantsSpans) await this.#loadSpans();
+    if (this.#lacksAxis) await this.#loadAxis();
     this.onReset();
     return through;
   }
 
-  /** Read again what grew too long to be drawn whole. */
+  get #lacksAxis() {
+    return !["step", "time"].includes(this.axis) && !this.store.axes.has(this.axis);
+  }
+
+  /** Read again what grew too long to be drawn whole, and where the newest steps stand. */
   #refresh() {
+    if (!["step", "time"].includes(this.axis)) this.#loadAxis();
     const long = [...this.store.series.values()].filter((series) => series.isStale);
     for (const series of long) series.isStale = false;
     if (long.length) this.loader.renew(new Set(long.map((series) => series.name)));

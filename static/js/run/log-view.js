@@ -3,6 +3,7 @@
 import { clock } from "../charts/numbers.js";
 import { find } from "../dom.js";
 import { el, gettext } from "../format.js";
+import { pieces } from "./log-search.js";
 
 const ROW = 18; // pixels, as in run.css
 const AROUND_MS = 1000; // of a line, on the timeline
@@ -20,6 +21,7 @@ export class LogView {
     /** @type {any[]} */
     this.lines = [];
     this.needle = "";
+    this.isExpression = false;
     this.target = "";
     this.hit = "";
     this.hasSource = true;
@@ -132,8 +134,13 @@ export class LogView {
         this.hasAttempt ? ` a${line.attempt}` : "",
         this.hasSource ? ` ${line.role} ${line.rank}`.padEnd(13) : "",
       ),
-      el("span", { class: "run-log-text" }, ...marked(line.text, this.needle)),
+      el("span", { class: "run-log-text" }, ...this.#marked(line.text)),
     );
+  }
+
+  #marked(text) {
+    const parts = pieces(text, this.needle, this.isExpression);
+    return parts.map((piece) => (piece.isFound ? el("mark", {}, piece.text) : piece.text));
   }
 
   /** Return the time of a line: it leads to the timeline of that moment. */
@@ -150,20 +157,4 @@ export class LogView {
     if (this.isAtEnd) this.onEdge("bottom");
     this.onScroll(this.isAtEnd);
   }
-}
-
-/** Return the pieces of `text` with each `needle` in a <mark>, whatever its case. */
-function marked(text, needle) {
-  if (!needle) return [text];
-  const lower = text.toLowerCase();
-  if (lower.length !== text.length) return [text]; // letters that change their length with their case
-  const wanted = needle.toLowerCase();
-  const parts = [];
-  let at = 0;
-  for (let found = lower.indexOf(wanted); found >= 0; found = lower.indexOf(wanted, at)) {
-    parts.push(text.slice(at, found), el("mark", {}, text.slice(found, found + wanted.length)));
-    at = found + wanted.length;
-  }
-  parts.push(text.slice(at));
-  return parts;
 }

@@ -1,8 +1,9 @@
 /** Logs by role and rank: the newest lines first, older ones as people scroll up, search over all, links to a line. */
 
 import { get } from "../api.js";
-import { field, find } from "../dom.js";
+import { around, field, find } from "../dom.js";
 import { el, fill, gettext, grouped, laneName, messageOf, ngettext, write } from "../format.js";
+import { search } from "./log-search.js";
 import { LogView } from "./log-view.js";
 
 const PAGE = 2000;
@@ -23,6 +24,8 @@ export class LogTab {
       onScroll: (isAtEnd) => this.#scrolled(isAtEnd),
     });
     this.lane = query.get("process") ?? "";
+    /** @type {Map<string, AbortController>} */
+    this.asking = new Map();
     this.hits = [];
     this.hitAt = -1;
     this.isFollowing = !query.get("line") && !query.get("at");
@@ -31,6 +34,21 @@ export class LogTab {
     this.attempt = query.get("attempt") ?? "";
     this.attempts = find("select[data-log-attempt]");
     this.attempts.addEventListener("change", () => this.#chooseAttempt(this.attempts.value));
+    this.level = find("select[data-log-level]");
+    this.level.value = ["warning", "error"].includes(query.get("level")) ? query.get("level") : "";
+    this.level.addEventListener("change", () => this.#filter("level", this.level.value));
+    this.times = [find('input[data-log-time="since"]'), find('input[data-log-time="until"]')];
+    for (const input of this.times) {
+      const name = input.dataset.logTime;
+      input.value = query.get(name) ?? "";
+      input.addEventListener("change", () => this.#filter(name, input.value));
+    }
+    this.expression = find("button[data-log-expression]");
+    this.expression.setAttribute("aria-pressed", String(query.get("expression") === "1"));
+    this.expression.addEventListener("click", () => {
+      this.expression.setAttribute("aria-pressed", String(!this.#isExpression));
+      this.find();
+    });
     this.search = find("input[data-log-search]");
     this.search.value = query.get("find") ?? "";
     this.search.addEventListener("input", () => {
@@ -46,6 +64,12 @@ export class LogTab {
     button("next").addEventListener("click", () => this.go(1));
     button("previous").addEventListener("click", () => this.go(-1));
     button("follow").addEventListener("click", () => this.#follow(!this.isFollowing));
+    find("#log-findings").addEventListener("click", (event) => {
+      const link = around(event, "a[data-log-line]");
+      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      this.#show(link.dataset.logLine ?? "");
+    });
     store.on("logs", () => this.#soon());
     this.#setDownload();
   }
@@ -57,6 +81,7 @@ export class LogTab {
       return;
     }
     this.isLoaded = true;
+    find("#log-findings").dispatchEvent(new Event("pitwall:shown"));
     this.#follow(this.isFollowing, { isQuiet: true });
     const line = this.query.get("line");
     const at = this.query.get("at") ?? "";
@@ -99,6 +124,16 @@ export class LogTab {
     this.#choose(this.lane);
   }
 
+  /** Show lines of this level or time alone. */
+  #filter(name, value) {
+    this.query.set(name, value);
+    this.#choose(this.lane);
+  }
+
+  get #isExpression() {
+    return this.expression.getAttribute("aria-pressed") === "true";
+  }
+
   #isActive() {
     return !find('[data-panel="logs"]').hidden;
   }
@@ -109,6 +144,9 @@ export class LogTab {
     if (role) all.set("role", role);
     if (rank) all.set("rank", rank);
     if (this.attempt) all.set("attempt", this.attempt);
+    if (this.level.value) all.set("level", this.level.value);
+    for (const input of this.times)
+      if (input.value) all.set(input.dataset.logTime ?? "", `${new Date(input.value).getTime()}000000`);
     return `${this.page.api}/logs?${all}`;
   }
 
@@ -127,7 +165,7 @@ export class LogTab {
     this.turn = turn;
     this.isBusy = true;
     try {
-      const answer = await get(this.#url(params));
+      const answer = await this.#ask(params, { signal: this.#only("reading") });
       if (turn !== this.turn) return;
       this.#lanes(answer.lanes);
       take(answer);
@@ -137,6 +175,23 @@ export class LogTab {
     } finally {
       if (turn === this.turn) this.isBusy = false;
     }
+  }
+
+  /** Give up what is still asked for the same, and return the signal of what is asked now. */
+  #only(what) {
+    this.asking.get(what)?.abort();
+    const asked = new AbortController();
+    this.asking.set(what, asked);
+    return asked.signal;
+  }
+
+  /**
+   * @param {Record<string, string | number>} params
+   * @param {{ signal?: AbortSignal, onMore?: (found: number) => void }} [options]
+   */
+  #ask(params, { signal, onMore } = {}) {
+    const limit = Number(params.limit ?? PAGE);
+    return search((each) => get(this.#url(each), { signal }), { params, limit, onMore });
   }
 
   #more(side) {
@@ -255,13 +310,26 @@ export class LogTab {
     this.view.redraw();
   }
 
+  /** Show a line among all others of its time, whatever was chosen before. */
+  async #show(cursor) {
+    this.lane = this.attempt = this.select.value = this.attempts.value = this.level.value = "";
+    for (const input of this.times) input.value = "";
+    for (const name of ["process", "attempt", "level", "since", "until"]) this.query.set(name, "");
+    this.#setDownload();
+    this.#follow(false);
+    this.query.set("line", cursor);
+    this.query.write();
+    this.view.replace([]);
+    await this.#jump(cursor);
+  }
+
   /** Show the lines around a cursor. */
   async #jump(cursor, { isHit = false } = {}) {
     this.view[isHit ? "hit" : "target"] = cursor;
     if (this.view.reveal(cursor)) return;
     const number = cursor.split(".");
     const next = `${number[0]}.${Number(number[1]) + 1}`;
-    const older = await get(this.#url({ before: next, limit: AROUND })).catch((error) => this.#problem(error));
+    const older = await this.#ask({ before: next, limit: AROUND }).catch((error) => this.#problem(error));
     if (!older) return;
     await this.#read({ after: older.lines.at(-1)?.cursor ?? cursor, limit: AROUND }, (newer) => {
       this.hasOlder = older.has_older;
@@ -273,7 +341,7 @@ export class LogTab {
 
   /** Go to the first line of a moment (Unix ns) and mark it; to the newest one where none is so late. */
   async #moment(at) {
-    const [line] = (await get(this.#url({ at, limit: 1 })).catch(() => ({ lines: [] }))).lines;
+    const [line] = (await this.#ask({ at, limit: 1 }).catch(() => ({ lines: [] }))).lines;
     if (!line) {
       await this.#newest();
       return;
@@ -286,19 +354,28 @@ export class LogTab {
   async find() {
     const needle = this.search.value;
     this.query.set("find", needle);
+    this.query.set("expression", this.#isExpression ? "1" : "");
     this.view.needle = needle;
+    this.view.isExpression = this.#isExpression;
     this.view.hit = "";
     this.view.redraw();
     this.hits = [];
     this.hitAt = -1;
+    const signal = this.#only("finding");
+    this.search.setAttribute("aria-invalid", "false");
     if (needle) {
+      const params = { q: needle, limit: String(MAX_HITS), ...(this.#isExpression && { is_expression: "true" }) };
+      const onMore = (found) =>
+        write(field("log-hits"), fill(gettext("%(n)s found, searching on…"), { n: grouped(found) }));
       try {
-        const answer = await get(this.#url({ q: needle, limit: MAX_HITS }));
-        if (needle !== this.search.value) return;
+        const answer = await this.#ask(params, { signal, onMore });
         this.hits = answer.lines;
         this.hasMoreHits = answer.has_older;
       } catch (error) {
+        if (signal.aborted) return;
+        this.search.setAttribute("aria-invalid", "true");
         write(field("log-hits"), messageOf(error));
+        button("next").disabled = button("previous").disabled = true;
         return;
       }
     }

@@ -22,7 +22,7 @@ export function metricFilter(text, isExpression) {
   } catch (error) {
     const said = error instanceof Error ? error.message : "";
     const reason = said.slice(said.lastIndexOf(": ") + 2); // browsers put the whole expression before it
-    const sentence = gettext("“%(text)s” is not a regular expression: %(reason)s. The charts stay as they were.");
+    const sentence = gettext("“%(text)s” is not a regular expression: %(reason)s.");
     return { matches: null, problem: fill(sentence, { text: wanted, reason }) };
   }
 }

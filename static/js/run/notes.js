@@ -26,7 +26,7 @@ export class Notes extends EventTarget {
     this.form?.querySelector("[data-note-new]")?.addEventListener("click", () => this.#write(this.#step()));
     for (const button of document.querySelectorAll("button[data-notes]"))
       button.addEventListener("click", () => this.open());
-    if (this.form) view.onAxis = (/** @type {{ x: number, isTime: boolean }} */ point) => this.#pick(point);
+    if (this.form) view.onAxis = (/** @type {{ x: number, axis: string }} */ point) => this.#pick(point);
     onKeys({ a: () => this.open() });
   }
 
@@ -59,8 +59,8 @@ export class Notes extends EventTarget {
     this.dialog.querySelector(`[data-step="${step}"]`)?.scrollIntoView({ block: "nearest" });
   }
 
-  async #pick({ x, isTime }) {
-    const step = isTime ? await this.feed.stepOf(x) : Math.round(x);
+  async #pick(point) {
+    const step = await this.feed.stepOf(point);
     if (step !== null) this.open(Math.max(0, step));
   }
 

@@ -56,8 +56,7 @@ export class Resume {
 
   #fill({ checkpoints, hardware, num_steps: numSteps }) {
     const { fields } = this;
-    const title = this.page.isNative ? gettext("Resume %(name)s") : gettext("Start %(name)s again");
-    write(field("resume-title"), fill(title, { name: this.header.name }));
+    write(field("resume-title"), fill(gettext("Resume %(name)s"), { name: this.header.name }));
     write(field("resume-problem"), "");
     const name = checkpoints.find((one) => one.score_name)?.score_name;
     this.score = this.page.metrics[name] ?? { label: name ?? gettext("Score"), unit: numbers.unitOf(name ?? "") };
@@ -67,8 +66,9 @@ export class Resume {
     this.before = { policy_ranks: hardware.policy_ranks, num_steps: numSteps };
     fields.policy_ranks.value = String(hardware.policy_ranks ?? 1);
     fields.num_steps.value = String(numSteps);
-    field("resume-size").hidden = !this.page.isNative; // knobs of other trainers say both
-    for (const input of [fields.policy_ranks, fields.num_steps]) input.disabled = !this.page.isNative;
+    // Knobs of other trainers say how many ranks there are, and with some of them the data how many steps.
+    this.#offer(fields.policy_ranks, this.page.isNative);
+    this.#offer(fields.num_steps, this.page.numSteps > 0);
     const whole = checkpoints.filter((one) => !one.problem); // a lost one can still be chosen: its node may be back
     const sound = whole.filter((one) => !one.is_after_divergence);
     const usable = sound.find((one) => one.is_visible) ?? sound[0] ?? whole[0];
@@ -85,6 +85,11 @@ export class Resume {
       ),
     );
     find("[data-checkpoints]").replaceChildren(...rows);
+  }
+
+  #offer(input, isOffered) {
+    input.disabled = !isOffered;
+    find(`label[for="${input.id}"]`).parentElement?.toggleAttribute("hidden", !isOffered);
   }
 
   #row(one, isChosen) {
@@ -116,11 +121,10 @@ export class Resume {
     const [attempt, step] = fields.checkpoint.value.split("|").map(Number);
     /** @type {{ step: number | null, attempt?: number, hardware?: { policy_ranks: number }, num_steps?: number }} */
     const asked = fields.checkpoint.value ? { step, attempt } : { step: null };
-    if (!this.page.isNative) return asked;
     const ranks = Number(fields.policy_ranks.value);
     const steps = Number(fields.num_steps.value);
-    if (ranks !== this.before.policy_ranks) asked.hardware = { policy_ranks: ranks };
-    if (steps !== this.before.num_steps) asked.num_steps = steps;
+    if (!fields.policy_ranks.disabled && ranks !== this.before.policy_ranks) asked.hardware = { policy_ranks: ranks };
+    if (!fields.num_steps.disabled && steps !== this.before.num_steps) asked.num_steps = steps;
     return asked;
   }
 

@@ -1,44 +1,68 @@
-/** Completions that the run kept: filter by step, kind and text, one by one or by group; new ones are announced, not pushed in. */
+/** Responses that the run kept: filtered, charted, opened and reviewed; new ones are announced, not pushed in. */
 
 import { get } from "../api.js";
 import * as numbers from "../charts/numbers.js";
-import { controls, field, find } from "../dom.js";
-import { el, fill, gettext, grouped, messageOf, ngettext, write } from "../format.js";
-import { mark, oneLine, reward as shown } from "./sample.js";
+import { around, controls, field, find } from "../dom.js";
+import { el, fill, gettext, grouped, icon, messageOf, ngettext, write } from "../format.js";
+import { oneLine } from "./sample.js";
+import { SampleCharts } from "./sample-charts.js";
+import { sampleDetail, toggleVerdict } from "./sample-detail.js";
+import { SampleFilter } from "./sample-filter.js";
+import { COLUMNS, groupRow, reviewMarks, sampleRow } from "./sample-rows.js";
 
-const COLUMNS = 7;
+const TYPING_MS = 250;
 
 export class SampleTab {
   constructor({ page, store, query }) {
     this.page = page;
     this.store = store;
-    this.query = query;
-    this.form = find("form[data-sample-filter]");
+    this.filter = new SampleFilter(query);
+    this.charts = new SampleCharts({
+      onRange: (range) => {
+        this.filter.reward = range;
+        this.#again();
+      },
+      onSample: (id) => this.#group(id),
+    });
+    this.body = find("[data-samples]");
     this.number = 1;
     this.numNew = 0;
-    const { q, step } = controls(this.form);
-    const groups = find("input[name=groups]", this.form);
-    q.value = query.get("sq") ?? "";
-    step.value = query.get("step") ?? "";
-    groups.checked = query.get("groups") === "1";
-    this.isEval = query.get("eval") ?? "";
-    this.form.addEventListener("submit", (event) => {
+    /** @type {Map<string, any>} whole samples of opened rows, by id */
+    this.opened = new Map();
+    this.context = {
+      url: page.url,
+      api: page.api,
+      canEdit: page.canEdit,
+      onPrompt: (/** @type {string} */ key) => {
+        this.filter.choosePrompt(key);
+        this.#again();
+      },
+      onGroup: (/** @type {number} */ id) => this.#group(id),
+      onReview: (/** @type {any} */ sample, /** @type {boolean} */ isVerdict) => this.#reviewed(sample, isVerdict),
+    };
+    this.#listen();
+    store.on("samples", (items) => this.#arrived([...items]));
+  }
+
+  #listen() {
+    const { form } = this.filter;
+    form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#again();
     });
-    this.form.addEventListener("input", () => {
+    form.addEventListener("input", (event) => {
       clearTimeout(this.typing);
-      this.typing = setTimeout(() => this.#again(), 250);
+      const isTyped = event.target instanceof HTMLInputElement && event.target.type !== "checkbox";
+      this.typing = setTimeout(() => this.#again(), isTyped ? TYPING_MS : 0);
     });
-    for (const button of this.form.querySelectorAll("[data-eval]")) {
+    for (const button of form.querySelectorAll("[data-eval]")) {
       button.addEventListener("click", () => {
-        this.isEval = button.dataset.eval;
+        this.filter.isEval = button.dataset.eval ?? "";
         this.#again();
       });
     }
-    for (const button of this.form.querySelectorAll("[data-step]")) {
+    for (const button of form.querySelectorAll("[data-step]"))
       button.addEventListener("click", () => this.#move(Number(button.dataset.step)));
-    }
     for (const button of document.querySelectorAll(".run-pages [data-page]")) {
       button.addEventListener("click", () => {
         this.number += Number(button.dataset.page);
@@ -46,7 +70,15 @@ export class SampleTab {
       });
     }
     find('button[data-action="new-samples"]').addEventListener("click", () => this.#again());
-    store.on("samples", (items) => this.#arrived([...items]));
+    document.querySelector('button[data-action="review-samples"]')?.addEventListener("click", () => {
+      controls(form).review.value = "none";
+      this.#again(true);
+    });
+    this.body.addEventListener("click", (event) => {
+      const line = around(event, "tr[data-sample]");
+      if (line && !getSelection()?.toString()) this.#toggle(line);
+    });
+    this.body.addEventListener("keydown", (event) => this.#key(event));
   }
 
   show() {
@@ -62,7 +94,8 @@ export class SampleTab {
   }
 
   #arrived(items) {
-    const fits = items.filter((item) => this.isEval === "" || String(item.is_eval) === this.isEval);
+    const { isEval } = this.filter;
+    const fits = items.filter((item) => isEval === "" || String(item.is_eval) === isEval);
     const count = fits.reduce((sum, item) => sum + item.count, 0);
     const total = find('[data-count="samples"]');
     this.total =
@@ -79,13 +112,13 @@ export class SampleTab {
     write(button, fill(ngettext("Show %(n)s new", "Show %(n)s new", this.numNew), { n: grouped(this.numNew) }));
   }
 
-  #again() {
+  #again(opens = /** @type {boolean | string} */ (false)) {
     this.number = 1;
-    this.load();
+    this.load(opens);
   }
 
   #move(by) {
-    const { step } = controls(this.form);
+    const { step } = controls(this.filter.form);
     const steps = this.steps ?? []; // newest first
     const from = step.value === "" ? -1 : steps.findIndex((one) => one <= Number(step.value));
     const to = Math.min(Math.max(from - by, 0), steps.length - 1);
@@ -94,44 +127,49 @@ export class SampleTab {
     this.#again();
   }
 
-  async load() {
-    const { q, step } = controls(this.form);
-    const groups = find("input[name=groups]", this.form);
+  #group(id) {
+    this.filter.chooseGroup(id);
+    this.#again(String(id));
+  }
+
+  /** Read the list anew, then its charts. `opens`: the row of this id, or true for the first one. */
+  async load(opens = /** @type {boolean | string} */ (false)) {
     this.isLoaded = true;
     this.numNew = 0;
     find('button[data-action="new-samples"]').hidden = true;
-    for (const button of this.form.querySelectorAll("[data-eval]"))
-      button.setAttribute("aria-pressed", String(button.dataset.eval === this.isEval));
-    const asked = { sq: q.value.trim(), step: step.value, eval: this.isEval, groups: groups.checked ? "1" : "" };
-    for (const [name, value] of Object.entries(asked)) this.query.set(name, value);
-    const params = new URLSearchParams({ page: String(this.number) });
-    if (asked.sq) params.set("q", asked.sq);
-    if (asked.step !== "") params.set("step", asked.step);
-    if (asked.eval) params.set("is_eval", asked.eval);
+    this.filter.write();
+    const { params, reward, prompt } = this.filter;
     const turn = (this.turn ?? 0) + 1;
     this.turn = turn;
     try {
-      const answer = await get(`${this.page.api}/samples?${params}`);
-      if (turn === this.turn) this.#draw(answer, groups.checked, asked);
+      const answer = await get(`${this.page.api}/samples?${params}&page=${this.number}`);
+      if (turn !== this.turn) return;
+      this.#draw(answer);
+      const id = opens === true ? String(answer.samples[0]?.id ?? "") : opens;
+      const line = id && this.body.querySelector(`tr[data-sample="${id}"]`);
+      if (line) this.#open(line);
+      const spread = await get(`${this.page.api}/samples/distribution?${params}`);
+      if (turn === this.turn) this.charts.draw(spread, reward, prompt !== "");
     } catch (error) {
       if (turn === this.turn) this.#empty(messageOf(error), true);
     }
   }
 
-  #draw(answer, byGroup, asked) {
+  #draw(answer) {
     const rows = answer.samples;
     this.isEmpty = rows.length === 0;
     this.steps = answer.steps;
     this.number = answer.page;
-    const groups = new Map();
-    for (const row of rows) {
-      const key = groupKey(row);
-      groups.set(key, [...(groups.get(key) ?? []), row]);
-    }
-    const lines = byGroup
-      ? [...groups.values()].flatMap((group) => [this.#groupRow(group), ...group.map((row) => this.#row(row, group))])
-      : rows.map((row) => this.#row(row, groups.get(groupKey(row))));
-    find("[data-samples]").replaceChildren(...lines);
+    this.opened.clear();
+    let group = "";
+    const lines = rows.flatMap((row) => {
+      const line = sampleRow(row, this.store.branches);
+      const isFirst = groupKey(row) !== group;
+      group = groupKey(row);
+      return this.filter.byGroup && isFirst ? [groupRow(row), line] : [line];
+    });
+    this.body.replaceChildren(...lines);
+    this.#chips(rows[0]);
     const pages = answer.num_pages;
     write(
       field("sample-count"),
@@ -143,9 +181,8 @@ export class SampleTab {
     );
     find('.run-pages button[data-page="-1"]').disabled = this.number <= 1;
     find('.run-pages button[data-page="1"]').disabled = this.number >= pages;
-    const isFiltered = asked.sq || asked.step !== "" || asked.eval;
     const waits = this.state === "queued" || this.state === "starting";
-    const text = isFiltered
+    const text = this.filter.isOn
       ? gettext("No sample matches. Widen the filter.")
       : this.page.sampleNote
         ? this.page.sampleNote
@@ -155,149 +192,140 @@ export class SampleTab {
     this.#empty(this.isEmpty ? text : "", false);
   }
 
+  /** Say what the charts and the rows have chosen; each can be taken away. */
+  #chips(first) {
+    const { filter } = this;
+    const chip = (label, clear) =>
+      el(
+        "button",
+        {
+          class: "chip",
+          type: "button",
+          title: gettext("Take this filter away"),
+          onclick: () => {
+            clear();
+            this.#again();
+          },
+        },
+        el("span", { class: "cut" }, label),
+        icon("x"),
+      );
+    const chips = [];
+    const { from, below } = filter.reward;
+    if (from !== null || below !== null) {
+      const range = [from ?? "…", below ?? "…"].map((end) => (typeof end === "number" ? numbers.number(end) : end));
+      const label = fill(gettext("reward %(from)s to %(to)s"), { from: range[0], to: range[1] });
+      chips.push(chip(label, () => (filter.reward = { from: null, below: null })));
+    }
+    if (filter.prompt) {
+      const prompt = first ? oneLine(first.prompt) : filter.prompt;
+      chips.push(chip(fill(gettext("prompt: %(prompt)s"), { prompt }), () => (filter.prompt = "")));
+    }
+    if (filter.groupOf) {
+      const label = first
+        ? fill(gettext("group %(group)s of step %(step)s"), { group: first.group, step: grouped(first.step) })
+        : gettext("one group");
+      chips.push(chip(label, () => (filter.groupOf = "")));
+    }
+    const place = find("[data-sample-chips]");
+    place.replaceChildren(...chips);
+    place.hidden = chips.length === 0;
+  }
+
   #empty(text, isProblem) {
     const empty = field("samples-empty");
     empty.hidden = !text;
     empty.replaceChildren(el("p", {}, text));
     if (isProblem)
       empty.append(el("button", { class: "btn", type: "button", onclick: () => this.load() }, gettext("Try again")));
+    else if (text && this.filter.isOn)
+      empty.append(
+        el(
+          "button",
+          {
+            class: "btn",
+            type: "button",
+            onclick: () => {
+              this.filter.clear();
+              this.#again();
+            },
+          },
+          gettext("Show all samples"),
+        ),
+      );
   }
 
-  #groupRow(group) {
-    const rewards = group.map((row) => row.reward).filter((reward) => reward !== null);
-    const mean = rewards.reduce((sum, reward) => sum + reward, 0) / (rewards.length || 1);
-    const isFlat = rewards.length > 1 && rewards.every((reward) => reward === rewards[0]);
-    const text = fill(gettext("step %(step)s, group %(group)s: mean reward %(mean)s of %(count)s"), {
-      step: group[0].step,
-      group: group[0].group,
-      mean: rewards.length ? numbers.number(mean) : "—",
-      count: group.length,
-    });
-    return el(
-      "tr",
-      { class: "run-group-row" },
-      el(
-        "th",
-        { colspan: COLUMNS, scope: "rowgroup", class: "cut", title: group[0].prompt },
-        el("b", {}, text),
-        isFlat ? el("span", { class: "tag" }, gettext("zero variance")) : null,
-        " ",
-        el("span", { class: "faint" }, oneLine(group[0].prompt)),
-      ),
-    );
+  #key(event) {
+    if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
+    const line = this.#lineOf(event);
+    if (!line) return;
+    const isRow = event.target === line;
+    const sample = this.opened.get(line.dataset.sample ?? "");
+    const verdict = event.key === "u" ? "up" : event.key === "d" ? "down" : null;
+    if (event.key === "Enter" && isRow) this.#toggle(line);
+    else if (event.key === "ArrowDown") this.#step(line, 1)?.focus();
+    else if (event.key === "ArrowUp") this.#step(line, -1)?.focus();
+    else if (verdict && this.page.canEdit && sample) toggleVerdict(sample, verdict, this.context);
+    else return;
+    event.preventDefault();
   }
 
-  #row(row, group) {
-    const full = group.filter((one) => one.reward >= 1).length;
-    const line = el(
-      "tr",
-      {
-        tabindex: "0",
-        "aria-expanded": "false",
-        class: this.store.branches.isDead(row.attempt, row.step) ? "is-dead" : false,
-      },
-      el(
-        "td",
-        { class: "num" },
-        grouped(row.step),
-        row.is_eval ? el("span", { class: "faint", title: gettext("held-out") }, " ○") : null,
-        this.#attempt(row),
-      ),
-      el(
-        "td",
-        { class: "num" },
-        mark(row.reward),
-        shown(row.reward),
-        row.rewards?.failed ? el("span", { class: "tag" }, gettext("scoring failed")) : null,
-      ),
-      el("td", { class: "cut" }, oneLine(row.prompt)),
-      el("td", { class: "cut" }, oneLine(row.completion)),
-      el("td", { class: "num cut", title: row.expected }, row.expected || "—"),
-      el("td", { class: "num" }, grouped(row.tokens)),
-      el("td", { class: "num" }, `${full}/${group.length}`),
-    );
-    const toggle = () => this.#toggle(line, row, group);
-    line.addEventListener("click", () => {
-      if (!getSelection()?.toString()) toggle();
-    });
-    line.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") toggle();
-    });
-    return line;
+  /** Return the row that an event belongs to: its own, or the one that is opened above it. */
+  #lineOf(event) {
+    const line = around(event, "tr");
+    const isDetail = line?.classList.contains("run-sample-full");
+    const own = isDetail ? line?.previousElementSibling : line;
+    return own instanceof HTMLElement && own.dataset.sample ? own : null;
   }
 
-  /** Say whose sample it is, where there were several attempts. */
-  #attempt({ attempt, step }) {
-    if (this.store.branches.attempts.length < 2) return null;
-    const isDead = this.store.branches.isDead(attempt, step);
-    const title = isDead
-      ? fill(gettext("dead branch, attempt %(attempt)s"), { attempt })
-      : fill(gettext("attempt %(attempt)s"), { attempt });
-    return el("span", { class: "tag run-attempt-tag", title }, `a${attempt}`);
+  /** Return the row `by` rows below, or above. */
+  #step(line, by) {
+    const lines = [...this.body.querySelectorAll("tr[data-sample]")];
+    return lines[lines.indexOf(line) + by];
   }
 
-  #toggle(line, row, group) {
-    if (line.getAttribute("aria-expanded") === "true") {
-      line.nextElementSibling?.remove();
-      line.setAttribute("aria-expanded", "false");
+  #toggle(line) {
+    if (line.getAttribute("aria-expanded") === "true") this.#close(line);
+    else this.#open(line);
+  }
+
+  #close(line) {
+    if (line.nextElementSibling?.classList.contains("run-sample-full")) line.nextElementSibling.remove();
+    line.setAttribute("aria-expanded", "false");
+    this.opened.delete(line.dataset.sample);
+  }
+
+  async #open(line) {
+    line.setAttribute("aria-expanded", "true");
+    line.focus();
+    const cell = el("td", { colspan: COLUMNS }, el("p", { class: "faint" }, "…"));
+    line.after(el("tr", { class: "run-sample-full" }, cell));
+    try {
+      const sample = await get(`${this.page.api}/samples/${line.dataset.sample}`);
+      this.opened.set(line.dataset.sample, sample);
+      cell.replaceChildren(sampleDetail(sample, this.context));
+    } catch (error) {
+      cell.replaceChildren(el("p", { class: "bad" }, messageOf(error)));
+    }
+  }
+
+  /** Show what was said; of the samples to review, go on with the next one. */
+  #reviewed(sample, isVerdict) {
+    const line = this.body.querySelector(`tr[data-sample="${sample.id}"]`);
+    if (!line) return;
+    this.opened.set(String(sample.id), sample);
+    line.querySelector("[data-sample-marks]")?.replaceWith(reviewMarks(sample));
+    const isQueue = isVerdict && controls(this.filter.form).review.value === "none";
+    if (isQueue && sample.reviews.some((one) => one.is_mine && one.verdict)) {
+      const next = this.#step(line, 1);
+      this.#close(line);
+      if (next) this.#open(next);
+      else this.#again(true);
       return;
     }
-    line.setAttribute("aria-expanded", "true");
-    const pair = /** @type {[any, any] | null} */ (pairOf(group));
-    /** @type {[string, any][]} */
-    const parts = [
-      [gettext("Prompt"), row.prompt],
-      [gettext("Response"), pair ? sideBySide(pair) : row.completion || gettext("(empty)")],
-    ];
-    if (!pair) parts.push([gettext("Expected"), row.expected || "—"]);
-    const named = Object.entries(row.rewards ?? {})
-      .map(([name, value]) => `${name} ${numbers.number(value)}`)
-      .join(" · ");
-    parts.push([gettext("Reward"), numbers.number(row.reward) + (named ? ` (${named})` : "")]);
-    parts.push([
-      gettext("Where"),
-      fill(gettext("step %(step)s, group %(group)s, sample %(index)s, %(tokens)s tokens"), {
-        step: row.step,
-        group: row.group,
-        index: row.index,
-        tokens: grouped(row.tokens),
-      }),
-    ]);
-    const timeline = el(
-      "a",
-      { href: `${this.page.url}/timeline?at_step=${row.step}` },
-      gettext("The step on the timeline"),
-    );
-    if (row.step > 0) parts.push([gettext("When"), timeline]);
-    line.after(
-      el(
-        "tr",
-        { class: "run-sample-full" },
-        el(
-          "td",
-          { colspan: COLUMNS },
-          el("dl", {}, ...parts.flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)])),
-        ),
-      ),
-    );
+    line.nextElementSibling?.firstElementChild?.replaceChildren(sampleDetail(sample, this.context));
+    line.focus();
   }
-}
-
-/** The two responses of a pair, whose rewards are named by their sides; null of any other group. */
-function pairOf(group) {
-  const sides = ["chosen", "rejected"].map((side) => group.find((row) => side in (row.rewards ?? {})));
-  return sides.every(Boolean) ? sides : null;
-}
-
-function sideBySide([chosen, rejected]) {
-  const side = (name, row) =>
-    el(
-      "div",
-      {},
-      el("b", {}, fill(gettext("%(side)s, reward %(reward)s"), { side: name, reward: numbers.number(row.reward) })),
-      el("p", {}, row.completion || gettext("(empty)")),
-    );
-  return el("div", { class: "run-pair" }, side(gettext("Chosen"), chosen), side(gettext("Rejected"), rejected));
 }
 
 const groupKey = (row) => `${row.attempt}|${row.step}|${row.is_eval}|${row.group}`;

@@ -13,6 +13,8 @@ const AT_ONCE = 2; // requests: what leaves the screen before its turn is never 
 const KEPT = 240; // names that nobody holds
 const TRIES = 5; // of an answer that ends before the frames that are kept
 
+/** @import { Zoom } from "../charts/plot" */
+/** @import { Smoothing } from "../charts/smoothing.js" */
 /** @typedef {{ names: string[], giveUp: AbortController }} Request */
 
 export class SeriesLoader {
@@ -20,7 +22,7 @@ export class SeriesLoader {
    * @param {object} parts
    * @param {any} parts.store
    * @param {string} parts.api address of the run
-   * @param {{ smoothing: number, zoom: { min: number, max: number, isTime: boolean } | null }} parts.view
+   * @param {{ smoothing: Smoothing, zoom: Zoom | null }} parts.view
    * @param {(error: unknown) => void} parts.onProblem something could not be read; null: it works again
    * @param {(url: string, options?: { signal?: AbortSignal }) => Promise<any>} [parts.read]
    */
@@ -98,34 +100,42 @@ export class SeriesLoader {
   /** Read again with another smoothing what the server had to leave points out of. */
   resmooth() {
     this.#forget(0);
-    const { smoothing } = this.view;
+    const { text } = this.view.smoothing;
     const thinned = [...this.store.series.values()].filter((series) => series.isThinned);
-    this.renew(thinned.filter((one) => (one.served?.weight ?? -1) !== smoothing).map((one) => one.name));
+    this.renew(thinned.filter((one) => one.served?.smoothing.text !== text).map((one) => one.name));
   }
 
   /**
    * Read finer points of a zoomed window for thinned series.
    *
-   * @param {{ min: number, max: number, isTime: boolean } | null} zoom
+   * @param {Zoom | null} zoom
    * @param {string[]} names
    */
   async zoom(zoom, names) {
     if (!zoom) return;
-    const isCoarse = (/** @type {any} */ one) =>
-      one.isThinned &&
-      (one.kind === "system") === zoom.isTime &&
-      !(
-        one.detail &&
-        one.detail.from <= zoom.min &&
-        one.detail.to >= zoom.max &&
-        one.detail.span <= zoom.max - zoom.min
-      );
-    const scale = zoom.isTime ? 1e9 : 1;
-    const window = { from: Math.floor(zoom.min * scale), to: Math.ceil(zoom.max * scale) };
+    for (const kind of ["metric", "system"]) {
+      const window = this.store.windowOf(kind, zoom);
+      if (window) await this.#refine(kind, window, names);
+    }
+  }
+
+  /**
+   * @param {string} kind
+   * @param {{ from: number, to: number }} window
+   * @param {string[]} names
+   */
+  async #refine(kind, window, names) {
+    const span = window.to - window.from;
+    const isCoarse = (/** @type {any} */ { kind: own, isThinned, detail }) =>
+      own === kind &&
+      isThinned &&
+      !(detail && detail.from <= window.from && detail.to >= window.to && detail.span <= span);
+    const scale = kind === "system" ? 1e9 : 1;
+    const [from, to] = [Math.floor(window.from * scale), Math.ceil(window.to * scale)];
     for (const part of batches(names.filter((name) => this.store.of(name).some(isCoarse)))) {
       try {
-        const answer = await this.read(`${this.#url(part)}&from=${BigInt(window.from)}&to=${BigInt(window.to)}`);
-        this.store.takeDetail(answer, { from: window.from / scale, to: window.to / scale, span: zoom.max - zoom.min });
+        const answer = await this.read(`${this.#url(part)}&from=${BigInt(from)}&to=${BigInt(to)}`);
+        this.store.takeDetail(answer, { from: from / scale, to: to / scale, span });
       } catch (error) {
         this.onProblem(error);
       }
@@ -168,9 +178,9 @@ export class SeriesLoader {
   /** Read until the answer reaches the frames that follow. */
   async #load(/** @type {string[]} */ names, /** @type {AbortSignal} */ signal) {
     for (let tries = 0; tries < TRIES; tries += 1) {
-      const weight = this.view.smoothing;
+      const { smoothing } = this.view;
       const answer = await this.read(this.#url(names), { signal });
-      if (signal.aborted || this.store.takeSeries(names, answer, weight)) break;
+      if (signal.aborted || this.store.takeSeries(names, answer, smoothing)) break;
     }
     if (this.view.zoom && !signal.aborted) this.zoom(this.view.zoom, names);
   }
@@ -192,8 +202,9 @@ export class SeriesLoader {
     const query = new URLSearchParams({
       metrics: names.join(","),
       points: String(names.some((name) => this.fine.has(name)) ? FINE_POINTS : POINTS),
-      smooth: String(this.view.smoothing),
     });
+    const { text } = this.view.smoothing;
+    if (text) query.set("smooth", text);
     return `${this.api}/series?${query}`;
   }
 }

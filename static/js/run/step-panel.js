@@ -23,6 +23,8 @@ export class StepPanel {
     this.node = find("aside[data-step-panel]");
     /** @type {number | null} */
     this.step = null;
+    /** @type {HTMLElement | null} had the focus when a point was picked: it gets it back */
+    this.before = null;
     this.giveUp = new AbortController();
     find("button[data-step-close]", this.node).addEventListener("click", () => this.close());
     for (const button of this.node.querySelectorAll("button[data-step-by]"))
@@ -30,6 +32,12 @@ export class StepPanel {
     addEventListener("popstate", () => this.restore());
     addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this.step !== null && !document.querySelector("dialog[open]")) this.close();
+    });
+    this.node.addEventListener("keydown", (event) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault(); // and not to the chart beside the one that was left
+      this.#move(by);
     });
   }
 
@@ -40,13 +48,17 @@ export class StepPanel {
     else this.#hide();
   }
 
-  /** Open the step of a clicked point: x is a step, or a Unix time in seconds. */
-  async pick({ x, isTime }) {
-    const step = isTime ? await this.feed.stepOf(x) : Math.round(x);
+  /** Open the step of a clicked point, which stands at x of an axis of ../charts/axes.js. */
+  async pick(/** @type {{ x: number, axis: string }} */ point) {
+    const step = await this.feed.stepOf(point);
     if (step === null || step < 0) return;
-    if (this.step === null) this.query.push("point", String(step));
+    const isOpening = this.step === null;
+    if (isOpening) this.query.push("point", String(step));
     else this.query.set("point", String(step));
     this.#show(step);
+    if (!isOpening) return;
+    this.before = /** @type {HTMLElement | null} */ (document.activeElement);
+    this.node.focus({ preventScroll: true });
   }
 
   /** Close it: where it was opened here, the way *back* does. */
@@ -60,14 +72,17 @@ export class StepPanel {
   }
 
   #move(by) {
-    this.pick({ x: Math.max(0, this.step + by), isTime: false });
+    this.pick({ x: Math.max(0, this.step + by), axis: "step" });
   }
 
   #hide() {
     this.giveUp.abort();
     this.step = null;
+    const hadFocus = this.node.contains(document.activeElement);
     this.node.hidden = true;
     document.body.classList.remove("has-step");
+    if (hadFocus) this.before?.focus({ preventScroll: true });
+    this.before = null;
   }
 
   #show(step) {

@@ -5,6 +5,7 @@
 
 import { Branches, EVERYTHING } from "../charts/branches.js";
 import { decode, Series } from "../charts/series.js";
+import { StepAxis, stepFrom } from "../charts/step-axis.js";
 import { Lanes } from "../timeline/lanes.js";
 
 const KEPT_FRAMES = 2000; // recent frames, replayed into parts that were read while they arrived,
@@ -27,6 +28,7 @@ export class RunStore extends EventTarget {
     this.branches = EVERYTHING;
     this.lanes = new Lanes();
     this.lanesThrough = null;
+    this.axes = new Map(); // name of an x axis -> StepAxis
     this.hasAllSpans = true; // false: of a long run, only the longest spans were read
     this.dirty = new Map(); // topic -> Set of details, told once per animation frame
     this.flushing = 0;
@@ -64,13 +66,13 @@ export class RunStore extends EventTarget {
   }
 
   /** Take the answer of /series; returns false if frames are missing between it and what is kept, so that it must be read again. */
-  takeSeries(names, answer, weight) {
+  takeSeries(names, answer, smoothing) {
     if (!this.#reaches(answer.through_seq)) return false;
     for (const [key, series] of this.series) if (names.includes(series.name)) this.series.delete(key);
     for (const name of names) this.loaded.set(name, answer.through_seq);
     for (const found of answer.series) {
       const series = new Series(found);
-      series.set(this.#inSeconds(found), answer.through_seq, weight);
+      series.set(this.#inSeconds(found), answer.through_seq, smoothing);
       this.series.set(seriesKey(found), series);
       this.know(found);
     }
@@ -91,19 +93,47 @@ export class RunStore extends EventTarget {
     for (const found of answer.series) {
       const series = this.series.get(seriesKey(found));
       if (!series) continue;
-      const { x, y, smooth, of } = this.#inSeconds(found);
       const through = answer.through_seq;
-      series.detail = {
-        ...window,
-        x: x.map(Number),
-        y: y.map(decode),
-        smooth: smooth?.map(decode) ?? null,
-        of,
-        through,
-      };
+      series.setDetail(this.#inSeconds(found), through, window);
       for (const frame of this.frames) if (frame.seq > through) this.#replayDetail(frame, series);
       this.touch("series", series.name);
     }
+  }
+
+  /** Take the answer of /axis: where steps stand on another x axis. */
+  takeAxis({ x, step, place }) {
+    this.axes.set(x, new StepAxis(step, place));
+    this.touch("axis", x);
+  }
+
+  /** Return true if it is known that the run has not measured an x axis. */
+  lacks(axis) {
+    if (axis === "time") return this.lanesThrough !== null && !this.lanes.steps.size;
+    return this.axes.get(axis)?.isKnown === false;
+  }
+
+  /** Return the function that gives the place of a step (of an attempt's dead branch) on an x axis; null: steps are places. */
+  placesOf(axis, attempt) {
+    if (axis === "step") return null;
+    if (axis === "time") return this.lanes.clockOfSteps(attempt);
+    const found = this.axes.get(axis);
+    return (step) => found?.place(step) ?? null;
+  }
+
+  /** Return the stretch of x of series of a kind that a zoom shows, null where that is not known. */
+  windowOf(kind, { min, max, axis }) {
+    if (axis === (kind === "system" ? "time" : "step")) return { from: min, to: max };
+    const place = kind === "system" ? null : this.placesOf(axis, null);
+    if (!place) return null;
+    return { from: Math.max(0, this.stepAt(axis, min) - 1), to: this.stepAt(axis, max) };
+  }
+
+  /** Return the first step whose place on an x axis is at least `x`, the last one known without any. */
+  stepAt(axis, x) {
+    const place = this.placesOf(axis, null);
+    if (!place) return Math.round(x);
+    const last = axis === "time" ? Math.max(0, ...this.lanes.steps.keys()) : (this.axes.get(axis)?.steps.at(-1) ?? 0);
+    return stepFrom(place, x, last);
   }
 
   /**
@@ -180,6 +210,7 @@ export class RunStore extends EventTarget {
   reset() {
     this.series.clear();
     this.loaded.clear();
+    this.axes.clear();
     this.lanes.clear();
     this.lanesThrough = null;
     this.base = null;

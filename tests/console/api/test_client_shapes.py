@@ -30,6 +30,7 @@ ANSWERS = {
     api_json.StudyLaunchedJson: "StudyLaunchedOut",
     api_json.CaptureJson: "CaptureOut",
     api_json.TraceJson: "TraceOut",
+    api_json.EnvironmentJson: "EnvironmentOut",
     api_json.RetentionJson: "RetentionOut",
     api_json.RetentionPreviewJson: "PreviewOut",
 }

@@ -183,6 +183,16 @@ def test_commands_are_repeated_until_they_are_answered(run: Run) -> None:
     assert command.delivered_at is not None
 
 
+def test_a_command_that_can_still_be_taken_back_waits(run: Run) -> None:
+    soon = timezone.now() + timedelta(minutes=5)
+    command = Command.objects.create(attempt=Attempt.objects.get(run=run), verb="stop", not_before=soon)
+    assert Runner(run).events(0).json()["commands"] == []
+
+    Command.objects.update(not_before=timezone.now())
+
+    assert [one["number"] for one in Runner(run).events(0).json()["commands"]] == [command.pk]
+
+
 def test_an_answer_to_somebody_elses_command_changes_nothing(run: Run) -> None:
     other = Command.objects.create(attempt=Attempt.objects.get(run=make_run(state="running")), verb="stop")
 

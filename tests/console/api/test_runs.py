@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch without trying data, model and reward in a process of their own; one test here does."""
-    monkeypatch.setattr(runs_api, "check_launchable", lambda *_: [])
+    monkeypatch.setattr(runs_api, "check_launchable", lambda *_, **__: [])
 
 
 @pytest.fixture

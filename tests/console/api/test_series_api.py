@@ -81,6 +81,21 @@ def test_a_long_series_is_thinned_and_says_so(client: Client, run: Run) -> None:
     assert part["x"] == list(range(10, 21))
 
 
+def test_an_axis_says_where_steps_stand(client: Client, run: Run) -> None:
+    store(
+        [delivery(run.pk, 2, [metric(i, **{"train/tokens": 10.0 * i}) for i in (1, 2, 3)])],
+        memory=AttemptCache(),
+        now=NOW,
+    )
+
+    assert get(client, run, "axis", x="tokens").json() == {
+        "x": "tokens",
+        "step": [1, 2, 3],
+        "place": [10.0, 30.0, 60.0],
+    }
+    assert get(client, run, "axis", x="samples").json() == {"x": "samples", "step": [], "place": []}
+
+
 def test_spans_come_by_lane_with_a_table_of_phases(client: Client, run: Run) -> None:
     answer = get(client, run, "spans").json()
 
@@ -109,6 +124,35 @@ def test_samples_and_logs_come_in_pages(client: Client, run: Run) -> None:
     assert [line["text"] for line in before["lines"]] == ["Hello"]
 
 
+def test_a_sample_is_read_whole_and_reviewed_by_editors(client: Client, run: Run) -> None:
+    told = [[2, -0.5], [0, "-Infinity"]]
+    event = make.sample(
+        attempt=1, step=2, group=0, index=0, prompt="3+3", completion="66", expected="6", reward=0.0, rewards={},
+        tokens=2, token_logprobs=[(2, -0.5), (0, float("-inf"))],
+    )  # fmt: skip
+    store([delivery(run.pk, 2, [event])], memory=AttemptCache(), now=NOW)
+    sample = get(client, run, "samples", step=2).json()["samples"][0]
+    address = f"/api/runs/{run.pk}/samples/{sample['id']}"
+
+    whole = client.get(address).json()
+    assert (whole["token_logprobs"], whole["reviews"], whole["num_steps_of_prompt"]) == (told, [], 1)
+    assert client.put(f"{address}/review", {"verdict": "up"}, content_type="application/json").status_code == 403
+    spread = get(client, run, "samples/distribution", step=2).json()
+    assert (spread["edges"], spread["counts"], spread["points"]) == ([0, 0], [1], [[sample["id"], 2, 2, 0.0]])
+
+    client.force_login(make_user("ann", project=run.project))
+    said = client.put(f"{address}/review", {"verdict": "down", "note": "no"}, content_type="application/json").json()
+    assert [(one["author"], one["verdict"], one["note"], one["is_mine"]) for one in said["reviews"]] == [
+        ("ann", "down", "no", True)
+    ]
+    for wrong in ({"verdict": "maybe"}, {"note": "x" * 2001}, {"note": "\0"}):
+        assert client.put(f"{address}/review", wrong, content_type="application/json").status_code == 422
+    assert client.get(f"/api/runs/{run.pk}/samples/{10**15}").status_code == 404
+    assert client.get(f"/api/runs/{make_run(run.project).pk}/samples/{sample['id']}").status_code == 404
+    kept = client.get(f"/api/runs/{run.pk}/samples/reviews.jsonl")
+    assert "reviews.jsonl" in kept["Content-Disposition"]
+
+
 @pytest.mark.parametrize(
     ("path", "query", "field"),
     [
@@ -118,10 +162,13 @@ def test_samples_and_logs_come_in_pages(client: Client, run: Run) -> None:
         ("series", {"metrics": "loss", "smooth": 1}, "smooth"),
         ("series", {"metrics": "loss", "from": "x"}, "from"),
         ("series", {"metrics": ",".join(f"m{i}" for i in range(101))}, "metrics"),
+        ("axis", {"x": "epochs"}, "x"),
         ("spans", {"limit": 0}, "limit"),
         ("spans", {"from_ns": -1}, "from_ns"),
         ("samples", {"page": 0}, "page"),
         ("samples", {"is_eval": "maybe"}, "is_eval"),
+        ("samples", {"variance": "much"}, "variance"),
+        ("samples/distribution", {"reward_from": "nan"}, "reward_from"),
         ("logs", {"before": "x"}, "before"),
         ("logs", {"limit": 10**6}, "limit"),
     ],

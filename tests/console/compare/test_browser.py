@@ -69,7 +69,7 @@ def test_the_page_follows_its_runs_and_its_address_holds_the_view(page: Page, li
     assert "hide=" not in page.url
 
     # Smoothing, zoom, x axis and the charts chosen stay over a reload.
-    page.evaluate("window.pitwallCompare.view.setZoom({ min: 3, max: 9, isTime: false })")
+    page.evaluate("window.pitwallCompare.view.setZoom({ min: 3, max: 9, axis: 'step' })")
     page.locator("[data-smooth]").fill("0.3")
     page.get_by_text("Metrics", exact=True).click()
     page.locator('[data-metric-chooser] input[value="policy/entropy"]').check()
@@ -77,10 +77,10 @@ def test_the_page_follows_its_runs_and_its_address_holds_the_view(page: Page, li
     until(page, "location.search.includes('zoom=') && location.search.includes('&m=')")
     page.reload()
     until(page, "window.pitwallCompare?.view.zoom?.max === 9")
-    assert page.evaluate("window.pitwallCompare.view.smoothing") == 0.3
+    assert page.evaluate("window.pitwallCompare.view.smoothing.strength") == 0.3
     expect(page.locator('[data-compare-charts] [data-metric="policy/entropy"]')).to_have_count(1)
     page.locator("[data-axis]").select_option("time")
-    until(page, "window.pitwallCompare.store.axis === 'time' && location.search.includes('x=time')")
+    until(page, "window.pitwallCompare.view.axis === 'time' && location.search.includes('x=time')")
     until(page, f"window.pitwallCompare.store.of('{first.run.pk}|reward/mean')[0]?.x.at(-1) > 14.2")  # 15 × 0.95 s
     assert "zoom=" not in page.url  # steps are no seconds
 
@@ -113,6 +113,9 @@ def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
     page.keyboard.press("f")
     expect(page.locator('dialog[data-dialog="chart"]')).to_be_visible()
     until(page, "document.querySelector('[data-full-body]').chart.shown?.lines.length === 2")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="CSV").click()
+    assert saved.value.path().read_text().startswith("step,two,two (smoothed 0.6),one,one (smoothed 0.6)\n")
     page.keyboard.press("Escape")
 
     box = page.locator('[data-metric="policy/entropy"] .chart').bounding_box()

@@ -101,6 +101,17 @@ def test_what_is_left_out_and_what_is_no_number_is_told(member: Client, runs: li
     assert not any(2000 <= column * 21 <= 2380 for column in line["column"])
 
 
+def test_columns_of_tokens_say_which_runs_have_not_counted_them(member: Client, runs: list[Run]) -> None:
+    row = Metric.objects.create(run=runs[0], name="train/tokens")
+    x = np.arange(1, 4001)
+    append_points({row.pk: points(x, x, np.full(4000, 10.0))}, attempt=1, through=0)
+
+    found = ask(member, runs, x="tokens", to=20_000).json()
+
+    assert (found["unplaced"], found["width"]) == ([runs[1].pk], 100)
+    assert [one["of"] for one in found["series"]] == [1999, 0]
+
+
 def test_an_answer_is_compressed_where_that_is_taken(member: Client, runs: list[Run]) -> None:
     plain, packed = ask(member, runs), ask(member, runs, headers={"Accept-Encoding": "gzip, br"})
 
@@ -117,7 +128,7 @@ def test_an_answer_is_compressed_where_that_is_taken(member: Client, runs: list[
         ({"smooth": "1"}, "smooth", "is not in 0 (off) to below 1"),
         ({"from": 9, "to": 3}, "from", "is above"),
         ({"from": "1e300"}, "from", "is not a step"),
-        ({"x": "time", "from": "nan"}, "from", "is not a moment"),
+        ({"x": "time", "from": "nan"}, "from", "is not a place on the axis time"),
         ({"metrics": ","}, "metrics", "Name 1 to"),
     ],
 )

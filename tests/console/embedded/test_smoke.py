@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from django.core.management import call_command
 
 from console.embedded.smoke import LearningResult, evaluate, table
 
@@ -51,3 +52,19 @@ def test_the_table_covers_every_step_and_shows_gaps_as_gaps() -> None:
     assert len(lines) == 13
     assert lines[1].split()[:3] == ["1-5", "0.500", "—"]
     assert lines[-1].split()[:3] == ["56-60", "0.500", "0.900"]
+
+
+@pytest.mark.parametrize(("reward", "code", "said"), [(0.93, 0, "PASS: mean reward"), (0.36, 1, "FAIL: mean reward")])
+def test_the_exit_code_is_the_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reward: float, code: int, said: str
+) -> None:
+    command = "console.management.commands.smoke"
+    monkeypatch.setattr(f"{command}.run_demo", lambda *_, **__: "r-1")
+    monkeypatch.setattr(f"{command}.read_columns", lambda _: columns([reward] * 20, {20: 0.97}))
+    monkeypatch.setattr(f"{command}.summary", lambda run_id, _: run_id)
+
+    with pytest.raises(SystemExit) as ended:
+        call_command("smoke", "--here")
+
+    assert ended.value.code == code
+    assert said in capsys.readouterr().out

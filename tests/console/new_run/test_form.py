@@ -62,6 +62,8 @@ LIMITS = {"policy_ranks": 8, "rollout_engines": 8, "tensor_parallel_size": 8, "c
 OBJECTS = {
     "chat_template_kwargs": VARIABLES,
     "eval_sets": st.just({"hard": {"id": "/data/hard.jsonl", "every_steps": 100, "temperature": 0.5}}),
+    "variables": st.just({"NCCL_DEBUG": "INFO", "TWO": "a=b, c"}),
+    "secrets": st.just(("HF_TOKEN", "WANDB_API_KEY")),
     "mixture": st.just({"algebra": {"kind": "hub", "id": "org/name", "weight": 0.25}}),
 }
 

@@ -11,8 +11,9 @@ from console.api.runs import runs as runs_api
 from console.command_line import api_client, api_command
 from console.command_line.run_table import run_table
 from console.sign_in.api_token import make_token
-from jobs.models import Frame, Metric, Run
+from jobs.models import Frame, Membership, Metric, Run
 from jobs.runs import lifecycle
+from jobs.runs.environment import hand_out
 from jobs.telemetry.frames import encode_frame
 from profiling.events import metric
 from tests.console.commands import run_command
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def _in_process(served_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_api, "check_launchable", lambda *_: [])
+    monkeypatch.setattr(runs_api, "check_launchable", lambda *_, **__: [])
 
 
 @pytest.fixture(autouse=True)
@@ -185,3 +186,34 @@ def test_the_table_shows_both_ends_and_where_the_time_went() -> None:
     assert "Held-out accuracy 0.400 -> 0.950" in lines
     assert "Step time median 1.000 s" in lines
     assert "Rollout 0.500 s a step, 1.0 s in all" in lines
+
+
+def test_secrets_come_from_the_shell_or_a_file_and_never_from_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "value-in-the-shell")
+    (tmp_path / "key").write_text("value-in-a-file\n")
+    options = ("--env", "NCCL_DEBUG=INFO", "--secret", "HF_TOKEN", "--secret", f"WANDB_API_KEY=@{tmp_path / 'key'}")
+
+    code, out, _err = launch({}, tmp_path, *options)
+    with pytest.raises(CommandError) as refused:
+        call_command("launch", str(tmp_path / "spec.json"), "--secret", "HF_TOKEN=value-on-the-line")
+
+    run = Run.objects.get()
+    assert code == 0
+    assert run.spec["environment"] == {"variables": {"NCCL_DEBUG": "INFO"}, "secrets": ["HF_TOKEN", "WANDB_API_KEY"]}
+    secrets = hand_out(run.attempts.get(), key="k" * 32)
+    assert secrets == {"HF_TOKEN": "value-in-the-shell", "WANDB_API_KEY": "value-in-a-file"}
+    assert "value-" not in out + str(refused.value)
+
+
+def test_the_environment_of_a_project_is_set_shown_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    Membership.objects.update(role="admin")
+    monkeypatch.setenv("HF_TOKEN", "value-in-the-shell")
+
+    code, out, _err = run_command("environment", "pit", "--env", "NCCL_DEBUG=INFO", "--secret", "HF_TOKEN")
+    _code, left, _err = run_command("environment", "pit", "--remove", "NCCL_DEBUG")
+
+    assert code == 0
+    assert [line.split() for line in out.splitlines()] == [["HF_TOKEN", "(secret)"], ["NCCL_DEBUG", "INFO"]]
+    assert left.split() == ["HF_TOKEN", "(secret)"]

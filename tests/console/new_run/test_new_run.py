@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from console.forms.new_run.form import default_spec, show, spec_to_form
 from console.trainer_command import command_to_be
+from console.views.new_run import page as new_run_page
 from console.views.new_run.page import base_text, next_name
 from jobs.catalog.knob import applicable, knobs
 from jobs.catalog.spec.parse import parse_spec
@@ -502,3 +503,20 @@ def test_a_clone_says_which_values_it_has_of_knobs_that_were_changed_while_the_r
     assert "values=launch" in changed
     assert re.search(r'name="knobs.rollout.temperature" value="1(.0)?"', launched)
     assert "has the values of the launch" in launched
+
+
+def test_a_clone_knows_the_run_that_it_came_from(
+    editor: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_run_page, "check_launchable", lambda *_, **__: [])
+    origin, stranger = make_run(project), make_run(make_project("elsewhere"))
+
+    page = editor.get(f"/runs/new?from={origin.pk}").content.decode()
+    editor.post("/runs/new", {"name": "clone", "parent": origin.pk}, **JSON)
+    editor.post("/runs/new", {"name": "no clone", "parent": stranger.pk, "idempotency_key": "k"}, **JSON)
+
+    assert f'name="parent" value="{origin.pk}"' in page
+    parents = dict(Run.objects.filter(name__endswith="clone").values_list("name", "parent"))
+    assert parents == {"clone": origin.pk, "no clone": None}
+    clone = Run.objects.get(name="clone")
+    assert f"clone of {origin.pk}" in " ".join(editor.get(f"/runs/{clone.pk}").content.decode().split())

@@ -1,5 +1,6 @@
 """The charts of a run with many metrics in a browser: cards only near the screen, search, sections, pins."""
 
+import math
 import re
 
 import pytest
@@ -74,8 +75,42 @@ def test_cards_are_only_near_the_screen_and_found_sorted_and_pinned(page: Page, 
     with page.expect_download() as saved:
         full.get_by_role("button", name="CSV").click()
     head, first, *_ = saved.value.path().read_text().splitlines()
-    assert head == "step,grad/layer_002,grad/layer_002 (smoothed)"
+    assert head == "step,grad/layer_002,grad/layer_002 (smoothed 0.6)"
     assert first.startswith("1,0.1428")
+
+
+def test_a_chart_over_tokens_marks_what_it_leaves_out_and_says_what_was_not_recorded(
+    page: Page, live_console: LiveConsole
+) -> None:
+    run = make_run(live_console.project, state="running", spec={}, user=live_console.user)
+    reporter = Reporter(console=live_console, run=run)
+    steps = [step for step in range(1, 61) if not 30 <= step < 40]
+    loss = {step: math.sin(step) for step in steps} | {7: 90.0, 50: math.nan}
+    report = [{"loss": loss[step], "train/tokens": 100.0} for step in steps]
+    reporter.post([events.metric(y, attempt=1, step=x, t=NOW_NS) for x, y in zip(steps, report, strict=True)])
+    open_run(page, live_console, run, "charts?x=tokens&by=mean&smooth=0.8&clip=1")
+    until(page, DRAWN, ["loss", 50])
+    chart = "document.querySelector('[data-metric=loss] .chart').chart"
+
+    shown = page.evaluate(f"(({{ x, breaks, smooth }}) => [x, breaks, smooth])({chart}.shown.lines[0].column)")
+    assert [shown[0][0], shown[0][-1], shown[1]] == [100, 5000, [29]]
+    assert shown[2][4] == pytest.approx(sum(loss[step] for step in range(1, 6)) / 5)
+    assert page.evaluate(f"{chart}.uplot.scales.y.max") < 2
+    assert page.evaluate(f"{chart}.shown.odd.map(([x]) => x)") == [4000]
+    page.locator('[data-metric="loss"]').focus()
+    page.keyboard.press("f")
+    with page.expect_download() as saved:
+        page.get_by_role("dialog", name="loss").get_by_role("button", name="CSV").click()
+    head, first, *_ = saved.value.path().read_text().splitlines()
+    assert head == "tokens,loss,loss (smoothed mean:5)"
+    assert first.startswith("100,0.84")
+    page.keyboard.press("Escape")
+
+    page.locator('[data-panel="charts"] [data-axis]').select_option("samples")
+    expect(page.locator('[data-metric="loss"] .chart')).to_contain_text("No samples were recorded by")
+    page.locator('[data-panel="charts"] [data-axis]').select_option("step")
+    until(page, f"{chart}.uplot && {chart}.shown.lines[0].column.x[0] === 1")
+    expect(page.locator('[data-panel="charts"] [data-axis-note]')).to_be_empty()
 
 
 def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Page, live_console: LiveConsole) -> None:
@@ -119,3 +154,15 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     page.keyboard.press("a")
     notes.get_by_role("button", name="Delete the note on step 4").click()
     until(page, "() => !window.pitwallRun.view.marks.some(({ type }) => type === 'note')")
+    page.keyboard.press("Escape")
+
+    chart = page.locator('[data-metric="reward/mean"] .chart')
+    until(page, DRAWN, ["reward/mean", 8])
+    chart.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("complementary", name="Step 8")).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("complementary", name="Step 7")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-step-panel]")).to_be_hidden()
+    expect(chart).to_be_focused()

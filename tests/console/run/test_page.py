@@ -16,7 +16,7 @@ from console.views.run.page import TABS, unsaid_line
 from jobs.catalog.metric import metrics
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.trainer import trainers
-from jobs.models import Artifact, LogChunk, Project, Run
+from jobs.models import Artifact, LogChunk, Project, Run, RunEvent
 from tests.rows import NOW, make_artifact, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -52,14 +52,14 @@ def test_each_tab_has_its_own_address_and_opens_there(member: Client, project: P
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ({"trainer": {"name": "verl"}}, "only how long some take in each step: Rollout, "),
-        ({"trainer": {"name": "openrlhf"}}, "only how long some take in each step: Rollout, Update, Weight sync."),
+        ({"trainer": {"name": "verl"}}, "up to that moment. Phases: Rollout, "),
+        ({"trainer": {"name": "openrlhf"}}, "up to that moment. Phases: Rollout, Update, Weight sync."),
         ({"trainer": {"name": "openrlhf"}, "algorithm": "sft"}, "only how long each step takes."),
         ({}, ""),
     ],
 )
 @pytest.mark.parametrize("tab", ["overview", "timeline"])
-def test_a_run_whose_trainer_reports_no_phases_says_what_it_does_report(
+def test_a_run_whose_trainer_reports_phases_later_or_not_at_all_says_so(
     member: Client, project: Project, tab: str, spec: dict[str, Any], says: str
 ) -> None:
     html = page(member, make_run(project, state="finished", spec=spec), tab)
@@ -368,22 +368,44 @@ def test_a_log_line_that_only_repeats_the_cause_is_left_out(line: str, shown: st
 
 
 @pytest.mark.parametrize(
-    ("spec", "is_native", "names_knob"),
+    ("spec", "says"),
     [
-        ({}, True, False),
-        ({"trainer": {"name": "verl"}}, False, True),
-        ({"trainer": {"name": "openrlhf"}, "algorithm": "sft"}, False, False),
+        ({}, ""),
+        ({"trainer": {"name": "verl"}}, ""),
+        (
+            {"trainer": {"name": "openrlhf"}, "algorithm": "sft", "knobs": {"checkpoint.weights_only": True}},
+            "With “No training state” on, its checkpoints hold weights alone",
+        ),
     ],
 )
 def test_a_run_says_whether_it_goes_on_from_checkpoints(
-    member: Client, project: Project, spec: dict[str, Any], is_native: bool, names_knob: bool
+    member: Client, project: Project, spec: dict[str, Any], says: str
 ) -> None:
     html = page(member, make_run(project, state="failed", spec=spec))
 
-    assert ("Pitwall does not go on from the checkpoints of" in html) == (not is_native)
-    assert ("name its folder under “Checkpoint to continue from”" in html) == names_knob
-    assert ("Start again</button>" in html) == (not is_native)
-    assert ("Resume</button>" in html) == is_native
+    assert ("Start again</button>" in html) == bool(says)
+    assert ("Resume</button>" in html) == (not says)
+    assert says in html
+
+
+@pytest.mark.parametrize(
+    ("trainer", "knobs", "says"),
+    [
+        ("verl", {}, "verl 0.9.1 does not write how many tokens a response has."),
+        ("verl", {"logging.dump_rollouts": False}, "verl 0.9.1 writes its samples only with “Keep rollouts” on"),
+        ("openrlhf", {}, "OpenRLHF 0.11.2 prints one response per step"),
+        ("trl", {}, "overwrites the responses of steps in which it evaluates"),
+    ],
+)
+def test_what_another_trainer_does_not_tell_is_said_with_its_version(
+    member: Client, project: Project, trainer: str, knobs: dict[str, Any], says: str
+) -> None:
+    spec = {"algorithm": "grpo", "trainer": {"name": trainer}, "knobs": knobs}
+
+    html = page(member, make_run(project, spec=spec))
+
+    assert says in html
+    assert "draws them one after the other" in html or trainer == "trl"
 
 
 def test_who_may_not_start_a_run_again_is_told_so_and_gets_no_button(
@@ -403,3 +425,19 @@ def test_who_may_not_start_a_run_again_is_told_so_and_gets_no_button(
     html = page(client, run)
     assert 'data-action="resume"' in html
     assert 'data-field="resume-refusal"' not in html
+
+
+def test_the_config_tab_shows_what_each_attempt_was_made_of(member: Client, project: Project) -> None:
+    run = make_run(project, state="finished", spec={"knobs": {"train.seed": 7}})
+    tree = {"name": "verl", "commit": "1a2b3c4d5e6f7788", "diff": "+<b>lr</b> = 2", "untracked": ["new.py"]}
+    facts = {"node": "n-1", "devices": ["H100", "H100"], "image": "verl:0.9", "variables": {"NCCL_DEBUG": "INFO"}}
+    environment = {**facts, "packages": {"flask": "3", "torch": "2.8.0"}, "sources": [tree], "secrets": ["HF_TOKEN"]}
+    RunEvent.objects.create(run=run, attempt=1, at=NOW, verb="note", text="", data={"environment": environment})
+    RunEvent.objects.create(run=run, attempt=2, at=NOW, verb="note", text="", data={"environment": "nonsense"})
+
+    html = page(member, run, "config")
+
+    for text in ("2 × H100", "verl:0.9", "NCCL_DEBUG=INFO", "HF_TOKEN", "1a2b3c4d5e6f", "new.py", "torch==2.8.0"):
+        assert text in html
+    assert "+&lt;b&gt;lr&lt;/b&gt; = 2" in html
+    assert html.index("torch==2.8.0") < html.index("flask==3")

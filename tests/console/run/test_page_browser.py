@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from jobs.models import Attempt, LogChunk
+from jobs.models import Attempt, LogChunk, Sample, SampleReview
 from jobs.runs.lifecycle import finish
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
@@ -138,7 +138,7 @@ def test_a_constant_that_smoothing_blurs_is_drawn_with_few_ticks(page: Page, liv
     for is_log in ("true", "false"):
         page.evaluate(f"window.pitwallRun.view.isLog = {is_log}; window.pitwallRun.view.redraw(true)")
         until(page, f"!{rate}.needs")
-    page.evaluate("window.pitwallRun.view.setZoom({ min: 20, max: 20 + 1e-12, isTime: false })")
+    page.evaluate("window.pitwallRun.view.setZoom({ min: 20, max: 20 + 1e-12, axis: 'step' })")
     zoom = page.evaluate("window.pitwallRun.view.zoom")
     assert zoom["max"] - zoom["min"] == pytest.approx(1)
     until(page, f"!{rate}.needs")
@@ -201,7 +201,7 @@ def test_the_address_keeps_tab_smoothing_and_zoom(page: Page, live_console: Live
     until(page, "window.pitwallRun?.feed.socket")
 
     after = page.evaluate("window.pitwallRun.view")
-    assert after["smoothing"] == 0.9
+    assert after["smoothing"]["strength"] == 0.9
     assert after["zoom"]["min"] == pytest.approx(zoom["min"], rel=1e-6)
     expect(page.locator('[data-panel="charts"]')).to_be_visible()
     page.locator('[data-metric="reward/mean"] .u-over').dblclick()
@@ -345,6 +345,35 @@ def test_new_samples_are_announced_and_shown_on_demand(page: Page, live_console:
     expect(rows).to_have_count(4)
     page.get_by_label("By group").check()
     expect(page.locator(".run-group-row")).to_have_count(2)
+
+
+def test_samples_are_filtered_by_reward_and_reviewed_one_after_the_other(page: Page, live_console: LiveConsole) -> None:
+    reporter = start(live_console, steps=3)
+    kept = Sample.objects.filter(run=reporter.run)
+    kept.filter(step=3).update(completion="It is 2", tokens=3, token_logprobs="[[6,-0.01],[1,-5]]")
+    right = kept.filter(reward=1).count()
+    open_run(page, live_console, reporter.run, "samples")
+    rows = page.locator("tr[data-sample]")
+    expect(rows).to_have_count(12)
+    expect(page.locator("[data-sample-plot] circle")).to_have_count(12)
+
+    page.locator("[data-sample-bins] button").last.click()
+
+    expect(rows).to_have_count(right)
+    expect(page).to_have_url(re.compile(r"reward=0\.95\.\."))
+    page.locator("[data-sample-chips] button").click()
+    expect(rows).to_have_count(12)
+    page.get_by_role("button", name="Review", exact=True).click()
+    opened = page.locator(".run-sample-full")
+    expect(opened.locator('.run-token[data-level="4"]').first).to_have_text("2")
+    page.keyboard.press("d")
+    expect(rows.first.locator('[title="1 thumbs down"]')).to_be_visible()
+    expect(rows.nth(1)).to_have_attribute("aria-expanded", "true")  # on to the next one
+    note = opened.get_by_label("A note on this sample")
+    note.fill("guessed")
+    note.press("Enter")
+    expect(opened.locator(".run-review")).to_contain_text("guessed")
+    assert list(SampleReview.objects.order_by("pk").values_list("verdict", "note")) == [("down", ""), ("", "guessed")]
 
 
 def test_the_theme_changes_the_canvases_too(page: Page, live_console: LiveConsole) -> None:

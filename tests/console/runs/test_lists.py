@@ -7,9 +7,9 @@ from django.test import Client
 from django.urls import reverse
 
 from console.sign_in.api_token import make_token
-from jobs.models import Project, Run, SavedView
+from jobs.models import Command, Project, Run, SavedView
 from tests.console.commands import run_command
-from tests.rows import make_project, make_run, make_user, signed_in
+from tests.rows import NOW, make_project, make_run, make_user, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -70,6 +70,22 @@ def test_deleted_runs_are_taken_back(editor: Client, project: Project) -> None:
 
     assert back["text"] == "1 run taken back"
     assert 'data-name="a"' in editor.get(reverse("runs"), {"q": "name:a"}).content.decode()
+
+
+def test_stopped_runs_go_on_or_stand_in_the_queue_again(editor: Client, project: Project) -> None:
+    going, waiting = named(project, "a", state="running"), named(project, "b")
+
+    stopped = send(editor, "stop", [going.pk, waiting.pk])
+    assert sorted(Run.objects.values_list("state", flat=True)) == ["stopped", "stopping"]
+    (step,) = stopped["undo"]
+    back = send(editor, step["verb"], step["ids"])
+
+    assert (back["text"], back["refused"]) == ("2 runs go on", [])
+    assert list(Run.objects.order_by("name").values_list("state", "latest_attempt")) == [("running", 1), ("queued", 2)]
+    assert not Run.objects.filter(is_stop_requested=True).exists()
+    send(editor, "stop", [going.pk])
+    Command.objects.update(not_before=NOW)
+    assert "is stopping already" in send(editor, step["verb"], [going.pk])["refused"][0]["message"]
 
 
 def test_the_api_changes_what_a_filter_leaves(

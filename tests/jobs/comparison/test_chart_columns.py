@@ -88,7 +88,7 @@ def test_seconds_of_training_are_columns_too() -> None:
     seal(run, np.full(1000, 0.5), name="time/step_seconds")
 
     found = read_lines(
-        runs=[run], names=["reward/mean"], request=ChartRequest(num_columns=100, is_time=True, low=100.0, high=200.0)
+        runs=[run], names=["reward/mean"], request=ChartRequest(num_columns=100, axis="time", low=100.0, high=200.0)
     )
 
     assert (found.grid.low, found.grid.width, found.lines[0].columns.of) == (100.0, 1.0, 201)

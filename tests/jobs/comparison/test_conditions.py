@@ -89,6 +89,7 @@ QUIET = RunConditions(
         ({"python": ("3.11.9",)}, ["python"]),
         ({"packages": {"torch": "2.8.0", "vllm": "0.12.0", "flask": "3"}}, ["packages", "packages"]),
         ({"packages": {}}, []),
+        ({"sources": ("verl 1a2b",)}, []),  # the base tells none
         ({"code": ("cd34",)}, ["code"]),
         ({"code": ("cd34",), "uses_own_code": False}, []),  # of another trainer the package counts
         ({"captures": ((1, 20),)}, ["captures"]),
@@ -197,7 +198,8 @@ def test_conditions_are_read_from_what_is_recorded() -> None:
     run, bare = make_run(step=60, num_steps=60), make_run(step=60, num_steps=60)
     tell(run, environment())
     tell(run, {"data": {"num_examples": 2000, "sha256": "0123456789abcdef"}})
-    tell(run, environment(node="n-2", packages={"torch": "2.9.0"}), attempt=2)
+    tree = {"name": "verl", "commit": "1a2b3c4d5e6f", "changes": "ffff0000ffff0000", "diff": "+lr = 2"}
+    tell(run, environment(node="n-2", packages={"torch": "2.9.0"}, sources=[tree], image="verl:0.9"), attempt=2)
     Capture.objects.create(run=run, attempt=1, state="ready", meta={"first_step": 7, "num_steps": 2})
     Capture.objects.create(run=run, attempt=1, state="withdrawn", first_step=9)
     readings(run, percent=100.0, own=0.8)
@@ -207,6 +209,7 @@ def test_conditions_are_read_from_what_is_recorded() -> None:
     assert found[bare.pk] == RunConditions()
     own = found[run.pk]
     assert (own.node, own.devices, own.packages) == (("n-1", "n-2"), ("2 × H100",), {"torch": "2.9.0"})
+    assert (own.sources, own.image) == (("verl 1a2b3c4d5e + ffff0000ff",), ("verl:0.9",))
     assert (own.data, own.captures) == (("2,000 examples 0123456789",), ((7, 8),))
     assert own.load is not None
     assert own.load.taken == pytest.approx(0.6)

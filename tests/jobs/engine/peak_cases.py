@@ -153,7 +153,7 @@ if importlib.util.find_spec("bitsandbytes"):
         Case(model="wide", algorithm="grpo", layout="colocated", ranks=1, lora=8, has_four_bits=True),
     )
 
-SHORT = (Case(model="small", stage=3, precision="bfloat16"),)
+SHORT = (Case(model="tiny", stage=3, precision="bfloat16"),)
 LONG = (
     *(Case(model="tiny", stage=stage, precision=kind) for stage in (0, 2, 3) for kind in ("float32", "bfloat16")),
     *(Case(model="small", stage=stage, precision=kind) for stage in (0, 2, 3) for kind in ("float32", "bfloat16")),

@@ -132,6 +132,8 @@ def test_telling_costs_a_small_part_of_a_step(grpo: EndedRun) -> None:
 
 def test_samples_are_shown_and_all_of_them_kept(grpo: EndedRun) -> None:
     shown = [e for e in grpo.of("sample") if not e["is_eval"] and e["step"] == 1]
+    assert all(sum(length for length, _ in e["token_logprobs"]) == len(e["completion"]) for e in shown)
+    assert all(logprob <= 0 for e in shown for _, logprob in e["token_logprobs"])
     kept = [json.loads(line) for line in (grpo.run_dir / "samples" / "step-000001.jsonl").read_text().splitlines()]
 
     assert len(shown) == 32

@@ -23,6 +23,9 @@ class FakeConsole:
     run: str = field(default_factory=lambda: f"r-{secrets.token_hex(4)}")  # processes are found by it
     attempt: int = 1
     resume: dict[str, int] | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    handed_to: str = ""  # the key of who was given the secrets
     commands: list[dict[str, Any]] = field(default_factory=list)
     answered: list[dict[str, Any]] = field(default_factory=list)
     redis: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
@@ -226,7 +229,13 @@ class _Handler(BaseHTTPRequestHandler):
                     "inputs": inputs,
                     "resume": console.resume,
                     "commands": console.commands,
+                    "environment": {"variables": console.variables, "secrets": sorted(console.secrets)},
                 }
+            case ("POST", "environment"):
+                console.handed_to = console.handed_to or json.loads(body)["key"]
+                if console.handed_to != json.loads(body)["key"]:
+                    return 403, {"problems": ["handed to another runner before"]}
+                return 200, {"secrets": console.secrets}
             case ("GET", "inputs", sha256):
                 return (200, console.inputs[sha256]) if sha256 in console.inputs else (404, {"error": "no such file"})
             case ("POST", "events"):

@@ -18,15 +18,21 @@ from tests.warm_workers.workers import cold_workers
 
 pytestmark = pytest.mark.ray
 
+SECRET = "known-to-the-run-alone"
+SHOWN_BY_RAY = ("/api/jobs/", "/api/v0/runtime_envs", "/api/v0/actors?detail=1", "/api/v0/workers?detail=1")
+"""What Ray tells of jobs and processes to whoever may ask it."""
 PREAMBLE = """
 import subprocess
 import ray
 ray.init(log_to_driver=False)
 @ray.remote(num_cpus=1, lifetime="detached", name=f"survivor-{os.getpid()}")
 class Survivor:
+    def variables(self):
+        return [os.environ.get(name, "") for name in ("PLAIN_NAME", "NCCL_DEBUG", "PITWALL_SECRETS")]
     def leave_a_child(self):
         return subprocess.Popen(["sleep", "600"], start_new_session=True).pid
 survivor = Survivor.remote()
+(run_dir / "variables").write_text(json.dumps(ray.get(survivor.variables.remote())))
 (run_dir / "child").write_text(str(ray.get(survivor.leave_a_child.remote())))
 metric(1)
 """
@@ -87,9 +93,16 @@ def child_of(house: House) -> int:
 
 def test_what_an_actor_left_is_ended_and_the_job_succeeds(house: House, console: FakeConsole, head: Jobs) -> None:
     house.trainer(PREAMBLE)
+    console.variables, console.secrets = {"NCCL_DEBUG": "INFO"}, {"PLAIN_NAME": SECRET}
 
-    job = head.submit(house, "jobs.runner")
+    job = head.submit(house, "jobs.runner", PYTHONPATH=str(house.folder))
+    wait_until((house.run_dir / "child").exists, 120)
+    shown = [head.api.get(address).text for address in SHOWN_BY_RAY]
 
+    assert json.loads((house.run_dir / "variables").read_text()) == [SECRET, "INFO", "PLAIN_NAME"]
+    assert console.run in shown[0]
+    assert "worker_process_setup_hook" in shown[1]
+    assert [SECRET in text for text in shown] == [False] * len(SHOWN_BY_RAY)
     assert head.end_of(job) == "SUCCEEDED"  # so Ray's supervisor of the job was not taken for an orphan
     assert console.terminal_event["state"] == "finished"
     cleanup = console.terminal_event["meta"]

@@ -52,6 +52,55 @@ def test_a_run_ships_everything_once_and_in_order_and_ends_with_its_terminal_eve
     assert house.marked() == []
 
 
+SECRET = 'p"ss of/the run+1'
+"""Quotes and signs that JSON and addresses write otherwise."""
+
+
+def everywhere(console: FakeConsole, house: House) -> str:
+    """Return all that the console was sent, and what of the run directory the trainer did not write."""
+    files = [path for path in house.run_dir.rglob("*") if path.is_file() and path.parent.name != "log"]
+    ours = [path.read_text(errors="replace") for path in files if path.name != "events.jsonl"]
+    return "".join([json.dumps(console.database), *ours])
+
+
+def test_a_run_has_its_variables_and_secrets_and_tells_nobody_the_latter(house: House, console: FakeConsole) -> None:
+    console.variables = {"NCCL_DEBUG": "INFO", "LD_PRELOAD": "/evil.so"}  # the latter by no console of ours
+    console.secrets = {"PLAIN_NAME": SECRET, "LINES": "first line of it\nsecond line of it"}
+    house.trainer(
+        """
+        import base64, urllib.parse
+        secret, lines = os.environ["PLAIN_NAME"], os.environ["LINES"]
+        assert os.environ["NCCL_DEBUG"] == "INFO" and "LD_PRELOAD" not in os.environ
+        print("plain", secret, "json", json.dumps({"key": secret}), "address", urllib.parse.quote(secret, safe=""))
+        print("base64", base64.b64encode(secret.encode()).decode(), lines, flush=True)
+        log.write(events.note(f"signed in with {secret}", attempt=attempt))
+        raise RuntimeError(f"refused: {secret}")
+        """
+    )
+
+    house.finish(house.start())
+
+    shipped = everywhere(console, house)
+    assert [form for form in ("ss of/the", "p%22ss", "cCJzcyBv", "first line", "second line") if form in shipped] == []
+    assert "plain *** json" in console.lines()[0]
+    launch = json.loads((house.run_dir / "launch.json").read_text())
+    assert (launch["variables"], launch["secrets"]) == ({"NCCL_DEBUG": "INFO"}, ["LINES", "PLAIN_NAME"])
+    assert (house.run_dir / ".key").stat().st_mode & 0o777 == 0o600
+    surroundings = console.of_kind("note", role="runner")[0]["meta"]["environment"]
+    assert (surroundings["variables"], surroundings["secrets"]) == (launch["variables"], launch["secrets"])
+
+
+def test_a_run_whose_secrets_another_runner_has_fails_and_says_so(house: House, console: FakeConsole) -> None:
+    console.secrets, console.handed_to = {"WANDB_API_KEY": SECRET}, "somebody else's"
+    house.trainer("raise SystemExit('started without its secrets')")
+
+    house.finish(house.start())
+
+    assert console.terminal_event["state"] == "failed"
+    assert "handed to another runner" in console.terminal_event["cause"]["text"]
+    assert not (house.run_dir / "launch.json").exists()
+
+
 def test_what_is_written_down_for_people_holds_no_secret(house: House, console: FakeConsole) -> None:
     house.trainer("assert 'PITWALL_TOKEN' not in os.environ\n")
 

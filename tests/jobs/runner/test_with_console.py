@@ -18,6 +18,7 @@ import pytest
 from console.embedded.ports import free_block
 from tests.jobs.runner.conftest import REPOSITORY, House
 from tests.jobs.runner.fake_console import FakeConsole
+from tests.migrated_database import put_database
 from tests.services import Valkey
 from tests.waiting import wait_until
 
@@ -85,7 +86,7 @@ class Console:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.log = folder / "log.txt"
         self.valkey.start()
-        subprocess.run([*self._manage(), "migrate", "-v0"], env=self.env, check=True)
+        put_database(folder)
         self.start("web")
         self.start("ingest")
 

@@ -144,6 +144,35 @@ def test_checkpoints_are_asked_of_running_runs_only_and_once() -> None:
     assert not lifecycle.request_checkpoint(run_id=make_run(state="starting").pk, user=None, now=NOW)
 
 
+@pytest.mark.parametrize("state", ["starting", "running"])
+def test_a_stop_with_a_grace_is_taken_back_until_the_runner_may_have_been_told(state: str) -> None:
+    run, user = make_run(state=state), make_user("ada")
+    version = Attempt.objects.get(run=run).version
+
+    assert lifecycle.request_stop(run_id=run.pk, user=user, now=NOW, grace=lifecycle.STOP_GRACE)
+    assert states_of(run) == ("stopping", "stopping")
+    assert not lifecycle.mark_running(run_id=run.pk, attempt=1, now=NOW)
+    assert not lifecycle.withdraw_stop(run_id=run.pk, user=user, now=NOW + lifecycle.STOP_GRACE)
+    assert lifecycle.withdraw_stop(run_id=run.pk, user=user, now=NOW)
+    assert not lifecycle.withdraw_stop(run_id=run.pk, user=user, now=NOW)
+
+    assert states_of(run) == (state, state)
+    assert not run.is_stop_requested
+    assert not Command.objects.exists()
+    assert Attempt.objects.get(run=run).version == version + 2
+    assert AuditEvent.objects.filter(verb="run.withdraw_stop", object_id=run.pk).count() == 1
+
+
+def test_a_second_request_without_a_grace_leaves_nothing_to_take_back() -> None:
+    run = make_run(state="running")
+    lifecycle.request_stop(run_id=run.pk, user=None, now=NOW, grace=lifecycle.STOP_GRACE)
+
+    assert not lifecycle.request_stop(run_id=run.pk, user=None, now=NOW)
+
+    assert not lifecycle.withdraw_stop(run_id=run.pk, user=None, now=NOW)
+    assert states_of(run) == ("stopping", "stopping")
+
+
 def test_a_late_proof_of_cleanup_is_kept_once() -> None:
     run = make_run(state="failed")
     Attempt.objects.update(cleanup={})
@@ -158,6 +187,8 @@ OPERATIONS = {
     "admit": lambda run: lifecycle.admit(run_id=run.pk, attempt=1, now=NOW),
     "run": lambda run: lifecycle.mark_running(run_id=run.pk, attempt=1, now=NOW),
     "stop": lambda run: lifecycle.request_stop(run_id=run.pk, user=None, now=NOW),
+    "stop soon": lambda run: lifecycle.request_stop(run_id=run.pk, user=None, now=NOW, grace=lifecycle.STOP_GRACE),
+    "withdraw": lambda run: lifecycle.withdraw_stop(run_id=run.pk, user=None, now=NOW),
     "checkpoint": lambda run: lifecycle.request_checkpoint(run_id=run.pk, user=None, now=NOW),
     "finished": lambda run: finish(run, "finished"),
     "failed": lambda run: finish(run, "failed", cause=CAUSE),

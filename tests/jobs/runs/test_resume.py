@@ -55,6 +55,12 @@ def test_a_failed_run_goes_back_to_the_queue_at_its_checkpoint() -> None:
     assert (old.state, old.step, old.cause["text"]) == ("failed", 57, "policy rank 1 was killed")
 
 
+def test_a_run_whose_data_decide_its_steps_goes_on_from_any_checkpoint() -> None:
+    run = failed_run(spec={"trainer": {"name": "openrlhf"}, "algorithm": "sft"})
+
+    assert again(run, 40).resume_step == 40
+
+
 def test_the_resumed_attempt_moves_the_run_and_the_old_one_no_longer_can() -> None:
     run = failed_run()
     again(run, 40)

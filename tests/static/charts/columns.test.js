@@ -26,9 +26,9 @@ test("typed columns are read as they were sent, each series with what it has", (
     { ...about, n: 3, of: 600, has_smooth: true, is_wide: false, odd: [[4, "Infinity"]] },
     { ...about, run: "r-2", n: 2, of: 2, first: 5, is_single: true, has_smooth: false, is_wide: true },
   ];
-  const [one, other] = readLines(
+  const { lines, unplaced } = readLines(
     answer(
-      { x: "step", low: 100, width: 200, series },
+      { x: "step", low: 100, width: 200, series, unplaced: ["r-3"] },
       Int32Array.of(0, 1, 4),
       Float32Array.of(1, 2, NaN),
       Float32Array.of(0, 1, NaN),
@@ -37,6 +37,8 @@ test("typed columns are read as they were sent, each series with what it has", (
       Float64Array.of(1e9 + 0.25, 7),
     ),
   );
+  const [one, other] = lines;
+  assert.deepEqual(unplaced, ["r-3"]);
   assert.deepEqual(one.columns(), {
     x: [199.5, 399.5, 999.5], // the middle of 100 to 299
     y: [1, 2, null],
@@ -46,6 +48,7 @@ test("typed columns are read as they were sent, each series with what it has", (
     odd: [[999.5, Infinity]],
     n: 3,
     of: 600,
+    isWhole: false,
   });
   assert.deepEqual(other.columns().y, [1e9 + 0.25, 7]);
   assert.equal(other.low, other.y);
@@ -55,7 +58,7 @@ test("typed columns are read as they were sent, each series with what it has", (
 
 test("a column of one step stands at that step, one of seconds in its middle", () => {
   const head = { ...about, n: 2, of: 2, first: 3, is_single: true, has_smooth: false, is_wide: false };
-  const at = (low, width) => readLines(answer({ low, width, series: [head] }, Float32Array.of(1, 2)))[0].x;
+  const at = (low, width) => readLines(answer({ low, width, series: [head] }, Float32Array.of(1, 2))).lines[0].x;
   assert.deepEqual(at(10, 1), [13, 14]);
   assert.deepEqual(at(0, 0.5), [1.75, 2.25]);
 });

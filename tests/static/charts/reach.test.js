@@ -24,7 +24,7 @@ function columns(seed, n, spike) {
   const low = Array.from({ length: n }, () => 0.2 - 0.05 * next());
   const high = low.map((value) => value + 0.05 * next());
   if (spike !== undefined) high[spike] = 50;
-  return { x: low.map((_low, i) => i), low, high, line: low.map(() => 0.2) };
+  return { x: low.map((_low, i) => i), low, high, breaks: [], line: low.map(() => 0.2) };
 }
 
 test("the pen goes through the least and the most of every column, at any number of columns", () => {
@@ -36,7 +36,7 @@ test("the pen goes through the least and the most of every column, at any number
 });
 
 test("a column of one point is one point, one without a number none", () => {
-  assert.deepEqual(led(outline, { x: [1, 2, 3], low: [5, null, 7], high: [5, null, 9] }), [
+  assert.deepEqual(led(outline, { x: [1, 2, 3], low: [5, null, 7], high: [5, null, 9], breaks: [] }), [
     [1, 5],
     [3, 7],
     [3, 9],
@@ -46,7 +46,7 @@ test("a column of one point is one point, one without a number none", () => {
 test("where columns hold many points the band between their extremes is drawn", () => {
   assert.ok(isWide(columns(1, 50)));
   assert.ok(!isWide({ low: [1, 2, null], high: [1, 2, null] }));
-  assert.deepEqual(led(around, { x: [1, 2, 3], low: [5, null, 7], high: [6, null, 9] }), [
+  assert.deepEqual(led(around, { x: [1, 2, 3], low: [5, null, 7], high: [6, null, 9], breaks: [] }), [
     [1, 6],
     [3, 9],
     [3, 7],

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Smoothing } from "../../../static/js/charts/smoothing.js";
 import { SeriesLoader } from "../../../static/js/run/series-loader.js";
 import { RunStore } from "../../../static/js/run/store.js";
 
@@ -20,7 +21,7 @@ function made() {
       asked.push({ names, signal, answer: () => resolve({ through_seq: 0, series }), refuse: reject });
       signal?.addEventListener("abort", () => reject(signal.reason));
     });
-  const view = { smoothing: 0, zoom: null };
+  const view = { smoothing: new Smoothing(), zoom: null };
   const loader = new SeriesLoader({ store, api: "/api", view, read, onProblem: (problem) => problems.push(problem) });
   return { store, asked, problems, loader };
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Smoothing } from "../../../static/js/charts/smoothing.js";
 import { RunStore } from "../../../static/js/run/store.js";
 
 globalThis.requestAnimationFrame = () => 1; // listeners are told by flush()
@@ -26,7 +27,7 @@ test("frames that came while a series was read are added to it", () => {
   store.startAt(4);
   store.apply(frame(5, 2, 0.25));
   assert.deepEqual(points(store), []); // nobody has asked for it yet
-  assert.equal(store.takeSeries(["loss"], answer(4, [1], [0.5]), 0), true);
+  assert.equal(store.takeSeries(["loss"], answer(4, [1], [0.5]), new Smoothing()), true);
   assert.deepEqual(points(store), [
     [
       [1, 2],
@@ -46,7 +47,7 @@ test("what the answer has already is not added again", () => {
   const store = new RunStore();
   store.startAt(4);
   store.apply(frame(5, 2, 0.25));
-  store.takeSeries(["loss"], answer(5, [1, 2], [0.5, 0.25]), 0);
+  store.takeSeries(["loss"], answer(5, [1, 2], [0.5, 0.25]), new Smoothing());
   assert.deepEqual(points(store), [
     [
       [1, 2],
@@ -58,12 +59,12 @@ test("what the answer has already is not added again", () => {
 test("an answer from before the kept frames has to be read again", () => {
   const store = new RunStore();
   store.startAt(4);
-  assert.equal(store.takeSeries(["loss"], answer(3, [1], [0.5]), 0), false);
+  assert.equal(store.takeSeries(["loss"], answer(3, [1], [0.5]), new Smoothing()), false);
 });
 
 test("following starts where the part that was read first ends", () => {
   const store = new RunStore();
-  store.takeSeries(["loss"], answer(3, [1], [0.5]), 0);
+  store.takeSeries(["loss"], answer(3, [1], [0.5]), new Smoothing());
   assert.equal(store.startAt(9), 3);
 });
 
@@ -91,7 +92,7 @@ test("few frames of thousands of metrics are kept", () => {
 test("a metric that is forgotten takes no more points, and stays known", () => {
   const store = new RunStore();
   store.startAt(4);
-  store.takeSeries(["loss"], answer(4, [1], [0.5]), 0);
+  store.takeSeries(["loss"], answer(4, [1], [0.5]), new Smoothing());
   store.forget(["loss"]);
   store.apply(frame(5, 2, 0.25));
   assert.deepEqual(points(store), []);

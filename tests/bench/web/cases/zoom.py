@@ -30,7 +30,7 @@ ZOOM = """([min, max]) => new Promise((done) => {
     };
     look();
   };
-  view.setZoom({ min, max, isTime: false });
+  view.setZoom({ min, max, axis: 'step' });
 })"""
 
 

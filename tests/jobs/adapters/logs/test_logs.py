@@ -36,7 +36,9 @@ def steps(events: Any) -> dict[int, dict[str, float]]:
     found: dict[int, dict[str, float]] = {}
     for event in events:
         to_line(event)
-        assert (event["kind"], event["role"], event["rank"]) == ("metric", "driver", 0)
+        assert (event["role"], event["rank"]) == ("driver", 0)
+        if event["kind"] != "metric":
+            continue
         found.setdefault(event["step"], {}).update({name: float(value) for name, value in event["values"].items()})
     return found
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.adapter import Launch, ReadBack, adapter
+from jobs.adapters.adapter import ReadBack, adapter
+from jobs.adapters.launching import Launch
 from jobs.adapters.openrlhf.options import PROGRAMS, options_of
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec

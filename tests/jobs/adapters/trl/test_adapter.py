@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobs.adapters.adapter import Launch, ReadBack, adapter
+from jobs.adapters.adapter import ReadBack, adapter
 from jobs.adapters.inputs import inputs_of
+from jobs.adapters.launching import Launch
 from jobs.adapters.trl.options import PROGRAMS
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec

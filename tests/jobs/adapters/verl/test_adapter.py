@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.adapters.adapter import Launch, ReadBack, adapter
+from jobs.adapters.adapter import ReadBack, adapter
 from jobs.adapters.command_line.hydra import read as read_override
+from jobs.adapters.launching import Launch
 from jobs.adapters.verl.keys import keys_of
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
@@ -246,10 +247,11 @@ def test_what_stays_behind_is_named_with_the_reason_and_what_was_meant() -> None
         "trainer.project_name",
         "data.truncation",
         "trainer.critic_warmup",
-        "VLLM_ATTENTION_BACKEND",
         "WANDB_API_KEY",
     }
     assert [each.option for each in answer.unread] == ["trainer.totl_training_steps"]
+    assert list(answer.spec["environment"]["variables"]) == ["VLLM_ATTENTION_BACKEND"]
+    assert answer.spec["environment"]["secrets"] == ["WANDB_API_KEY"]
     assert found["data.truncation"] == "It is the trainer's default, which holds anyway."
     assert {"data.train_files", "actor_rollout_ref.rollout.n", "algorithm.adv_estimator"} <= set(answer.understood)
     assert not set(answer.understood) & set(found)

@@ -2,13 +2,16 @@
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from jobs.engine.data.model_files import BUNDLED
+from jobs.engine.data.text import TextModel
 from jobs.engine.reporting import run_report
-from jobs.engine.reporting.run_report import RunReport, ShownSample
+from jobs.engine.reporting.run_report import RunReport, ShownSample, token_logprobs
 from jobs.engine.workers.actor import CallResult
 from jobs.engine.workers.node_placement import RunNode
 from jobs.engine.workers.worker import Worker
@@ -47,16 +50,38 @@ def test_the_time_of_telling_is_counted_once_and_from_the_first_event_that_is_ma
 
 
 def test_samples_are_kept_whole_and_the_first_of_them_told_as_the_same_lines(report: RunReport, tmp_path: Path) -> None:
+    text = TextModel(BUNDLED / "tiny-word-problems")
+    ids = text.encode("é7")
     samples = [
         ShownSample(
-            group=0, index=i, prompt="p", completion=f"é{i}", expected="1", reward=float("nan"), rewards={}, tokens=2
+            group=0, index=i, prompt="p", completion=f"é{i}", expected="1", reward=float("nan"), rewards={}, tokens=2,
+            token_ids=text.encode(f"é{i}"), logprobs=[-0.12345] * len(ids),
         )
         for i in range(3)
-    ]
+    ]  # fmt: skip
 
-    report.samples(samples, step=4, is_eval=False, shown=2)
+    report.samples(samples, step=4, is_eval=False, shown=2, text=text, num_logprobs=len(ids))
 
     kept = lines_of(tmp_path / "samples" / "step-000004.jsonl")
     assert [json.loads(line)["completion"] for line in kept] == ["é0", "é1", "é2"]
     assert lines_of(tmp_path / "events.jsonl") == kept[:2]
+    first, _second, not_shown = (json.loads(line).get("token_logprobs") for line in kept)
+    assert (sum(length for length, _ in first), first[-1], not_shown) == (2, [1, -0.123], None)
     assert report.take_seconds() == 1.0
+
+
+def test_tokens_are_told_where_they_make_up_the_completion(report: RunReport) -> None:
+    text = TextModel(BUNDLED / "tiny-word-problems")
+    ids = [*text.encode("日本 12"), text.eos_ids[0]]
+    sample = ShownSample(
+        group=0, index=0, prompt="p", completion=text.decode(ids), expected="", reward=1.0, rewards={}, tokens=len(ids),
+        token_ids=ids, logprobs=[-float(i) for i in range(len(ids))],
+    )  # fmt: skip
+
+    told = token_logprobs(sample, text, 4096)
+
+    assert sum(length for length, _ in told) == len(sample.completion)
+    assert [logprob for _, logprob in told] == [-float(i) for i in range(len(ids))]
+    assert told[-1][0] == 0  # the end token writes nothing
+    assert token_logprobs(sample, text, 0) == []
+    assert token_logprobs(replace(sample, completion="another text"), text, 4096) == []

@@ -27,6 +27,7 @@ from jobs.planner.serving.engine_weights import weight_bytes
 from jobs.planner.serving.kv_cache import KvCacheGroup, group_layers, stage_token_bytes, stages
 from jobs.planner.shapes.known import shape_of
 
+ROOT = Path(__file__).parents[4]
 H100, A100, H200 = (find_accelerator(name) for name in ("h100-sxm", "a100-80-sxm", "h200-sxm"))
 GIB = 2**30
 
@@ -247,41 +248,22 @@ def test_what_no_engine_takes_is_refused_by_name(field: str, value: Any) -> None
     assert repr(value) in str(caught.value)
 
 
-_ASKS_VLLM = """
-import json, sys
-import torch, vllm
-from vllm.v1.core.kv_cache_utils import _get_kv_cache_groups_uniform_page_size as group
-from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
-folder, given, *windows_of = json.load(sys.stdin)
-groups = []
-for windows in windows_of:
-    specs = {}
-    for i, window in enumerate(windows):
-        sizes = dict(block_size=16, num_kv_heads=4, head_size=128, dtype=torch.bfloat16)
-        specs[str(i)] = SlidingWindowSpec(**sizes, sliding_window=window) if window else FullAttentionSpec(**sizes)
-    groups.append([[int(name) for name in each.layer_names] for each in group(specs)])
-llm = vllm.LLM(model=folder, skip_tokenizer_init=True, dtype="bfloat16", max_model_len=256, max_num_seqs=8,
-               enforce_eager=True, block_size=32, kv_cache_memory_bytes=given)
-config = llm.llm_engine.vllm_config.cache_config
-print(json.dumps([groups, [config.block_size, config.num_gpu_blocks, config.kv_cache_size_tokens]]))
-"""
 _SHAPES = [shape_of(name) for name in ("gpt-oss-20b", "gemma-2-9b", "gemma-3-4b", "gemma-3-27b")]
 _CACHE_BYTES = 8 * 2**20
 
 
 @pytest.fixture(scope="module")
-def vllm_answers() -> Any:
+def vllm_answers(warm_environment: dict[str, str]) -> Any:
     """How vLLM groups layers, and the block size, blocks and tokens of a small engine's cache."""
-    folder = Path(__file__).parents[4] / "jobs" / "engine" / "bundled" / "tiny-word-problems"
+    folder = ROOT / "jobs" / "engine" / "bundled" / "tiny-word-problems"
     windows = [[layer.window for layer in shape.layers] for shape in _SHAPES]
-    environment = {**os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
-    environment |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", _ASKS_VLLM],
+        [sys.executable, "-m", "tests.jobs.engine.vllm_cache"],
+        cwd=ROOT,
         input=json.dumps([str(folder), _CACHE_BYTES, *windows]),
         capture_output=True,
         text=True,
-        env=environment,
+        env=os.environ | warm_environment,
         timeout=300,
         check=False,
     )

@@ -296,3 +296,16 @@ def test_the_runner_hides_the_secrets_of_its_own_environment(tmp_path: Path, mon
     sources: Any = _sources(job)
 
     assert {source.secrets.line("with token-of-this-attempt") for source in sources} == {"with ***"}
+
+
+def test_where_secrets_are_not_known_any_more_no_word_of_a_program_is_told(tmp_path: Path) -> None:
+    outbox = make(tmp_path, SecretHiding(None))
+    events = [line(kind="metric", values={"loss": 1.5}), line(kind="note", text="signed in with open-sesame")]
+    write(tmp_path / "events.jsonl", b"".join(events))
+    write(tmp_path / "stdout", b"open-sesame\n")
+
+    batch = outbox.batch(1)
+
+    assert batch is not None
+    assert "sesame" not in str(batch)
+    assert contents([batch])[0]["values"] == {"loss": 1.5}

@@ -1,0 +1,47 @@
+"""What the runner asks of a trainer about its checkpoints: `checkpoints.py` of the trainer's folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from jobs.adapters.launching import Launch
+from jobs.catalog.spec.runspec import RunSpec
+
+
+class TrainerCheckpoints(Protocol):
+    """Where a trainer saves, how it goes on from there, and what becomes of it when it is stopped."""
+
+    def saves_when_stopped(self, spec: RunSpec) -> bool:
+        """Return True if the trainer saves and ends once it gets SIGTERM."""
+        ...
+
+    def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:
+        """Return the folders of the checkpoints that are whole, by the step after which they were saved.
+
+        What is being written, and what no run can go on from, is not among them.
+        """
+        ...
+
+    def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:
+        """Return how to start the trainer from a checkpoint in `folder`, one of `saved`, on this node.
+
+        `launch` is how it would be started without. Nothing is read or written here.
+        """
+        ...
+
+
+class NoCheckpoints:
+    """A trainer that announces its checkpoints itself, and finds the one to go on from in `resume.json`."""
+
+    def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
+        """See TrainerCheckpoints."""
+        return False
+
+    def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:  # noqa: ARG002
+        """See TrainerCheckpoints: the built-in trainer's folders are there whole or not at all."""
+        folders = (run_dir / "checkpoints").glob("step-*")
+        return {int(folder.name[5:]): folder for folder in folders if folder.name[5:].isdecimal()}
+
+    def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
+        """See TrainerCheckpoints."""
+        return launch

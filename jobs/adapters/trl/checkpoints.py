@@ -1,0 +1,50 @@
+"""Transformers' checkpoints: `model/final/checkpoint-<optimizer step>`, whole once their `trainer_state.json` is there.
+
+Told to (`--enable_jit_checkpoint`), it saves one and ends its training when it gets SIGTERM, at the end of the
+optimizer step that is under way.
+
+Sources: Transformers 5.19.0 trainer.py (_save_checkpoint), trainer_jit_checkpoint.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from jobs.adapters.launching import Launch
+from jobs.adapters.trl.command import OUTPUT
+from jobs.adapters.trl.units import optimizer_steps
+from jobs.catalog.spec.runspec import RunSpec
+
+STATE = "trainer_state.json"
+INCOMPLETE = "checkpoint-is-incomplete.txt"
+RESUME = "--resume_from_checkpoint"
+_WITHOUT_STATES = "checkpoint.weights_only"
+
+
+class TrlCheckpoints:
+    """One process saves for all, on the node of the run directory."""
+
+    def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
+        """See TrainerCheckpoints."""
+        return True
+
+    def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:
+        """See TrainerCheckpoints. One that lies between two rollouts is left out: its step is not over."""
+        if spec.values().get(_WITHOUT_STATES):
+            return {}
+        each = optimizer_steps(spec.values())
+        by_step = {}
+        for folder in (run_dir / OUTPUT).glob("checkpoint-*"):
+            digits = folder.name.removeprefix("checkpoint-")
+            if not digits.isdecimal() or len(digits) > 9 or int(digits) % each:
+                continue
+            if (folder / STATE).is_file() and not (folder / INCOMPLETE).exists():
+                by_step[int(digits) // each] = folder
+        return by_step
+
+    def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
+        """See TrainerCheckpoints: Transformers reads a checkpoint where it lies."""
+        argv = list(launch.argv)
+        if RESUME in argv:
+            del argv[argv.index(RESUME) : argv.index(RESUME) + 2]
+        return replace(launch, argv=(*argv, RESUME, str(folder)))

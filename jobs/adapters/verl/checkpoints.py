@@ -1,0 +1,45 @@
+"""verl's checkpoints: `checkpoints/global_step_<N>`, whole once the file beside them names that step or a later one.
+
+Reinforcement learning keeps `actor`, `critic` and `data.pt` in one, fine-tuning its shards and `data_<rank>.pt`.
+
+Sources: verl trainer/ppo/ray_trainer.py (_save_checkpoint, _load_checkpoint), utils/checkpoint/checkpoint_handler.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from jobs.adapters.command_line.hydra import override
+from jobs.adapters.launching import Launch
+from jobs.catalog.spec.runspec import RunSpec
+
+FOLDER = "checkpoints"
+LATEST = "latest_checkpointed_iteration.txt"
+_KEYS = ("trainer.resume_mode", "trainer.resume_from_path")
+
+
+class VerlCheckpoints:
+    """verl looks for no signal: a stop ends it where it is."""
+
+    def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
+        """See TrainerCheckpoints."""
+        return False
+
+    def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:  # noqa: ARG002
+        """See TrainerCheckpoints. The file beside them is written last."""
+        try:
+            latest = int((run_dir / FOLDER / LATEST).read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        folders = {
+            int(digits): folder
+            for folder in (run_dir / FOLDER).glob("global_step_*")
+            if (digits := folder.name.removeprefix("global_step_")).isdecimal() and len(digits) < 10
+        }
+        return {step: folder for step, folder in folders.items() if step <= latest and folder.is_dir()}
+
+    def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
+        """See TrainerCheckpoints: verl reads a checkpoint where it lies."""
+        argv = [word for word in launch.argv if not word.lstrip("+").startswith(tuple(f"{key}=" for key in _KEYS))]
+        said = (override(key, value) for key, value in zip(_KEYS, ("resume_path", str(folder)), strict=True))
+        return replace(launch, argv=(*argv, *said))

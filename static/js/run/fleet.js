@@ -1,0 +1,117 @@
+/** Nodes, devices and processes at one time, and the lines or bands of many of them over time. */
+
+/**
+ * @typedef {(number | null)[]} Values
+ * @typedef {{ kind: string, node: number, device: number, role: string, rank: number, utilization: Values,
+ *   memory_bytes: Values, memory_share: Values }} Lane
+ * @typedef {{ kind: string, measure: string, low: Values, middle: Values, high: Values }} Band
+ * @typedef {"utilization" | "memory_share"} Measure
+ * @typedef {{ node: number, cpu: Lane | null, devices: (Lane | null)[], processes: Lane[] }} Row
+ */
+
+export const MOST_LINES = 64; // more lanes are drawn as a band
+
+/**
+ * Return a row for each node: its own lane, its devices by number (null where it has none of that number), and the
+ * processes on it. Processes whose node nobody knows stand last, as node -1.
+ *
+ * @param {Lane[]} lanes
+ * @returns {Row[]}
+ */
+export function rowsOf(lanes) {
+  const numDevices = 1 + Math.max(-1, ...lanes.map(({ device }) => device));
+  /** @type {Map<number, Row>} */
+  const rows = new Map();
+  for (const lane of lanes) {
+    let row = rows.get(lane.node);
+    if (!row) {
+      row = { node: lane.node, cpu: null, devices: Array(numDevices).fill(null), processes: [] };
+      rows.set(lane.node, row);
+    }
+    if (lane.kind === "node") row.cpu = lane;
+    else if (lane.kind === "device") row.devices[lane.device] = lane;
+    else row.processes.push(lane);
+  }
+  return [...rows.values()].sort((a, b) => (a.node < 0 ? 1 : 0) - (b.node < 0 ? 1 : 0) || a.node - b.node);
+}
+
+/**
+ * Return the kind of lanes whose course over time says most: devices where some have readings, else nodes, else processes.
+ *
+ * @param {Lane[]} lanes
+ * @param {Measure} measure
+ * @returns {string}
+ */
+export function drawnKind(lanes, measure) {
+  const has = (/** @type {string} */ kind) =>
+    lanes.some((lane) => lane.kind === kind && lane[measure].some((value) => value !== null));
+  return ["device", "node", "process"].find(has) ?? "";
+}
+
+/**
+ * Return the pieces of a line in a box of `width` × `height`, shares from 0 below to `most` above; gaps part them.
+ *
+ * @param {Values} values
+ * @param {{ width: number, height: number, most?: number }} box
+ * @returns {[number, number][][]}
+ */
+export function piecesOf(values, { width, height, most = 1 }) {
+  /** @type {[number, number][][]} */
+  const pieces = [];
+  let isOpen = false;
+  values.forEach((value, at) => {
+    if (value === null) {
+      isOpen = false;
+      return;
+    }
+    if (!isOpen) pieces.push([]);
+    isOpen = true;
+    const x = values.length > 1 ? (at / (values.length - 1)) * width : width / 2;
+    pieces.at(-1)?.push([x, height - Math.min(1, Math.max(0, value / most)) * height]);
+  });
+  return pieces;
+}
+
+/** Return the path of a line. */
+export const linePath = (/** @type {Values} */ values, /** @type {{ width: number, height: number }} */ box) =>
+  piecesOf(values, box).map(path).join("");
+
+/** Return the path of the area between two lines that have their gaps at the same places. */
+export function areaPath(
+  /** @type {Values} */ low,
+  /** @type {Values} */ high,
+  /** @type {{ width: number, height: number }} */ box,
+) {
+  const below = piecesOf(low, box);
+  return piecesOf(high, box)
+    .map((piece, at) => `${path([...piece, ...(below[at] ?? []).slice().reverse()])}Z`)
+    .join("");
+}
+
+const path = (/** @type {[number, number][]} */ points) =>
+  points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+
+/**
+ * Return for each role the most memory that was planned and measured over its phases, in the order of the rows.
+ *
+ * @param {{ quantity: string, role: string, term: string, predicted: { middle: number } | null, measured: number | null }[]} rows of
+ *     the run's plan
+ * @returns {{ role: string, planned: number | null, measured: number | null }[]}
+ */
+export function plannedMemory(rows) {
+  /** @type {Map<string, { role: string, planned: number | null, measured: number | null }>} */
+  const roles = new Map();
+  for (const row of rows) {
+    if (row.quantity !== "bytes" || row.term || !row.role) continue;
+    const own = roles.get(row.role) ?? { role: row.role, planned: null, measured: null };
+    roles.set(row.role, {
+      role: row.role,
+      planned: most(own.planned, row.predicted?.middle ?? null),
+      measured: most(own.measured, row.measured),
+    });
+  }
+  return [...roles.values()];
+}
+
+const most = (/** @type {number | null} */ one, /** @type {number | null} */ other) =>
+  one === null ? other : other === null ? one : Math.max(one, other);

@@ -1,0 +1,142 @@
+"""Every page in a browser: axe finds nothing serious in either theme, its security policy holds, it fits a phone."""
+
+import itertools
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from playwright.sync_api import Page
+
+from jobs.models import AlertIncident, AlertRule, Capture, Run
+from jobs.retention.deletion import delete_runs
+from tests.console.access_rules import PAGES
+from tests.console.live_console import LiveConsole, Reporter
+from tests.jobs.sweeps.test_sweeps import make_study
+from tests.rows import make_run
+from tests.trace_rows import make_trace
+
+pytestmark = pytest.mark.browser
+
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+AHEAD = 3  # pages that load while one is looked at
+RUN_TABS = ("charts", "timeline", "profile", "samples", "logs", "config", "files")
+COMPARE_TABS = ("verdict", "charts", "table", "config", "timing", "traces", "samples")
+# Files, parts that the script of a page fetches, ways in and out, and Perfetto, which is not ours.
+NO_PAGE = re.compile(
+    r"\.(csv|jsonl?|js|txt|zip|html)$|/perfetto|^/frame/|^/(healthz|readyz)$|^/runs/(rows|ids|complete|deletion)$"
+    r"|^/runs/new/|^/runs/{run_id}/(alerts|symptoms|diagnosis|plan|post-mortem)$|/files/|/oidc|^/signin|^/guide$|{item}"
+    r"|/calibration$|^/runs/{run_id}/captures/{capture_id}/timeline$"
+)
+WIDE = re.compile(r"^/traces/t-|^/api/docs")  # timelines and schemas are for desks
+# Of what repeats, the first eight. Contrast in both themes, all else once: no other rule asks for colors.
+FINDINGS = """async ([theme, other]) => {
+  const found = [];
+  const root = document.documentElement;
+  if (root.dataset.bsTheme !== theme) found.push(`the theme is ${root.dataset.bsTheme}`);
+  const headings = document.querySelectorAll("main h1").length;
+  if (headings !== 1) found.push(`${headings} headings`);
+  const rows = ":is(tbody > tr, li, option, dl > *, details, article, .guide-list > a)";
+  for (const node of document.querySelectorAll(`main ${rows}:nth-child(n + 9)`)) node.remove();
+  const options = { resultTypes: ["violations"], preload: false };
+  const contrast = { runOnly: { type: "rule", values: ["color-contrast"] } };
+  const look = async (own) => {
+    const { violations } = await axe.run(document, { ...options, ...own });
+    for (const { id, impact, nodes } of violations)
+      if (["serious", "critical"].includes(impact))
+        for (const node of nodes)
+          found.push(`${root.dataset.bsTheme}: ${id}: ${node.html.slice(0, 160)} ${node.failureSummary}`);
+  };
+  await look({});
+  root.dataset.bsTheme = other;
+  await look(contrast);
+  found.push(...window.violations.map((directive) => `breaks its security policy: ${directive}`));
+  return found;
+}"""
+
+
+@pytest.fixture
+def places(live_console: LiveConsole) -> dict[str, str]:
+    """What stands for each name in an address: rows that have something to say, all seen by who runs the console."""
+    project, user = live_console.project, live_console.user
+    User.objects.filter(pk=user.pk).update(is_superuser=True)
+    project.membership_set.update(role="admin")
+    now = timezone.now() - timedelta(minutes=5)
+    run = make_run(project, state="running", spec={"name": "a run"}, user=user)
+    Reporter(console=live_console, run=run).steps(12, at_once=12)
+    failed = make_run(project, state="failed", spec={"name": "one that failed"}, user=user)
+    cause = {"side": "cluster", "text": "there is no folder " + "/a-long-name" * 40}
+    Run.objects.filter(pk=failed.pk).update(cause=cause, ended_at=now)
+    gone = make_run(project, state="finished", spec={"name": "in the trash"}, user=user)
+    delete_runs(runs=[gone], user=user, stop=False, now=now)
+    rule = AlertRule.objects.create(project=project, kind="waiting", name="waits long", params={"minutes": 5})
+    alert = AlertIncident.objects.create(
+        project=project,
+        rule=rule,
+        run=run,
+        kind="waiting",
+        severity="warning",
+        object_id=run.pk,
+        opened_at=now,
+        updated_at=now,
+        data={"what": "waiting", "name": run.name},
+    )
+    return {
+        "run_id": run.pk,
+        "failed": failed.pk,
+        "capture_id": Capture.objects.create(run=run, attempt=1, tool="torch", state="ready").pk,
+        "study_id": make_study(project).pk,
+        "trace_id": make_trace(project, name="a trace").pk,
+        "project": project.slug,
+        "username": user.get_username(),
+        "alert_id": str(alert.pk),
+        "rule_number": str(rule.pk),
+    }
+
+
+def addresses(places: dict[str, str]) -> list[str]:
+    """Return the address of every page, of one with tabs that of each tab."""
+    found = [entry.removeprefix("GET ") for entry in PAGES if entry.startswith("GET ")]
+    found = [address for address in found if not NO_PAGE.search(address)]
+    found += [address.replace("{tab}", tab) for address in found if "{tab}" in address for tab in RUN_TABS]
+    found += [f"/compare?runs={{run_id}},{{failed}}&tab={tab}" for tab in COMPARE_TABS]
+    found += ["/runs/{failed}", "/guide/knobs/optimizer.learning_rate", "/guide/recipes/native-grpo-demo"]
+    found += ["/guide/symptoms/learning.truncated", "/guide/rules/batch.updates_do_not_divide_samples"]
+    found += ["/runs/new?sweep=1"]
+    return [re.sub(r"{(\w+)}", lambda name: places[name[1]], one) for one in found if "{tab}" not in one]
+
+
+@pytest.mark.slow("axe reads some sixty pages, each in both themes")
+def test_every_page_is_for_everybody_and_fits_a_phone(
+    page: Page, live_console: LiveConsole, places: dict[str, str]
+) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is missing: make install-dev, with npm")
+    axe = AXE.read_text()
+    themes = ("light", "dark")
+    page.context.add_cookies([{"name": "pitwall_theme", "value": themes[0], "url": live_console.url}])
+    failures: list[str] = []
+    page.context.on("weberror", lambda error: failures.append(f"{error.page and error.page.url}: {error.error}"))
+    windows = [page, *(page.context.new_page() for _ in range(AHEAD))]
+    for window in windows:
+        window.emulate_media(reduced_motion="reduce")  # colors that are on their way have no contrast yet
+
+    asked = addresses(places)
+    assert len(asked) > 50
+    ahead = itertools.cycle(windows)
+    for address in asked[:AHEAD]:
+        next(ahead).goto(live_console.url + address, wait_until="commit")
+    for window, address, later in zip(itertools.cycle(windows), asked, [*asked[AHEAD:], *[""] * AHEAD], strict=False):
+        if later:
+            next(ahead).goto(live_console.url + later, wait_until="commit")
+        window.wait_for_load_state("networkidle")
+        for width in () if WIDE.search(address) else (390, 800, 1440):
+            window.set_viewport_size({"width": width, "height": 900})
+            needed = window.evaluate("document.documentElement.scrollWidth")
+            failures += [f"{address}: {needed} px wide in {width} px"] if needed > width else []
+        window.evaluate(axe)
+        failures += [f"{address}: {one}" for one in window.evaluate(FINDINGS, themes)]
+
+    assert not failures, "\n".join(failures)
