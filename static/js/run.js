@@ -265,5 +265,7 @@ start();
 soon(() => {
   files.load();
   captures.load();
+  notes.load();
+  alerts.load();
 });
 Object.assign(window, { pitwallRun: { store, feed, view, tabs } }); // for the console of curious people, and for tests

@@ -32,7 +32,7 @@ export class Notes extends EventTarget {
 
   /** The run's header changed: it counts what pages cannot learn from frames. */
   update(header) {
-    const isNew = this.changes !== header.capture_changes;
+    const isNew = this.changes !== undefined && this.changes !== header.capture_changes;
     this.changes = header.capture_changes;
     this.newest = header.step;
     if (isNew) this.load();

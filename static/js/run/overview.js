@@ -13,6 +13,7 @@ const MAX_LANES = 4;
 const STEPS = 3;
 const EVENTS = 40; // the list scrolls
 const ROWS = 8;
+const SOON_MS = 300; // several of them change together
 
 export class Overview {
   constructor({ page, store, feed, view, phases }) {
@@ -70,7 +71,10 @@ export class Overview {
 
   /** Something of the history changed that no frame tells. */
   refresh() {
-    this.#events();
+    this.waitingEvents ||= setTimeout(() => {
+      this.waitingEvents = 0;
+      this.#events();
+    }, SOON_MS);
   }
 
   #charts() {

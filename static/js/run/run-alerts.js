@@ -15,7 +15,7 @@ export class RunAlerts extends EventTarget {
 
   /** The run's header changed: it counts what pages cannot learn from frames. */
   update(header) {
-    const isNew = this.changes !== header.capture_changes;
+    const isNew = this.changes !== undefined && this.changes !== header.capture_changes;
     this.changes = header.capture_changes;
     if (isNew) this.load();
   }
