@@ -143,7 +143,7 @@ function refine() {
 
 /** Say so where the run has not measured the x axis. */
 function tellMissing() {
-  view.setMissing(store.lacks(view.axis) ? RUN_AXES[view.axis].missing(page.name) : "");
+  view.setMissing(store.lacks(view.axis) ? RUN_AXES[view.axis].missing(header.header.name) : "");
 }
 
 /** Panels that fill the window need to know where they begin. */

@@ -3,7 +3,7 @@
 /** @import { Ys } from "./align.js" */
 
 const USUAL = 0.9; // so many of the distances are usual ones,
-const WIDE = 2; // and more than so many times the largest of these is a hole
+const WIDE = 2 + 1e-6; // and more than so many times the largest of these, rounded, is a hole
 const FEWEST = 5; // distances that say what is usual
 
 /** @type {WeakMap<ArrayLike<number>, { length: number, breaks: number[] }>} */

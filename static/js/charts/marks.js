@@ -1,6 +1,6 @@
 /** What stands on and under the lines of a chart: limits, checkpoints, holes, and values that are not finite or not in sight. */
 
-import { color } from "./colors.js";
+import { color, faded } from "./colors.js";
 import { wordsOf } from "./outliers.js";
 
 /** @import uPlot from "uplot" */
@@ -239,8 +239,14 @@ export function drawClipped(u, { above, below, isAtLeast }) {
       ctx.lineTo(at - 4 * ratio, edge + inwards);
     }
     ctx.fill();
+    const words = wordsOf(xs.length, { isAbove, isAtLeast });
+    const [right, line] = [left + width - 3 * ratio, edge + inwards * 1.4];
+    ctx.save();
+    ctx.fillStyle = faded(color("--surface"), 0.85); // what is drawn there would be read into the words
+    ctx.fillRect(right - ctx.measureText(words).width - 3 * ratio, line, width, (isAbove ? 13 : -13) * ratio);
+    ctx.restore();
     ctx.textBaseline = isAbove ? "top" : "bottom";
-    ctx.fillText(wordsOf(xs.length, { isAbove, isAtLeast }), left + width - 3 * ratio, edge + inwards * 1.4);
+    ctx.fillText(words, right, line);
   }
   ctx.restore();
 }

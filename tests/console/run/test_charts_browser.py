@@ -107,7 +107,7 @@ def test_a_chart_over_tokens_marks_what_it_leaves_out_and_says_what_was_not_reco
     page.keyboard.press("Escape")
 
     page.locator('[data-panel="charts"] [data-axis]').select_option("samples")
-    expect(page.locator('[data-metric="loss"] .chart')).to_contain_text("No samples were recorded by")
+    expect(page.locator('[data-metric="loss"] .chart')).to_contain_text(f"No samples were recorded by {run.name}.")
     page.locator('[data-panel="charts"] [data-axis]').select_option("step")
     until(page, f"{chart}.uplot && {chart}.shown.lines[0].column.x[0] === 1")
     expect(page.locator('[data-panel="charts"] [data-axis-note]')).to_be_empty()

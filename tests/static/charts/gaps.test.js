@@ -10,6 +10,8 @@ test("a hole is where points are further apart than is usual", () => {
   assert.deepEqual(breaksOf(steps(0, 500, 50)), []); // held-out numbers are measured now and then
   assert.deepEqual(breaksOf([1, 2, 400]), []); // too few to say what is usual
   assert.deepEqual(breaksOf([...steps(1, 10), ...steps(12, 20)]), []); // one step left out is drawn over
+  const columns = [...steps(300, 348), 350].map((column) => (column + 0.5) * 16_587.3137); // rounded
+  assert.deepEqual(breaksOf(columns), []);
 });
 
 test("of points left out those near each other are no measure of holes", () => {
