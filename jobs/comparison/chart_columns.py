@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jobs.comparison.clock import Clock, training_clocks
+from jobs.comparison.clock import ChartAxis, Clock, axis_clocks
 from jobs.comparison.read import lane_order
 from jobs.models import Metric, Run
 from jobs.telemetry.clean_series import clean_line, cuts_of
@@ -19,15 +19,16 @@ from jobs.telemetry.stocks import Stock, StockRequest, read_stocks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartRequest:
-    """What a chart shows: `low` to `high` (None: everything) in about `num_columns` columns, in steps, or with
-    `is_time` in seconds of training. `check` is called now and then, and may raise to end the work.
+    """What a chart shows: `low` to `high` (None: everything) of the `axis` in about `num_columns` columns.
+
+    `check` is called now and then, and may raise to end the work.
     """
 
     num_columns: int
     smoothing: Smoothing | None = None
     low: float | None = None
     high: float | None = None
-    is_time: bool = False
+    axis: ChartAxis = "step"
     check: Callable[[], None] = lambda: None
 
 
@@ -53,7 +54,7 @@ class ChartLines:
 def read_lines(*, runs: Sequence[Run], names: Collection[str], request: ChartRequest) -> ChartLines:
     """Return the clean histories of these metrics, with as many statements for many runs as for one."""
     ids = [run.pk for run in runs]
-    clocks = training_clocks(run_ids=ids) if request.is_time else {}
+    clocks = {} if request.axis == "step" else axis_clocks(runs=runs, axis=request.axis)
     grid = _grid(runs, request, clocks)
     lanes = _lanes(series_rows(run_ids=ids, names=names).values())
     lines: dict[tuple[str, str], MetricLine] = {}
@@ -67,14 +68,14 @@ def read_lines(*, runs: Sequence[Run], names: Collection[str], request: ChartReq
 
 
 def _grid(runs: Sequence[Run], request: ChartRequest, clocks: Mapping[str, Clock]) -> ScreenGrid:
-    if not request.is_time:
+    if request.axis == "step":
         high = max((max(run.step, run.num_steps) for run in runs), default=0) if request.high is None else request.high
         low = min(0 if request.low is None else request.low, high)
         return step_grid(low=int(low), high=int(high), num_columns=request.num_columns)
     ends = [float(clocks[run.pk](np.array([run.step]))[0]) for run in runs]
     last = max((end for end in ends if np.isfinite(end)), default=0.0)
     low, high = request.low or 0.0, last if request.high is None else request.high
-    return ScreenGrid(low=low, width=max(high - low, 1e-3) / request.num_columns)
+    return ScreenGrid(low=low, width=max(high - low, 1e-6) / request.num_columns)
 
 
 def _lanes(rows: Iterable[Metric]) -> dict[tuple[str, str], list[Metric]]:
@@ -100,8 +101,8 @@ def _read(
             return None
         rows = sort_rows(line[1])
         smoothed = smooth(rows, request.smoothing) if request.smoothing else None
-        x, y = clocks[metric.run_id](rows.x0) if request.is_time else rows.x0, rows.y0
-        if request.is_time or request.low is not None or request.high is not None:
+        x, y = rows.x0 if request.axis == "step" else clocks[metric.run_id](rows.x0), rows.y0
+        if request.axis != "step" or request.low is not None or request.high is not None:
             shown = np.isfinite(x)
             if request.low is not None:
                 shown &= x >= request.low
@@ -112,7 +113,7 @@ def _read(
         return MetricLine(run_id=metric.run_id, name=metric.name, role=metric.role, rank=metric.rank, columns=columns)
 
     part = StockRequest()
-    if not request.is_time:
+    if request.axis == "step":
         low, high = (None if end is None else int(end) for end in (request.low, request.high))
         part = StockRequest(low=low, high=high, reach=request.smoothing.reach if request.smoothing else (0, 0))
     made, _through = read_stocks(

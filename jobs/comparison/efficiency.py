@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jobs.catalog.metric import metric
+from jobs.comparison.clock import TOKENS_OF_STEP
 from jobs.comparison.conditions import RunConditions
 from jobs.comparison.measures import Measure, MeasureCell, MeasureRow, Words
 from jobs.comparison.phases import STEP_METRIC
@@ -19,11 +20,7 @@ from jobs.comparison.verdict import steady
 
 TOKENS_PER_CPU_SECOND = "throughput/tokens_per_cpu_second"
 """A measure of comparisons alone: no run reports it."""
-_TOKENS = (  # speed and time of the phase whose tokens are counted: those learned, or else those generated
-    ("throughput/update_tokens_per_second", "time/update_seconds"),
-    ("throughput/rollout_tokens_per_second", "time/rollout_seconds"),
-)
-EFFICIENCY_METRICS = tuple(name for pair in _TOKENS for name in pair)
+EFFICIENCY_METRICS = tuple(name for pair in TOKENS_OF_STEP for name in pair)
 
 
 def efficiency_of(columns: Columns, conditions: RunConditions) -> ConfidenceInterval | None:
@@ -35,7 +32,7 @@ def efficiency_of(columns: Columns, conditions: RunConditions) -> ConfidenceInte
     load = conditions.load
     if load is None or load.cores_taken is None or STEP_METRIC not in columns or conditions.has_gpus:
         return None
-    for speed, seconds in _TOKENS:
+    for speed, seconds in TOKENS_OF_STEP:
         if speed in columns and seconds in columns:
             tokens = _joined(columns[speed], columns[seconds], np.multiply)
             pace = median_interval(steady(_joined(tokens, columns[STEP_METRIC], np.divide)))

@@ -15,6 +15,8 @@ import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
 
 const DEFAULT_SMOOTHING = 0.6;
+const AXES = ["step", "time", "tokens", "gpu_hours"];
+const LEAST_ZOOM = { step: 1, time: 0.1, tokens: 1, gpu_hours: 1e-4 };
 const SMOOTHERS = ["ema", "gaussian", "mean"];
 const REFRESH_MS = 3000;
 const POLL_MS = 10_000; // what no message says: a run that lost contact, a resumed history
@@ -28,15 +30,17 @@ query.write = () => {
 
 const smoothing = Number(query.get("smooth") ?? DEFAULT_SMOOTHING);
 const [min, max] = (query.get("zoom") ?? "").split("_").map(Number);
+const axis = AXES.find((one) => one === query.get("x")) ?? AXES[0];
 const view = new ChartView({
   smoothing: smoothing >= 0 && smoothing < 1 ? smoothing : DEFAULT_SMOOTHING,
   axis: "step",
   isLog: query.get("log") === "1",
   zoom: max > min ? { min, max, isTime: false } : null,
   end: page?.numSteps ?? 0,
+  leastZoom: LEAST_ZOOM[axis],
 });
 const store = new CompareStore(view);
-store.axis = query.get("x") === "time" ? "time" : "step";
+store.axis = axis;
 store.smoother = SMOOTHERS.find((one) => one === query.get("by")) ?? SMOOTHERS[0];
 const charts = new Charts({ page, store, view, query });
 
@@ -125,7 +129,8 @@ function tools() {
     select.value = store.axis;
     select.addEventListener("change", () => {
       store.axis = select.value;
-      query.set("x", store.axis === "time" ? "time" : "");
+      view.leastZoom = LEAST_ZOOM[store.axis];
+      query.set("x", store.axis === AXES[0] ? "" : store.axis);
       view.zoom = null;
       query.set("zoom", "");
       charts.show(page);

@@ -19,7 +19,7 @@ from console.budget import expensive
 from console.middleware.caller_gone import check_caller
 from jobs.catalog.metric import requested_names
 from jobs.comparison.chart_columns import ChartRequest, read_lines
-from jobs.comparison.clock import training_clocks
+from jobs.comparison.clock import ChartAxis, axis_clocks
 from jobs.comparison.compare import MAX_RUNS, compare, metric_table, visible_runs, window_of
 from jobs.comparison.read import one_lane
 from jobs.comparison.targets import find_target
@@ -30,7 +30,7 @@ from jobs.telemetry.series import MAX_NAMES, Series, SeriesRequest, SeriesWindow
 
 router = Router(tags=["runs"])
 
-_MOST_SECONDS = 1e12
+_MOST = 1e15
 
 RunIds = Annotated[str, Query(..., description=f"ids of 1 to {MAX_RUNS} runs, separated by commas", max_length=2000)]
 Base = Annotated[str, Query("", description="id of the run to compare with; left out: the first", max_length=40)]
@@ -40,7 +40,10 @@ Level = Annotated[
     Query(None, ge=-1e12, le=1e12, description="level of the reward or loss; left out: the best that all reached"),
 ]
 Axis = Annotated[
-    str, Query("step", pattern="^(step|time)$", description="time: seconds of training, summed over steps")
+    ChartAxis,
+    Query(
+        "step", description="time: seconds of training · tokens: those trained on · gpu_hours; summed over the steps"
+    ),
 ]
 
 
@@ -89,11 +92,11 @@ def compare_series(
         names=names,
         request=SeriesRequest(num_points=points, smoothing=smoothing_for(smooth), window=window),
     )
-    clocks = training_clocks(run_ids=ids) if x == "time" else {}
+    clocks = {} if x == "step" else axis_clocks(runs=rows, axis=x)
     lines = []
     for run in rows:
         for series in one_lane(answers[run.pk].series).values():
-            place = clocks[run.pk](series.x) if x == "time" else series.x
+            place = series.x if x == "step" else clocks[run.pk](series.x)
             lines.append(_series_json(run, series, place, requested[series.name]))
     body = orjson.dumps({"series": lines}, option=orjson.OPT_SERIALIZE_NUMPY)
     return compressed(request, HttpResponse(body, content_type="application/json"))
@@ -108,8 +111,8 @@ def compare_columns(
     columns: Columns = 500,
     smooth: Smooth = "",
     x: Axis = "step",
-    low: Annotated[float | None, Query(None, alias="from", description="first step, or second")] = None,
-    high: Annotated[float | None, Query(None, alias="to", description="last step, or second")] = None,
+    low: Annotated[float | None, Query(None, alias="from", description="first step, or place on the axis")] = None,
+    high: Annotated[float | None, Query(None, alias="to", description="last step, or place on the axis")] = None,
 ) -> HttpResponse:
     """Read the same metrics of several runs by columns of a screen, each with the extremes of every point in it.
 
@@ -119,8 +122,11 @@ def compare_columns(
     rows = _runs(request, runs)
     names = _names(metrics)
     for value, field in ((low, "from"), (high, "to")):
-        if x == "time" and value is not None and not abs(value) < _MOST_SECONDS:
-            raise RequestProblem(422, f"{value} is not a moment: seconds of training up to 1e12.", field=field)
+        if x != "step" and value is not None and not abs(value) < _MOST:
+            what = {"time": "a moment: seconds of training", "tokens": "a number of tokens"}.get(
+                x, "GPU hours: a number"
+            )
+            raise RequestProblem(422, f"{value} is not {what} up to 1e15.", field=field)
     if x == "step":
         low, high = _step_number(low, "from", np.floor), _step_number(high, "to", np.ceil)
     if low is not None and high is not None and low > high:
@@ -133,7 +139,7 @@ def compare_columns(
             smoothing=smoothing_for(smooth),
             low=low,
             high=high,
-            is_time=x == "time",
+            axis=x,
             check=partial(check_caller, request),
         ),
     )

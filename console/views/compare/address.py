@@ -88,7 +88,7 @@ def read_address(request: HttpRequest) -> ComparisonQuery:
 
 def _chart(get: QueryDict) -> dict[str, str]:
     patterns = {
-        "x": r"time",
+        "x": r"time|tokens|gpu_hours",
         "smooth": r"0(\.\d{1,4})?",
         "by": r"gaussian|mean",
         "zoom": r"[0-9.e+_-]{3,60}",

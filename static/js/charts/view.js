@@ -10,14 +10,16 @@ const SMALLEST_ZOOM = { step: 1, time: 0.1 }; // steps, seconds
 
 /** Smoothing, x axis, zoom, y scale, marks, dead branches or not. Charts redraw when it changes. */
 export class ChartView {
-  /** @param {{ smoothing: number, axis: string, isLog: boolean, zoom: Zoom | null, end: number, showsDead?: boolean }} options */
-  constructor({ smoothing, axis, isLog, zoom, end, showsDead = false }) {
+  /** @param {{ smoothing: number, axis: string, isLog: boolean, zoom: Zoom | null, end: number, showsDead?: boolean, leastZoom?: number | null }} options */
+  constructor({ smoothing, axis, isLog, zoom, end, showsDead = false, leastZoom = null }) {
     this.smoothing = smoothing;
     this.axis = axis;
     this.isLog = isLog;
     this.end = end;
     this.showsDead = showsDead;
-    this.zoom = zoom && widened(zoom);
+    /** @type {number | null} of an axis that is neither steps nor a clock, what a zoom shows at least */
+    this.leastZoom = leastZoom;
+    this.zoom = zoom && widened(zoom, leastZoom);
     /** @type {Mark[]} */
     this.marks = [];
     /** @type {Set<Chart>} */
@@ -37,14 +39,17 @@ export class ChartView {
 
   /** Zoom all charts to { min, max }, or to everything with null. A zoom shows at least one step, or a tenth of a second. */
   setZoom(/** @type {Zoom | null} */ zoom) {
-    this.zoom = zoom && widened(zoom);
+    this.zoom = zoom && widened(zoom, this.leastZoom);
     this.redraw();
     this.onZoom(this.zoom);
   }
 }
 
-/** @param {Zoom} zoom */
-function widened({ min, max, isTime }) {
-  const missing = (isTime ? SMALLEST_ZOOM.time : SMALLEST_ZOOM.step) - (max - min);
+/**
+ * @param {Zoom} zoom
+ * @param {number | null} [least]
+ */
+function widened({ min, max, isTime }, least = null) {
+  const missing = (least ?? (isTime ? SMALLEST_ZOOM.time : SMALLEST_ZOOM.step)) - (max - min);
   return missing > 0 ? { min: min - missing / 2, max: max + missing / 2, isTime } : { min, max, isTime };
 }

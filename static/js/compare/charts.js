@@ -52,7 +52,7 @@ export class Charts {
   show(page) {
     this.page = page;
     this.store.follow(page.runs.map((run) => ({ ...run, groupIndex: this.#groupOf(run) })));
-    this.view.end = this.store.axis === "time" ? 0 : page.numSteps;
+    this.view.end = this.store.axis === "step" ? page.numSteps : 0;
     this.view.marks = page.common && this.store.axis === "step" ? [{ x: page.common, type: "common" }] : [];
     const { place } = this;
     if (!place) return;
@@ -198,10 +198,9 @@ export class Charts {
         );
       }
     }
-    const xTick =
-      this.store.axis === "time"
-        ? (value) => (value === 0 ? "0" : numbers.duration(value))
-        : (value) => (value >= 1e4 ? numbers.short(value).replace(".0", "") : String(value));
+    const plain = (value) => (value >= 1e4 ? numbers.short(value).replace(".0", "") : String(value));
+    const ticks = { time: numbers.duration, gpu_hours: (value) => `${Number(value.toPrecision(3))} h` };
+    const xTick = (value) => (value === 0 ? "0" : (ticks[this.store.axis] ?? plain)(value));
     return { lines, unit: this.#info(name).unit, xTick };
   }
 
@@ -231,9 +230,11 @@ export class Charts {
     );
   }
 
-  /** Return what a column is of: a step, the steps that it holds, or a moment of training. */
+  /** Return what a column is of: a step, the steps that it holds, or a place on the axis. */
   #placeText(x, width) {
     if (this.store.axis === "time") return numbers.duration(x);
+    if (this.store.axis === "tokens") return fill(gettext("%(n)s tokens"), { n: numbers.short(x) });
+    if (this.store.axis === "gpu_hours") return fill(gettext("%(n)s GPU h"), { n: numbers.number(x) });
     const half = (width - 1) / 2;
     const [first, last] = [x - half, x + half].map((step) => step.toLocaleString("en-US"));
     if (half <= 0) return fill(gettext("step %(step)s"), { step: first });

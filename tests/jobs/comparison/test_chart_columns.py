@@ -6,6 +6,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.comparison.chart_columns import ChartRequest, MetricLine, read_lines
+from jobs.comparison.clock import ChartAxis
 from jobs.ingest.compaction import append_points
 from jobs.models import Attempt, Metric, Run
 from jobs.telemetry.chunks import points
@@ -88,11 +89,30 @@ def test_seconds_of_training_are_columns_too() -> None:
     seal(run, np.full(1000, 0.5), name="time/step_seconds")
 
     found = read_lines(
-        runs=[run], names=["reward/mean"], request=ChartRequest(num_columns=100, is_time=True, low=100.0, high=200.0)
+        runs=[run], names=["reward/mean"], request=ChartRequest(num_columns=100, axis="time", low=100.0, high=200.0)
     )
 
     assert (found.grid.low, found.grid.width, found.lines[0].columns.of) == (100.0, 1.0, 201)
     assert found.lines[0].columns.high.max() == 399.0  # step 400 ended after 200 seconds
+
+
+def test_tokens_and_gpu_hours_are_columns_too() -> None:
+    run, on_cpus = seal(make_run(), np.arange(100.0)), seal(make_run(), np.arange(100.0))
+    for name, value in (
+        ("time/step_seconds", 72.0),
+        ("time/update_seconds", 2.0),
+        ("throughput/update_tokens_per_second", 500.0),
+    ):
+        seal(run, np.full(100, value), name=name)
+    Attempt.objects.filter(run=run).update(num_gpus=4)
+
+    def end(axis: ChartAxis) -> list[tuple[float, int]]:
+        request = ChartRequest(num_columns=100, axis=axis)
+        found = read_lines(runs=[run, on_cpus], names=["reward/mean"], request=request)
+        return [(found.grid.low + 100 * found.grid.width, line.columns.of) for line in found.lines]
+
+    assert end("tokens") == [(pytest.approx(100_000), 100), (pytest.approx(100_000), 0)]
+    assert end("gpu_hours") == [(pytest.approx(8), 100), (pytest.approx(8), 0)]
 
 
 def test_nobody_waiting_ends_the_work() -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs.comparison.clock import training_clock
+from jobs.comparison.clock import training_clocks
 from jobs.comparison.compare import compare, current_specs, metric_table, visible_runs
 from jobs.comparison.export import series_csv, table_csv
 from jobs.comparison.read import StepWindow, read_columns
@@ -161,10 +161,11 @@ def test_fifty_runs_of_twenty_metrics_take_as_many_statements_as_two() -> None:
 def test_training_time_is_the_sum_of_the_steps() -> None:
     run = measured({"time/step_seconds": [1.0, 2.0, math.nan, 4.0]})
 
-    clock = training_clock(run=run)
+    clock = training_clocks(run_ids=[run.pk])[run.pk]
 
     assert clock(np.array([1, 2, 3, 4])).tolist() == [1.0, 3.0, 3.0, 7.0]
-    assert np.isnan(training_clock(run=make_run())(np.array([1]))).all()
+    other = make_run()
+    assert np.isnan(training_clocks(run_ids=[other.pk])[other.pk](np.array([1]))).all()
 
 
 def sample(run: Run, step: int, prompt: str, *, text: str = "a", **more: Any) -> None:
