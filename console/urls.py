@@ -17,7 +17,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("console.views.runs.page")),
     path("", include("console.views.runs.bulk")),
     path("", include("console.views.runs.saved_views")),
-    path("", include("console.views.tune")),
+    path("", include("console.views.tune.page")),
     path("", include("console.views.compare.page")),
     path("", include("console.views.compare.report")),
     path("", include("console.views.cluster")),

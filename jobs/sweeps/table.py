@@ -15,6 +15,7 @@ from jobs.models import ENDED, LIVE, Project, Run, Study
 from jobs.runs.filter import main_metric
 from jobs.runs.header import RunHeader, run_headers
 from jobs.runs.sparklines import spark_line
+from jobs.sweeps.importance import KnobImportance, knob_importance
 from jobs.telemetry.clean_series import read_clean
 
 StudyState = Literal["queued", "running", "stopping", "finished", "failed", "stopped"]
@@ -131,6 +132,16 @@ def study_table(study: Study, *, metric_name: str = "") -> StudyTable:
     chosen = (*ordered, *(() if name in ordered else (name,)))
     header = _header(study, runs, name, [(row.best, row.header.id) for row in rows])
     return StudyTable(header=header, rows=rows, metrics=chosen)
+
+
+def table_importance(table: StudyTable) -> list[KnobImportance]:
+    """Return what each knob of the sweep explains of the order of its runs by the best value of the metric."""
+    importance = knob_importance(
+        knobs=[knob["id"] for knob in table.header.knobs],
+        values=[row.values for row in table.rows],
+        outcomes=[row.best for row in table.rows],
+    )
+    return list(importance)
 
 
 def is_better(name: str, value: float, than: float) -> bool:

@@ -1,4 +1,4 @@
-// The page of one sweep: its runs and chart follow what happens; stop all; how many run at once.
+// The page of one sweep: its runs and charts follow what happens; stop all; how many run at once.
 
 import { send } from "./api.js";
 import { controls, find, jsonOf } from "./dom.js";
@@ -6,19 +6,17 @@ import { fill, gettext, messageOf, ngettext } from "./format.js";
 import { atMostEvery, refreshParts } from "./refresh.js";
 import { openFeed } from "./socket.js";
 import { toast } from "./toast.js";
-import { Scatter } from "./tune/scatter.js";
+import { SweepCharts } from "./tune/charts.js";
 
 const page = jsonOf("tune-page");
-const scatter = new Scatter(document.querySelector("[data-chart]"), document.querySelector("[data-caption]"));
+const charts = new SweepCharts(page.compare);
 
 async function renew() {
   await refreshParts();
   draw();
 }
 
-function draw() {
-  scatter.show(jsonOf("tune-points"));
-}
+const draw = () => charts.show(jsonOf("tune-points"));
 
 const refresh = atMostEvery(1500, renew);
 openFeed({
@@ -36,17 +34,6 @@ openFeed({
 
 const metric = find("select#metric");
 metric.addEventListener("change", () => metric.form?.submit());
-
-for (const button of document.querySelectorAll("[data-axis], [data-value]")) {
-  button.addEventListener("click", () => {
-    for (const other of button.parentElement?.children ?? [])
-      other.setAttribute("aria-pressed", String(other === button));
-    const { axis, value } = button.dataset;
-    if (axis) scatter.axis = axis;
-    else if (value) scatter.value = value;
-    draw();
-  });
-}
 
 const form = document.querySelector("form[data-at-once]");
 form?.addEventListener("submit", async (event) => {

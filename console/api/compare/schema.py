@@ -192,7 +192,7 @@ class CompareSeriesOut(Schema):
     rank: int
     n: int
     of: int
-    x: list[float] = Field(description="step, or seconds of training")
+    x: list[float] = Field(description="step, or place on the axis")
     y: list[Number]
     smooth: list[Number] | None
 

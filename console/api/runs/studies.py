@@ -15,9 +15,10 @@ from jobs.accounts.access import Role, require
 from jobs.catalog.spec.parse import SpecInvalid
 from jobs.models import Study
 from jobs.runs.launch import MAX_KEY_LENGTH
+from jobs.sweeps.importance import KnobImportance
 from jobs.sweeps.plan import MAX_KNOBS, MAX_RUNS
 from jobs.sweeps.sweeps import change_max_concurrent, stop_study
-from jobs.sweeps.table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
+from jobs.sweeps.table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table, table_importance
 
 router = Router(tags=["sweeps"])
 
@@ -60,10 +61,13 @@ class StudiesOut(Schema):
 
 
 class StudyOut(Schema):
-    """A sweep, its runs in the order of its points, and the metrics one can ask for."""
+    """A sweep, its runs in the order of its points, what each knob explains of the order of their best values, and the
+    metrics one can ask for.
+    """
 
     study: StudyHeader
     runs: list[StudyRow]
+    importance: list[KnobImportance]
     metrics: list[str]
 
 
@@ -148,4 +152,5 @@ def _study_for(request: HttpRequest, study_id: str, needed: Role = "viewer") -> 
 
 
 def _out(table: StudyTable) -> StudyOut:
-    return StudyOut(study=table.header, runs=list(table.rows), metrics=list(table.metrics))
+    importance = table_importance(table)
+    return StudyOut(study=table.header, runs=list(table.rows), importance=importance, metrics=list(table.metrics))

@@ -1,125 +1,130 @@
-/** One dot a run: the metric's best or last value over one knob, on a log axis where the values span a decade. */
+/** One dot a run, over any two columns and colored by a third. A dragged rectangle keeps the runs in it. */
 
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
-import { color, onTheme } from "../charts/colors.js";
-import { figure, fill, gettext } from "../format.js";
+import { color, faded, onTheme } from "../charts/colors.js";
+import { fill, gettext } from "../format.js";
 
 const HEIGHT = 300;
 const RADIUS = 5; // CSS pixels
 const MOST_TICKS = 8;
+const REACH = 24; // CSS pixels from the pointer to a dot
+const OUT = 0.16; // opacity of runs outside of what was brushed
+const RAMP = ["--run-7", "--run-1"]; // from the least to the greatest of the column that colors
 const FONT = '10.5px Inter, "Inter", system-ui, sans-serif';
 
+/** @import { Axis, Brush, SweepRun } from "./axis.js" */
+/** @typedef {{ x: Axis, y: Axis, tint: Axis | null, runs: SweepRun[], all: Map<string, Axis>, brush: Brush }} ScatterData */
+/** @typedef {{ run: SweepRun, x: number, y: number, ink: string, isIn: boolean }} Dot */
+
 export class Scatter {
-  constructor(place, caption) {
+  /**
+   * @param {HTMLElement} place
+   * @param {HTMLElement} caption
+   * @param {(ranges: [id: string, range: [number, number]][]) => void} onBrush
+   */
+  constructor(place, caption, onBrush) {
     this.place = place;
     this.caption = caption;
-    this.axis = "";
-    this.value = "best";
-    this.points = null;
+    this.onBrush = onBrush;
+    /** @type {ScatterData | null} */
+    this.shown = null;
+    /** @type {uPlot | null} */
     this.uplot = null;
-    this.drawn = "";
+    /** @type {Dot[]} */
+    this.dots = [];
     new ResizeObserver(() => {
       if (this.uplot && place.clientWidth) this.uplot.setSize({ width: place.clientWidth, height: HEIGHT });
     }).observe(place);
-    onTheme(() => this.#draw());
+    onTheme(() => this.draw());
   }
 
-  /** Draw `points` ({axes, runs, metric}) if anything in them is new. */
-  show(points) {
-    const text = JSON.stringify([points, this.axis, this.value]);
-    if (text === this.drawn) return;
-    this.drawn = text;
-    this.points = points;
-    this.#draw();
+  show(/** @type {ScatterData} */ shown) {
+    this.shown = shown;
+    this.draw();
   }
 
-  #draw() {
-    if (!this.points) return;
-    const axis = this.points.axes.find((a) => a.id === this.axis) ?? this.points.axes[0];
-    const dots = this.points.runs
-      .filter((run) => Number.isFinite(run[this.value]) && run.values[axis.id] !== undefined)
+  draw() {
+    if (!this.shown) return;
+    const { x, y, tint, runs, all, brush } = this.shown;
+    this.dots = runs
       .map((run) => ({
-        ...run,
-        x: axis.words.length ? axis.words.indexOf(run.values[axis.id]) : run.values[axis.id],
-        y: run[this.value],
+        run,
+        x: x.number(run),
+        y: y.number(run),
+        ink: this.#ink(run, tint),
+        isIn: brush.holds(run, all),
       }))
+      .filter((dot) => Number.isFinite(dot.x) && Number.isFinite(dot.y))
       .sort((a, b) => a.x - b.x);
     this.uplot?.destroy();
     this.uplot = null;
     this.place.replaceChildren();
-    this.#tell(dots, axis, null);
-    if (!dots.length) return;
-    this.uplot = new uPlot(this.#options(dots, axis), [dots.map((dot) => dot.x), dots.map((dot) => dot.y)], this.place);
+    this.#tell(null);
+    if (!this.dots.length) return;
+    /** @type {uPlot.AlignedData} */
+    const data = [this.dots.map((dot) => dot.x), this.dots.map((dot) => dot.y)];
+    this.uplot = new uPlot(this.#options(x, y), data, this.place);
+  }
+
+  /** Return a run's color: its own, or where it stands on the column that colors. */
+  #ink(/** @type {SweepRun} */ run, /** @type {Axis | null} */ tint) {
+    if (!tint) return color(`--run-${run.color}`);
+    const number = tint.number(run);
+    if (!Number.isFinite(number)) return color("--text-3");
+    return mixed(color(RAMP[0]), color(RAMP[1]), tint.shareOf(number));
   }
 
   /** @returns {uPlot.Options} */
-  #options(dots, axis) {
-    const xs = dots.map((dot) => dot.x);
-    const [low, high] = [Math.min(...xs), Math.max(...xs)];
+  #options(/** @type {Axis} */ x, /** @type {Axis} */ y) {
     const line = {
       stroke: () => color("--text-3"),
       font: FONT,
       ticks: { show: false },
       grid: { stroke: () => color("--gridc"), width: 1 },
     };
-    const room = axis.words.length ? 0.5 : (high - low) * 0.08 || Math.abs(high) * 0.1 || 1;
     return {
       width: this.place.clientWidth || 400,
       height: HEIGHT,
       padding: [10, 16, 0, 0],
       legend: { show: false },
-      cursor: { drag: { x: false, y: false }, points: { show: false } },
+      cursor: { drag: { x: true, y: true, setScale: false }, points: { show: false } },
       scales: {
-        x: {
-          time: false,
-          distr: axis.is_log ? 3 : 1,
-          range: axis.is_log ? [low / 1.6, high * 1.6] : [low - room, high + room],
-        },
-        y: {
-          range: (_u, from, to) =>
-            from === to
-              ? [from - (Math.abs(from) * 0.1 || 1), to + (Math.abs(to) * 0.1 || 1)]
-              : [from - (to - from) * 0.12, to + (to - from) * 0.12],
-        },
+        x: { time: false, distr: x.isLog ? 3 : 1, range: () => widened(x) },
+        y: { distr: y.isLog ? 3 : 1, range: () => widened(y) },
       },
       axes: [
-        {
-          ...line,
-          size: 38,
-          gap: 3,
-          label: axis.label,
-          labelSize: 16,
-          labelFont: FONT,
-          ...this.#ticks(axis, [...new Set(xs)]),
-        },
-        { ...line, size: 54, gap: 4, values: (_u, splits) => splits.map((value) => figure(value)) },
+        { ...line, size: 38, gap: 3, label: x.column.label, labelSize: 16, labelFont: FONT, ...ticks(x) },
+        { ...line, size: 58, gap: 4, label: y.column.label, labelSize: 16, labelFont: FONT, ...ticks(y) },
       ],
       series: [{}, { paths: () => null, points: { show: false } }],
-      hooks: { draw: [(u) => this.#dots(u, dots)], setCursor: [(u) => this.#tell(dots, axis, nearest(u, dots))] },
+      hooks: {
+        draw: [(u) => this.#dots(u)],
+        setCursor: [(u) => this.#tell(nearest(u, this.dots))],
+        setSelect: [(u) => this.#selected(u)],
+      },
     };
   }
 
-  /** The values themselves where they are few, as in a grid. */
-  #ticks(axis, xs) {
-    if (axis.words.length) return { splits: () => axis.words.map((_word, i) => i), values: () => axis.words };
-    if (xs.length <= MOST_TICKS)
-      return { splits: () => xs, values: () => xs.map(short), filter: (_u, splits) => splits };
-    if (axis.is_log)
-      return {
-        values: (_u, splits) => splits.map((value) => (value === null ? "" : short(value))),
-        filter: (_u, splits) => splits.map((v) => (isRound(v) ? v : null)),
-      };
-    return { values: (_u, splits) => splits.map(short) };
+  #selected(/** @type {uPlot} */ u) {
+    const { left, top, width, height } = u.select;
+    if (!this.shown || (width < 4 && height < 4)) return;
+    const ends = (/** @type {string} */ scale, /** @type {number} */ from, /** @type {number} */ length) =>
+      /** @type {[number, number]} */ ([u.posToVal(from, scale), u.posToVal(from + length, scale)]);
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.onBrush([
+      [this.shown.x.column.id, ends("x", left, width)],
+      [this.shown.y.column.id, ends("y", top, height)],
+    ]);
   }
 
-  #dots(u, dots) {
+  #dots(/** @type {uPlot} */ u) {
     const { ctx } = u;
     const ratio = devicePixelRatio || 1;
     ctx.save();
-    for (const dot of dots) {
+    for (const dot of this.dots.toSorted((a, b) => Number(a.isIn) - Number(b.isIn))) {
       ctx.beginPath();
       ctx.arc(u.valToPos(dot.x, "x", true), u.valToPos(dot.y, "y", true), RADIUS * ratio, 0, 2 * Math.PI);
-      ctx.fillStyle = color(`--run-${dot.color}`);
+      ctx.fillStyle = dot.isIn ? dot.ink : faded(dot.ink, OUT);
       ctx.fill();
       ctx.lineWidth = 1.5 * ratio;
       ctx.strokeStyle = color("--surface");
@@ -128,25 +133,52 @@ export class Scatter {
     ctx.restore();
   }
 
-  #tell(dots, axis, dot) {
-    const { metric } = this.points;
-    if (!dots.length) this.caption.textContent = fill(gettext("No run has a value of %(metric)s yet."), { metric });
-    else if (dot) this.caption.textContent = `${dot.name}: ${figure(dot.y)}`;
-    else
+  #tell(/** @type {Dot | null} */ dot) {
+    if (!this.shown) return;
+    const { x, y, tint } = this.shown;
+    const words = { x: x.column.label, y: y.column.label, color: tint?.column.label ?? "" };
+    if (dot)
+      this.caption.textContent = `${dot.run.name}: ${y.text(dot.y)}${tint ? `, ${tint.column.label} ${tint.text(tint.number(dot.run))}` : ""}`;
+    else if (!this.dots.length)
+      this.caption.textContent = fill(gettext("No run has a value of both %(x)s and %(y)s yet."), words);
+    else if (tint && !tint.isEmpty)
       this.caption.textContent = fill(
-        this.value === "best"
-          ? gettext("best %(metric)s of each run over %(knob)s")
-          : gettext("last %(metric)s of each run over %(knob)s"),
-        { metric, knob: axis.label },
+        gettext(
+          "%(y)s over %(x)s; blue to orange: %(color)s from %(low)s to %(high)s. Drag to keep the runs in a rectangle.",
+        ),
+        { ...words, low: tint.text(tint.range[0]), high: tint.text(tint.range[1]) },
       );
+    else this.caption.textContent = fill(gettext("%(y)s over %(x)s. Drag to keep the runs in a rectangle."), words);
   }
 }
 
-function nearest(u, dots) {
+/**
+ * Return the range of an axis with room for the dots at its ends.
+ *
+ * @returns {[number, number]}
+ */
+function widened(/** @type {Axis} */ axis) {
+  if (axis.column.words.length) return [-0.5, axis.column.words.length - 0.5];
+  return [axis.numberAt(-0.08), axis.numberAt(1.08)];
+}
+
+/** The values themselves where they are few, as in a grid. */
+function ticks(/** @type {Axis} */ axis) {
+  const { column, distinct, isLog } = axis;
+  const values = (_u, splits) => splits.map((value) => (value === null ? "" : axis.text(value)));
+  if (column.words.length) return { splits: () => column.words.map((_word, i) => i), values };
+  if (column.isKnob && distinct.length <= MOST_TICKS)
+    return { splits: () => distinct, values, filter: (_u, splits) => splits };
+  if (isLog) return { values, filter: (_u, splits) => splits.map((value) => (isRound(value) ? value : null)) };
+  return { values };
+}
+
+/** @returns {Dot | null} */
+function nearest(/** @type {uPlot} */ u, /** @type {Dot[]} */ dots) {
   const { left, top } = u.cursor;
-  if (left === undefined || left < 0) return null;
+  if (left === undefined || top === undefined || left < 0) return null;
   let found = null;
-  let least = 24; // pixels
+  let least = REACH;
   for (const dot of dots) {
     const distance = Math.hypot(u.valToPos(dot.x, "x") - left, u.valToPos(dot.y, "y") - top);
     if (distance < least) [found, least] = [dot, distance];
@@ -154,14 +186,15 @@ function nearest(u, dots) {
   return found;
 }
 
-function short(value) {
-  return Math.abs(value) > 0 && Math.abs(value) < 1e-3
-    ? value.toExponential().replace("e-0", "e-")
-    : String(Number(value.toPrecision(4)));
+/** Return a color between two of the form #rrggbb. */
+function mixed(/** @type {string} */ from, /** @type {string} */ to, /** @type {number} */ share) {
+  const part = (/** @type {string} */ hex, /** @type {number} */ at) => Number.parseInt(hex.slice(at, at + 2), 16);
+  const parts = [1, 3, 5].map((at) => Math.round(part(from, at) + share * (part(to, at) - part(from, at))));
+  return `#${parts.map((one) => one.toString(16).padStart(2, "0")).join("")}`;
 }
 
 /** 1, 2 and 5 of each decade: what a log axis writes out. */
-function isRound(value) {
+function isRound(/** @type {number} */ value) {
   const mantissa = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
   return [1, 2, 5].some((wanted) => Math.abs(mantissa - wanted) < 1e-6);
 }

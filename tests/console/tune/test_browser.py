@@ -76,8 +76,24 @@ def test_a_sweep_from_the_form_to_its_end(page: Page, live_console: LiveConsole)
     expect(page.locator("[data-part=state]")).to_contain_text("2 running")
     expect(page.locator(".tune-chart canvas")).to_be_visible()
     expect(page.locator("[data-clone-best]")).to_have_attribute("href", f"/runs/new?from={runs[1].pk}")
-    page.get_by_role("button", name="seed").click()
+    page.locator('select[data-pick="x"]').select_option("train.seed")
     expect(page.locator("[data-caption]")).to_contain_text("over Seed")
+
+    # ranges: dragged along an axis, typed, kept in the address, followed by the table
+    box = page.locator(".par-hit").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 14, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 14, box["y"] + box["height"] * 0.75, steps=3)
+    page.mouse.up()
+    expect(page.locator("[data-brushed-text]")).to_have_text("2 of 3 runs are in the ranges")
+    expect(page.locator("tr[data-run].is-out")).to_have_attribute("data-run", runs[0].pk)
+    page.get_by_label("Learning rate from").fill("2e-3")
+    page.keyboard.press("Tab")
+    expect(page.locator("[data-brushed-text]")).to_have_text("1 of 3 run is in the ranges")
+    expect(page).to_have_url(re.compile("brush="))
+    page.get_by_role("button", name="Clear the ranges").click()
+    expect(page.locator("tr[data-run].is-out")).to_have_count(0)
     expect(page.locator(f'tr[data-run="{runs[2].pk}"] .state')).to_have_text("queued")
     assert page.evaluate(NAMELESS) == []
 

@@ -139,6 +139,29 @@ def test_the_pages_show_values_bests_and_what_one_may_do(editor: Client, project
     assert "from=" not in viewer
 
 
+def test_a_sweep_tells_what_its_knobs_do_and_what_a_level_took(editor: Client, project: Project) -> None:
+    study = make_study(project)
+    first, second, *_rest = runs_of(study)
+    for run, values in ((first, (0.1, 0.2, 0.3, 0.3, 0.3)), (second, (0.5, 0.5, 0.6, 0.7, 0.8, 0.9))):
+        report(run, *values)
+    address = reverse("study", args=[study.pk])
+
+    page = editor.get(address, {"step": "2", "target": "0.6"}).content.decode()
+    wrong = editor.get(address, {"step": "two", "target": "high"}).content.decode()
+
+    data = json.loads(page.split('id="tune-points" type="application/json">')[1].split("</script>")[0])
+    assert {"at", "best", RATE} <= {column["id"] for column in data["columns"]}
+    one, two = data["runs"][:2]
+    assert (one["values"]["at"], two["values"]["at"]) == (0.2, 0.5)
+    assert (one["values"][RATE], one["values"]["best"]) == (1e-4, 0.3)
+    assert "Not enough runs to tell: 2 runs have a value, at least 7 are needed." in page
+    assert page.count("not reached") == 3
+    assert "step 5" in page
+    assert "not reached" not in wrong
+    answer = editor.get(f"/api/studies/{study.pk}").json()
+    assert [(share["knob"], share["needed"], share["share"]) for share in answer["importance"]] == [(RATE, 7, None)]
+
+
 def test_stop_all_speaks_only_of_runs_there_are(editor: Client, project: Project) -> None:
     study = make_study(project)
     runs = runs_of(study)

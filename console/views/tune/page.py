@@ -10,22 +10,25 @@ from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET
 
 from console.labels.catalog import metric_label
 from console.views.frame import current_project
 from console.views.run.labels import hint
+from console.views.tune.columns import RunEffort, chart_data, read_efforts, read_query
 from jobs.accounts.access import require, role
 from jobs.catalog.knob import knobs
-from jobs.catalog.metric import metric
 from jobs.catalog.value import value_text
 from jobs.models import Project, Study
 from jobs.runs.header import RunHeader
+from jobs.sweeps.importance import KnobImportance
 from jobs.sweeps.plan import MAX_RUNS
 from jobs.sweeps.points import point_label, short_name
-from jobs.sweeps.table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table
+from jobs.sweeps.table import PAGE_SIZE, StudyHeader, StudyRow, StudyTable, studies_of, study_table, table_importance
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 84, 20
+_CLEAR_TREND = 0.5  # of a rank correlation, from where one direction is named
 _MAX_SHOWN = 4  # values of a knob that the list names
 
 
@@ -47,6 +50,16 @@ class StudyLine:
     hint: str
     spark: str
     is_best: bool
+    effort: RunEffort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobShare:
+    """A knob's importance, in words."""
+
+    knob: KnobImportance
+    label: str
+    text: str
 
 
 @require_GET
@@ -73,7 +86,9 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
     if row is None:
         raise Http404(_("There is no sweep %(id)s.") % {"id": study_id})
     require(request.user, row.project, "viewer")
-    table = study_table(row, metric_name=request.GET.get("metric", "").replace("\0", "")[:120])
+    query = read_query(request)
+    table = study_table(row, metric_name=query.metric)
+    efforts = read_efforts(table, query)
     header = table.header
     names = [knob["id"] for knob in header.knobs]
     compared = {"study": header.id} | ({"group": names[0]} if names else {})
@@ -81,15 +96,22 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
         "study": header,
         "table": table,
         "heads": [{"id": name, "short": short_name(name), "label": _label(name)} for name in names],
-        "lines": [_line(line, header, names) for line in table.rows],
+        "query": query,
+        "lines": [_line(line, header, names, efforts[line.header.id]) for line in table.rows],
         "facts": _facts(header),
         "metric_choices": [(name, metric_label(name)) for name in table.metrics],
-        "points": _points(table, names),
+        "chart": chart_data(table, query, efforts),
+        "importance": _importance(table),
         "compare_url": f"{reverse('compare')}?{urlencode(compared)}",
         "num_open": header.counts.get("queued", 0) + header.counts.get("starting", 0) + header.counts.get("running", 0),
         "max_runs": MAX_RUNS,
         "can_edit": role(request.user, row.project) in ("editor", "admin"),
-        "script": {"id": header.id, "api": f"/api/studies/{header.id}", "project": header.project},
+        "script": {
+            "id": header.id,
+            "api": f"/api/studies/{header.id}",
+            "project": header.project,
+            "compare": reverse("compare"),
+        },
     }
     return render(request, "tune/study.html", context)
 
@@ -124,7 +146,7 @@ def _best_words(header: StudyHeader) -> str:
     return point_label(header.best_values) if header.best_run else ""
 
 
-def _line(row: StudyRow, header: StudyHeader, names: list[str]) -> StudyLine:
+def _line(row: StudyRow, header: StudyHeader, names: list[str], effort: RunEffort) -> StudyLine:
     values = [
         KnobCell(text=value_text(row.values[name]) if name in row.values else "—", differs=name in row.differs)
         for name in names
@@ -136,6 +158,7 @@ def _line(row: StudyRow, header: StudyHeader, names: list[str]) -> StudyLine:
         hint=hint(row.header, now=timezone.now()),
         spark=row.spark(width=_SPARK_WIDTH, height=_SPARK_HEIGHT),
         is_best=row.header.id == header.best_run,
+        effort=effort,
     )
 
 
@@ -148,29 +171,29 @@ def _facts(header: StudyHeader) -> list[str]:
     return [how, ended, *[f"{number} {word}" for word, number in counted if number]]
 
 
-def _points(table: StudyTable, names: list[str]) -> dict[str, object]:
-    """Return what the chart draws: per knob its scale and choices, per run its values, color, last and best."""
-    axes = []
-    for name in names:
-        values = [row.values.get(name) for row in table.rows]
-        numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
-        is_number = bool(numbers) and len(numbers) == len(values)
-        is_log = is_number and min(numbers) > 0 and max(numbers) >= 10 * min(numbers)
-        words = [] if is_number else sorted({value_text(v) for v in values if v is not None})
-        axes.append({"id": name, "label": _label(name), "is_log": is_log, "words": words})
-    runs = [
-        {
-            "id": row.header.id,
-            "name": row.header.name,
-            "color": row.header.color % 10,
-            "values": {k: v if not isinstance(v, (bool, str)) else value_text(v) for k, v in row.values.items()},
-            "last": row.last,
-            "best": row.best,
-        }
-        for row in table.rows
-    ]
-    name = table.header.metric
-    return {"axes": axes, "runs": runs, "metric": metric_label(name), "unit": metric(name).unit}
+def _importance(table: StudyTable) -> list[KnobShare]:
+    return [KnobShare(knob=one, label=_label(one.knob), text=_share_text(one)) for one in table_importance(table)]
+
+
+def _share_text(one: KnobImportance) -> str:
+    """Return what is known of a knob's importance, in a sentence."""
+    if one.needed:
+        text = ngettext(
+            "Not enough runs to tell: %(n)s run has a value, at least %(needed)s are needed.",
+            "Not enough runs to tell: %(n)s runs have a value, at least %(needed)s are needed.",
+            one.num_runs,
+        )
+        return text % {"n": one.num_runs, "needed": one.needed}
+    if one.share is None or one.chance is None:
+        return _("The runs that have a value have one value of it.") if one.num_runs else _("No run has a value yet.")
+    words = {"share": f"{one.share:.0%}", "chance": f"{one.chance:.0%}"}
+    if not one.is_shown:
+        return _("No effect shown: %(share)s, where chance reaches %(chance)s.") % words
+    text = _("Explains %(share)s of the order of the runs; chance reaches %(chance)s.") % words
+    if one.trend is not None and abs(one.trend) >= _CLEAR_TREND:
+        way = _("The value rises with it.") if one.trend > 0 else _("The value falls with it.")
+        return f"{text} {way}"
+    return text
 
 
 urlpatterns = [
