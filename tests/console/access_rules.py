@@ -547,6 +547,7 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "GET /traces/{trace_id}/files/{layer_id}": ("file.download",),
     "GET /audit.jsonl": ("audit.export",),
     "GET /api/audit/export": ("audit.export",),
+    "GET /api/runs/{run_id}/samples/reviews.jsonl": ("file.download",),
     "GET /api/access/export.csv": ("file.download",),
     "GET /api/projects/{project}/access.csv": ("file.download",),
     "GET /api/runs/export.csv": ("file.download",),
