@@ -24,7 +24,7 @@ DEAD_RANKS = "".join(
     f"  exitcode  : -6 (pid: {rank})  (SIGABRT)\n  error_file: <N/A>\n  traceback : Signal 6 (SIGABRT) received\n"
     for rank in range(16)
 )
-WATCHDOG = f"""[rank0]:[E520 06:31:05.050 ProcessGroupNCCL.cpp:757] [Rank 0] Watchdog caught collective operation timeout
+WATCHDOG = f"""[rank0]:[E520 06:31:05.050 NCCL.cpp:757] [Rank 0] Watchdog caught collective operation timeout
 {"frame #1: c10d::ProcessGroupNCCL::Watchdog::run() + 0x2b1" + chr(10)}{"=" * 60}
 {DEAD_RANKS}{"=" * 60}
 """
