@@ -29,6 +29,13 @@ class TrainerCheckpoints(Protocol):
         """
         ...
 
+    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+        """Return what makes a Hugging Face folder `target` of the shards of a checkpoint; () where nothing does.
+
+        It is the trainer's own program, run with its interpreter, and needs no device.
+        """
+        ...
+
 
 class NoCheckpoints:
     """A trainer that announces its checkpoints itself, and finds the one to go on from in `resume.json`."""
@@ -45,3 +52,7 @@ class NoCheckpoints:
     def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
         """See TrainerCheckpoints."""
         return launch
+
+    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:  # noqa: ARG002
+        """See TrainerCheckpoints: a model is left at the end of training."""
+        return ()

@@ -137,8 +137,7 @@ def _turned(change: KnobChange, spec: RunSpec) -> tuple[Value, Unchanged]:
         return None, "no_effect"
     if change.how in ("on", "off") and isinstance(now, bool):
         return (None, "as_it_is") if now == (change.how == "on") else (change.how == "on", "")
-    is_number = isinstance(now, int | float) and not isinstance(now, bool)
-    if change.how not in ("raise", "lower") or not is_number or now <= 0:
+    if change.how not in ("raise", "lower") or isinstance(now, bool) or not isinstance(now, int | float) or now <= 0:
         return None, "choose"
     wanted = now * 2 if change.how == "raise" else now / 2
     if knob.type == "float":

@@ -23,6 +23,7 @@ from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.hang_watch import OutsideWatch
+from jobs.runner.merging import merge_shards
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import Cleanup, find, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
@@ -31,7 +32,7 @@ from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.saved_checkpoints import SavedCheckpoints, origin_of
 from jobs.runner.surroundings import AttemptParts, tell_surroundings
-from jobs.runner.trainer import Escalation, Exit, TrainerNotStarted, TrainerProcess, start
+from jobs.runner.trainer import HIDDEN, Escalation, Exit, TrainerNotStarted, TrainerProcess, start
 from jobs.runner.translation import (
     Translation,
     label_of,
@@ -208,7 +209,9 @@ class AttemptSupervisor:
             captures.finish(step=self.progress.step)
             if checkpoints is not None:
                 checkpoints.look()
-            translation.finish(has_succeeded=ended.code == 0)
+            has_ended_well = ended.code == 0 or (escalation.is_asked and not escalation.is_fast)
+            is_merged = has_ended_well and not translation.has_left_model() and self._merge(prepared, report)
+            translation.finish(has_succeeded=ended.code == 0 or is_merged)
         self.progress.read()
         killed = oom_kill_count() - oom_kills
         state, cause = outcome(
@@ -277,6 +280,18 @@ class AttemptSupervisor:
         if self.asked_to_end.is_set():  # Ray signals the whole tree at once: the trainer may have ended first
             escalation.hasten(time.monotonic())
         return ended
+
+    def _merge(self, prepared: PreparedRun, report: ShippedReport) -> bool:
+        """Make a model of what the trainer has saved in shards; return whether that worked."""
+        environ = environment_for(prepared.spec, os.environ, self.job.run_dir)
+        return merge_shards(
+            spec=prepared.spec,
+            python=prepared.python,
+            run_dir=self.job.run_dir,
+            environ={name: value for name, value in environ.items() if name not in HIDDEN} | dict(prepared.launch.env),
+            say=report.say,
+            give_up=lambda: self.asked_to_end.is_set() or report.is_fenced,
+        )
 
     def _hang_watch(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes) -> OutsideWatch:
         """Return who watches a trainer that does not watch itself."""

@@ -93,6 +93,10 @@ class Translation:
             if quiet == 2:
                 break
 
+    def has_left_model(self) -> bool:
+        """Return True if the trainer has left a model itself."""
+        return any(models_left(self._run_dir, self._models, attempt=self._attempt))
+
     def finish(self, *, has_succeeded: bool) -> None:
         """Take in what is left, and announce the model that the trainer made."""
         self.read_the_rest()

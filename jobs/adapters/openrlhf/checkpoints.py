@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from jobs.adapters.checkpoints import NoCheckpoints
 from jobs.adapters.launching import Launch
 from jobs.adapters.openrlhf.command import FOLDERS
 from jobs.adapters.openrlhf.options import RL, is_dotted, program_of
@@ -23,12 +24,8 @@ _TAG = re.compile(r"(?:best_)?global_step(\d{1,9})")
 _WITHOUT_STATES = "checkpoint.weights_only"
 
 
-class OpenRLHFCheckpoints:
+class OpenRLHFCheckpoints(NoCheckpoints):
     """OpenRLHF looks for no signal: a stop ends it where it is."""
-
-    def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
-        """See TrainerCheckpoints."""
-        return False
 
     def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:
         """See TrainerCheckpoints. A folder is whole once DeepSpeed's file names it or a later one, for every role."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from jobs.adapters.checkpoints import NoCheckpoints
 from jobs.adapters.launching import Launch
 from jobs.adapters.trl.command import OUTPUT
 from jobs.adapters.trl.units import optimizer_steps
@@ -21,7 +22,7 @@ RESUME = "--resume_from_checkpoint"
 _WITHOUT_STATES = "checkpoint.weights_only"
 
 
-class TrlCheckpoints:
+class TrlCheckpoints(NoCheckpoints):
     """One process saves for all, on the node of the run directory."""
 
     def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002

@@ -2,15 +2,19 @@
 
 Reinforcement learning keeps `actor`, `critic` and `data.pt` in one, fine-tuning its shards and `data_<rank>.pt`.
 
-Sources: verl trainer/ppo/ray_trainer.py (_save_checkpoint, _load_checkpoint), utils/checkpoint/checkpoint_handler.py.
+Sources: verl trainer/ppo/ray_trainer.py (_save_checkpoint, _load_checkpoint), utils/checkpoint/checkpoint_handler.py,
+model_merger (0.7.0 and 0.9.1 alike).
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from jobs.adapters.checkpoints import NoCheckpoints
 from jobs.adapters.command_line.hydra import override
 from jobs.adapters.launching import Launch
+from jobs.adapters.verl.settings import ENGINE_KNOB, MEGATRON
+from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 
 FOLDER = "checkpoints"
@@ -18,12 +22,8 @@ LATEST = "latest_checkpointed_iteration.txt"
 _KEYS = ("trainer.resume_mode", "trainer.resume_from_path")
 
 
-class VerlCheckpoints:
+class VerlCheckpoints(NoCheckpoints):
     """verl looks for no signal: a stop ends it where it is."""
-
-    def saves_when_stopped(self, spec: RunSpec) -> bool:  # noqa: ARG002
-        """See TrainerCheckpoints."""
-        return False
 
     def saved(self, *, spec: RunSpec, run_dir: Path) -> Mapping[int, Path]:  # noqa: ARG002
         """See TrainerCheckpoints. The file beside them is written last."""
@@ -43,3 +43,10 @@ class VerlCheckpoints:
         argv = [word for word in launch.argv if not word.lstrip("+").startswith(tuple(f"{key}=" for key in _KEYS))]
         said = (override(key, value) for key, value in zip(_KEYS, ("resume_path", str(folder)), strict=True))
         return replace(launch, argv=(*argv, *said))
+
+    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+        """See TrainerCheckpoints."""
+        shards = folder / "actor" if is_in(spec.algorithm, "rl") else folder
+        backend = "megatron" if spec.values().get(ENGINE_KNOB) == MEGATRON else "fsdp"
+        options = ("--backend", backend, "--local_dir", str(shards), "--target_dir", str(target))
+        return (python, "-m", "verl.model_merger", "merge", *options)

@@ -32,6 +32,15 @@ def _symptom(pattern: str, side: str, text: str) -> _Symptom:
 
 _DISK_FULL = "found the disk full{step}. Free space where the run directories are, then launch the run again"
 
+_SAYS_NOTHING = re.compile(r"^\W*$|^Set the environment variable HYDRA_FULL_ERROR")
+_FRAMES = re.compile(
+    r"^\s*(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^[=-]{20,}$|^\s*(?:frame #\d+:|@\s+0x)"
+)
+"""Lines of torchrun's report of dead ranks and of stacks of native code: they follow the error, dozens of each rank."""
+
+_FAILED_AT_START = "error raised in its creation task"
+"""Ray's words for an actor whose own code raised while it was made: it did not die, and its exception says why."""
+
 _REPORT_LINES = 4  # of Ray on a dead actor, from its first to the class
 _CLASS = re.compile(r"\s*class_name: (?P<name>[\w.<>]{1,200})")
 _ACTORS = {part: role for trainer in trainers().values() for part, role in trainer.actors.items()}
@@ -42,7 +51,8 @@ _WORKER_LOST = "lost a worker process{step}: Ray says that it died"
 # From the cause to its consequences: what stands higher explains what stands lower.
 _SYMPTOMS = (
     _symptom(
-        r"torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|HIP out of memory",
+        r"torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|HIP out of memory"
+        r"|Ran out of memory in memory space hbm",
         "trainer",
         "ran out of device memory{step}. Lower the micro batch size or the share of memory that vLLM takes",
     ),
@@ -185,7 +195,10 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
     log_line = last.text if last else ""
     if ended.signal_name == "SIGKILL" and oom_kills:
         return driver, "cluster", f"{_name(driver)} {_NODE_FULL.format(step=at)}", log_line
+    has_failed_at_start = any(_FAILED_AT_START in line.said for line in lines)
     for symptom in _SYMPTOMS:
+        if has_failed_at_start and symptom.text is _WORKER_LOST:
+            continue
         for line in reversed(lines):
             if match := symptom.pattern.search(line.said):
                 if symptom.text is _WORKER_LOST and (dead := _dead_worker(lines, line)):
@@ -227,10 +240,13 @@ def _name(line: _Line) -> str:
 
 def _last_error(lines: Sequence[_Line]) -> _Line | None:
     """Return the line that names the exception, else the last one that says anything."""
-    telling = [line for line in lines if line.said.strip()]
-    for line in reversed(telling[-100:]):
-        if _ERROR.match(line.said):
+    telling = [line for line in lines if not _SAYS_NOTHING.search(line.said)]
+    errors = [line for line in telling[-100:] if _ERROR.match(line.said)]
+    for line in reversed(errors):
+        if not line.said.startswith("ray.exceptions."):  # which wraps the one that was raised
             return line
+    if errors:
+        return errors[-1]
     return telling[-1] if telling else None
 
 
@@ -264,6 +280,7 @@ def _tail(path: Path) -> Iterable[str]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            return file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+            lines = file.read().decode("utf-8", "replace").splitlines()
+            return [line for line in lines if not _FRAMES.search(read_line(line).said)][-TAIL_LINES:]
     except OSError:
         return []

@@ -1,0 +1,58 @@
+"""Exit causes of logs as trainers and Ray write them: what frames an error is not taken for it."""
+
+from pathlib import Path
+
+import pytest
+
+from jobs.runner.failures.cause import exit_cause_of
+from jobs.runner.reporting.trainer_progress import TrainerProgress
+from jobs.runner.trainer import Exit
+
+RAY = "\x1b[36m(WorkerDict pid=801705)\x1b[0m "
+CREATION = f"""{RAY}Exception raised in creation task: The actor died because of an error raised in its creation task, \
+ray::WorkerDict.__init__() (pid=801705, ip=172.17.0.2)
+{RAY}  File "/opt/verl/workers/fsdp_workers.py", line 177, in __init__
+{RAY}AssertionError: ppo_mini_batch_size 0 should be larger than 0 after normalization
+Traceback (most recent call last):
+ray.exceptions.RayTaskError(ActorDiedError): ray::TaskRunner.run() (pid=799623, ip=172.17.0.2)
+ray.exceptions.ActorDiedError: The actor died because of an error raised in its creation task, ray::WorkerDict
+
+Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.
+"""
+DEAD_RANKS = "".join(
+    f"[{rank}]:\n  time      : 2026-05-20_06:32:08\n  host      : gpu-1\n  rank      : {rank} (local_rank: {rank})\n"
+    f"  exitcode  : -6 (pid: {rank})  (SIGABRT)\n  error_file: <N/A>\n  traceback : Signal 6 (SIGABRT) received\n"
+    for rank in range(16)
+)
+WATCHDOG = f"""[rank0]:[E520 06:31:05.050 NCCL.cpp:757] [Rank 0] Watchdog caught collective operation timeout
+{"frame #1: c10d::ProcessGroupNCCL::Watchdog::run() + 0x2b1" + chr(10)}{"=" * 60}
+{DEAD_RANKS}{"=" * 60}
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "side", "text"),
+    [
+        (CREATION, "trainer", "AssertionError: ppo_mini_batch_size 0 should be larger than 0 after normalization"),
+        (WATCHDOG, "cluster", "lost its NCCL connection to another rank"),
+        (
+            "RuntimeError: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 100.38G",
+            "trainer",
+            "ran out of device memory",
+        ),
+    ],
+)
+def test_the_error_itself_is_the_cause(tmp_path: Path, log: str, side: str, text: str) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "driver-0.stdout").write_text(log, encoding="utf-8")
+
+    cause = exit_cause_of(
+        ended=Exit(code=1),
+        progress=TrainerProgress(path=tmp_path / "events.jsonl"),
+        run_dir=tmp_path,
+        oom_kills=0,
+        disk_free_bytes=10**12,
+    )
+
+    assert cause["side"] == side
+    assert text in str(cause["text"])
