@@ -140,7 +140,8 @@ def _kinds(run: Run, lines: Sequence[LogLine], rules: Sequence[LogRule]) -> tupl
     kinds = []
     for place, (said, own) in enumerate(by_said.items()):
         level: Level = "error" if place in errors else "warning"
-        label, remedies, symptom_id = "", (), ""
+        label = symptom_id = ""
+        remedies: tuple[str, ...] = ()
         if (rule_of := ruled.get(place)) is not None:
             level, label = rule_of.level, rule_of.label
             remedies = (rule_of.remedy,) if rule_of.remedy else ()

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from django.db import connection
 from django.db.models import F, Func, Max, Min, QuerySet
 
 from jobs.catalog.log_level import PATTERNS, Level
@@ -154,38 +155,59 @@ def read_logs(
 
 
 def _lanes(run_id: str, hidden: int) -> Iterator[tuple[str, int]]:
-    """Yield every role and rank that logged something: from one to the next, however many chunks each has."""
-    chunks = LogChunk.objects.filter(run_id=run_id).order_by("role", "rank").values_list("role", "rank")
-    lane = chunks.first()
-    while lane is not None:
-        role, rank = lane
-        own = chunks.filter(role=role, rank=rank)
+    """Yield every role and rank that logged something."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NEXT_LANE, [run_id])
+        lanes: list[tuple[str, int]] = cursor.fetchall()
+    for role, rank in lanes:
+        own = LogChunk.objects.filter(run_id=run_id, role=role, rank=rank)
         if not hidden or own.filter(attempt__gt=hidden).exists():
             yield role, rank
-        lane = chunks.filter(role=role, rank__gt=rank).first() or chunks.filter(role__gt=role).first()
+
+
+_NEXT_LANE = """
+WITH RECURSIVE lane(id) AS (
+    SELECT (SELECT id FROM jobs_logchunk WHERE run_id = %s ORDER BY role, rank, id LIMIT 1)
+    UNION ALL
+    SELECT COALESCE(
+        (SELECT id FROM jobs_logchunk
+         WHERE run_id = known.run_id AND role = known.role AND rank > known.rank ORDER BY rank, id LIMIT 1),
+        (SELECT id FROM jobs_logchunk
+         WHERE run_id = known.run_id AND role > known.role ORDER BY role, rank, id LIMIT 1)
+    )
+    FROM lane JOIN jobs_logchunk known ON known.id = lane.id
+)
+SELECT role, rank FROM lane JOIN jobs_logchunk USING (id) ORDER BY role, rank
+"""
+"""From one role and rank to the next by the index, however many chunks each has: `DISTINCT` would read all of it."""
 
 
 def _window(
     run_id: str, wanted: LogFilter, cursor: Place | None, at: datetime | None, hidden: int, *, is_forward: bool
 ) -> _Window | None:
     """Return the chunks to read; None where there are none."""
-    every = LogChunk.objects.filter(run_id=run_id)
-    chosen = every
-    if wanted.role and wanted.rank is not None:
-        chosen = chosen.filter(role=wanted.role, rank=wanted.rank)
-    elif wanted.role or wanted.rank is not None:
-        chosen = _plainly(chosen, **({"role": wanted.role} if wanted.role else {"rank": wanted.rank}))
-    if hidden:
-        chosen = _plainly(chosen, attempt__gt=hidden)
-    if wanted.attempt is not None:
-        chosen = _plainly(chosen, attempt=wanted.attempt)
-    low, high = (int(end or 0) for end in every.aggregate(low=Min("pk"), high=Max("pk")).values())
-    if wanted.since is not None or wanted.until is not None:
-        moments = {"at__gte": wanted.since, "at__lt": wanted.until}
-        within = {name: moment for name, moment in moments.items() if moment is not None}
-        ends = every.filter(**within).aggregate(low=Min("pk"), high=Max("pk"))
-        low, high = int(ends["low"] or 0), int(ends["high"] or 0)
-        chosen = _plainly(chosen, **within)
+    every = chosen = LogChunk.objects.filter(run_id=run_id)
+    low, high = (every.order_by(key).values_list("pk", flat=True).first() or 0 for key in ("pk", "-pk"))
+    if wanted.role or wanted.rank is not None:
+        own = [
+            lane for lane in _lanes(run_id, hidden) if wanted.role in ("", lane[0]) and wanted.rank in (None, lane[1])
+        ]
+        if len(own) == 1:
+            chosen = chosen.filter(role=own[0][0], rank=own[0][1])
+        elif own:
+            chosen = _plainly(chosen, **({"role": wanted.role} if wanted.role else {"rank": wanted.rank}))
+        else:
+            return None
+    conditions: list[dict[str, object]] = [
+        {"attempt__gt": hidden} if hidden else {},
+        {"attempt": wanted.attempt} if wanted.attempt is not None else {},
+        {"at__gte": wanted.since} if wanted.since is not None else {},
+        {"at__lt": wanted.until} if wanted.until is not None else {},
+    ]
+    for condition in filter(None, conditions):  # each by its own index, then only where such lines are
+        ends = every.filter(**condition).aggregate(low=Min("pk"), high=Max("pk"))
+        low, high = max(low, ends["low"] or high + 1), min(high, ends["high"] or 0)
+        chosen = _plainly(chosen, **condition)
     if at is not None:
         first = chosen.filter(at__gte=at).order_by("at", "pk").values_list("pk", flat=True).first()
         low = high + 1 if first is None else max(low, first)
