@@ -60,11 +60,12 @@ def knob_importance(
     groups: dict[str, Ints] = {}
     for knob in knobs:
         column = [own[knob] for own, _y in whole]
-        of = {"knob": knob, "num_runs": len(whole), "num_values": len(set(map(str, column)))}
-        labels = _groups(column)
-        needed = 0 if of["num_values"] < 2 else _needed(column, labels)
-        by_knob[knob] = KnobImportance(**of, needed=needed, trend=_trend(column, ranks))  # type: ignore[arg-type]
-        if not needed and of["num_values"] > 1:
+        num_values, labels = len(set(map(str, column))), _groups(column)
+        needed = 0 if num_values < 2 else _needed(column, labels)
+        by_knob[knob] = KnobImportance(
+            knob=knob, num_runs=len(whole), num_values=num_values, needed=needed, trend=_trend(column, ranks)
+        )
+        if not needed and num_values > 1:
             groups[knob] = labels
     if groups:
         shuffled = np.random.default_rng(0).permuted(np.tile(ranks, (SHUFFLES, 1)), axis=1)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -128,7 +129,7 @@ def _numbers(row: StudyRow, effort: RunEffort, others: Sequence[str]) -> dict[st
     }
 
 
-def _knob_column(name: str, values: Sequence[object]) -> SweepColumn:
+def _knob_column(name: str, values: Sequence[Any]) -> SweepColumn:
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
     is_number = bool(numbers) and len(numbers) == len(values)
     knob = knobs().get(name)
@@ -146,7 +147,7 @@ def _number(name: str, label: str, unit: str) -> SweepColumn:
     return SweepColumn(id=name, label=label, unit=unit, is_knob=False, is_log=False, words=())
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> Any:
     return value_text(value) if isinstance(value, (bool, str)) else value
 
 

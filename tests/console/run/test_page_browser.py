@@ -429,6 +429,9 @@ def test_stopping_says_what_it_costs_and_then_does_it(page: Page, live_console: 
 
     expect(page.locator('[data-field="state"]')).to_have_text("stopping")
     assert Attempt.objects.get(run=reporter.run).commands.get().verb == "stop"
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator('[data-field="state"]')).to_have_text("running")
+    assert not Attempt.objects.get(run=reporter.run).commands.exists()
 
 
 def test_a_run_is_renamed_in_place_and_back(page: Page, live_console: LiveConsole) -> None:
