@@ -17,6 +17,7 @@ from jobs.adapters.adapter import adapter
 from jobs.adapters.launching import Launch
 from jobs.catalog.sentence import in_words, sentence_of
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.catalog.trainer import trainers
 from jobs.catalog.trainer_environment import environment_of, how_to_make, read_environments
 from jobs.models import Attempt
 from profiling.redaction import hide
@@ -84,7 +85,7 @@ def _command(spec: RunSpec, run_dir: Path, device: str) -> TrainerCommand:
     note = ""
     if python == "python":
         note = _("python is the interpreter of the runner on the cluster.")
-        if environment is None and not spec.is_native:
+        if environment is None and trainers()[spec.trainer.name].package:
             what = f"{spec.trainer.name} {spec.trainer.version}"
             how = how_to_make(spec.trainer.name, spec.trainer.version)
             note = _("No environment is declared for %(what)s: %(how)s.") % {"what": what, "how": how}

@@ -98,6 +98,23 @@ def overwrite(path: Path, secrets: Collection[bytes]) -> int:
     return count
 
 
+class Mask:
+    """Overwrites secrets in bytes by as many `*`, in each form that texts hold them in, so that no length changes.
+
+    `reach` is the length of the longest: whoever masks a piece reads so much around it.
+    """
+
+    def __init__(self, secrets: Collection[bytes]) -> None:
+        forms = {os.fsencode(form) for secret in secrets for form in _forms(os.fsdecode(secret))}
+        self.reach = max(map(len, forms), default=0)
+        ordered = sorted(forms, key=len, reverse=True)  # one may be part of another
+        self._pattern = re.compile(b"|".join(map(re.escape, ordered))) if forms else None
+
+    def __call__(self, data: bytes) -> bytes:
+        """Return the bytes without secrets."""
+        return self._pattern.sub(lambda match: b"*" * len(match[0]), data) if self._pattern else data
+
+
 def hide(text: str) -> str:
     """Return the text with what looks like a secret as `***`."""
     if not _HINTS.search(text):

@@ -26,9 +26,9 @@ UNTOLD = ("samples", "phases", "stop")
 class TrainerInfo:
     """One trainer, as its `trainer.toml` has it.
 
-    `package` is its distribution's name, "" where it is part of the product. `versions` are those whose options are
-    known, newest first; the built-in trainer has one, "". `algorithms` are listed, or `algorithms_from` names the
-    package that has a file for each. `needs_gpu` are the algorithms that it cannot run on CPU.
+    `package` is its distribution's name, "" where nothing has to be installed for it. `versions` are those whose
+    options are known, newest first; the built-in trainer has one, "". `algorithms` are listed, or `algorithms_from`
+    names the package that has a file for each. `needs_gpu` are the algorithms that it cannot run on CPU.
     `algorithm_since` gives the first version of an algorithm where it is not the oldest known one. `families` are the
     engines that it trains with, as the planner names them, and `rewards` the kinds of reward that it scores by.
 
@@ -75,7 +75,8 @@ class TrainerInfo:
 
     def called(self, version: str) -> Sentence:
         """Return what a sentence calls it: "the built-in trainer", or its label and version."""
-        return Sentence(f"{self.label} {version}".strip()) if self.package else Sentence("the built-in trainer")
+        is_built_in = self.id == BUILT_IN
+        return Sentence("the built-in trainer") if is_built_in else Sentence(f"{self.label} {version}".strip())
 
     def uses_ray(self, algorithm: str) -> bool:
         """Return True if the processes of a run are Ray actors, and not the command's own."""

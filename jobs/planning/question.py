@@ -134,13 +134,17 @@ def question(
     }
     models = Models(policy=shape, **others)
     lengths = _workload(spec, project, workload or Workload())
+    try:
+        job = read_job(spec, models, fleet, workload=lengths)
+    except JobInvalid as invalid:
+        raise PlanRefused("", sentence_of(invalid)) from invalid
     return PlannerQuestion(
         spec=spec,
         models=models,
         fleet=fleet,
         workload=lengths,
         constants=constants_of(project, fleet.accelerator.id),
-        job=read_job(spec, models, fleet, workload=lengths),
+        job=job,
         notes=tuple(note for note in (whose, fleet_note, read_as) if note),
         recipe_note=whose,
     )

@@ -7,7 +7,7 @@ from jobs.runner.console_client.console import Console, ConsoleError
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.trainer import STOPPED_EXIT_CODE, Escalation, Exit
-from jobs.runner.uploads import UploadFailed, hand_over, planned
+from jobs.runner.uploads import MASKED_TYPES, UploadFailed, hand_over, planned
 
 
 def outcome(
@@ -55,6 +55,9 @@ def hand_over_files(
 ) -> None:
     """Hand over what the run made. What cannot be handed over is said, and stays in the run directory."""
     for upload in planned(run_dir, progress.artifacts):
+        if upload.type in MASKED_TYPES and not report.knows_secrets:
+            report.say(f"{upload.name} stays in the run directory: which secrets to hide in it is not known any more.")
+            continue
         try:
             hand_over(upload, console=console, wait=wait)
         except UploadFailed as error:

@@ -25,10 +25,11 @@ from jobs.runner.console_client.console import (
     OffsetMismatch,
     RequestRejected,
 )
-from jobs.runner.console_client.zip_image import FilesChanged, ZipImage, zip_image
+from jobs.runner.console_client.zip_image import NO_MASK, FilesChanged, ZipImage, zip_image
 from jobs.runner.reporting.shipped_report import ShippedReport
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from profiling.events import ArtifactEvent
+from profiling.redaction import Mask, own_secrets
 
 LOOK_SECONDS = 0.5
 PIECE_BYTES = 1 << 20  # of a capture's file, and at most so many of them a second
@@ -39,6 +40,7 @@ MAX_FRESH_STARTS = 3
 MAX_TRIES_FULL = 24  # two minutes of 5 s
 
 SPEC_NAME = "pitwall_spec.json"  # beside a model: what it was made with, its system prompt among it
+MASKED_TYPES = ("log", "tensorboard")  # what programs have printed and written down of their options
 SHIPPED_TYPES = ("model", "adapter", "tensorboard", "trace")  # checkpoints stay on the cluster
 
 
@@ -79,7 +81,10 @@ class ZipUpload:
 
     def image(self) -> ZipImage | FileImage:
         """Return the bytes that go. Raises: OSError."""
-        return FileImage(self.folder) if self.is_plain else zip_image(self.folder, extra=self.extra)
+        if self.is_plain:
+            return FileImage(self.folder)
+        mask = Mask(own_secrets()) if self.type in MASKED_TYPES else NO_MASK
+        return zip_image(self.folder, extra=self.extra, mask=mask)
 
 
 class UploadFailed(Exception):

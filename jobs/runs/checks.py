@@ -126,6 +126,8 @@ def check_trainer(spec: RunSpec) -> list[Check]:
         adapter(spec.trainer.name).command(spec=spec, run_dir=Path("/run"), python="python", device="cuda")
     except ValueError as error:  # what this trainer cannot be told
         return [Check(state="failed", text=in_words(sentence_of(error), _), field="trainer.name")]
+    if not info.package:
+        return []
     values = {"label": info.label, "version": version, "how": how_to_make(info.id, version)}
     environment = environment_of(info.id, version, read_environments(settings.TRAINERS))
     if environment is None:

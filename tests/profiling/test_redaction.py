@@ -1,14 +1,16 @@
 """What counts as a secret of a process, and that a report keeps its length without it."""
 
+import base64
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from profiling.redaction import hide, hide_in, hider, overwrite, own_secrets, secrets_of
+from profiling.redaction import Mask, hide, hide_in, hider, overwrite, own_secrets, secrets_of
 
 
 @pytest.mark.parametrize(
@@ -139,3 +141,18 @@ def test_known_secrets_are_hidden_by_their_value_also_as_json_writes_them() -> N
     assert take_out(f"say {secret} and open-sesame-2, open-sesame") == "say *** and ***, ***"
     assert json.loads(take_out(json.dumps({"a": secret}))) == {"a": "***"}
     assert hider([])("nothing known") == "nothing known"
+
+
+def test_a_mask_overwrites_each_form_of_a_secret_and_changes_no_length() -> None:
+    secret = 'open-"sesame"'
+    mask = Mask([secret.encode()])
+    text = (
+        f"{secret} {json.dumps(secret)} {quote(secret, safe='')} {base64.b64encode(secret.encode()).decode()}".encode()
+    )
+
+    masked = mask(text)
+
+    assert len(masked) == len(text)
+    assert b"sesame" not in masked
+    assert mask.reach >= len(quote(secret, safe=""))
+    assert Mask(())(text) == text

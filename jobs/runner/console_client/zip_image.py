@@ -12,9 +12,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import BinaryIO
+
+from profiling.redaction import Mask
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can name
 _CHUNK = 1 << 20
+NO_MASK = Mask(())
 _CHECKPOINT = re.compile(r"checkpoint-\d+")  # as Transformers calls them
 
 
@@ -35,8 +39,8 @@ class _Part:
 class ZipImage:
     """The bytes of a zip, readable at any offset."""
 
-    def __init__(self, parts: Sequence[_Part]) -> None:
-        self._parts = parts
+    def __init__(self, parts: Sequence[_Part], *, mask: Mask = NO_MASK) -> None:
+        self._parts, self._mask = parts, mask
         self._starts = [part.start for part in parts]
         self.size = parts[-1].start + parts[-1].size
         self.sha256 = self._digest()
@@ -48,7 +52,7 @@ class ZipImage:
         while len(out) < size:
             at = offset + len(out)
             part = self._parts[bisect_right(self._starts, at) - 1]
-            out += _read(part, at - part.start, min(size - len(out), part.start + part.size - at))
+            out += _read(part, at - part.start, min(size - len(out), part.start + part.size - at), self._mask)
         return bytes(out)
 
     def _digest(self) -> str:
@@ -63,8 +67,10 @@ def is_of_checkpoint(path: PurePath) -> bool:
     return _CHECKPOINT.fullmatch(path.parts[0]) is not None and len(path.parts) > 1
 
 
-def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None) -> ZipImage:
+def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None, mask: Mask = NO_MASK) -> ZipImage:
     """Return the zip of a file, or of everything in a folder, with the `extra` files (name in the zip -> path) besides.
+
+    What `mask` knows is overwritten in it, and stays in the files.
 
     Reads every file twice (checksum of the zip entry, checksum of the zip). Raises: FileNotFoundError if there is no
     file, FilesChanged if one changes meanwhile. Left out are a link that leads out of the folder, and checkpoints that
@@ -81,18 +87,18 @@ def zip_image(path: Path, *, extra: Mapping[str, Path] | None = None) -> ZipImag
     recorder = _Recorder()
     with zipfile.ZipFile(recorder, "w", zipfile.ZIP_STORED) as archive:
         for name, file in sorted((by_name | dict(extra or {})).items()):
-            _add(archive, recorder, name, file)
-    return ZipImage(recorder.parts)
+            _add(archive, recorder, name, file, mask)
+    return ZipImage(recorder.parts, mask=mask)
 
 
-def _add(archive: zipfile.ZipFile, recorder: "_Recorder", name: str, file: Path) -> None:
+def _add(archive: zipfile.ZipFile, recorder: "_Recorder", name: str, file: Path, mask: Mask) -> None:
     info = zipfile.ZipInfo(name, date_time=_EPOCH)
     info.create_system = 3  # Unix, wherever it is made
     info.external_attr = 0o644 << 16
     info.file_size = file.stat().st_size
     with archive.open(info, "w", force_zip64=info.file_size >= 1 << 31) as entry:
         recorder.begin(file)
-        written = sum(entry.write(chunk) for chunk in _chunks(file))
+        written = sum(entry.write(chunk) for chunk in _chunks(file, info.file_size, mask))
         recorder.end()
     if written != info.file_size:
         raise FilesChanged(f"{file.name} changed while it was packed.")
@@ -154,18 +160,24 @@ class _Recorder(io.RawIOBase):
         part.header[at : at + len(raw)] = raw
 
 
-def _read(part: _Part, at: int, size: int) -> bytes:
+def _read(part: _Part, at: int, size: int, mask: Mask) -> bytes:
     if part.path is None:
         return bytes(part.header[at : at + size])
     with part.path.open("rb") as file:
-        file.seek(at)
-        data = file.read(size)
+        data = _masked(file, at, size, mask)
     if len(data) != size:
         raise FilesChanged(f"{part.path.name} changed while it was handed over.")
     return data
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def _chunks(path: Path, size: int, mask: Mask) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            yield chunk
+        for at in range(0, size, _CHUNK):
+            yield _masked(file, at, min(_CHUNK, size - at), mask)
+
+
+def _masked(file: BinaryIO, at: int, size: int, mask: Mask) -> bytes:
+    """Return a piece of a file; a secret may begin before it or end behind it."""
+    before = min(mask.reach, at)
+    file.seek(at - before)
+    return mask(file.read(before + size + mask.reach))[before : before + size]

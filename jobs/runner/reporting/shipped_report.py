@@ -27,6 +27,7 @@ class ShippedReport:
         """Open the files. Without `knows_secrets` what programs have said is held back: it may hold a secret."""
         run_dir = job.run_dir
         self._attempt = job.attempt
+        self.knows_secrets = knows_secrets
         self.reserve = reserve = Reserve(run_dir / ".reserve")
         self._own = AppendFile(run_dir / "runner.jsonl", reserve=reserve)
         self._last = AppendFile(run_dir / "last_word.jsonl", reserve=reserve)

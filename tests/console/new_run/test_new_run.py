@@ -520,3 +520,17 @@ def test_a_clone_knows_the_run_that_it_came_from(
     assert parents == {"clone": origin.pk, "no clone": None}
     clone = Run.objects.get(name="clone")
     assert f"clone of {origin.pk}" in " ".join(editor.get(f"/runs/{clone.pk}").content.decode().split())
+
+
+def test_a_command_of_ones_own_is_checked_and_not_planned(client: Client, project: Project) -> None:
+    admin = make_user("own", project=project, role="admin")
+    client.force_login(admin, backend="django.contrib.auth.backends.ModelBackend")
+    form = {"trainer.name": "own_command", "algorithm": "sft", "knobs.own_command.working_dir": "/srv/mine"}
+
+    answer = client.post("/runs/new/check", form).json()
+
+    assert answer["problems"] == []
+    assert answer["plan"]["state"] == "unknown"
+    assert "pitwall_start" in answer["commands"]["trainer"]
+    probe = client.post("/runs/new", {**form, "probe": "1", "knobs.own_command.git": "ext::sh"}, **JSON)
+    assert probe.status_code == 422

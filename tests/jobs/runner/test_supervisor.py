@@ -81,6 +81,9 @@ def test_a_run_has_its_variables_and_secrets_and_tells_nobody_the_latter(house: 
     house.finish(house.start())
 
     shipped = everywhere(console, house)
+    with zipfile.ZipFile(io.BytesIO(bytes(console.files["logs.zip"]))) as logs:
+        assert logs.testzip() is None
+        shipped += "".join(logs.read(name).decode() for name in logs.namelist())
     assert [form for form in ("ss of/the", "p%22ss", "cCJzcyBv", "first line", "second line") if form in shipped] == []
     assert "plain *** json" in console.lines()[0]
     launch = json.loads((house.run_dir / "launch.json").read_text())
