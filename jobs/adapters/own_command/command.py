@@ -6,8 +6,8 @@ import shlex
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 
-from jobs.adapters.adapter import Launch
 from jobs.adapters.inputs import MODEL, eval_path, model_path, train_path
+from jobs.adapters.launching import Launch
 from jobs.adapters.own_command.patterns import read_patterns
 from jobs.catalog.knob import knob_flags
 from jobs.catalog.sentence import Sentence

@@ -52,7 +52,7 @@ def _pattern(line: str) -> re.Pattern[str]:
         text = "{line} names no step and a value. Write a pattern such as {example}."
         raise ValueError(Sentence(text, line=repr(line[:200]), example=example))
     if _may_run_away(tree, within=False):
-        text = "{line} repeats a part that repeats itself, which takes for ever on some lines. Write it without."
+        text = "{line} repeats a part that repeats itself, which takes far too long on some lines. Write it without."
         raise ValueError(Sentence(text, line=repr(line[:200])))
     return pattern
 

@@ -101,7 +101,7 @@ def why_no_secret(value: object) -> Sentence | None:
     if not isinstance(value, str) or not is_storable(value):
         return Sentence("its value is no text that can be stored")
     if len(value.strip().encode()) < MIN_BYTES:
-        return Sentence("a value of less than {least} bytes cannot be told apart in logs", least=MIN_BYTES)
+        return Sentence("a value of less than {least} bytes cannot be recognized in logs", least=MIN_BYTES)
     if len(value) > MAX_VALUE_CHARS:
         return Sentence("its value is longer than {most} characters", most=MAX_VALUE_CHARS)
     return None

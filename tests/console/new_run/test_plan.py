@@ -202,7 +202,7 @@ def test_a_probe_of_any_recipe_is_short_and_saves_nothing_on_the_way(name: str) 
 
 
 def test_a_run_and_its_probe_may_be_launched_from_one_page(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new_run, "check_launchable", lambda *_given: [])
+    monkeypatch.setattr(new_run, "check_launchable", lambda *_given, **_secrets: [])
     spec = default_spec()
     form = {**spec_to_form(spec), "base": json.dumps(minimal(spec)), "name": "mine", "idempotency_key": "k"}
     headers = {"Accept": "application/json"}

@@ -11,7 +11,7 @@ from jobs.runner.trainer import Exit
 RAY = "\x1b[36m(WorkerDict pid=801705)\x1b[0m "
 CREATION = f"""{RAY}Exception raised in creation task: The actor died because of an error raised in its creation task, \
 ray::WorkerDict.__init__() (pid=801705, ip=172.17.0.2)
-{RAY}  File "/opt/verl/workers/fsdp_workers.py", line 177, in __init__
+{RAY}  File "verl/workers/fsdp_workers.py", line 177, in __init__
 {RAY}AssertionError: ppo_mini_batch_size 0 should be larger than 0 after normalization
 Traceback (most recent call last):
 ray.exceptions.RayTaskError(ActorDiedError): ray::TaskRunner.run() (pid=799623, ip=172.17.0.2)
