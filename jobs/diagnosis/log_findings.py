@@ -95,7 +95,7 @@ def _first_error(attempt: Attempt, check: Check) -> FirstError | None:
         lines = _oldest(attempt.run_id, wanted, check)
         if lines:
             first = _of_first_failing(attempt, lines)
-            return FirstError(line=first, text=_told(attempt.run_id, first, check))
+            return FirstError(line=first, text=_message_of(attempt.run_id, first, check))
     return None
 
 
@@ -104,8 +104,8 @@ def _oldest(run_id: str, wanted: LogFilter, check: Check) -> Sequence[LogLine]:
 
 
 def _of_first_failing(attempt: Attempt, lines: Sequence[LogLine]) -> LogLine:
-    named = (attempt.cause.get("role"), attempt.cause.get("rank") or 0)
-    own = [line for line in lines if (line.role, line.rank) == named and line.role not in _SUPERVISING]
+    named_process = (attempt.cause.get("role"), attempt.cause.get("rank") or 0)
+    own = [line for line in lines if (line.role, line.rank) == named_process and line.role not in _SUPERVISING]
     workers = [line for line in lines if line.role not in _SUPERVISING]
     for some in (own, workers, lines):
         first = next((line for line in some if not tells_of_lost_peer(line.text)), None)
@@ -114,7 +114,7 @@ def _of_first_failing(attempt: Attempt, lines: Sequence[LogLine]) -> LogLine:
     return lines[0]
 
 
-def _told(run_id: str, first: LogLine, check: Check) -> str:
+def _message_of(run_id: str, first: LogLine, check: Check) -> str:
     """Return what an error says: of a traceback its end, where the exception stands."""
     said = read_line(first.text[:MAX_LINE]).said
     if not said.startswith(_TRACEBACK):
@@ -132,17 +132,17 @@ def _kinds(run: Run, lines: Sequence[LogLine], rules: Sequence[LogRule]) -> tupl
         by_said.setdefault(_NUMBERS.sub("#", read_line(line.text[:MAX_LINE]).said), []).append(line)
     samples = [own[-1].text for own in by_said.values()]
     errors = set(level_pattern(PATTERNS["error"]).matching(samples))
-    ruled: dict[int, LogRule] = {}
+    rule_by_place: dict[int, LogRule] = {}
     for rule in rules:
         for place in LinePattern(rule.pattern).matching(samples):
-            ruled.setdefault(place, rule)
+            rule_by_place.setdefault(place, rule)
     spec = parse_spec(latest_spec_json(run))
     kinds = []
     for place, (said, own) in enumerate(by_said.items()):
         level: Level = "error" if place in errors else "warning"
         label = symptom_id = ""
         remedies: tuple[str, ...] = ()
-        if (rule_of := ruled.get(place)) is not None:
+        if (rule_of := rule_by_place.get(place)) is not None:
             level, label = rule_of.level, rule_of.label
             remedies = (rule_of.remedy,) if rule_of.remedy else ()
         elif (symptom := symptom_of_line(read_line(own[-1].text[:MAX_LINE]).said, spec)) is not None:

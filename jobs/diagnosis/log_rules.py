@@ -74,7 +74,7 @@ def _checked(raw: Mapping[str, object]) -> LogRule:
     for name in ("pattern", "label"):
         if not texts[name]:
             raise LogRuleRefused(name, _("%(field)s is missing.") % {"field": name})
-    level = next((known for known in LEVELS if known == raw.get("level")), None)
+    level = next((each for each in LEVELS if each == raw.get("level")), None)
     if level is None:
         text = _("%(given)r is no level. Use %(levels)s.")
         raise LogRuleRefused("level", text % {"given": str(raw.get("level"))[:40], "levels": ", ".join(LEVELS)})

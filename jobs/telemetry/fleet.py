@@ -56,7 +56,7 @@ class FleetBand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class MachineReadings:
     """Readings of the newest attempt. Tables are [lanes, times], NaN where nothing was read.
 
     `times` are Unix ns. `utilization` is a share, `memory_bytes` what is used, `memory_share` of what there is.
@@ -72,7 +72,7 @@ class Fleet:
 
     def bands(self, table: Floats) -> tuple[FleetBand, ...]:
         """Return the bands of one of the tables, one for each kind of which something was read."""
-        found = []
+        bands = []
         for kind in ("node", "device", "process"):
             rows = table[[lane.kind == kind for lane in self.lanes]]
             is_read = np.isfinite(rows).any(axis=0) if len(rows) else np.zeros(0, bool)
@@ -81,21 +81,23 @@ class Fleet:
                 some = rows[:, is_read]
                 low[is_read], high[is_read] = np.nanmin(some, axis=0), np.nanmax(some, axis=0)
                 middle[is_read] = np.nanmedian(some, axis=0)
-                found.append(FleetBand(kind=kind, low=low, middle=middle, high=high))
-        return tuple(found)
+                bands.append(FleetBand(kind=kind, low=low, middle=middle, high=high))
+        return tuple(bands)
 
 
-def read_fleet(run: Run) -> Fleet:
+def read_fleet(run: Run) -> MachineReadings:
     """Return what the machines of the run's newest attempt did."""
     answer = read_series(run_id=run.pk, names=_NAMES, num_points=2 * MOST_COLUMNS)
-    read = [each for each in answer.series if each.kind == "system" and each.attempt == run.latest_attempt and each.n]
+    system_series = [
+        each for each in answer.series if each.kind == "system" and each.attempt == run.latest_attempt and each.n
+    ]
     names, places = _placement(run)
     by_lane: dict[FleetLane, dict[str, Series]] = {}
-    for each in read:
+    for each in system_series:
         lane, reading = _lane(each, places)
         by_lane.setdefault(lane, {})[reading] = each
     lanes = tuple(sorted(by_lane, key=lambda lane: (lane.node < 0, lane)))
-    times = _grid(read, len(lanes))
+    times = _grid(system_series, len(lanes))
     tables = np.full((3, len(lanes), len(times)), np.nan)
     totals = {
         lane.node: _held(by_lane[lane]["memory_total_bytes"], times)
@@ -109,7 +111,7 @@ def read_fleet(run: Run) -> Fleet:
         used = own.get("memory_used_bytes", own.get("memory_bytes", unread))
         total = own.get("memory_total_bytes", totals.get(lane.node, unread) if lane.kind == "process" else unread)
         tables[1, row], tables[2, row] = used, used / total
-    return Fleet(
+    return MachineReadings(
         times=times,
         lanes=lanes,
         utilization=tables[0],
@@ -132,16 +134,16 @@ def _lane(series: Series, places: Mapping[str, int]) -> tuple[FleetLane, str]:
 
 def _placement(run: Run) -> tuple[dict[int, str], dict[str, int]]:
     """Return the names of nodes by index, and worker ("policy-0") -> index, as the trainer told; {} on one node."""
-    told = RunEvent.objects.filter(run=run, attempt=run.latest_attempt, verb="note", data__has_key="nodes").last()
-    nodes = told.data["nodes"] if told is not None else []
+    note = RunEvent.objects.filter(run=run, attempt=run.latest_attempt, verb="note", data__has_key="nodes").last()
+    nodes = note.data["nodes"] if note is not None else []
     names = {node["index"]: node["name"] or node["address"] for node in nodes}
     return names, {worker: node["index"] for node in nodes for worker in node["workers"]}
 
 
-def _grid(read: list[Series], num_lanes: int) -> Ints:
-    if not read:
+def _grid(system_series: list[Series], num_lanes: int) -> Ints:
+    if not system_series:
         return np.zeros(0, dtype=np.int64)
-    first, last = min(int(each.x[0]) for each in read), max(int(each.x[-1]) for each in read)
+    first, last = min(int(each.x[0]) for each in system_series), max(int(each.x[-1]) for each in system_series)
     most = max(LEAST_COLUMNS, min(MOST_COLUMNS, MOST_VALUES // max(1, num_lanes)))
     return np.unique(np.linspace(first, last, most).astype(np.int64))
 

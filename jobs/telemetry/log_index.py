@@ -26,7 +26,7 @@ _SHIFT = np.uint64(64 - 17)
 Places = npt.NDArray[np.uint64]
 
 
-class Span(NamedTuple):
+class ChunkRange(NamedTuple):
     """Chunks from `first` to `last`, both included; `may_match` is False where no line can match."""
 
     first: int
@@ -38,7 +38,9 @@ def index_log(run_id: str) -> int:
     """Index what of the run's log has become a whole megabyte since the last time, and return how many rows came."""
     through = LogIndex.objects.filter(run_id=run_id).aggregate(last=Max("last_chunk"))["last"] or 0
     rows = LogChunk.objects.filter(run_id=run_id, pk__gt=through).order_by("pk").values_list("pk", "text")
-    made, texts, first, size = [], [], 0, 0
+    made: list[LogIndex] = []
+    texts: list[str] = []
+    first = size = 0
     for pk, text in rows.iterator(chunk_size=_ROWS_AT_ONCE):
         first = first or pk
         texts.append(text)
@@ -62,7 +64,7 @@ def forget_index(run_id: str) -> None:
 
 def spans(
     run_id: str, low: int, high: int, patterns: Sequence[LinePattern], *, level: str, is_forward: bool
-) -> Iterator[Span]:
+) -> Iterator[ChunkRange]:
     """Yield all places from `low` to `high` in order, and whether a line there may match all patterns."""
     indexed = LogIndex.objects.filter(run_id=run_id, last_chunk__gte=low, first_chunk__lte=high)
     rows = indexed.order_by("first_chunk" if is_forward else "-first_chunk").values_list(
@@ -72,14 +74,16 @@ def spans(
     next_place = low if is_forward else high
     for first, last, has_error, has_warning, trigrams in rows.iterator(chunk_size=_ROWS_AT_ONCE):
         if is_forward and first > next_place:
-            yield Span(next_place, first - 1, may_match=True)
+            yield ChunkRange(next_place, first - 1, may_match=True)
         if not is_forward and last < next_place:
-            yield Span(last + 1, next_place, may_match=True)
+            yield ChunkRange(last + 1, next_place, may_match=True)
         has_level = {"error": has_error, "warning": has_error or has_warning}.get(level, True)
-        yield Span(max(first, low), min(last, high), may_match=has_level and _may_hold(trigrams, wanted))
+        yield ChunkRange(max(first, low), min(last, high), may_match=has_level and _may_hold(trigrams, wanted))
         next_place = last + 1 if is_forward else first - 1
     if low <= next_place <= high:
-        yield Span(next_place, high, may_match=True) if is_forward else Span(low, next_place, may_match=True)
+        yield (
+            ChunkRange(next_place, high, may_match=True) if is_forward else ChunkRange(low, next_place, may_match=True)
+        )
 
 
 def _row(run_id: str, first: int, last: int, text: str) -> LogIndex:

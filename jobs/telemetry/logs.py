@@ -88,7 +88,7 @@ class LogPage:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Search:
+class _SearchTime:
     """What a search may take, and how far it came when that was over."""
 
     check: Callable[[], None]
@@ -139,10 +139,10 @@ def read_logs(
     hidden = hidden_through(run_id, "logs")
     is_forward = bool(after) or at is not None
     cursor = _parse(after or before) if after or before else None
-    search = _Search(check=check, ends_at=time.monotonic() + SEARCH_SECONDS)
+    search = _SearchTime(check=check, ends_at=time.monotonic() + SEARCH_SECONDS)
     window = _window(run_id, wanted, cursor, at, hidden, is_forward=is_forward)
-    found = _lines(window, wanted, search) if window is not None else iter(())
-    lines = [line for _, line in zip(range(limit + 1), found, strict=False)]
+    matching = _lines(window, wanted, search) if window is not None else iter(())
+    lines = [line for _, line in zip(range(limit + 1), matching, strict=False)]
     has_more = len(lines) > limit or bool(search.searched)
     lines = lines[:limit] if is_forward else lines[:limit][::-1]
     return LogPage(
@@ -219,7 +219,7 @@ def _window(
     return _Window(run_id=run_id, chunks=chosen, cursor=cursor, is_forward=is_forward, first=low, last=high)
 
 
-class _Plain(Func):
+class _UnindexedColumn(Func):
     """A column that SQLite chooses no index for: it would take any that begins with the run, and sort all of it."""
 
     template = "+%(expressions)s"
@@ -232,11 +232,11 @@ class _Plain(Func):
 
 def _plainly(chunks: QuerySet[LogChunk], **conditions: object) -> QuerySet[LogChunk]:
     """Filter by conditions that no index is to be chosen for: the chunks are to be read in the order of their keys."""
-    columns = {f"plain_{name}": _Plain(F(name)) for name in {each.partition("__")[0] for each in conditions}}
+    columns = {f"plain_{name}": _UnindexedColumn(F(name)) for name in {each.partition("__")[0] for each in conditions}}
     return chunks.alias(**columns).filter(**{f"plain_{each}": value for each, value in conditions.items()})
 
 
-def _lines(window: _Window, wanted: LogFilter, search: _Search) -> Iterator[LogLine]:
+def _lines(window: _Window, wanted: LogFilter, search: _SearchTime) -> Iterator[LogLine]:
     """Yield the lines that are meant from the cursor on, itself not included, until the time is over."""
     if not wanted.patterns:
         rows = window.chunks.values_list(*_COLUMNS)
@@ -251,7 +251,7 @@ def _lines(window: _Window, wanted: LogFilter, search: _Search) -> Iterator[LogL
             yield from _matching(window, wanted, texts[first : first + _CHUNKS_AT_ONCE])
 
 
-def _texts(window: _Window, wanted: LogFilter, search: _Search) -> Iterator[list[tuple[int, str]]]:
+def _texts(window: _Window, wanted: LogFilter, search: _SearchTime) -> Iterator[list[tuple[int, str]]]:
     """Yield chunks that may hold what is looked for with their text, about a megabyte at a time."""
     places = spans(
         window.run_id,

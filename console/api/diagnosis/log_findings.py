@@ -88,8 +88,8 @@ class LogRulesOut(Schema):
 @expensive
 def read_log_findings(request: HttpRequest, run_id: str) -> LogFindingsOut:
     """Return the first error of a failed run, and its errors and warnings by kind."""
-    found = log_findings(run_for(request, run_id), check=partial(check_caller, request))
-    return LogFindingsOut.from_orm(found)
+    findings = log_findings(run_for(request, run_id), check=partial(check_caller, request))
+    return LogFindingsOut.from_orm(findings)
 
 
 @projects.get("/{slug:project}/log-rules", response={200: LogRulesOut, **REFUSALS}, summary="Rules for lines of logs")

@@ -7,7 +7,7 @@ from ninja import Field, Router, Schema
 from console.api.problem import REFUSALS
 from console.api.visible import run_for
 from jobs.telemetry.chunks import Floats
-from jobs.telemetry.fleet import Fleet, read_fleet
+from jobs.telemetry.fleet import MachineReadings, read_fleet
 
 router = Router(tags=["runs"])
 
@@ -70,7 +70,7 @@ def read_system(request: HttpRequest, run_id: str) -> FleetOut:
     )
 
 
-def _bands(fleet: Fleet) -> list[FleetBandOut]:
+def _bands(fleet: MachineReadings) -> list[FleetBandOut]:
     return [
         FleetBandOut(
             kind=band.kind,

@@ -20,13 +20,13 @@ from jobs.diagnosis.log_findings import KindOfLine, log_findings
 def findings_card(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show what stands out; nothing where there is no error and no warning."""
     run, role = visible_run(request, run_id)
-    found = log_findings(run, check=partial(check_caller, request))
+    findings = log_findings(run, check=partial(check_caller, request))
     context = {
         "run": run,
         "project": run.project,
-        "found": found,
-        "kinds": [(kind, _name(kind), [_(remedy) for remedy in kind.remedies]) for kind in found.kinds],
-        "num_errors": sum(kind.level == "error" for kind in found.kinds),
+        "found": findings,
+        "kinds": [(kind, _name(kind), [_(remedy) for remedy in kind.remedies]) for kind in findings.kinds],
+        "num_errors": sum(kind.level == "error" for kind in findings.kinds),
         "is_admin": allows(role, "admin"),
     }
     return render(request, "run/log_findings.html", context)

@@ -55,7 +55,7 @@ export function drawnKind(lanes, measure) {
  * @param {{ width: number, height: number, most?: number }} box
  * @returns {[number, number][][]}
  */
-export function piecesOf(values, { width, height, most = 1 }) {
+function piecesOf(values, { width, height, most = 1 }) {
   /** @type {[number, number][][]} */
   const pieces = [];
   let isOpen = false;
