@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { turnsOf } from "../../../static/js/run/trajectory.js";
+import { turnsOf } from "../../../static/js/run/turns.js";
 
 const roles = (text) => turnsOf(text).map((turn) => turn.role);
 
