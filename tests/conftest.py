@@ -148,9 +148,9 @@ def _language_does_not_leak() -> Generator[None, None, None]:
 
 
 @pytest.fixture(scope="session")
-def django_db_keepdb() -> bool:
+def django_db_keepdb(request: pytest.FixtureRequest) -> bool:
     """Let the database of the tests begin as a file that is there, and go with the data directory that it is in."""
-    return connection.vendor == "sqlite"
+    return connection.vendor == "sqlite" or bool(request.config.getoption("reuse_db"))
 
 
 @pytest.fixture(scope="session")
