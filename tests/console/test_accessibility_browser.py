@@ -22,12 +22,12 @@ pytestmark = pytest.mark.browser
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 AHEAD = 3  # pages that load while one is looked at
-RUN_TABS = ("charts", "timeline", "profile", "samples", "logs", "config", "files")
+RUN_TABS = ("charts", "dashboard", "timeline", "profile", "samples", "logs", "system", "config", "files")
 COMPARE_TABS = ("verdict", "charts", "table", "config", "timing", "traces", "samples")
 # Files, parts that the script of a page fetches, ways in and out, and Perfetto, which is not ours.
 NO_PAGE = re.compile(
     r"\.(csv|jsonl?|js|txt|zip|html)$|/perfetto|^/frame/|^/(healthz|readyz)$|^/runs/(rows|ids|complete|deletion)$"
-    r"|^/runs/new/|^/runs/{run_id}/(alerts|symptoms|diagnosis|plan|post-mortem)$|/files/|/oidc|^/signin|^/guide$|{item}"
+    r"|^/runs/new/|^/runs/{run_id}/(alerts|symptoms|diagnosis|plan|post-mortem|log-findings)$|/files/|/oidc|^/signin|^/guide$|{item}"
     r"|/calibration$|^/runs/{run_id}/captures/{capture_id}/timeline$"
 )
 WIDE = re.compile(r"^/traces/t-|^/api/docs")  # timelines and schemas are for desks

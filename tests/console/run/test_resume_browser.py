@@ -121,7 +121,7 @@ def test_every_tab_marks_the_dead_branch(page: Page, live_console: LiveConsole) 
     expect(page.locator("[data-span-rows] .tag").first).to_have_text("dead branch")
 
     page.locator('.run-tabs [data-tab="samples"]').click()
-    expect(page.locator("[data-samples] tr").first.locator(".tag")).to_have_text("a2")
+    expect(page.locator("[data-samples] tr").first.locator(".run-attempt-tag")).to_have_text("a2")
     expect(page.locator("[data-samples] tr.is-dead")).to_have_count(4 * 4)
     expect(page.locator("[data-samples] tr.is-dead .tag").first).to_have_text("a1")
 
