@@ -179,7 +179,7 @@ def test_variables_that_make_a_trainer_load_code_need_an_admin(project: Project)
     [
         ("LD_PRELOAD", "/evil.so", "variable", "the loader"),
         ("HF_TOKEN", "hf_" + "aB3" * 11, "variable", "give it as a secret"),
-        ("HF_TOKEN", "shorty", "secret", "told apart"),
+        ("HF_TOKEN", "shorty", "secret", "recognized"),
         ("A B", "long enough", "secret", "up to 128 letters"),
     ],
 )

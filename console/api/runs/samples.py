@@ -174,7 +174,7 @@ def export_reviews(request: HttpRequest, run_id: str) -> StreamingHttpResponse:
     """Return every review of the run with its sample, one JSON object a line. That it was taken along is audited."""
     run = run_for(request, run_id)
     name = f"{run.pk}-reviews.jsonl"
-    keep_download(request, "run", run.pk, name, project=run.project)
+    keep_download(request, "run", run.pk, name)
     return csv_answer(review_lines(run), name=name, content_type="application/jsonl")
 
 

@@ -239,6 +239,7 @@ ANYBODY_S = {
         "rope.config_folder",
     ],
     "an address that answers are sent to, like a reward's": ["reward.sandbox_url"],
+    "expressions held against printed lines, without repeats in repeats": ["own_command.patterns"],
 }
 """Why a knob that takes text needs no admin, and which."""
 

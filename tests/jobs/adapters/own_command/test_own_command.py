@@ -134,8 +134,8 @@ def test_a_repository_is_cloned_at_its_commit_without_its_hooks_and_the_run_know
         ({"argv": "python 'train.py"}, "never closed"),
         ({"patterns": "loss (\\d+)"}, "names no step"),
         ({"patterns": "(?P<step>\\d+) (?P<loss>"}, "no regular expression"),
-        ({"patterns": "(?P<step>(\\d+)+) (?P<loss>\\d+)"}, "takes for ever"),
-        ({"patterns": "(?P<step>\\d) (?P<loss>((a|b)*c)*)"}, "takes for ever"),
+        ({"patterns": "(?P<step>(\\d+)+) (?P<loss>\\d+)"}, "takes far too long"),
+        ({"patterns": "(?P<step>\\d) (?P<loss>((a|b)*c)*)"}, "takes far too long"),
     ],
 )
 def test_what_makes_no_sense_or_would_run_a_program_is_refused(run_dir: Path, knobs: dict[str, str], why: str) -> None:
