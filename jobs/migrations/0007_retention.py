@@ -7,100 +7,64 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     dependencies = [
-        ("jobs", "0006_quotas"),
+        ('jobs', "0006_quotas"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.AddField(
-            model_name="capture",
-            name="trashed_at",
+            model_name='capture',
+            name='trashed_at',
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(
-            model_name="run",
-            name="trashed_at",
+            model_name='run',
+            name='trashed_at',
             field=models.DateTimeField(null=True),
         ),
         migrations.CreateModel(
-            name="Retention",
+            name='Retention',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("trash_days", models.PositiveIntegerField(null=True)),
-                ("rules", models.JSONField(default=dict)),
-                ("changed_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("applied_at", models.DateTimeField(null=True)),
-                ("cursor", models.CharField(default="", max_length=16)),
-                (
-                    "changed_by",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                (
-                    "project",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="retention", to="jobs.project"
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('trash_days', models.PositiveIntegerField(null=True)),
+                ('rules', models.JSONField(default=dict)),
+                ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('applied_at', models.DateTimeField(null=True)),
+                ('cursor', models.CharField(default='', max_length=16)),
+                ('changed_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('project', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='retention', to='jobs.project')),
             ],
         ),
         migrations.CreateModel(
-            name="TrashItem",
+            name='TrashItem',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("run", "Run"),
-                            ("logs", "Logs"),
-                            ("samples", "Samples"),
-                            ("capture", "Capture"),
-                            ("checkpoints", "Checkpoints"),
-                        ],
-                        max_length=12,
-                    ),
-                ),
-                ("run_id", models.CharField(db_index=True, max_length=16)),
-                ("run_name", models.CharField(max_length=120)),
-                ("through_attempt", models.PositiveIntegerField(default=0)),
-                ("capture_id", models.CharField(default="", max_length=16)),
-                ("artifact_ids", models.JSONField(default=list)),
-                ("num_things", models.BigIntegerField(default=1)),
-                ("bytes_here", models.BigIntegerField(default=0)),
-                ("bytes_cluster", models.BigIntegerField(default=0)),
-                ("state", models.CharField(db_index=True, default="kept", max_length=10)),
-                ("is_by_rule", models.BooleanField(default=False)),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("purge_at", models.DateTimeField(db_index=True)),
-                ("folders", models.JSONField(default=list)),
-                ("is_gone_here", models.BooleanField(default=False)),
-                ("job", models.CharField(default="", max_length=80)),
-                ("tries", models.PositiveIntegerField(default=0)),
-                ("next_try_at", models.DateTimeField(null=True)),
-                ("problem", models.CharField(default="", max_length=300)),
-                (
-                    "created_by",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                ("project", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="jobs.project")),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('run', 'Run'), ('logs', 'Logs'), ('samples', 'Samples'), ('capture', 'Capture'), ('checkpoints', 'Checkpoints')], max_length=12)),
+                ('run_id', models.CharField(db_index=True, max_length=16)),
+                ('run_name', models.CharField(max_length=120)),
+                ('through_attempt', models.PositiveIntegerField(default=0)),
+                ('capture_id', models.CharField(default='', max_length=16)),
+                ('artifact_ids', models.JSONField(default=list)),
+                ('num_things', models.BigIntegerField(default=1)),
+                ('bytes_here', models.BigIntegerField(default=0)),
+                ('bytes_cluster', models.BigIntegerField(default=0)),
+                ('state', models.CharField(db_index=True, default='kept', max_length=10)),
+                ('is_by_rule', models.BooleanField(default=False)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('purge_at', models.DateTimeField(db_index=True)),
+                ('folders', models.JSONField(default=list)),
+                ('is_gone_here', models.BooleanField(default=False)),
+                ('job', models.CharField(default='', max_length=80)),
+                ('tries', models.PositiveIntegerField(default=0)),
+                ('next_try_at', models.DateTimeField(null=True)),
+                ('problem', models.CharField(default='', max_length=300)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='jobs.project')),
             ],
             options={
-                "constraints": [
-                    models.UniqueConstraint(
-                        condition=models.Q(("kind", "run")), fields=("run_id",), name="one_trash_item_per_run"
-                    )
-                ],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('kind', 'run')), fields=('run_id',), name='one_trash_item_per_run')],
             },
         ),
     ]

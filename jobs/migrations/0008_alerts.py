@@ -8,251 +8,165 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     dependencies = [
-        ("jobs", "0007_retention"),
+        ('jobs', "0007_retention"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name="AlertChannel",
+            name='AlertChannel',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("kind", models.CharField(max_length=20)),
-                ("name", models.CharField(max_length=80)),
-                ("address", models.CharField(max_length=254)),
-                ("sealed", models.TextField(default="")),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("tested_at", models.DateTimeField(null=True)),
-                (
-                    "created_by",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                (
-                    "owner",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                (
-                    "project",
-                    models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to="jobs.project"),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(max_length=20)),
+                ('name', models.CharField(max_length=80)),
+                ('address', models.CharField(max_length=254)),
+                ('sealed', models.TextField(default='')),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('tested_at', models.DateTimeField(null=True)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('owner', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to='jobs.project')),
             ],
         ),
         migrations.CreateModel(
-            name="AlertIncident",
+            name='AlertIncident',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("object_id", models.CharField(max_length=160)),
-                ("kind", models.CharField(max_length=20)),
-                ("severity", models.CharField(max_length=10)),
-                ("state", models.CharField(db_index=True, default="open", max_length=12)),
-                ("data", models.JSONField(default=dict)),
-                ("value", models.FloatField(null=True)),
-                ("event_count", models.PositiveIntegerField(default=1)),
-                ("is_flapping", models.BooleanField(default=False)),
-                ("opened_at", models.DateTimeField(db_index=True)),
-                ("updated_at", models.DateTimeField()),
-                ("clear_since", models.DateTimeField(null=True)),
-                ("resolved_at", models.DateTimeField(null=True)),
-                ("acknowledged_at", models.DateTimeField(null=True)),
-                ("told_at", models.DateTimeField(null=True)),
-                ("is_by_hand", models.BooleanField(default=False)),
-                (
-                    "acknowledged_by",
-                    models.ForeignKey(
-                        null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL
-                    ),
-                ),
-                (
-                    "project",
-                    models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to="jobs.project"),
-                ),
-                ("run", models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to="jobs.run")),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('object_id', models.CharField(max_length=160)),
+                ('kind', models.CharField(max_length=20)),
+                ('severity', models.CharField(max_length=10)),
+                ('state', models.CharField(db_index=True, default='open', max_length=12)),
+                ('data', models.JSONField(default=dict)),
+                ('value', models.FloatField(null=True)),
+                ('event_count', models.PositiveIntegerField(default=1)),
+                ('is_flapping', models.BooleanField(default=False)),
+                ('opened_at', models.DateTimeField(db_index=True)),
+                ('updated_at', models.DateTimeField()),
+                ('clear_since', models.DateTimeField(null=True)),
+                ('resolved_at', models.DateTimeField(null=True)),
+                ('acknowledged_at', models.DateTimeField(null=True)),
+                ('told_at', models.DateTimeField(null=True)),
+                ('is_by_hand', models.BooleanField(default=False)),
+                ('acknowledged_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to='jobs.project')),
+                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to='jobs.run')),
             ],
         ),
         migrations.CreateModel(
-            name="AlertMessage",
+            name='AlertMessage',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("event", models.CharField(max_length=12)),
-                ("key", models.CharField(default=jobs.models.alerts.new_message_key, max_length=32, unique=True)),
-                ("state", models.CharField(db_index=True, default="pending", max_length=8)),
-                ("tries", models.PositiveIntegerField(default=0)),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("next_at", models.DateTimeField(db_index=True)),
-                ("lease_until", models.DateTimeField(null=True)),
-                ("handed_at", models.DateTimeField(null=True)),
-                ("is_repeat", models.BooleanField(default=False)),
-                ("answer", models.CharField(default="", max_length=500)),
-                ("sent_at", models.DateTimeField(null=True)),
-                (
-                    "channel",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="messages", to="jobs.alertchannel"
-                    ),
-                ),
-                (
-                    "incident",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="messages", to="jobs.alertincident"
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('event', models.CharField(max_length=12)),
+                ('key', models.CharField(default=jobs.models.alerts.new_message_key, max_length=32, unique=True)),
+                ('state', models.CharField(db_index=True, default='pending', max_length=8)),
+                ('tries', models.PositiveIntegerField(default=0)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('next_at', models.DateTimeField(db_index=True)),
+                ('lease_until', models.DateTimeField(null=True)),
+                ('handed_at', models.DateTimeField(null=True)),
+                ('is_repeat', models.BooleanField(default=False)),
+                ('answer', models.CharField(default='', max_length=500)),
+                ('sent_at', models.DateTimeField(null=True)),
+                ('channel', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='jobs.alertchannel')),
+                ('incident', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='jobs.alertincident')),
             ],
         ),
         migrations.CreateModel(
-            name="AlertNote",
+            name='AlertNote',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("at", models.DateTimeField()),
-                ("verb", models.CharField(max_length=20)),
-                ("text", models.CharField(default="", max_length=1000)),
-                (
-                    "actor",
-                    models.ForeignKey(
-                        null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL
-                    ),
-                ),
-                (
-                    "incident",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="notes", to="jobs.alertincident"
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('at', models.DateTimeField()),
+                ('verb', models.CharField(max_length=20)),
+                ('text', models.CharField(default='', max_length=1000)),
+                ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
+                ('incident', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='notes', to='jobs.alertincident')),
             ],
         ),
         migrations.CreateModel(
-            name="AlertRule",
+            name='AlertRule',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("kind", models.CharField(max_length=20)),
-                ("name", models.CharField(max_length=120)),
-                ("params", models.JSONField(default=dict)),
-                ("severity", models.CharField(default="warning", max_length=10)),
-                ("tags", models.JSONField(default=list)),
-                ("algorithms", models.JSONField(default=list)),
-                ("is_enabled", models.BooleanField(default=True)),
-                ("preset", models.CharField(max_length=40, null=True)),
-                ("since", models.DateTimeField(default=django.utils.timezone.now)),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
-                ("channels", models.ManyToManyField(related_name="rules", to="jobs.alertchannel")),
-                (
-                    "created_by",
-                    models.ForeignKey(
-                        null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL
-                    ),
-                ),
-                (
-                    "project",
-                    models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to="jobs.project"),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(max_length=20)),
+                ('name', models.CharField(max_length=120)),
+                ('params', models.JSONField(default=dict)),
+                ('severity', models.CharField(default='warning', max_length=10)),
+                ('tags', models.JSONField(default=list)),
+                ('algorithms', models.JSONField(default=list)),
+                ('is_enabled', models.BooleanField(default=True)),
+                ('preset', models.CharField(max_length=40, null=True)),
+                ('since', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('channels', models.ManyToManyField(related_name='rules', to='jobs.alertchannel')),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to='jobs.project')),
             ],
         ),
         migrations.CreateModel(
-            name="AlertMute",
+            name='AlertMute',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("until", models.DateTimeField(db_index=True)),
-                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
-                (
-                    "created_by",
-                    models.ForeignKey(
-                        null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL
-                    ),
-                ),
-                (
-                    "incident",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="mutes",
-                        to="jobs.alertincident",
-                    ),
-                ),
-                (
-                    "project",
-                    models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to="jobs.project"),
-                ),
-                ("run", models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to="jobs.run")),
-                (
-                    "rule",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="mutes",
-                        to="jobs.alertrule",
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('until', models.DateTimeField(db_index=True)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
+                ('incident', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='mutes', to='jobs.alertincident')),
+                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to='jobs.project')),
+                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, to='jobs.run')),
+                ('rule', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='mutes', to='jobs.alertrule')),
             ],
         ),
         migrations.AddField(
-            model_name="alertincident",
-            name="rule",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="incidents", to="jobs.alertrule"
-            ),
+            model_name='alertincident',
+            name='rule',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='incidents', to='jobs.alertrule'),
         ),
         migrations.CreateModel(
-            name="AlertSubscription",
+            name='AlertSubscription',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("runs", models.CharField(default="mine", max_length=10)),
-                ("severity", models.CharField(default="warning", max_length=10)),
-                ("is_console", models.BooleanField(default=False)),
-                ("channels", models.ManyToManyField(related_name="subscriptions", to="jobs.alertchannel")),
-                ("project", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="jobs.project")),
-                ("user", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL)),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('runs', models.CharField(default='mine', max_length=10)),
+                ('severity', models.CharField(default='warning', max_length=10)),
+                ('is_console', models.BooleanField(default=False)),
+                ('channels', models.ManyToManyField(related_name='subscriptions', to='jobs.alertchannel')),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='jobs.project')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL)),
             ],
         ),
         migrations.CreateModel(
-            name="RunWatch",
+            name='RunWatch',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("run", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="jobs.run")),
-                ("user", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL)),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='jobs.run')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL)),
             ],
         ),
         migrations.AddConstraint(
-            model_name="alertchannel",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("project", None), ("owner", None), _connector="OR"), name="channel_of_one"
-            ),
+            model_name='alertchannel',
+            constraint=models.CheckConstraint(condition=models.Q(('project', None), ('owner', None), _connector='OR'), name='channel_of_one'),
         ),
         migrations.AddConstraint(
-            model_name="alertmessage",
-            constraint=models.UniqueConstraint(fields=("incident", "event", "channel"), name="one_message"),
+            model_name='alertmessage',
+            constraint=models.UniqueConstraint(fields=('incident', 'event', 'channel'), name='one_message'),
         ),
         migrations.AddConstraint(
-            model_name="alertrule",
-            constraint=models.UniqueConstraint(fields=("project", "preset"), name="one_preset"),
+            model_name='alertrule',
+            constraint=models.UniqueConstraint(fields=('project', 'preset'), name='one_preset'),
         ),
         migrations.AddConstraint(
-            model_name="alertrule",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("project", None)), fields=("preset",), name="one_console_preset"
-            ),
+            model_name='alertrule',
+            constraint=models.UniqueConstraint(condition=models.Q(('project', None)), fields=('preset',), name='one_console_preset'),
         ),
         migrations.AddConstraint(
-            model_name="alertincident",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("resolved_at", None)), fields=("rule", "object_id"), name="one_incident"
-            ),
+            model_name='alertincident',
+            constraint=models.UniqueConstraint(condition=models.Q(('resolved_at', None)), fields=('rule', 'object_id'), name='one_incident'),
         ),
         migrations.AddConstraint(
-            model_name="alertsubscription",
-            constraint=models.UniqueConstraint(fields=("user", "project"), name="one_subscription"),
+            model_name='alertsubscription',
+            constraint=models.UniqueConstraint(fields=('user', 'project'), name='one_subscription'),
         ),
         migrations.AddConstraint(
-            model_name="runwatch",
-            constraint=models.UniqueConstraint(fields=("user", "run"), name="one_watch"),
+            model_name='runwatch',
+            constraint=models.UniqueConstraint(fields=('user', 'run'), name='one_watch'),
         ),
     ]

@@ -5,57 +5,48 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     dependencies = [
-        ("jobs", "0008_alerts"),
+        ('jobs', '0008_alerts'),
     ]
 
     operations = [
         migrations.AddField(
-            model_name="project",
-            name="metric_bands",
+            model_name='project',
+            name='metric_bands',
             field=models.JSONField(default=dict),
         ),
         migrations.AddField(
-            model_name="run",
-            name="health_at",
+            model_name='run',
+            name='health_at',
             field=models.DateTimeField(null=True),
         ),
         migrations.AddField(
-            model_name="run",
-            name="health_attempt",
+            model_name='run',
+            name='health_attempt',
             field=models.PositiveIntegerField(default=0),
         ),
         migrations.AddField(
-            model_name="run",
-            name="health_step",
+            model_name='run',
+            name='health_step',
             field=models.IntegerField(default=0),
         ),
         migrations.CreateModel(
-            name="HealthMark",
+            name='HealthMark',
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("finding", models.CharField(max_length=140)),
-                ("tone", models.CharField(max_length=8)),
-                ("begin_step", models.IntegerField()),
-                ("last_step", models.IntegerField()),
-                ("end_step", models.IntegerField(null=True)),
-                ("text", models.CharField(max_length=500)),
-                ("began_at", models.DateTimeField()),
-                ("ended_at", models.DateTimeField(null=True)),
-                (
-                    "run",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="health_marks", to="jobs.run"
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('finding', models.CharField(max_length=140)),
+                ('tone', models.CharField(max_length=8)),
+                ('begin_step', models.IntegerField()),
+                ('last_step', models.IntegerField()),
+                ('end_step', models.IntegerField(null=True)),
+                ('text', models.CharField(max_length=500)),
+                ('began_at', models.DateTimeField()),
+                ('ended_at', models.DateTimeField(null=True)),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='health_marks', to='jobs.run')),
             ],
             options={
-                "constraints": [
-                    models.UniqueConstraint(fields=("run", "finding", "begin_step"), name="one_mark_per_step"),
-                    models.UniqueConstraint(
-                        condition=models.Q(("end_step", None)), fields=("run", "finding"), name="one_open_mark"
-                    ),
-                ],
+                'constraints': [models.UniqueConstraint(fields=('run', 'finding', 'begin_step'), name='one_mark_per_step'), models.UniqueConstraint(condition=models.Q(('end_step', None)), fields=('run', 'finding'), name='one_open_mark')],
             },
         ),
     ]
