@@ -77,6 +77,7 @@ def _show(
     chosen = _algorithm(request.POST if request.method == "POST" else request.GET)
     context = {
         "project": project,
+        "heading": _("Healthy bands"),
         "algorithms": [(name, _(info.label)) for name, info in algorithms().items()],
         "chosen": chosen,
         "is_admin": role(request.user, project) == "admin",

@@ -54,6 +54,7 @@ def remove_one(request: HttpRequest, project: str) -> HttpResponse:
 def _show(request: HttpRequest, project: Project, **more: Any) -> HttpResponse:
     context = {
         "project": project,
+        "heading": _("Environment"),
         "is_admin": role(request.user, project) == "admin",
         "variables": project_variables(project),
         "is_secret": True,

@@ -51,6 +51,7 @@ def _show(
 ) -> HttpResponse:
     context = {
         "project": project,
+        "heading": _("Known lines of logs"),
         "is_admin": role(request.user, project) == "admin",
         "rules": log_rules_of(project),
         "levels": {"error": _("Error"), "warning": _("Warning")}.items(),

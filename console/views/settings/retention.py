@@ -74,6 +74,7 @@ def _show(request: HttpRequest, project: Project, **more: Any) -> HttpResponse:
     going: list[Going] | None = more.pop("going", None)
     context = {
         "project": project,
+        "heading": _("Retention"),
         "is_admin": role(request.user, project) == "admin",
         "rules": _rows(request, project),
         "trash_days": request.POST.get("trash_days", (row.trash_days or "") if row else ""),
