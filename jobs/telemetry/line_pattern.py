@@ -8,10 +8,12 @@ import atexit
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 from django.utils.translation import gettext as _
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 _BY_LINE = re.compile(r"\\[AzZ]|\\[QCpP]|\(\?[a-zA-Z]*-[a-zA-Z]*m")
 """What means the ends of the text, or may: such an expression is held against lines only."""
@@ -33,6 +35,8 @@ class LinePattern:
         self._expression = f"(?{'m' if minds_case else 'im'}){body}"
         self._is_by_line = is_expression and _BY_LINE.search(text) is not None
         self.literals = literals_of(body)
+        import duckdb  # 28 MB that most processes never need
+
         try:
             self.in_text("")
         except duckdb.Error as error:
@@ -137,8 +141,10 @@ def _behind_group(expression: str, at: int) -> int:
 
 
 @cache
-def _database() -> duckdb.DuckDBPyConnection:
+def _database() -> "DuckDBPyConnection":
     """Return this process's database in memory, which holds nothing."""
+    import duckdb
+
     database = duckdb.connect(config={"threads": 1})
     atexit.register(_close)
     return database

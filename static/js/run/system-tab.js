@@ -126,8 +126,8 @@ export class SystemTab {
   #nodeName(node) {
     if (node < 0) return gettext("not known where");
     const name = this.fleet.node_names[node] ?? "";
-    if (node === 0) return name || gettext("the runner's");
-    return name || fill(gettext("node %(n)s"), { n: node });
+    if (node === 0) return name || gettext("Runner's node");
+    return name || fill(gettext("Node %(n)s"), { n: node });
   }
 
   /** Draw how all lanes of a kind came here: lines, or a band where there are many. */
