@@ -16,7 +16,10 @@ TAIL_BYTES = 64 * 1024
 TAIL_LINES = 80  # of each log: what stands further up was survived
 FULL_BYTES = RESERVE_BYTES + (1 << 20)  # the runner may have given up its reserve since
 
-_ERROR = re.compile(r"^(?:[\w.]+\.)?(?:\w*(?:Error|Exception|Interrupt|Exit|Warning)\w*|[A-Z]\w+)(?:: |$)")
+_ERROR = re.compile(
+    r"^(?!(?:DEBUG|INFO|NOTE|WARN|WARNING|Warning)\b)(?:[\w.]+\.)?"
+    r"(?:\w*(?:Error|Exception|Interrupt|Exit|Warning)\w*|[A-Z]\w+)(?:: |$)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +37,17 @@ _DISK_FULL = "found the disk full{step}. Free space where the run directories ar
 
 _SAYS_NOTHING = re.compile(r"^\W*$|^Set the environment variable HYDRA_FULL_ERROR")
 _FRAMES = re.compile(
-    r"^\s*(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^[=-]{20,}$|^\s*(?:frame #\d+:|@\s+0x)"
+    r"^\s*(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^\s*[=-]{20,}$"
+    r"|^\s*(?:frame #\d+:|(?:PC: )?@\s+0x)|^\s*$|^ {4,}\S|^\s*File \"[^\"]+\", line \d|^\s+\d+\. Size: "
 )
-"""Lines of torchrun's report of dead ranks and of stacks of native code: they follow the error, dozens of each rank."""
+"""Lines of torchrun's report of dead ranks, of stacks of Python and of native code, and of XLA's list of allocations:
+they stand about the error, dozens of each process."""
+
+_SIGNAL_RECEIVED = re.compile(r"^\*\*\* (SIG[A-Z]+) received at time=")
+"""What Abseil's handler, which Ray sets, writes before a process ends by a signal; a shell then hides which it was."""
+
+_WRAPS = re.compile(r"^ray\.exceptions\.|See (?:root cause|stack trace) \(?above")
+"""An exception that was raised because of another, in another process, which says why."""
 
 _FAILED_AT_START = "error raised in its creation task"
 """Ray's words for an actor whose own code raised while it was made: it did not die, and its exception says why."""
@@ -55,6 +66,12 @@ _SYMPTOMS = (
         r"|Ran out of memory in memory space hbm",
         "trainer",
         "ran out of device memory{step}. Lower the micro batch size or the share of memory that vLLM takes",
+    ),
+    _symptom(
+        r"To serve at least one request with the model's max seq len|No available memory for the cache blocks",
+        "user",
+        "has no room in device memory for the KV cache of one sequence of the greatest length{step}. "
+        "Lower that length, or raise the share of memory that vLLM takes",
     ),
     _symptom(
         r"OutOfMemoryError: Task was killed|node running low on memory|ray\.exceptions\.OutOfMemoryError",
@@ -205,8 +222,11 @@ def _recognize(ended: Exit, lines: Sequence[_Line], oom_kills: int, at: str) -> 
                     return dead, symptom.side, f"a process of {dead.said} died{at}: Ray says so", line.text
                 text = symptom.text.format(step=at, what=match.groupdict().get("what", ""))
                 return line, symptom.side, f"{_name(line)} {text}", line.text
-    if ended.signal_name:
-        side, text = _SIGNALS.get(ended.signal_name, ("cluster", f"was ended{{step}} by {ended.signal_name}"))
+    signal = ended.signal_name
+    if signal in ("", "SIGABRT") and not (last and _ERROR.match(last.said)):  # the handler itself may abort
+        signal = _signal_received(lines) or signal
+    if signal:
+        side, text = _SIGNALS.get(signal, ("cluster", f"was ended{{step}} by {signal}"))
         return driver, side, f"{_name(driver)} {text.format(step=at)}", log_line
     who = last or driver
     quote = f": {log_line[:200]}" if log_line else ""
@@ -238,12 +258,18 @@ def _name(line: _Line) -> str:
     return "the trainer" if line.role == "driver" else f"{line.role} rank {line.rank}"
 
 
+def _signal_received(lines: Sequence[_Line]) -> str:
+    """Return the name of the signal that the driver says it got last, "" for none."""
+    said = [_SIGNAL_RECEIVED.match(line.said) for line in lines if line.role == "driver"]
+    return next((match[1] for match in reversed(said) if match), "")
+
+
 def _last_error(lines: Sequence[_Line]) -> _Line | None:
     """Return the line that names the exception, else the last one that says anything."""
     telling = [line for line in lines if not _SAYS_NOTHING.search(line.said)]
     errors = [line for line in telling[-100:] if _ERROR.match(line.said)]
     for line in reversed(errors):
-        if not line.said.startswith("ray.exceptions."):  # which wraps the one that was raised
+        if not _WRAPS.search(line.said):
             return line
     if errors:
         return errors[-1]

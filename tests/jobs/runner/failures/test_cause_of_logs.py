@@ -28,6 +28,28 @@ WATCHDOG = f"""[rank0]:[E520 06:31:05.050 NCCL.cpp:757] [Rank 0] Watchdog caught
 {"frame #1: c10d::ProcessGroupNCCL::Watchdog::run() + 0x2b1" + chr(10)}{"=" * 60}
 {DEAD_RANKS}{"=" * 60}
 """
+ALLOCATIONS = "".join(
+    f"  {n}. Size: 126.00M\n     Shape: f32[56,768,768]{{2,1,0}}\n     Allocation type: HLO temp\n     {'=' * 26}\n\n"
+    for n in range(1, 21)
+)
+ENGINE = "(EngineCore pid=6890) "
+SERVER = "(APIServer pid=6787) "
+CALLS = "".join(
+    f'{SERVER}  File "/env/vllm/v1/engine/core_client.py", line {n}, in __init__\n{SERVER}    super().__init__(\n'
+    f"{SERVER}    ^^^^^^^^^^^^^^^^^\n"
+    for n in range(60)
+)
+NO_ROOM = f"""{ENGINE}ValueError: To serve at least one request with the model's max seq len (262144), (18.35 GiB KV \
+cache is needed, which is larger than the available KV cache memory (9.1 GiB).
+{SERVER}Traceback (most recent call last):
+{CALLS}{SERVER}RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}
+"""
+ANY_START = NO_ROOM.replace("ValueError: To serve at least one request", "ValueError: No such quantization for")
+SIGNAL = f"""*** SIGTERM received at time=1773096501 on cpu 95 ***
+PC: @     0x7fd1b9881d71  (unknown)  (unknown)
+{"    @           0x5d571b        128  PyEval_EvalCode" + chr(10)}
+train.sh: line 115: 455425 Aborted                 (core dumped) python3 -m verl.trainer.main_ppo
+"""
 
 
 @pytest.mark.parametrize(
@@ -40,6 +62,16 @@ WATCHDOG = f"""[rank0]:[E520 06:31:05.050 NCCL.cpp:757] [Rank 0] Watchdog caught
             "trainer",
             "ran out of device memory",
         ),
+        (
+            f"RuntimeError: Ran out of memory in memory space hbm.\n\n{ALLOCATIONS}",
+            "trainer",
+            "ran out of device memory",
+        ),
+        (NO_ROOM, "user", "no room in device memory for the KV cache"),
+        (ANY_START, "trainer", "ValueError: No such quantization for"),
+        (SIGNAL, "cluster", "was ended from outside before the first step was done (SIGTERM)"),
+        (f"{SIGNAL}KeyError: 'answer'\n", "trainer", "KeyError: 'answer'"),
+        ("KeyError: 'answer'\nINFO:     Application shutdown complete.\n", "trainer", "KeyError: 'answer'"),
     ],
 )
 def test_the_error_itself_is_the_cause(tmp_path: Path, log: str, side: str, text: str) -> None:
