@@ -19,7 +19,7 @@ from tests.services import Valkey
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
-BATCHES = 60
+BATCHES = 40
 PATIENCE_SECONDS = 180
 
 

@@ -1,6 +1,6 @@
 """`make proof-exactness`: what ranks, ZeRO stages, layouts, packing and precision may not change of what is learned.
 
-Whole runs of the built-in trainer on CPU, three steps each, and before them the test of the ranks in every variant.
+Whole runs of the built-in trainer on CPU, three steps each, and before them the tests of ranks in every variant.
 Arguments: names of algorithms; nothing for all. What was measured stays in build/proofs/exactness.json, and is not
 measured again there; writes docs/proofs/exactness.md.
 """
@@ -24,6 +24,7 @@ from tests.ray_head import HOUSE, RayHead, running_head
 REPORT = HOUSE / "docs" / "proofs" / "exactness.md"
 RESULTS = HOUSE / "build" / "proofs" / "exactness.json"
 ENGINE = ("jobs.engine", "--device=cpu")
+OF_RANKS = ("test_ranks", "test_adapter_ranks", "test_critic_ranks")
 NAMES = ("dpo", "kto", "distill", "distill_on_policy", "ppo")
 COMPARED = ("loss/", "pairs/", "labels/", "teacher/", "value/", "kl/reference", "policy/", "reward/mean")
 LEFT_OUT = ("accuracy", "overlap", "learning_rate", "skipped_steps")
@@ -227,7 +228,8 @@ def report(measured: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append("")
     lines += [
         "Before them `tests/jobs/engine/test_ranks.py` passed in every variant: offload, half masters, recomputation,",
-        "states that left the device and came back, micro-batches by count and by tokens.",
+        "states that left the device and came back, micro-batches by count and by tokens. So did",
+        "`test_critic_ranks.py` and `test_adapter_ranks.py`, with adapters of each kind.",
         "",
         "Two ranks that draw (the first part of on-policy distillation and PPO) draw what one draws; vLLM draws other",
         "samples, so that its runs are compared with each other. In bfloat16 samples are the same in the first step",
@@ -240,7 +242,7 @@ def report(measured: Mapping[str, Mapping[str, Any]]) -> str:
 def main() -> None:
     """Measure what is not measured yet, write the page, and exit with 1 if a run is too far from its base."""
     which = sys.argv[1:] or list(NAMES)
-    ranks = [sys.executable, "-m", "pytest", "-q", "tests/jobs/engine/test_ranks.py"]
+    ranks = [sys.executable, "-m", "pytest", "-q", *(f"tests/jobs/engine/{name}.py" for name in OF_RANKS)]
     if subprocess.run(ranks, cwd=HOUSE, env=os.environ | {EVERY_VARIANT: "1"}, check=False).returncode:
         sys.exit("The ranks do not learn the same in every variant: no report.")
     measured: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -1,8 +1,7 @@
 """The program of test_critic_ranks, a process for each rank: RUN_DIR, RANK, how many there are, PORT.
 
-Each learns by its own share of the same batches, once for each variant, critics and policies that learn preferences;
-`rank-<RANK>-of-<N>.json` gets what it says.
-The state of ADAPTERS_3 is saved, and RESUMED goes on from it.
+Each learns by its own share of the same batches, once for each variant that is run, critics and policies that learn
+preferences; `rank-<RANK>-of-<N>.json` gets what it says. The state of ADAPTERS_3 is saved, and RESUMED goes on from it.
 """
 
 import json
@@ -20,13 +19,14 @@ from jobs.engine.batch import Batch, make_batch, share_out
 from jobs.engine.micro_batches import of_units, sequences_per_sample
 from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.policy import Policy
+from tests.jobs.engine.rank_variants import shortened
 
 NUM_STEPS, NUM_SEQUENCES, PART_BYTES = 3, 16, 1 << 20
 BESIDE = "beside the policy"
 ADAPTERS_3, RESUMED = "adapters 3", "adapters resumed"
 ADAPTERS = {"lora.rank": 4, "train.packing": False}
 BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 60}
-OF_TWO: dict[str, dict[str, Any]] = {
+ALL_OF_TWO: dict[str, dict[str, Any]] = {
     "0": {"memory.zero_stage": "0", "train.packing": False},
     "2": {"memory.zero_stage": "2", "train.packing": False},
     "3": {"memory.critic_zero_stage": "3", "train.packing": False},
@@ -38,15 +38,18 @@ OF_TWO: dict[str, dict[str, Any]] = {
     "adapters 2": ADAPTERS | {"memory.zero_stage": "2"},
     ADAPTERS_3: ADAPTERS | {"memory.critic_zero_stage": "3"},
 }
-OF_ONE: dict[str, dict[str, Any]] = {
+ALL_OF_ONE: dict[str, dict[str, Any]] = {
     "one rank": {"train.packing": False},
     "adapters, one rank": ADAPTERS | {"memory.zero_stage": "0"},
     RESUMED: ADAPTERS | {"memory.zero_stage": "2"},
 }
-PREFERENCES = {
+OF_TWO = shortened(ALL_OF_TWO, ("0", "packed", "bfloat16 3", BESIDE, ADAPTERS_3))
+OF_ONE = shortened(ALL_OF_ONE, ("adapters, one rank", RESUMED))
+ALL_PREFERENCES: dict[int, dict[str, dict[str, Any]]] = {
     2: {"2": {"memory.zero_stage": "2", "train.packing": False}, "3": {"memory.zero_stage": "3", **BY_TOKENS}},
     1: {"0": {"memory.zero_stage": "0", "train.packing": False}},
 }
+PREFERENCES = {num_ranks: shortened(variants, ("3", "0")) for num_ranks, variants in ALL_PREFERENCES.items()}
 """By how many ranks there are, how policies that hold their reference learn from pairs and from labels."""
 
 

@@ -33,7 +33,7 @@ from jobs.engine.rollouts.rollout import Rollout, roll_out
 from jobs.engine.rollouts.scoring import score_rollout
 from jobs.engine.session import ROLE_CLASSES
 from jobs.engine.workers.worker_group import WorkerGroup
-from tests.jobs.engine.rank_variants import BREAKS, VARIANTS
+from tests.jobs.engine.rank_variants import BREAKS, PRECISIONS, STEPS, VARIANTS
 
 
 def make_workers(
@@ -54,27 +54,24 @@ def start_policies(workers: WorkerGroup, spec: RunSpec, role: str = ROLE_CLASSES
 
 
 def stages(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
-    """Five steps of SFT for each variant, on two ranks but where it says one: losses, gradient norms, readings; then a
+    """A few steps of SFT for each variant, on two ranks but where it says one: losses, gradient norms, readings; then a
     step whose gradient is not finite, and what it did. At the end GRPO in each layout of the roles (`placed`).
     """
     spec = parse_spec(base)
     text = TextModel(model_folder(spec.model))
     examples = usable(spec, render(spec, load_table(spec.data, inputs_dir=run_dir).train[:160], text))
-    groups: dict[int, WorkerGroup] = {}
+    hardware = {num_ranks: {"layout": "split", "policy_ranks": num_ranks} for num_ranks in (1, 2)}
+    groups = {n: make_workers(parse_spec(base | {"hardware": of}), run_dir / f"x{n}") for n, of in hardware.items()}
     found = {}
     for variant, changes in VARIANTS.items():
         num_ranks = 1 if variant.endswith("one rank") else 2
-        of_variant = parse_spec(
-            base | {"hardware": {"layout": "split", "policy_ranks": num_ranks}, "knobs": base["knobs"] | changes}
-        )
-        if num_ranks not in groups:
-            groups[num_ranks] = make_workers(of_variant, run_dir / f"x{num_ranks}")
+        of_variant = parse_spec(base | {"hardware": hardware[num_ranks], "knobs": base["knobs"] | changes})
         workers = groups[num_ranks]
         is_moved = variant.startswith("moved")
         role = "MovedPolicy" if is_moved else "WatchedPolicy"
         workers.gather(start_policies(workers, of_variant, f"tests.jobs.engine.faulty:{role}"))
         losses, norms, micros = [], [], []
-        for step in range(5):
+        for step in range(STEPS):
             part = examples[step * 32 : step * 32 + 32]
             batch = make_batch([(e.tokens, e.is_trained) for e in part], pad_id=text.pad_id)
             if is_moved:
@@ -101,7 +98,7 @@ def _shares(workers: WorkerGroup, step: int) -> list[Tensor]:
 
 
 def placed(run_dir: Path, text: TextModel, *, alone: WorkerGroup, pair: WorkerGroup) -> dict[str, Any]:
-    """Three steps of GRPO on the same samples, once for each layout of the roles in each precision: what was told.
+    """Three steps of GRPO on the same samples, once for each layout of the roles in each of PRECISIONS: what was told.
 
     The samples are those that one colocated rank draws; `drawn` has the tokens of the first step, and those that two
     ranks draw instead.
@@ -112,7 +109,7 @@ def placed(run_dir: Path, text: TextModel, *, alone: WorkerGroup, pair: WorkerGr
     given = [_rollout(alone, prompts, step=step) for step in range(3)]
     batches = [_with_advantages(rollout, spec, text) for rollout in given]
     found: dict[str, Any] = {"drawn": {"one rank": [r.tokens for r in given[0].responses]}}
-    for precision in ("float32", "bfloat16"):
+    for precision in PRECISIONS:
         wants = {"spec": _placed_spec("split", precision), "device": "cpu"}
         alone.gather([alone.policies[0].start(ROLE_CLASSES["reference"], **wants)])
         for layout in ("split", "shared", "colocated"):
@@ -172,10 +169,10 @@ def _learn(workers: WorkerGroup, batch: Batch, *, step: int, num_tokens: float |
 def _broken_step(workers: WorkerGroup, batch: Batch) -> dict[str, Any]:
     """A step whose loss is not a number, and the two around it: what was told, and whether weights are finite."""
     before = workers.gather([p.call("evaluate", batch) for p in workers.policies])
-    told = _learn(workers, batch, step=5, num_tokens=math.nan)
+    told = _learn(workers, batch, step=STEPS, num_tokens=math.nan)
     after = workers.gather([p.call("evaluate", batch) for p in workers.policies])
     is_finite = workers.gather([p.call("has_finite_weights") for p in workers.policies])
-    again = _learn(workers, batch, step=6)
+    again = _learn(workers, batch, step=STEPS + 1)
     return {
         "is_skipped": [t.is_skipped for t in told],
         "norm": told[0].grad_norm,
@@ -231,14 +228,18 @@ class SyncBench:
 
 
 def gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
-    """The gap after good and bad syncs, the policy having learned before each, in both precisions."""
+    """The gap after good and bad syncs, the policy having learned before each, in both precisions; in bfloat16, where
+    gaps vary, after ten good ones more.
+    """
     return {
-        precision: _gaps(run_dir / precision, base | {"knobs": base["knobs"] | {"memory.precision": precision}})
-        for precision in ("float32", "bfloat16")
+        precision: _gaps(
+            run_dir / precision, base | {"knobs": base["knobs"] | {"memory.precision": precision}}, num_healthy=healthy
+        )
+        for precision, healthy in (("float32", 0), ("bfloat16", 10))
     }
 
 
-def _gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
+def _gaps(run_dir: Path, base: dict[str, Any], *, num_healthy: int) -> dict[str, Any]:
     bench = SyncBench(run_dir, parse_spec(base))
     found: dict[str, Any] = {"prompt_tokens": len(bench.example.tokens)}
     found |= {"start": bench.gap(learns=True), "skipped": bench.gap()}
@@ -252,7 +253,7 @@ def _gaps(run_dir: Path, base: dict[str, Any]) -> dict[str, Any]:
     bench.weights.sync(step=3)
     found["end"] = bench.gap()
     found["healthy"] = []
-    for step in range(4, 14):
+    for step in range(4, 4 + num_healthy):
         found["healthy"].append(bench.gap(learns=True))
         bench.weights.sync(step=step)
     bench.workers.close()

@@ -161,17 +161,10 @@ def plan(which: str) -> list[tuple[Layout, list[Layout]]]:
         half += [Layout(stage=s, ranks=2, precision="bfloat16", masters="bfloat16") for s in (2, 3)]
         host = [Layout(stage=s, ranks=2, is_on_host=True) for s in (2, 3)]
         return [(source, layouts) for source in layouts] + [(same, [same]) for same in apart + half + host]
-    two, three = Layout(stage=2, ranks=2, role=FAR), Layout(stage=3, ranks=2, role=FAR)
-    host = Layout(stage=2, ranks=2, is_on_host=True, is_beside=True)
-    host_three = Layout(stage=3, ranks=2, is_on_host=True)
+    two = Layout(stage=2, ranks=2, role=FAR)
+    host = Layout(stage=3, ranks=2, is_on_host=True, is_beside=True)
     half = Layout(stage=2, ranks=2, precision="bfloat16", masters="bfloat16")
-    return [
-        (two, [two, host_three]),
-        (three, [Layout(stage=0, ranks=1)]),
-        (host, [host]),
-        (host_three, [Layout(stage=1, ranks=2)]),
-        (half, [half]),
-    ]
+    return [(two, [two, Layout(stage=0, ranks=1)]), (host, [host, Layout(stage=1, ranks=2)]), (half, [half])]
 
 
 def main() -> None:

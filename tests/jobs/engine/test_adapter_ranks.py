@@ -1,4 +1,7 @@
-"""Policy ranks that train adapters: what ZeRO and the number of ranks may not change, and what they hold."""
+"""Policy ranks that train adapters: what ZeRO and the number of ranks may not change, and what they hold.
+
+`make proof-exactness` runs every case with one rank and with two.
+"""
 
 import os
 import subprocess
@@ -15,6 +18,11 @@ from tests.jobs.engine.conftest import HOUSE
 pytestmark = pytest.mark.engine
 WHOLE_ELEMENTS = 657_024
 FOUR_BITS = "4 bits ZeRO-2"
+RUN = [f"{case} x{ranks}" for ranks, cases in CASES.items() for case in cases]
+
+
+def _run_of(*cases: str) -> list[str]:
+    return [case for case in cases if case in RUN]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +48,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, warm_environment: dict[str, 
 
 
 @pytest.mark.slow("the first test waits for the ranks that all of them read")
-@pytest.mark.parametrize("case", ["ZeRO-0 x2", "ZeRO-2 x2", "ZeRO-3 x2", "ZeRO-0 x1", "ZeRO-3 x1"])
+@pytest.mark.parametrize("case", _run_of("ZeRO-0 x2", "ZeRO-2 x2", "ZeRO-3 x2", "ZeRO-0 x1", "ZeRO-3 x1"))
 def test_losses_gradients_and_merged_weights_are_those_of_one_rank_without_zero(
     found: dict[str, dict[str, Any]], case: str
 ) -> None:
@@ -58,9 +66,7 @@ def test_losses_gradients_and_merged_weights_are_those_of_one_rank_without_zero(
     torch.testing.assert_close(here["policy"], one["policy"], atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "case", [f"{case} x{ranks}" for case in CASES if case not in ("resumed", FOUR_BITS) for ranks in (1, 2)]
-)
+@pytest.mark.parametrize("case", [case for case in RUN if not case.startswith(("resumed", FOUR_BITS))])
 def test_without_its_adapters_the_policy_is_the_reference(found: dict[str, dict[str, Any]], case: str) -> None:
     here = found[case]
     bound = 0.05 if case.startswith("bfloat16") else 1e-5
@@ -69,28 +75,29 @@ def test_without_its_adapters_the_policy_is_the_reference(found: dict[str, dict[
     assert (here["policy"] - here["base"]).abs().max() > 0.05
 
 
-def test_with_magnitudes_two_ranks_learn_what_one_learns(found: dict[str, dict[str, Any]]) -> None:
-    two, one = found["DoRA ZeRO-2 x2"], found["DoRA ZeRO-2 x1"]
+@pytest.mark.parametrize("case", [case for case in ("DoRA ZeRO-2", FOUR_BITS) if case in CASES[2]])
+def test_with_magnitudes_and_beside_4_bits_two_ranks_learn_what_one_learns(
+    found: dict[str, dict[str, Any]], case: str
+) -> None:
+    two, one, plain = (found[name] for name in (f"{case} x2", f"{case} x1", "ZeRO-2 x1"))
 
     assert [norm for _, norm in two["told"]] == pytest.approx([norm for _, norm in one["told"]], rel=1e-3)
     torch.testing.assert_close(two["weights"], one["weights"], atol=1e-4, rtol=0)
-    assert two["share"].num_trained > found["ZeRO-2 x2"]["share"].num_trained
+    assert (two["share"].num_trained > plain["share"].num_trained) is case.startswith("DoRA")
 
 
-@pytest.mark.skipif(FOUR_BITS not in CASES, reason="bitsandbytes is not installed")
-def test_beside_a_base_in_4_bits_two_ranks_learn_what_one_learns(found: dict[str, dict[str, Any]]) -> None:
+@pytest.mark.skipif(FOUR_BITS not in CASES[2], reason="bitsandbytes is not installed")
+def test_a_base_in_4_bits_takes_less_and_is_rounded(found: dict[str, dict[str, Any]]) -> None:
     two, one, plain = (found[case] for case in (f"{FOUR_BITS} x2", f"{FOUR_BITS} x1", "ZeRO-2 x1"))
 
-    assert [norm for _, norm in two["told"]] == pytest.approx([norm for _, norm in one["told"]], rel=1e-3)
     torch.testing.assert_close(two["policy"], one["policy"], atol=1e-3, rtol=0)
-    torch.testing.assert_close(two["weights"], one["weights"], atol=1e-4, rtol=0)
     assert two["metadata"] == plain["metadata"]
     assert 1e-3 < (two["reference"] - two["base"]).abs().mean() < 0.5  # the reference is rounded, too
     assert two["share"].num_all == plain["share"].num_all
     assert two["readings"]["parameter_bytes"] < 0.6 * plain["readings"]["parameter_bytes"]
 
 
-@pytest.mark.parametrize("case", ["ZeRO-2 x2", "ZeRO-3 x2", "bfloat16 ZeRO-2 x2"])
+@pytest.mark.parametrize("case", _run_of("ZeRO-2 x2", "ZeRO-3 x2", "bfloat16 ZeRO-2 x2"))
 def test_gradients_and_optimizer_are_of_adapters_alone(found: dict[str, dict[str, Any]], case: str) -> None:
     held, share = found[case]["readings"], found[case]["share"]
     element = 2 if case.startswith("bfloat16") else 4
@@ -112,7 +119,7 @@ def test_checkpoints_hold_adapters_alone(found: dict[str, dict[str, Any]]) -> No
     }
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [ranks for ranks in CASES if "resumed" in CASES[ranks]])
 def test_another_number_of_ranks_and_another_stage_go_on_from_them(
     found: dict[str, dict[str, Any]], ranks: int
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.engine.failures.sync_guard import LARGEST_GAP, largest_mean_difference
 from tests.jobs.engine.conftest import EndedRun
-from tests.jobs.engine.rank_variants import BREAKS, looked_at
+from tests.jobs.engine.rank_variants import BREAKS, PRECISIONS, STEPS, looked_at
 
 pytestmark = pytest.mark.engine
 WHOLE_BYTES = 657_024 * 4
@@ -23,7 +23,7 @@ def _found(ended: EndedRun) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def stages(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Five steps of SFT on two ranks, once for each variant: half of them, all in `make proof-exactness`."""
+    """Steps of SFT on two ranks, once for each variant: a few of them, all in `make proof-exactness`."""
     spec = {"algorithm": "sft", "knobs": {"train.batch_size": 32}}
     return _found(
         start_engine(tmp_path_factory.mktemp("stages"), spec, program=("tests.jobs.engine.ranks", "stages")).wait()
@@ -54,16 +54,16 @@ def gaps(start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     ),
 )
 def test_losses_and_gradients_are_those_of_one_plain_replica(stages: dict[str, Any], variant: str) -> None:
-    assert len(stages["0"]["losses"]) == 5
+    assert len(stages["0"]["losses"]) == STEPS
     assert stages[variant]["losses"] == pytest.approx(stages["0"]["losses"], abs=1e-5)
     assert stages[variant]["norms"] == pytest.approx(stages["0"]["norms"], rel=1e-3)
 
 
 def test_ranks_whose_tokens_make_other_numbers_of_micro_batches_agree_on_one(stages: dict[str, Any]) -> None:
     """Else they would wait for each other for ever."""
-    for variant in ("tokens", "packed"):
+    for variant in looked_at("tokens", "packed"):
         assert any(first != second for first, second in stages[variant]["micros"])
-    assert min(chain.from_iterable(stages["tokens"]["micros"])) > 1
+        assert max(chain.from_iterable(stages[variant]["micros"])) > 1
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,10 @@ def test_states_that_left_the_device_and_came_back_learn_as_if_they_had_stayed(
 
 
 def test_in_bfloat16_all_zero_stages_are_the_same(stages: dict[str, Any]) -> None:
-    for variant in looked_at("bfloat16 0"):
-        assert stages[variant]["losses"] == stages["bfloat16 2"]["losses"]
-    assert stages["bfloat16 3"]["losses"] == pytest.approx(stages["bfloat16 2"]["losses"], abs=1e-5)
+    losses = [stages[variant]["losses"] for variant in looked_at("bfloat16 0", "bfloat16 2")]
+
+    assert all(told == losses[0] for told in losses)
+    assert all(told == pytest.approx(stages["bfloat16 3"]["losses"], abs=1e-5) for told in losses)
 
 
 @pytest.mark.parametrize("variant", looked_at("bfloat16 half masters 2", "bfloat16 half masters 3"))
@@ -110,9 +111,9 @@ def test_masters_and_moments_of_bfloat16_take_half_and_learn_the_same_at_a_high_
 
 
 def test_bfloat16_halves_the_weights(stages: dict[str, Any]) -> None:
-    held = {name: stages[name]["readings"][0]["parameter_bytes"] for name in ("2", "bfloat16 2")}
+    held = {name: stages[name]["readings"][0]["parameter_bytes"] for name in ("3", "bfloat16 3")}
 
-    assert held["bfloat16 2"] <= 0.51 * held["2"]
+    assert held["bfloat16 3"] <= 0.51 * held["3"]
 
 
 @pytest.mark.parametrize(
@@ -138,16 +139,17 @@ def test_with_zero_3_rank_0_alone_reads_the_weights(stages: dict[str, Any], vari
     assert second < 0.02 * WHOLE_BYTES
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_colocated_learns_what_shared_learns_to_the_last_bit(stages: dict[str, Any], precision: str) -> None:
     """From the same samples: that its ranks draw, too, must leave no trace in what they learn."""
     assert len(stages[f"{precision} colocated"]) == 3
     assert stages[f"{precision} colocated"] == stages[f"{precision} shared"]
 
 
-@pytest.mark.parametrize(("precision", "bound"), [("float32", 1e-5), ("bfloat16", 2e-3)])
-def test_split_learns_the_same_from_the_same_samples(stages: dict[str, Any], precision: str, bound: float) -> None:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_split_learns_the_same_from_the_same_samples(stages: dict[str, Any], precision: str) -> None:
     """Its reference scores the batch in other parts."""
+    bound = {"float32": 1e-5, "bfloat16": 2e-3}[precision]
     split, colocated = stages[f"{precision} split"], stages[f"{precision} colocated"]
 
     assert split[0].keys() >= {"loss/policy", "kl/reference", "policy/grad_norm"}
@@ -161,19 +163,19 @@ def test_two_colocated_ranks_draw_what_one_draws(stages: dict[str, Any]) -> None
     assert stages["drawn"]["two ranks"] == stages["drawn"]["one rank"]
 
 
-def test_five_steps_lower_the_loss(stages: dict[str, Any]) -> None:
-    assert stages["0"]["losses"][4] < stages["0"]["losses"][0]
+def test_a_few_steps_lower_the_loss(stages: dict[str, Any]) -> None:
+    assert stages["0"]["losses"][-1] < stages["0"]["losses"][0]
 
 
 def test_each_zero_stage_holds_less_per_rank(stages: dict[str, Any]) -> None:
-    held = {stage: stages[stage]["readings"][0] for stage in "0123"}
+    held = {stage: stages[stage]["readings"][0] for stage in looked_at(*"0123")}
 
-    assert [held[s]["parameter_bytes"] >= WHOLE_BYTES for s in "0123"] == [True, True, True, False]
+    assert [s for s in held if held[s]["parameter_bytes"] < WHOLE_BYTES] == ["3"]
     assert held["3"]["parameter_bytes"] <= 0.52 * WHOLE_BYTES
     assert held["0"]["gradient_bytes"] >= WHOLE_BYTES
     assert held["2"]["gradient_bytes"] <= 0.6 * held["0"]["gradient_bytes"]
     assert held["0"]["optimizer_bytes"] >= 2 * WHOLE_BYTES  # two moments, all of them
-    for stage in "123":  # half of two moments and of the master weights
+    for stage in looked_at(*"123"):  # half of two moments and of the master weights
         assert held[stage]["optimizer_bytes"] <= 0.8 * held["0"]["optimizer_bytes"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,27 +24,32 @@ def hold(console: FakeConsole, name: str, folder: Path) -> None:
     console.ready.add(name)
 
 
-def ask(house: House, artifact: str = "model-final.zip", code: int = 0) -> dict[str, object]:
-    asked = {"PITWALL_ANSWER": 5, "PITWALL_ARTIFACT": artifact, "PITWALL_PROMPT": PROMPT}
-    # With two threads torch spins as soon as others use the cores, too.
-    job = house.start("jobs.runner.prompt_model", **asked, OMP_NUM_THREADS=1)
-    house.finish(job, code=code, timeout=120)
-    return house.console.answers["5"]
+@pytest.fixture
+def ask(house: House, warm_environment: dict[str, str]) -> Callable[..., dict[str, object]]:
+    """Let a job of the run answer the prompt by a file of the console."""
+
+    def answer(artifact: str = "model-final.zip") -> dict[str, object]:
+        asked = {"PITWALL_ANSWER": 5, "PITWALL_ARTIFACT": artifact, "PITWALL_PROMPT": PROMPT}
+        # With two threads torch spins as soon as others use the cores, too.
+        house.finish(house.start("jobs.runner.prompt_model", **asked, **warm_environment, OMP_NUM_THREADS=1))
+        return house.console.answers["5"]
+
+    return answer
 
 
 def test_the_model_answers_the_same_from_the_console_and_from_the_run_directory(
-    house: House, console: FakeConsole
+    house: House, console: FakeConsole, ask: Callable[..., dict[str, object]]
 ) -> None:
     hold(console, "model-final.zip", MODEL)
 
-    from_console = ask(house)
+    from_console = ask()
     console.answers.clear()
     console.ready.clear()
     shutil.copytree(MODEL, house.run_dir / "model" / "final")
     log = events.EventLog(house.run_dir / "events.jsonl")
     log.write(events.artifact("model-final", artifact="model", path="model/final", attempt=1))
     log.close()
-    from_run_directory = ask(house)
+    from_run_directory = ask()
 
     assert from_console == from_run_directory
     assert "problem" not in from_console, from_console["problem"]
@@ -77,7 +83,12 @@ def test_the_data_section_of_the_first_spec_that_is_there_says_how_prompts_were_
     ],
 )
 def test_what_cannot_answer_is_said_in_a_sentence(
-    house: House, console: FakeConsole, tmp_path: Path, artifact: str, content: dict[str, str] | None, problem: str
+    console: FakeConsole,
+    ask: Callable[..., dict[str, object]],
+    tmp_path: Path,
+    artifact: str,
+    content: dict[str, str] | None,
+    problem: str,
 ) -> None:
     if content is not None:
         (tmp_path / "made").mkdir()
@@ -85,7 +96,7 @@ def test_what_cannot_answer_is_said_in_a_sentence(
             (tmp_path / "made" / name).write_text(text)
         hold(console, artifact, tmp_path / "made")
 
-    answer = ask(house, artifact)
+    answer = ask(artifact)
 
     assert str(answer["problem"]).startswith(problem), json.dumps(answer)
     assert "text" not in answer

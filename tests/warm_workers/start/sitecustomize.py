@@ -1,6 +1,6 @@
 """Ray starts each worker as a Python process; with this file first on the path such a process asks the server of
 tests.warm_workers to fork one that has imported torch, DeepSpeed and vLLM, and lives and ends with it. So do the
-drivers of a test's runs.
+drivers of a test's runs, and what loads a trained model to answer a prompt.
 
 Whatever is not a plain worker (under nsys, with an interpreter of its own) starts as always.
 """
@@ -13,7 +13,7 @@ SOCKET = "PITWALL_TEST_WARM_WORKERS"
 COLD_FOLDER = "PITWALL_TEST_COLD_WORKERS"
 # Ray gives the second to the supervisors of its jobs, which the runner must recognize by their command line.
 COLD = frozenset({"PITWALL_NSYS_SESSION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"})
-DRIVERS = ("jobs.engine", "tests.jobs.engine.")
+DRIVERS = ("jobs.engine", "tests.jobs.engine.", "jobs.runner.generation")
 
 
 def _order() -> dict[str, object] | None:

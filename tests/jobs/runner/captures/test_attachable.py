@@ -12,7 +12,9 @@ import pytest
 
 from jobs.runner.captures.attachable import RAY_JOB, AttachableWorkers, attach_environment
 from profiling.captures.capture import recordings
+from tests.ray_head import RayHead
 from tests.waiting import wait_until
+from tests.warm_workers.workers import cold_workers
 
 WAIT_SECONDS = 120.0
 WORK = """
@@ -80,7 +82,7 @@ def test_every_rank_that_torchrun_starts_is_a_worker_and_torchrun_is_none(tmp_pa
 
 
 @pytest.mark.ray
-def test_ray_workers_are_named_by_their_class(tmp_path: Path) -> None:
+def test_ray_workers_are_named_by_their_class(ray_head: RayHead, tmp_path: Path) -> None:
     body = """
     import ray
     @ray.remote
@@ -90,12 +92,13 @@ def test_ray_workers_are_named_by_their_class(tmp_path: Path) -> None:
             dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/group", rank=rank, world_size=size)
             work(END)
     END = os.path.abspath("end")
-    ray.init(num_cpus=2, include_dashboard=False)
+    ray.init(log_to_driver=False)
     actors = [PolicyModelActor.remote() for _ in range(2)]
     ray.get([actor.train.remote(rank, 2) for rank, actor in enumerate(actors)])
     """
     body = body.replace("{os.getcwd()}", str(tmp_path))
-    with started(tmp_path, body, **{RAY_JOB: '{"runtime_env": {"env_vars": {"A": "b"}}}', "RAY_ADDRESS": ""}):
+    env = ray_head.environment | {RAY_JOB: '{"runtime_env": {"env_vars": {"A": "b"}}}'}
+    with cold_workers(ray_head.environ), started(tmp_path, body, **env):
         workers = workers_of(tmp_path, lambda actor: {"PolicyModelActor": "policy"}.get(actor, ""))
         wait_until(lambda: len(workers.there()) == 2, WAIT_SECONDS)
 

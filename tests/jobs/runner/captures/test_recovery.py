@@ -4,7 +4,6 @@ import hashlib
 import shutil
 
 import psutil
-import pytest
 
 from tests.jobs.runner.conftest import House
 from tests.jobs.runner.fake_console import TOKEN, FakeConsole
@@ -23,7 +22,8 @@ for step in (1, 2, 3, 4):
 REPORT = f"a report with {TOKEN} in it, to its end [END]"
 NSYS = """
 lingerer = subprocess.Popen(["sleep", "600"], start_new_session=True)
-subprocess.Popen([SHELL, "-c", f"while kill -0 {lingerer.pid}; do read -t 0.05 line < /dev/zero; done 2>&- ; "
+os.mkfifo("nobody-writes")  # to wait without a process of its own
+subprocess.Popen([SHELL, "-c", f"while kill -0 {lingerer.pid}; do read -t 0.05 line <> nobody-writes; done 2>&- ; "
     f"printf '%s' 'REPORT' > {made}/c1-policy-0.nsys-rep"], start_new_session=True)
 """
 
@@ -149,38 +149,45 @@ sys.exit(1)
     assert list((house.run_dir / "traces" / ".recording").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        "meta={'tool': 'torch'}",
-        "meta={'tool': 'torch', 'workers': ['policy-0'], 'first_step': 'x', 'num_steps': 1}",
-        "meta={'tool': 'torch', 'workers': ['policy-x'], 'first_step': 3, 'num_steps': 1, 'missing': 5}",
-    ],
-)
-def test_a_capture_that_was_told_as_nonsense_fails_alone(house: House, console: FakeConsole, odd: str) -> None:
+def test_captures_that_were_told_as_nonsense_fail_alone(house: House, console: FakeConsole) -> None:
     house.trainer(
         RECORDS
-        + f"""
-log.write(events.capture('c1', 'recording', attempt=attempt, step=3, {odd}))
-log.write(events.capture('/c2', 'recording', attempt=attempt, step=3, meta={{'tool': 'torch', 'workers': []}}))
+        + """
+fine = {'tool': 'torch', 'workers': ['policy-0'], 'first_step': 3, 'num_steps': 1}
+for name, odd in {
+    'c1': {'tool': 'torch'},
+    'c2': fine | {'first_step': 'x'},
+    'c3': fine | {'workers': ['policy-x'], 'missing': 5},
+    '/c4': {'tool': 'torch', 'workers': []},
+}.items():
+    log.write(events.capture(name, 'recording', attempt=attempt, step=3, meta=odd))
 sys.exit(1)
 """
     )
 
     house.finish(house.start())
 
-    assert [event["capture"] for event in console.of_kind("capture") if event["state"] == "failed"] == ["c1"]
-    assert "cannot be read" in console.of_kind("capture")[-1]["text"]
+    failed = {event["capture"]: event["text"] for event in console.of_kind("capture") if event["state"] == "failed"}
+    assert list(failed) == ["c1", "c2", "c3"]
+    assert all("cannot be read" in text for text in failed.values())
     assert console.terminal_event["meta"]["processes_left"] == 0
 
 
-@pytest.mark.parametrize("state", ["armed", "importing", "failed", "withdrawn"])
-def test_what_had_its_end_or_never_began_is_left_alone(house: House, console: FakeConsole, state: str) -> None:
-    house.trainer(RECORDS + f"told({state!r}, workers=['policy-0'], tool='torch')\nsys.exit(1)\n")
+def test_what_had_its_end_or_never_began_is_left_alone(house: House, console: FakeConsole) -> None:
+    told = ["armed", "importing", "failed", "withdrawn"]
+    house.trainer(
+        RECORDS
+        + f"""
+for state in {told}:
+    about = {{'workers': ['policy-0'], 'tool': 'torch'}}
+    log.write(events.capture(state, state, attempt=attempt, step=3, meta=about))
+sys.exit(1)
+"""
+    )
 
     house.finish(house.start())
 
-    assert capture_states(console) == [state]
+    assert capture_states(console) == told
 
 
 def test_the_clean_up_after_a_killed_runner_brings_them_too(house: House, console: FakeConsole) -> None:
