@@ -9,6 +9,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -58,6 +59,12 @@ def check_url(url: str) -> str:
     return host
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Return whose certificates are believed: to read them takes longer than to send."""
+    return ssl.create_default_context()
+
+
 def post(url: str, body: bytes, headers: Mapping[str, str], hand_over: Handed) -> str:
     """Send and return the answer in a line: "200 ok". Raises: NotDelivered."""
     was_handed = False
@@ -72,7 +79,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], hand_over: Handed) -
     sent = [("User-Agent", "Pitwall"), ("Content-Type", "application/json"), ("Connection", "close"), *headers.items()]
     try:
         with (
-            httpcore.ConnectionPool(ssl_context=ssl.create_default_context(), network_backend=_Guarded()) as pool,
+            httpcore.ConnectionPool(ssl_context=_trusted(), network_backend=_Guarded()) as pool,
             pool.stream(
                 "POST", url, headers=sent, content=body, extensions={"timeout": seconds, "trace": trace}
             ) as answer,

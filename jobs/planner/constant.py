@@ -31,6 +31,8 @@ GROUPS = {
     "speed": SpeedConstants,
 }
 """By the name of the file without its ending."""
+FULL_NAMES = {group: {field.name: f"{group}.{field.name}" for field in fields(kind)} for group, kind in GROUPS.items()}
+"""Of each group: the whole name of each of its constants, by the name that it has in the group."""
 SET = Sentence("set by the project")
 _KEYS = {"value", "low", "high", "unit", "evidence", "source", "reason", "label"}
 
@@ -78,11 +80,7 @@ class Constants:
         self.speed = SpeedConstants(**self._values("speed"))
 
     def _values(self, group: str) -> dict[str, float]:
-        return {
-            name.removeprefix(f"{group}."): constant.value
-            for name, constant in self._constants.items()
-            if name.startswith(f"{group}.")
-        }
+        return {name: self._constants[full].value for name, full in FULL_NAMES[group].items()}
 
     def value(self, name: str) -> float:
         """Return the value of a constant that is chosen by its name. Raises: KeyError."""
@@ -159,7 +157,7 @@ def shipped_constants() -> Constants:
                 raise ValueError(f"{name}: {table['value']} is not from {table['low']} to {table['high']}.")
             if table["evidence"] not in ("measured", "assumed"):
                 raise ValueError(f"{name}: evidence is measured or assumed, not {table['evidence']!r}.")
-    named = {f"{group}.{field.name}" for group, values in GROUPS.items() for field in fields(values)}
+    named = {full for names in FULL_NAMES.values() for full in names.values()}
     if strange := sorted(named.symmetric_difference(by_name)):
         raise ValueError(f"{strange[0]}: a constant stands both in constants/*.toml and in constant_groups.py.")
     return Constants(by_name)

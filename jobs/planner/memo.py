@@ -4,10 +4,9 @@ With each part is kept which constants it was made of, so that an answer can say
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import fields
 from typing import Any, TypeVar
 
-from jobs.planner.constant import GROUPS, Constants
+from jobs.planner.constant import FULL_NAMES, GROUPS, Constants
 
 Made = TypeVar("Made")
 
@@ -18,7 +17,7 @@ class _NotingGroup:
     __slots__ = ("_full", "_tracked", "_values")
 
     def __init__(self, group: str, values: Any, tracked: "TrackedConstants") -> None:
-        self._full = {field.name: f"{group}.{field.name}" for field in fields(values)}
+        self._full = FULL_NAMES[group]
         self._values, self._tracked = values, tracked
 
     def __getattr__(self, name: str) -> object:

@@ -247,7 +247,15 @@ def _insert(
     )
     captures.arm_at_launch(attempt=attempt, spec=spec, now=now)
     RunEvent.objects.create(run=run, at=now, verb="queued", text="Queued", actor_id=author, data={"to": "queued"})
-    record(actor=user, verb="run.create", object_type="run", object_id=run_id, after={"name": run.name})
+    record(
+        actor=user,
+        verb="run.create",
+        object_type="run",
+        object_id=run_id,
+        project=project,
+        label=run.name,
+        after={"name": run.name},
+    )
     transaction.on_commit(partial(run_changed, run_id))
     return run
 

@@ -288,6 +288,11 @@ def content(answer: Any) -> bytes:
     return bytes(async_to_sync(collect)())
 
 
+@pytest.fixture(autouse=True)
+def _pages_without_line_breaks() -> None:
+    """Leave pages as they are: no layout of theirs is looked at."""
+
+
 @pytest.fixture(scope="module")
 def shared_scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
     """Make the scene once, in a transaction around those of the tests: it is most of what a test would wait for."""

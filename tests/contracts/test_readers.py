@@ -30,7 +30,7 @@ FILES = {**OWN_FILES, **FILES_OF_OTHERS}
 FOLDER = "profiling.trace.readers"
 NAMES = plugins.names(FOLDER)
 MADE = [pytest.param(name, make, id=f"{name}-{i}") for name in NAMES for i, make in enumerate(FILES.get(name, ()))]
-SHARES = (0.97, 0.6, 0.25)
+SHARES = (0.97, 0.4)
 Make = Callable[[Path], Path]
 
 each_file = pytest.mark.parametrize(("name", "make"), MADE)
@@ -160,7 +160,7 @@ def test_it_alone_claims_its_file(name: str, make: Make, folder: Path) -> None:
 
 
 @each_file
-def test_a_whole_file_becomes_a_store(name: str, make: Make, folder: Path) -> None:
+def test_a_whole_file_becomes_a_store_and_what_is_too_much_is_told(name: str, make: Make, folder: Path) -> None:
     path = make(folder)
     content = path.read_bytes()
     told: list[float] = []
@@ -179,6 +179,15 @@ def test_a_whole_file_becomes_a_store(name: str, make: Make, folder: Path) -> No
         assert columns(store) == columns(other)
     assert {each.name for each in folder.iterdir()} == {path.name, "one", "two"}
     assert path.read_bytes() == content
+    for limits in (Limits(events=3), Limits(samples=3)):
+        less = import_trace(path, folder / "less", limits=limits)
+
+        assert less.events <= facts.events
+        assert less.samples <= facts.samples
+        with Store(folder / "less") as store:
+            check(store, less)
+            is_told = any(note.severity == "warning" for note in store.notes)
+            assert is_told == (facts.events > limits.events or facts.samples > limits.samples)
 
 
 @each_file
@@ -198,17 +207,17 @@ def test_a_file_of_garbage_with_the_right_beginning_is_read_or_refused(name: str
     path = make(folder)
     content = bytearray(path.read_bytes())
     rng = random.Random(1)
-    for begin in (len(content) // 8, len(content) // 2):
-        spoiled = content[:begin] + rng.randbytes(len(content) - begin)
-        flipped = bytearray(content)
-        for _ in range(8):
-            flipped[rng.randrange(begin, len(content))] ^= 0xFF
-        for made in (spoiled, flipped):
-            path.write_bytes(made)
+    begin = len(content) // 8
+    spoiled = content[:begin] + rng.randbytes(len(content) - begin)
+    flipped = bytearray(content)
+    for _ in range(8):
+        flipped[rng.randrange(len(content) // 2, len(content))] ^= 0xFF
+    for made in (spoiled, flipped):
+        path.write_bytes(made)
 
-            said_of(path)
+        said_of(path)
 
-            assert [each.name for each in folder.iterdir()] == [path.name]
+        assert [each.name for each in folder.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("suffix", sorted({suffix for one in readers() for suffix in one.suffixes}))
@@ -220,22 +229,6 @@ def test_what_is_of_no_format_is_refused_whatever_it_is_called(suffix: str, fold
         with pytest.raises(Unreadable, match=r"^The file is of no format that can be read here: ") as refused:
             reader_of(path)
         assert all(one.title in str(refused.value) for one in readers())
-
-
-@each_file
-def test_what_is_left_out_of_a_file_that_holds_too_much_is_told(name: str, make: Make, folder: Path) -> None:
-    path = make(folder)
-    whole = import_trace(path, folder / "whole")
-
-    for limits in (Limits(events=3), Limits(samples=3)):
-        facts = import_trace(path, folder / "less", limits=limits)
-
-        assert facts.events <= whole.events
-        assert facts.samples <= whole.samples
-        with Store(folder / "less") as store:
-            check(store, facts)
-            is_told = any(note.severity == "warning" for note in store.notes)
-            assert is_told == (whole.events > limits.events or whole.samples > limits.samples)
 
 
 @pytest.mark.parametrize(

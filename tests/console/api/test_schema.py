@@ -9,9 +9,10 @@ import pytest
 import schemathesis
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
-from django.db import close_old_connections
+from django.db import close_old_connections, transaction
 from hypothesis import HealthCheck, assume, given, settings
 from ninja import Schema
+from pytest_django.plugin import DjangoDbBlocker
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
@@ -77,18 +78,27 @@ def _one_connection() -> Iterator[None]:
         signal.connect(close_old_connections)
 
 
+@pytest.fixture(scope="module")
+def made_token(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """Return the token of an admin of a project with a run and a sweep; a transaction around those of the tests."""
+    del django_db_setup
+    with django_db_blocker.unblock(), transaction.atomic():
+        project = make_project("pit")
+        make_artifact(make_run(project, state="finished"))
+        make_study(project)
+        yield make_token(user=make_user("ada", project=project, role="admin"), name="fuzz")[1]
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def token(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the token of an admin of a project with a run; trials of data and models have tests of their own."""
+def token(made_token: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the token; trials of data and models have tests of their own."""
     checks = ("api.runs.runs.check_launchable", "api.runs.specs.run_checks", "sweep_launch.check_sweep")
     for name in (f"console.{check}" for check in checks):
         monkeypatch.setattr(name, lambda *_args, **_kwargs: [])
     for name in ("console.api.runs.specs.preview_data", "console.api.runs.specs.try_reward"):
         monkeypatch.setattr(name, _refuse_trial)
-    project = make_project("pit")
-    make_artifact(make_run(project, state="finished"))
-    make_study(project)
-    return make_token(user=make_user("ada", project=project, role="admin"), name="fuzz")[1]
+    return made_token
 
 
 def _refuse_trial(*_args: Any, **_kwargs: Any) -> Any:
