@@ -13,7 +13,7 @@ from jobs.cluster.ray_api import forget_state
 from jobs.traces import results as trace_answers
 from tests.console.commands import served_here  # noqa: F401 (fixture)
 from tests.console.live_console import console_cluster, consoles, live_console, made_database  # noqa: F401 (fixtures)
-from tests.console.window import page  # noqa: F401 (fixture)
+from tests.console.window import page, profile  # noqa: F401 (fixtures)
 from tests.trials import trials_here  # noqa: F401 (fixture)
 
 

@@ -24,6 +24,7 @@ from jobs.telemetry.streams import ingest_status
 from profiling import events
 from profiling.events import Event
 from tests.batches import manage, service_environment
+from tests.collected_statics import collected_statics
 from tests.loopback import HTTP
 from tests.rows import make_project, make_user
 from tests.services import Valkey
@@ -199,7 +200,8 @@ class Consoles:
         if key not in self._running:
             (port,) = free_block(1, seed=f"live console of process {os.getpid()}")
             url = f"http://127.0.0.1:{port}"
-            settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url, "PITWALL_DEBUG": "1"}
+            settings = {"PITWALL_PORT": str(port), "PITWALL_PUBLIC_URL": url}
+            settings["PITWALL_STATIC_ROOT"] = str(collected_statics())
             environment = {**service_environment(self._valkey.url), **settings, **cluster}
             processes = [
                 subprocess.Popen(manage(name), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

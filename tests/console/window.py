@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from jobs.models import Run
 from tests.console.live_console import LiveConsole
@@ -32,19 +32,41 @@ NAMELESS = """() => [...document.querySelectorAll("button, a, input:not([type=hi
   .map((node) => node.outerHTML.slice(0, 120))"""
 
 
-@pytest.fixture
-def page(browser: Browser, live_console: LiveConsole) -> Iterator[Page]:
-    """A signed-in window; a test fails if a script did, or the page broke its own security policy."""
+@pytest.fixture(scope="session")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
+    """What all windows share: the scripts and styles that a browser has fetched and compiled."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, locale="en-US", timezone_id="UTC")
-    context.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]  # a plain dict of the same keys
     context.add_init_script(WATCH)
-    window = context.new_page()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(profile: BrowserContext, live_console: LiveConsole) -> Iterator[Page]:
+    """A signed-in window; a test fails if a script did, or the page broke its own security policy."""
+    profile.add_cookies([live_console.session_cookie()])  # type: ignore[list-item]  # a plain dict of the same keys
+    window = profile.new_page()
     problems: list[str] = []
     window.on("pageerror", lambda error: problems.append(str(error)))
-    yield window
-    assert problems == []
-    assert window.evaluate("window.violations") == []
-    context.close()
+    try:
+        yield window
+        assert problems == []
+        assert window.evaluate("window.violations") == []
+    finally:
+        profile.set_offline(False)
+        _forget(profile, live_console.url)
+
+
+def _forget(profile: BrowserContext, origin: str) -> None:
+    """Close all windows; the next test finds nothing that they stored, signed in or out."""
+    profile.clear_cookies()
+    *others, last = profile.pages
+    for window in others:
+        window.close()
+    last.goto("about:blank")  # nothing stores while it is cleared
+    everything = {"origin": origin, "storageTypes": "all"}
+    profile.new_cdp_session(last).send("Storage.clearDataForOrigin", everything)
+    last.close()
 
 
 def until(page: Page, expression: str, value: Any = None, *, seconds: float = 30) -> None:
