@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.adapters.trl.options import PER_NODE, PROGRAMS, TRAINER, defaults_of, knob_options
+from jobs.adapters.trl.options import PER_NODE, SCRIPTS, TRAINER, defaults_of, knob_options
 from jobs.catalog.knob import knob_flags
 from jobs.catalog.recipe import recipes
 from tests.conformance.specs import coverage
@@ -26,16 +26,16 @@ def parsers(request: pytest.FixtureRequest) -> Iterator[TrlParsers]:
 
 
 def test_the_known_options_are_those_of_the_wheel(parsers: TrlParsers) -> None:
-    tables = {name: defaults_of(name, parsers.version) for name in PROGRAMS}
+    tables = {script: defaults_of(algorithm, parsers.version) for algorithm, script in SCRIPTS.items()}
 
     assert json.dumps(tables, indent=1, sort_keys=True) + "\n" == text_of(parsers.options)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_every_flag_has_the_programs_own_default_and_takes_what_it_takes(program: str, parsers: TrlParsers) -> None:
-    options = parsers.options[program]
+@pytest.mark.parametrize("algorithm", SCRIPTS)
+def test_every_flag_has_the_scripts_own_default_and_takes_what_it_takes(algorithm: str, parsers: TrlParsers) -> None:
+    options = parsers.options[SCRIPTS[algorithm]]
     wrong = []
-    for knob, flag in knob_flags(program, TRAINER, parsers.version).values():
+    for knob, flag in knob_flags(algorithm, TRAINER, parsers.version).values():
         for name in flag.names if flag.form != "launcher" else ():
             option = options[name]
             if flag.default is not None and not is_same(option["default"], flag.default):
@@ -69,7 +69,7 @@ def test_what_trl_itself_refuses_is_refused_here_at_the_right_field(parsers: Trl
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_specs_set_every_knob(version: str) -> None:
     seen = coverage(specs_of(version, max(NUMBER, 120)))
-    knobs = {knob.id: knob for name in PROGRAMS for knob, _ in knob_flags(name, TRAINER, version).values()}
+    knobs = {knob.id: knob for name in SCRIPTS for knob, _ in knob_flags(name, TRAINER, version).values()}
 
     assert [k for k, knob in knobs.items() if not seen[k] and reachable(knob)] == []
-    assert set(PER_NODE) & {name for p in PROGRAMS for name in knob_options(p, version)} == set()
+    assert set(PER_NODE) & {name for p in SCRIPTS for name in knob_options(p, version)} == set()

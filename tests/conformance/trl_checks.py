@@ -10,7 +10,7 @@ from typing import Any
 
 from jobs.adapters.adapter import adapter
 from jobs.adapters.command_line.options import knob_arguments
-from jobs.adapters.trl.options import OURS, SECTIONS
+from jobs.adapters.trl.options import OURS, SCRIPTS, SECTIONS
 from jobs.adapters.trl.units import CONVERSIONS, NEVER
 from jobs.catalog.knob import is_live
 from jobs.catalog.rules.rule import findings
@@ -65,7 +65,7 @@ def argv_of(spec: RunSpec) -> list[str]:
 def words_of(spec: RunSpec) -> list[str]:
     """Return the words behind the script's name, on CPU, and without DeepSpeed's file, which is not there."""
     argv = argv_of(spec)
-    words = argv[argv.index(f"trl.scripts.{spec.algorithm}") + 1 :]
+    words = argv[argv.index(f"trl.scripts.{SCRIPTS[spec.algorithm]}") + 1 :]
     if "--deepspeed" in words:
         at = words.index("--deepspeed")
         del words[at : at + 2]
@@ -74,16 +74,16 @@ def words_of(spec: RunSpec) -> list[str]:
 
 def refusal(parsers: TrlParsers, spec: RunSpec) -> str:
     """Return why the real program does not take the spec's command; "" if it does."""
-    answer = parsers.run(spec.algorithm, words_of(spec))
+    answer = parsers.run(SCRIPTS[spec.algorithm], words_of(spec))
     return "" if answer["accepted"] else str(answer["text"]) or "It says no without a word."
 
 
 def objections(parsers: TrlParsers, spec: RunSpec) -> list[str]:
     """Return why the real program does not take the spec's command, or which values arrive otherwise than meant."""
-    answer = parsers.run(spec.algorithm, words_of(spec))
+    answer = parsers.run(SCRIPTS[spec.algorithm], words_of(spec))
     if not answer["accepted"]:
         return [answer["text"] or "It says no without a word."]
-    return wrong_values(spec, answer["parsed"], parsers.options[spec.algorithm])
+    return wrong_values(spec, answer["parsed"], parsers.options[SCRIPTS[spec.algorithm]])
 
 
 def differences(spec: RunSpec) -> list[str]:

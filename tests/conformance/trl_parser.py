@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = ("sft", "dpo", "grpo")
+PROGRAMS = ("sft", "dpo", "kto", "reward", "grpo", "rloo")
 
 
 def options_of(parser: argparse.ArgumentParser) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Specs that TRL's own configuration refuses: a drawn one each, broken in one respect, as the oracle of our own rules.
 
-Its parser knows one process here, so each is for one. The check stands in `GRPOConfig.__post_init__`; what else it says
-no to (one sample a prompt, two sizes of a rollout, parts of groups) no spec can say, and the configurations of
-fine-tuning refuse nothing that one can.
+Its parser knows one process here, so each is for one. The check stands in the `__post_init__` of GRPOConfig and
+RLOOConfig; what else they say no to (one sample a prompt, two sizes of a rollout, parts of groups) no spec can say, and
+the configurations of fine-tuning refuse nothing that one can.
 """
 
 import random
@@ -27,7 +27,7 @@ def rejected(version: str) -> Iterator[Rejection]:
     """Yield the broken specs of a version."""
     for place in range(NUMBER):
         rng = random.Random(f"rejected {version} {place}")
-        spec = drawn(version, "grpo", rng)
+        spec = drawn(version, ("grpo", "rloo")[place % 2], rng)
         micro = rng.choice([3, 4, 8])
         odd: dict[str, Value] = {"rollout.prompts_per_step": 5, "rollout.samples_per_prompt": 2 * micro + 1}
         yield Rejection(

@@ -2,7 +2,7 @@
 
 import time
 
-from jobs.adapters.trl.options import PROGRAMS, TRAINER, defaults_of, knob_options, why_not
+from jobs.adapters.trl.options import SCRIPTS, TRAINER, defaults_of, knob_options, why_not
 from jobs.catalog.knob import knob_flags
 from jobs.catalog.recipe import recipes
 from jobs.catalog.spec.runspec import RunSpec
@@ -13,10 +13,10 @@ from tests.conformance.trl_rejected import rejected
 from tests.conformance.trl_specs import VERSIONS, reachable, specs_of
 
 INTRODUCTION = """\
-The commands are parsed by TRL's own `scripts/sft.py`, `scripts/dpo.py` and `scripts/grpo.py`, out of the wheel that
-`requirements/frameworks.txt` pins by hash, beside the Transformers that is installed: their dataclasses check
-themselves as they do before a run, on one process and on CPU. Not asked are DeepSpeed's configuration, which has to be
-a file, and what TRL says only once it has a model or data. Accepted means: nothing of this objects, every value
+The commands are parsed by TRL's own `scripts/sft.py`, `dpo.py`, `kto.py`, `reward.py`, `grpo.py` and `rloo.py`, out of
+the wheels that `requirements/frameworks.txt` pins by hash, beside the Transformers that is installed: their dataclasses
+check themselves as they do before a run, on one process and on CPU. Not asked are DeepSpeed's configuration, which has
+to be a file, and what TRL says only once it has a model or data. Accepted means: nothing of this objects, every value
 arrives as it was meant, and every option that was not written has TRL's default. Read back means: the spec that the
 adapter reads from the command is the spec the command was written from. Refused here are specs that Pitwall's own
 rules call an error although TRL takes them."""
@@ -49,7 +49,8 @@ def report(number: int) -> Part:
 
 
 def _version(version: str, specs: list[RunSpec], parsers: TrlParsers, failures: list[str]) -> tuple[object, ...]:
-    options = set().union(*(parsers.options[program] for program in PROGRAMS))  # whose first use waits for imports
+    tables = parsers.options  # whose first use waits for imports
+    options = set().union(*tables.values())
     accepted = read = false = 0
     seconds = 0.0
     for place, spec in enumerate(specs):
@@ -62,23 +63,23 @@ def _version(version: str, specs: list[RunSpec], parsers: TrlParsers, failures: 
         false += bool(alarms)
         why = (*wrong, *different, *alarms)
         failures += [f"TRL {version}, spec {place} ({spec.algorithm}): {each}" for each in why]
-    named = set().union(*(knob_options(program, version) for program in PROGRAMS))
+    named = set().union(*(knob_options(algorithm, version) for algorithm in SCRIPTS))
     milliseconds = f"{seconds * 1e3 / max(len(specs), 1):.1f}"
     return version, len(options), len(named & options), len(specs), accepted, read, false, milliseconds
 
 
 def _covered(version: str, specs: list[RunSpec], failures: list[str]) -> str:
     """Return the coverage in words, and note knobs that were set too seldom."""
-    knobs = {knob_id: knob for name in PROGRAMS for knob_id, (knob, _) in knob_flags(name, TRAINER, version).items()}
+    knobs = {knob_id: knob for name in SCRIPTS for knob_id, (knob, _) in knob_flags(name, TRAINER, version).items()}
     seen = coverage(specs)
     few = {k: seen[k] for k, knob in knobs.items() if seen[k] < reachable(knob)}
     failures += [f"TRL {version}: {k} was set to {n} values that are not its default" for k, n in few.items()]
     two = sum(seen[k] >= 2 for k in knobs)
     told = {
         name
-        for program in PROGRAMS
-        for name in defaults_of(program, version)
-        if name not in knob_options(program, version) and why_not(name) != why_not("")
+        for algorithm in SCRIPTS
+        for name in defaults_of(algorithm, version)
+        if name not in knob_options(algorithm, version) and why_not(name) != why_not("")
     }
     return (
         f"The specs of {version} set {len(knobs) - len(few)} of {len(knobs)} knobs to every value that coverage asks "

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.adapters.trl.options import PROCESSES, PROGRAMS
+from jobs.adapters.trl.options import PROCESSES, SCRIPTS
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.knob import Knob
 from jobs.catalog.spec.runspec import RunSpec
@@ -54,7 +54,7 @@ def drawn(version: str, algorithm: str, rng: random.Random, wanted: Sequence[str
 
 def specs_of(version: str, number: int) -> list[RunSpec]:
     """Return random specs of every algorithm."""
-    return specs_in_turn("trl", version, PROGRAMS, number, drawn)
+    return specs_in_turn("trl", version, tuple(SCRIPTS), number, drawn)
 
 
 def reachable(knob: Knob) -> int:
@@ -66,6 +66,8 @@ def _drawing(algorithm: str, rng: random.Random) -> Drawing:
     data = dict(rng.choice(DATA))
     if algorithm == "sft" and data["kind"] != "bundled":
         data["response_column"] = "completion"
+    if is_in(algorithm, "labeled") and data["kind"] != "bundled" and rng.random() < 0.5:
+        data |= {"response_column": "completion", "label_column": "label"}
     sections: dict[str, Any] = {
         "model": rng.choice(MODELS),
         "data": data,
@@ -78,6 +80,10 @@ def _drawing(algorithm: str, rng: random.Random) -> Drawing:
         _repair_numbers(values)
         if is_in(algorithm, "rl") and _whole(values, PROCESSES) % _whole(values, "placement.rollout_tensor_parallel"):
             values[PROCESSES] = values["placement.rollout_tensor_parallel"]
+        if is_in(algorithm, "labeled"):
+            values["train.micro_batch_size"] = max(_whole(values, "train.micro_batch_size"), 2)
+            for weight in ("pairs.desirable_weight", "pairs.undesirable_weight"):
+                values[weight] = values[weight] or 1.5
         at_once = _whole(values, "train.micro_batch_size") * _whole(values, PROCESSES)
         if not is_in(algorithm, "rl"):
             values["train.batch_size"] = at_once * max(_whole(values, "train.batch_size") // at_once, 1)

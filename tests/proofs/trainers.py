@@ -29,7 +29,10 @@ JUDGED_BY: Mapping[str, str] = {
     "verl sft": "loss/sft",
     "trl sft": "loss/sft",
     "trl dpo": "loss/pairs",
+    "trl kto": "loss/labels",
+    "trl rm": "loss/pairs",
     "trl grpo": "reward/mean",
+    "trl rloo": "reward/mean",
 }
 """The metric that has to fall; of reinforcement learning, for which a dozen rollouts are too few to promise a rise, one
 that has to be there, as a finite number, for every step."""

@@ -79,7 +79,7 @@ def sample_note(spec: RunSpec) -> str:
         words = {"algorithm": _(algorithms()[spec.algorithm].label)}
         if spec.is_native and is_in(spec.algorithm, "pairs"):
             return _("%(algorithm)s draws no samples. Held-out pairs are listed under Samples.") % words
-        if is_in(spec.algorithm, "labeled"):
+        if spec.is_native and is_in(spec.algorithm, "labeled"):
             return _("%(algorithm)s draws no samples. Held-out responses are listed under Samples.") % words
         return _("%(algorithm)s learns from the responses in the data; it draws no samples.") % words
     info = trainers()[spec.trainer.name]

@@ -1,7 +1,7 @@
 """A spec as the arguments of one of TRL's scripts: model and data, the reward, then every knob that is not as TRL has
 it anyway.
 
-Sources: TRL scripts/sft.py, dpo.py and grpo.py (options, how data and rewards are loaded), trainer/*_config.py, and
+Sources: TRL scripts/*.py (options, how data and rewards are loaded), trainer/*_config.py, and
 Transformers' TrainingArguments, of the versions in trainer.toml.
 """
 
@@ -14,7 +14,7 @@ from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path
 from jobs.adapters.launching import Launch
 from jobs.adapters.logs.tensorboard import FOLDER
 from jobs.adapters.scoring import source_of
-from jobs.adapters.trl.options import PROCESSES
+from jobs.adapters.trl.options import PROCESSES, SCRIPTS
 from jobs.adapters.trl.units import CONVERSIONS, NEVER, zero_file
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.sentence import Sentence
@@ -49,6 +49,7 @@ _COLUMNS = {
     "data.messages_column": "messages",
     "data.chosen_column": "chosen",
     "data.rejected_column": "rejected",
+    "data.label_column": "label",
 }
 """The columns that TRL reads; no option names others."""
 
@@ -87,7 +88,7 @@ def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch
     if wanted != "cpu" or processes > 1:
         launcher = (*_TORCHRUN, "--nproc-per-node", str(processes))
     return Launch(
-        argv=(python, *launcher, "-m", f"trl.scripts.{spec.algorithm}", *arguments),
+        argv=(python, *launcher, "-m", f"trl.scripts.{SCRIPTS[spec.algorithm]}", *arguments),
         env=_ENV | ({} if launcher else _ALONE) | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)},
         files=_files(spec),
     )
@@ -164,9 +165,12 @@ def eval_batch(spec: RunSpec) -> int:
 def _check_columns(spec: RunSpec) -> None:
     """Refuse data whose columns are called otherwise than TRL reads them."""
     data = spec.data
+    used: tuple[str, ...]
     if is_in(spec.algorithm, "answers"):
         used = ("messages_column",) if data.messages_column else ("prompt_column", "response_column")
-    elif is_in(spec.algorithm, "pairs"):
+    elif is_in(spec.algorithm, "labeled") and data.label_column:
+        used = ("prompt_column", "response_column", "label_column")
+    elif is_in(spec.algorithm, "pairs") or is_in(spec.algorithm, "labeled"):
         used = ("chosen_column", "rejected_column")
     else:
         used = ("prompt_column",)

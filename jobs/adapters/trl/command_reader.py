@@ -10,21 +10,22 @@ from typing import Any
 from jobs.adapters.command_line.arguments import CommandOption, last_part, options_and_strays
 from jobs.adapters.command_line.shell_reader import ProgramCall, find_program
 from jobs.adapters.command_line.yaml_text import YamlUnreadable, yaml_of
-from jobs.adapters.trl.options import PER_NODE, PROGRAMS, defaults_of
+from jobs.adapters.trl.options import PER_NODE, SCRIPTS, defaults_of
 from jobs.catalog.sentence import Sentence
 
 _CLI = "trl"
 _NO_PROGRAM = "--"
-_OTHERS = ("kto", "reward", "rloo", "distillation", "env", "vllm-serve")
+_LOSS, _LOSSES_OF_KTO = "--loss_type", ("kto", "apo_zero_unpaired")
+_ALGORITHMS = {script: algorithm for algorithm, script in SCRIPTS.items()}
 LAUNCHER_OPTIONS = (*PER_NODE, "--accelerate_config", "--config_file", "--num_machines", "--nnodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrlCommand:
-    """What a text says: options of the program, those of its launcher, words that belong to no option, the environment,
+    """What a text says: options of the script, those of its launcher, words that belong to no option, the environment,
     and the entries of a configuration's mixture of data."""
 
-    program: str
+    algorithm: str
     options: tuple[CommandOption, ...]
     launcher: tuple[CommandOption, ...] = ()
     strays: tuple[str, ...] = ()
@@ -48,14 +49,14 @@ def command_of(arguments: Sequence[str], version: str) -> TrlCommand:
     return _of_yaml(text, version)
 
 
-def nearest(name: str, program: str, version: str) -> str:
+def nearest(name: str, algorithm: str, version: str) -> str:
     """Return the option that was most likely meant, "" if none is alike."""
-    return next(iter(difflib.get_close_matches(name, defaults_of(program, version), n=1, cutoff=0.75)), "")
+    return next(iter(difflib.get_close_matches(name, defaults_of(algorithm, version), n=1, cutoff=0.75)), "")
 
 
 def _is_script(word: str) -> bool:
     parts = word.replace("/", ".").removesuffix(".py").split(".")
-    return parts[-1] in PROGRAMS and (word.endswith(".py") or parts[:2] == ["trl", "scripts"])
+    return parts[-1] in _ALGORITHMS and (word.endswith(".py") or parts[:2] == ["trl", "scripts"])
 
 
 def _is_command_line(word: str) -> bool:
@@ -67,15 +68,15 @@ def _of_call(call: ProgramCall, version: str) -> TrlCommand:
     program = "" if call.program == _NO_PROGRAM else last_part(call.program)
     if program == _CLI:
         program = words.pop(0) if words else ""
-        if program not in PROGRAMS:
+        if program not in _ALGORITHMS:
             text = "trl {program} trains nothing that is offered here. Paste a command of trl {programs}."
-            raise ValueError(Sentence(text, program=program, programs=", ".join(PROGRAMS)))
+            raise ValueError(Sentence(text, program=program, programs=", ".join(_ALGORITHMS)))
     options, strays = options_and_strays(words)
-    program = program or _program_of((option.name for option in options), version)
-    named = [_named(option, program, version, call.unknown) for option in options]
+    algorithm = _ALGORITHMS.get(program) or _algorithm_of(options, version)
+    named = [_named(option, algorithm, version, call.unknown) for option in options]
     before, _ = options_and_strays(call.before)
     return TrlCommand(
-        program=program,
+        algorithm=algorithm,
         options=tuple(option for option in named if option.name not in LAUNCHER_OPTIONS),
         launcher=tuple(option for option in (*before, *named) if option.name in LAUNCHER_OPTIONS),
         strays=tuple(strays),
@@ -83,9 +84,9 @@ def _of_call(call: ProgramCall, version: str) -> TrlCommand:
     )
 
 
-def _named(option: CommandOption, program: str, version: str, unknown: Sequence[str]) -> CommandOption:
+def _named(option: CommandOption, algorithm: str, version: str, unknown: Sequence[str]) -> CommandOption:
     """Return the option by its full name: TRL takes hyphens, `no_` before a switch, and the beginning of one name."""
-    defaults = defaults_of(program, version)
+    defaults = defaults_of(algorithm, version)
     name = "--" + option.name[2:].replace("-", "_")
     values = option.values
     if name not in defaults and option.name in LAUNCHER_OPTIONS:
@@ -101,10 +102,13 @@ def _named(option: CommandOption, program: str, version: str, unknown: Sequence[
     return replace(option, name=name, values=values, needs_shell=needs_shell)
 
 
-def _program_of(names: Iterable[str], version: str) -> str:
-    """Return the program that knows most of the options; the first of PROGRAMS among equals."""
-    wanted = {"--" + name.lstrip("-").replace("-", "_") for name in names}
-    return max(PROGRAMS, key=lambda program: len(wanted & set(defaults_of(program, version))))
+def _algorithm_of(options: Iterable[CommandOption], version: str) -> str:
+    """Return the algorithm whose script knows most of the options; the first of SCRIPTS among equals. KTO has no
+    option that DPO does not have, but for two weights, and a loss of its own."""
+    wanted = {"--" + option.name.lstrip("-").replace("-", "_"): option.text for option in options}
+    if wanted.get(_LOSS) in _LOSSES_OF_KTO:
+        return "kto"
+    return max(SCRIPTS, key=lambda algorithm: len(wanted.keys() & defaults_of(algorithm, version).keys()))
 
 
 def _of_yaml(text: str, version: str) -> TrlCommand:
@@ -117,12 +121,12 @@ def _of_yaml(text: str, version: str) -> TrlCommand:
         for key, value in table.items()
         if value is not None
     ]
-    program = _program_of((option.name for option in options), version)
-    named = [_named(option, program, version, ()) for option in options]
-    if not rows and not any(option.name in defaults_of(program, version) for option in named):
+    algorithm = _algorithm_of(options, version)
+    named = [_named(option, algorithm, version, ()) for option in options]
+    if not rows and not any(option.name in defaults_of(algorithm, version) for option in named):
         raise ValueError(Sentence("No key of this text is an option of TRL. Paste the whole command, or the config."))
     return TrlCommand(
-        program=program,
+        algorithm=algorithm,
         options=tuple(option for option in named if option.name not in LAUNCHER_OPTIONS),
         launcher=tuple(option for option in named if option.name in LAUNCHER_OPTIONS),
         env={str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {},
@@ -136,13 +140,13 @@ def _table_of(text: str) -> dict[str, Any]:
         loaded = yaml_of(text)
     except YamlUnreadable as error:
         message = (
-            "This is no command of TRL (trl sft, trl dpo, trl grpo, or a script of trl.scripts), and no YAML text in "
+            "This is no command of TRL (trl sft, trl grpo and others, or a script of trl.scripts), and no YAML text in "
             "line {line} either. Paste the whole command, or the config."
         )
         raise ValueError(Sentence(message, line=error.line)) from error
     if not isinstance(loaded, dict) or not loaded:
         message = (
-            "This is no command of TRL: it starts neither trl sft, trl dpo or trl grpo nor a script of trl.scripts, "
+            "This is no command of TRL: it starts neither trl with one of its trainers nor a script of trl.scripts, "
             "and it is no YAML text of options. Paste the whole command, or the config."
         )
         raise ValueError(Sentence(message))

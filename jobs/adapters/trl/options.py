@@ -1,6 +1,6 @@
-"""TRL's options: all that a version's programs have, and those of them that are no knobs.
+"""TRL's options: all that a version's scripts have, and those of them that are no knobs.
 
-`known_options/trl-<version>.json` has them by program with TRL's defaults, made from the wheel's own parsers by
+`known_options/trl-<version>.json` has them by script with TRL's defaults, made from the wheel's own parsers by
 `tests/conformance/write_trl_options.py`. A part of them are those of Transformers' TrainingArguments.
 """
 
@@ -14,8 +14,15 @@ from jobs.adapters.adapter import OptionName
 from jobs.catalog.knob import knob_flags
 
 TRAINER = "trl"
-PROGRAMS = ("sft", "dpo", "grpo")
-"""The scripts, each named as the algorithm that it trains."""
+SCRIPTS: Mapping[str, str] = {
+    "sft": "sft",
+    "dpo": "dpo",
+    "kto": "kto",
+    "rm": "reward",
+    "grpo": "grpo",
+    "rloo": "rloo",
+}
+"""The script that trains each algorithm, as TRL calls it."""
 
 PROCESSES = "placement.policy_gpus_per_node"
 PER_NODE = ("--nproc-per-node", "--nproc_per_node", "--num_processes")
@@ -69,20 +76,20 @@ _NO_KNOB = "There is no knob for it; TRL keeps its default."
 
 
 @cache
-def defaults_of(program: str, version: str) -> Mapping[str, Any]:
-    """Return option -> TRL's default, of a program of a version.
+def defaults_of(algorithm: str, version: str) -> Mapping[str, Any]:
+    """Return option -> TRL's default, of the script of an algorithm in a version.
 
     Raises: FileNotFoundError for a version whose options nobody has written down.
     """
     text = (files("jobs.adapters.trl") / "known_options" / f"trl-{version}.json").read_text(encoding="utf-8")
     tables: dict[str, dict[str, Any]] = json.loads(text)
-    return tables[program]
+    return tables[SCRIPTS[algorithm]]
 
 
 @cache
-def knob_options(program: str, version: str) -> frozenset[str]:
-    """Return the options of a program that are knobs; those of the launcher are not the program's."""
-    flags = (flag for _, flag in knob_flags(program, TRAINER, version).values())
+def knob_options(algorithm: str, version: str) -> frozenset[str]:
+    """Return the options of a script that are knobs; those of the launcher are not the script's."""
+    flags = (flag for _, flag in knob_flags(algorithm, TRAINER, version).values())
     return frozenset(name for flag in flags if flag.form != "launcher" for name in flag.names)
 
 
@@ -104,7 +111,7 @@ def _option_names(version: str) -> Iterator[OptionName]:
     for name in PER_NODE[1:]:
         yield OptionName(name=name, spec_fields=(PROCESSES,))
     yield OptionName(name="--accelerate_config", spec_fields=("memory.zero_stage",))
-    for program in PROGRAMS:
-        for name in defaults_of(program, version):
-            if name not in SECTIONS and name not in OURS and name not in knob_options(program, version):
+    for algorithm in SCRIPTS:
+        for name in defaults_of(algorithm, version):
+            if name not in SECTIONS and name not in OURS and name not in knob_options(algorithm, version):
                 yield OptionName(name=name, why=why_not(name))

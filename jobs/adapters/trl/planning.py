@@ -54,7 +54,13 @@ def _job(source: RunContext) -> Job:
     policy = _policy(source, devices, rows)
     frozen = tuple(_frozen_models(source, policy, rows))
     if not source.is_rl:
-        return Job(algorithm=spec.algorithm, fleet=source.fleet, policy=policy, frozen=frozen)
+        return Job(
+            algorithm=spec.algorithm,
+            fleet=source.fleet,
+            policy=policy,
+            frozen=frozen,
+            scores_mismatches=is_in(spec.algorithm, "labeled"),
+        )
     notes = () if uses_vllm(spec) else (_BY_TRANSFORMERS,)
     return Job(
         algorithm=spec.algorithm,
@@ -86,7 +92,8 @@ def _policy(source: RunContext, devices: int, rows: MicroBatches) -> Training:
     adapter = 2.0 if method == "qlora" and precision != "float32" else 4.0
     trained = element if rank == 0 or is_half else adapter
     kernels: Kernels = "liger" if knobs.flag("kernels.liger") else "eager"
-    is_pairs = is_in(source.spec.algorithm, "pairs")
+    is_scalar = is_in(source.spec.algorithm, "scalar")  # of a pair it takes both responses as samples of their own
+    is_pairs = is_in(source.spec.algorithm, "pairs") and not is_scalar
     return Training(
         model=source.models.policy,
         layout=Layout(num_devices=devices, shards=stage),
@@ -108,8 +115,8 @@ def _policy(source: RunContext, devices: int, rows: MicroBatches) -> Training:
         head="chunked",
         head_axis="vocabulary",
         head_chunk=_head_chunk(rows, is_pairs=is_pairs),
-        objective="pairs" if is_pairs else "lm",
-        micro_batch=rows.size,
+        objective="scalar" if is_scalar else "pairs" if is_pairs else "lm",
+        micro_batch=rows.size * (2 if is_scalar else 1),
         sequence=rows.sequence,
         document=rows.document or (round(source.usual) if is_packed else 0),
         is_padded=not is_packed,
@@ -141,7 +148,7 @@ def _frozen_models(source: RunContext, policy: Training, rows: MicroBatches) -> 
     models, shards = source.models, 3 if policy.layout.shards == 3 else 0
     layout = Layout(num_devices=policy.layout.num_devices, shards=shards)
     is_pairs = policy.objective == "pairs"
-    if policy.method == "full" and (is_pairs or source.spec.needs("reference")):
+    if policy.method == "full" and (is_in(source.spec.algorithm, "anchored") or source.spec.needs("reference")):
         yield FrozenModel(
             role="reference",
             model=models.reference or models.policy,

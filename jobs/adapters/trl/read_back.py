@@ -12,7 +12,7 @@ from jobs.adapters.adapter import (
 from jobs.adapters.command_line.arguments import CommandOption
 from jobs.adapters.command_line.shell_reader import MAX_HINTS, TOO_DEEP
 from jobs.adapters.trl.command_reader import TrlCommand, command_of, nearest
-from jobs.adapters.trl.options import PROGRAMS, TRAINER, defaults_of, why_not
+from jobs.adapters.trl.options import SCRIPTS, TRAINER, defaults_of, why_not
 from jobs.adapters.trl.sections import TrlSections, read_sections
 from jobs.adapters.trl.values import TrlValues
 from jobs.catalog.trainer import trainers
@@ -35,16 +35,16 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     command = command_of(arguments, version)
     by_name = {written.name: written for written in command.options}  # of one that stands there twice the last counts
     sections = TrlSections(by_name=by_name)
-    read_sections(command.program, sections, command.datasets)
-    values = TrlValues(program=command.program, version=version, sections=sections)
+    read_sections(command.algorithm, sections, command.datasets)
+    values = TrlValues(algorithm=command.algorithm, version=version, sections=sections)
     values.read_all(command.launcher)
     num_defaults = 0
     for written in by_name.values():
         if written.name not in sections.taken:
-            num_defaults += _name(command.program, version, written, sections)
+            num_defaults += _name(command.algorithm, version, written, sections)
     _name_the_rest(command, sections)
     return sections.read_back(
-        algorithm=command.program,
+        algorithm=command.algorithm,
         trainer=TRAINER,
         version=version,
         knobs=values.chosen(),
@@ -53,20 +53,20 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     )
 
 
-def _name(program: str, version: str, written: CommandOption, sections: TrlSections) -> bool:
+def _name(algorithm: str, version: str, written: CommandOption, sections: TrlSections) -> bool:
     """Say of an option that became nothing why not; return True if it only repeats TRL's default."""
-    defaults = defaults_of(program, version)
+    defaults = defaults_of(algorithm, version)
     if written.name in defaults:
         if _is_default(written, defaults):
             sections.leave(written, IS_DEFAULT)
             return True
         sections.refuse(written, why_not(written.name))
-    elif other := next((name for name in PROGRAMS if written.name in defaults_of(name, version)), ""):
-        sections.refuse(written, f"It is an option of trl {other}, not of trl {program}.")
+    elif other := next((name for key, name in SCRIPTS.items() if written.name in defaults_of(key, version)), ""):
+        sections.refuse(written, f"It is an option of trl {other}, not of trl {SCRIPTS[algorithm]}.")
     else:
-        near = nearest(written.name, program, version) if len(sections.unread) < MAX_HINTS else ""
+        near = nearest(written.name, algorithm, version) if len(sections.unread) < MAX_HINTS else ""
         hint = f" Did you mean {near}?" if near else ""
-        sections.refuse(written, f"TRL {version} has no such option for trl {program}.{hint}")
+        sections.refuse(written, f"TRL {version} has no such option for trl {SCRIPTS[algorithm]}.{hint}")
     return False
 
 

@@ -45,7 +45,7 @@ class TrlSections(SpecParts):
         return written.values[0] if len(written.values) == 1 else default
 
 
-def read_sections(program: str, sections: TrlSections, datasets: tuple[Mapping[str, Any], ...]) -> None:
+def read_sections(algorithm: str, sections: TrlSections, datasets: tuple[Mapping[str, Any], ...]) -> None:
     """Fill in model, data, reward and name, and leave what Pitwall sets itself."""
     model = sections.value("--model_name_or_path")
     if not model:
@@ -54,15 +54,15 @@ def read_sections(program: str, sections: TrlSections, datasets: tuple[Mapping[s
         )
     is_bundled = model == MODEL or model.endswith(f"/{MODEL}")
     sections.spec["model"] = {"kind": "bundled"} if is_bundled else {"kind": _kind(model), "id": model}
-    sections.spec["data"] = _data(program, sections, datasets)
-    if is_in(program, "rl"):
+    sections.spec["data"] = _data(algorithm, sections, datasets)
+    if is_in(algorithm, "rl"):
         sections.spec["reward"] = _reward(sections)
     if name := sections.value("--run_name"):
         sections.spec["name"] = name[:120]
     _leave_ours(sections)
 
 
-def _data(program: str, sections: TrlSections, datasets: tuple[Mapping[str, Any], ...]) -> dict[str, object]:
+def _data(algorithm: str, sections: TrlSections, datasets: tuple[Mapping[str, Any], ...]) -> dict[str, object]:
     name, split = sections.value("--dataset_name"), sections.value("--dataset_train_split", "train")
     held_out = _held_out(sections)
     if not datasets and (name == DATA_FOLDER or name.endswith(f"/{DATA_FOLDER}")):
@@ -74,7 +74,9 @@ def _data(program: str, sections: TrlSections, datasets: tuple[Mapping[str, Any]
         why = "The command names no data. Choose some."
         sections.unread.append(Omission(option="--dataset_name", value="", why=why))
         data["kind"] = "path"
-    return data | ({"response_column": "completion"} if is_in(program, "answers") else {})
+    if is_in(algorithm, "labeled"):  # TRL splits pairs as well; what the data hold the command does not say
+        return data | {"response_column": "completion", "label_column": "label"}
+    return data | ({"response_column": "completion"} if is_in(algorithm, "answers") else {})
 
 
 def _held_out(sections: TrlSections) -> str:

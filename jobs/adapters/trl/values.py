@@ -27,7 +27,7 @@ _GENERATION = "--generation_batch_size"
 class TrlValues:
     """Reads the options that are knobs; `chosen` gives what is not as it would be anyway."""
 
-    program: str
+    algorithm: str
     version: str
     sections: TrlSections
     read: dict[str, Value] = field(default_factory=dict)
@@ -54,14 +54,14 @@ class TrlValues:
 
     def chosen(self) -> dict[str, Value]:
         """Return the values that are not the catalogue's defaults."""
-        defaults = default_values(self.program, TRAINER, self.version)
+        defaults = default_values(self.algorithm, TRAINER, self.version)
         return {knob_id: value for knob_id, value in self.read.items() if value != defaults[knob_id]}
 
     def _entries(self) -> Mapping[str, tuple[Knob, Flag]]:
-        return knob_flags(self.program, TRAINER, self.version)
+        return knob_flags(self.algorithm, TRAINER, self.version)
 
     def _now(self) -> Mapping[str, Value]:
-        return {**default_values(self.program, TRAINER, self.version), **self.read}
+        return {**default_values(self.algorithm, TRAINER, self.version), **self.read}
 
     def _take(self, knob: Knob, flag: Flag) -> None:
         """Read a knob's option; TRL's default where it is not there."""

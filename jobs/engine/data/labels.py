@@ -1,4 +1,4 @@
-"""Labels of single responses: what a column may hold, pairs as two labeled responses, and how many there are of each.
+"""Labels of single responses: that of a row, pairs as two labeled responses, and how many there are of each.
 
 Imports no torch.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from jobs.catalog.label import as_label
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.dataset import Row
 from jobs.engine.data.messages import kind_of
@@ -17,24 +18,6 @@ if TYPE_CHECKING:
 
 _BALANCED = (1.0, 4 / 3)
 """Weight times number of the desirable responses by the same of the undesirable ones: KTO, arXiv 2402.01306, eq. 8."""
-_WORDS = {
-    "true": True,
-    "1": True,
-    "yes": True,
-    "desirable": True,
-    "false": False,
-    "0": False,
-    "-1": False,
-    "no": False,
-    "undesirable": False,
-}
-
-
-def as_label(value: object) -> bool | None:
-    """Return whether a label says desirable; None if it is none: true and false, 1, 0 and -1, or these as words."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return _WORDS.get(str(value).strip().lower()) if isinstance(value, bool | int | str) else None
 
 
 def label_of(value: object, *, column: str, number: int) -> bool:

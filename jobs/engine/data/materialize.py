@@ -17,6 +17,7 @@ from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.data.dataset import Row, load_table
+from jobs.engine.data.labels import label_of
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.problem import RunProblem
 
@@ -50,6 +51,8 @@ def materialize_inputs(spec: RunSpec, run_dir: Path) -> list[str]:
 def _fitted(spec: RunSpec, rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the columns that the trainer reads."""
     _require(spec, rows)
+    if is_in(spec.algorithm, "labeled") and (column := spec.data.label_column):
+        rows = [{**row, column: label_of(row[column], column=column, number=i)} for i, row in enumerate(rows)]
     return inputs_of(spec).rows(spec, rows)
 
 
@@ -59,7 +62,13 @@ def _require(spec: RunSpec, rows: Sequence[Row]) -> None:
         needed = {"data.messages_column": data.messages_column}
     elif is_in(spec.algorithm, "answers"):
         needed = {"data.prompt_column": data.prompt_column, "data.response_column": data.response_column}
-    elif is_in(spec.algorithm, "pairs"):
+    elif is_in(spec.algorithm, "labeled") and data.label_column:
+        needed = {
+            "data.prompt_column": data.prompt_column,
+            "data.response_column": data.response_column,
+            "data.label_column": data.label_column,
+        }
+    elif is_in(spec.algorithm, "pairs") or is_in(spec.algorithm, "labeled"):
         needed = {"data.chosen_column": data.chosen_column, "data.rejected_column": data.rejected_column}
     else:
         needed = {"data.prompt_column": data.prompt_column}

@@ -1,6 +1,7 @@
 """TRL's commands: what is launched, and how commands and configurations of people are read."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from jobs.adapters.adapter import ReadBack, adapter
 from jobs.adapters.inputs import inputs_of
 from jobs.adapters.launching import Launch
-from jobs.adapters.trl.options import PROGRAMS
+from jobs.adapters.trl.options import SCRIPTS
 from jobs.catalog.spec.parse import parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.catalog.trainer import trainers
@@ -87,7 +88,7 @@ def test_one_process_on_cpu_is_a_group_of_one_so_that_it_can_be_recorded() -> No
 
 
 def test_ray_gives_the_gpus_to_the_command_itself_in_reinforcement_learning_too() -> None:
-    assert not [name for name in PROGRAMS if trainers()["trl"].uses_ray(name)]
+    assert not [name for name in SCRIPTS if trainers()["trl"].uses_ray(name)]
 
 
 def test_on_cpu_it_is_one_plain_process() -> None:
@@ -172,6 +173,8 @@ def test_held_out_answers_come_in_whole_groups() -> None:
     ("raw", "sentence"),
     [
         ({"algorithm": "sft", "data": {"kind": "hub", "id": "a/b"}}, "reads the column completion"),
+        ({"algorithm": "kto", "data": {"kind": "hub", "id": "a/b", "label_column": "good"}}, "column completion"),
+        ({"algorithm": "rm", "data": {"kind": "hub", "id": "a/b", "chosen_column": "good"}}, "reads the column chosen"),
         ({"algorithm": "grpo", "data": {"kind": "hub", "id": "a/b", "prompt_column": "q"}}, "reads the column prompt"),
         ({"algorithm": "grpo", "data": {"kind": "hub", "id": "a/b", "eval_id": "c/d"}}, "a split of the training data"),
         (
@@ -200,6 +203,57 @@ def test_rows_are_conversations_under_the_names_that_trl_reads() -> None:
     assert rows("sft") == {"prompt": [system, talk], "completion": [{"role": "assistant", "content": "2"}]}
     assert rows("grpo") == {"prompt": [system, talk], "answer": "2"}
     assert rows("dpo")["rejected"] == [{"role": "assistant", "content": "3"}]
+
+
+def test_pairs_become_labels_whose_neighbours_answer_another_prompt() -> None:
+    spec = parse_spec({"algorithm": "kto", "trainer": {"name": "trl"}})
+    pairs = [{"prompt": f"p{i}", "chosen": f"good{i}", "rejected": f"bad{i}"} for i in range(4)]
+
+    rows = inputs_of(spec).rows(spec, pairs)
+
+    texts = [(row["prompt"][0]["content"], row["completion"][0]["content"], row["label"]) for row in rows]
+    assert texts[:3] == [("p0", "good0", True), ("p2", "bad2", False), ("p1", "good1", True)]
+    assert {text for _, text, _ in texts} == {f"{word}{i}" for word in ("good", "bad") for i in range(4)}
+    assert all(a[0] != b[0] for a, b in pairwise(texts))
+
+
+def test_labels_of_one_s_own_keep_their_order() -> None:
+    raw = {"algorithm": "kto", "trainer": {"name": "trl"}, "data": {"label_column": "good"}}
+    spec = parse_spec(raw)
+
+    rows = inputs_of(spec).rows(spec, [{"prompt": "p", "response": "r", "good": False}])
+
+    assert rows == [
+        {
+            "prompt": [{"role": "user", "content": "p"}],
+            "completion": [{"role": "assistant", "content": "r"}],
+            "label": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "algorithm"),
+    [
+        ("trl reward --model_name_or_path a/b --dataset_name c/d --center_rewards_coefficient 0.01", "rm"),
+        ("python trl/scripts/kto.py --model_name_or_path a/b --dataset_name c/d", "kto"),
+        ("accelerate launch trl/scripts/rloo.py --model_name_or_path a/b --dataset_name c/d", "rloo"),
+        ("model_name_or_path: a/b\ndataset_name: c/d\nloss_type: kto", "kto"),
+        ("model_name_or_path: a/b\ndataset_name: c/d\nundesirable_weight: 2.0", "kto"),
+        ("model_name_or_path: a/b\ndataset_name: c/d\nnum_generations: 2\nnormalize_advantages: true", "rloo"),
+        ("--model_name_or_path a/b --dataset_name c/d --center_rewards_coefficient 0.01", "rm"),
+    ],
+)
+def test_each_script_is_read_as_the_algorithm_that_it_trains(text: str, algorithm: str) -> None:
+    assert spec_of(text).algorithm == algorithm
+
+
+def test_what_a_script_does_otherwise_than_another_is_read_by_its_own_defaults() -> None:
+    rloo = spec_of("trl rloo --model_name_or_path a/b --dataset_name c/d --reward_funcs x.y --generation_batch_size 8")
+    kto = spec_of("trl kto --model_name_or_path a/b --dataset_name c/d --desirable_weight 1.33")
+
+    assert (rloo.knob("rollout.samples_per_prompt"), rloo.knob("algorithm.kl_coefficient")) == (2, 0.05)
+    assert (kto.knob("pairs.desirable_weight"), kto.data.label_column) == (1.33, "label")
 
 
 def test_a_documented_command_is_read() -> None:
@@ -280,7 +334,7 @@ def test_a_command_that_never_saves_has_no_default_of_steps() -> None:
     assert parse_spec(found.spec).knob("checkpoint.every_steps") == 0
 
 
-@pytest.mark.parametrize("text", ["trl kto --beta 1", "pip install trl", "a: 1", "nonsense"])
+@pytest.mark.parametrize("text", ["trl distillation --beta 1", "pip install trl", "a: 1", "nonsense"])
 def test_what_is_no_training_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w+ \w+"):
         read(text)

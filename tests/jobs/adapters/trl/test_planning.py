@@ -33,6 +33,14 @@ def test_an_adapter_leaves_no_reference_beside_the_policy() -> None:
     assert (adapted.policy.method, adapted.frozen) == ("lora", ())
 
 
+def test_labels_keep_a_reference_and_score_mismatches_and_a_reward_model_has_no_vocabulary() -> None:
+    labels, reward = job_of("kto"), job_of("rm")
+
+    assert ([model.role for model in labels.frozen], labels.scores_mismatches) == (["reference"], True)
+    assert (reward.policy.objective, reward.frozen) == ("scalar", ())
+    assert reward.policy.micro_batch == 2 * labels.policy.micro_batch, "both responses of a pair at once"
+
+
 def test_rollouts_come_from_the_devices_that_train_and_without_vllm_the_plan_says_how_they_are_estimated() -> None:
     size = {"placement.policy_gpus_per_node": 4}
     transformers, vllm = job_of("grpo", **size), job_of("grpo", **size, **{"rollout.backend": "vllm"})

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from jobs.catalog.label import as_label
 from jobs.catalog.spec.parse import parse_spec
 from jobs.engine.data.examples import Example, render, usable
-from jobs.engine.data.labels import as_label, balance_note
+from jobs.engine.data.labels import balance_note
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.data.text import TextModel
 from jobs.engine.mismatches import mismatched
