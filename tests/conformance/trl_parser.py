@@ -1,8 +1,9 @@
 """TRL's own parsers, asked on command lines: `python trl_parser.py WHEEL_FOLDER`.
 
 Reads {"program": "sft", "words": [...], "files": {...}} per line and answers with a JSON object per line; its own first
-line gives the options of each program. TRL is imported out of its wheel, beside the transformers that is installed here; what only a
-run needs (datasets, PEFT) is not there and not asked for. The dataclasses check themselves as they do before a run.
+line gives the options of each program. TRL is imported out of its wheel, beside the transformers that is installed
+here; what only a run needs (datasets, PEFT) is not there and not asked for. The dataclasses check themselves as they do
+before a run.
 """
 
 import argparse

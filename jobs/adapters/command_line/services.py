@@ -5,7 +5,7 @@ from jobs.catalog.spec.runspec import RunSpec
 SERVICES = "logging.services"
 PROJECT = "logging.project"
 _WANDB = "wandb.enable"
-"""OpenRLHF has W&B alone, with knobs of its own."""
+"""The switch of a trainer that has W&B alone, with knobs of its own."""
 
 
 def services_of(spec: RunSpec) -> list[str]:
