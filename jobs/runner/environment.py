@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jobs.adapters.command_line.services import services_of
 from jobs.catalog.spec.runspec import RunSpec, Trainer
 from jobs.catalog.trainer import TrainerInfo, trainers
 from jobs.catalog.trainer_environment import (
@@ -27,6 +28,13 @@ except importlib.metadata.PackageNotFoundError:
 print(json.dumps(found))
 """
 
+_ASK_MODULES = """
+import importlib.util, json, sys
+print(json.dumps([name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]))
+"""
+_PACKAGES = {name: name for name in ("wandb", "mlflow", "swanlab", "trackio", "tensorboard", "clearml", "comet_ml")}
+_PACKAGES |= {"vemlp_wandb": "volcengine_ml_platform"}
+"""The module that a logger imports, by its name."""
 
 RAY_KEEPS_DEVICES = "RAY_EXPERIMENTAL_NOSET_"
 """What Ray gives a job's driver so that it may see devices that Ray did not give it."""
@@ -59,6 +67,19 @@ def interpreter(trainer: Trainer, *, declared: str, own_python: str) -> str:
     return python
 
 
+def check_services(spec: RunSpec, python: str) -> None:
+    """Let through a run whose loggers have their packages in the trainer's interpreter. Raises: TrainerMissing."""
+    if packages := [_PACKAGES[name] for name in services_of(spec) if name in _PACKAGES]:
+        info = trainers()[spec.trainer.name]
+        missing = json.loads(_answer(python, info, spec.trainer.version, _ASK_MODULES, *packages))
+        if missing:
+            names = ", ".join(missing)
+            raise TrainerMissing(
+                f"{info.label} is to log to {names}, and its environment, {python}, has no such package. "
+                f"Install {names} there, or take it out of the run's other loggers"
+            )
+
+
 def environment_for(spec: RunSpec, environ: Mapping[str, str], run_dir: Path) -> Mapping[str, str]:
     """Return the environment in which the trainer is started, before its launch adds to it.
 
@@ -75,19 +96,24 @@ def environment_for(spec: RunSpec, environ: Mapping[str, str], run_dir: Path) ->
 
 def _installed(python: str, info: TrainerInfo, version: str) -> str:
     """Return the version of the trainer's package in that interpreter, "" if it has none."""
+    return str(json.loads(_answer(python, info, version, _ASK, info.package)))
+
+
+def _answer(python: str, info: TrainerInfo, version: str, *words: str) -> str:
+    """Return the last line that a program prints there: a text and its arguments. Raises: TrainerMissing."""
     wanted = f"{info.label} {version} is declared at {python} ({VARIABLE}), and"
     if not Path(python).is_file():
         raise TrainerMissing(f"{wanted} there is no such file on this node. {_do(info, version)}")
     try:
         done = subprocess.run(
-            [python, "-c", _ASK, info.package], check=False, capture_output=True, text=True, timeout=CHECK_SECONDS
+            [python, "-c", *words], check=False, capture_output=True, text=True, timeout=CHECK_SECONDS
         )
         if done.returncode == 0:
-            return str(json.loads(done.stdout.strip().splitlines()[-1]))
+            return done.stdout.strip().splitlines()[-1]
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     except subprocess.TimeoutExpired:
         why = f"no answer within {CHECK_SECONDS:.0f} s"
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, IndexError) as error:
         why = str(error)
     raise TrainerMissing(f"{wanted} this interpreter does not run ({why[:200]}). {_do(info, version)}")
 

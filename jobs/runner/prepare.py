@@ -25,7 +25,7 @@ from jobs.runner.console_client.console import (
     Resume,
 )
 from jobs.runner.console_client.runner_job import RunnerJob
-from jobs.runner.environment import TrainerMissing, interpreter
+from jobs.runner.environment import TrainerMissing, check_services, interpreter
 from jobs.runner.inputs import InputsFailed, materialize_inputs
 from jobs.runner.variables.variables import NO_VARIABLES, GivenVariables
 
@@ -94,6 +94,7 @@ def prepare(
     try:
         spec = parse_spec(answer["spec"])
         theirs = interpreter(spec.trainer, declared=job.trainers, own_python=python)
+        check_services(spec, theirs)
         launch = adapter(spec.trainer.name).command(spec=spec, run_dir=job.run_dir, python=theirs, device=job.device)
     except TrainerMissing as error:
         raise NotPrepared("cluster", str(error)) from error

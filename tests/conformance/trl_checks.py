@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from jobs.adapters.adapter import adapter
 from jobs.adapters.command_line.options import knob_arguments
+from jobs.adapters.command_line.services import services_of
 from jobs.adapters.trl.options import OURS, SCRIPTS, SECTIONS
 from jobs.adapters.trl.units import CONVERSIONS, NEVER
 from jobs.catalog.knob import is_live
@@ -38,11 +40,11 @@ class TrlParsers:
         """Every option by program and name."""
         return self._answer()
 
-    def run(self, program: str, words: list[str]) -> dict[str, Any]:
-        """Return what a program makes of the words."""
+    def run(self, program: str, words: list[str], files: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Return what a program makes of the words, beside files that they name."""
         _ = self.options  # which come first
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"program": program, "words": words}) + "\n")
+        self._process.stdin.write(json.dumps({"program": program, "words": words, "files": files or {}}) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
@@ -72,15 +74,21 @@ def words_of(spec: RunSpec) -> list[str]:
     return [*words, "--use_cpu", "true"]
 
 
+def configs_of(spec: RunSpec) -> dict[str, str]:
+    """Return the configurations that the command names, by path."""
+    launch = adapter("trl").command(spec=spec, run_dir=RUN_DIR, python="python3", device="cuda")
+    return {path: text for path, text in launch.files.items() if path.endswith(".yaml")}
+
+
 def refusal(parsers: TrlParsers, spec: RunSpec) -> str:
     """Return why the real program does not take the spec's command; "" if it does."""
-    answer = parsers.run(SCRIPTS[spec.algorithm], words_of(spec))
+    answer = parsers.run(SCRIPTS[spec.algorithm], words_of(spec), configs_of(spec))
     return "" if answer["accepted"] else str(answer["text"]) or "It says no without a word."
 
 
 def objections(parsers: TrlParsers, spec: RunSpec) -> list[str]:
     """Return why the real program does not take the spec's command, or which values arrive otherwise than meant."""
-    answer = parsers.run(SCRIPTS[spec.algorithm], words_of(spec))
+    answer = parsers.run(SCRIPTS[spec.algorithm], words_of(spec), configs_of(spec))
     if not answer["accepted"]:
         return [answer["text"] or "It says no without a word."]
     return wrong_values(spec, answer["parsed"], parsers.options[SCRIPTS[spec.algorithm]])
@@ -109,13 +117,15 @@ def wrong_values(spec: RunSpec, parsed: dict[str, Any], options: dict[str, Any])
         if argument.form not in ("launcher", "mixed_precision", "zero_config") and argument.values[0] != NEVER:
             meant[argument.name] = argument.values[0]
     wrong = []
-    derived = {*OURS, *SECTIONS, "--bf16", "--fp16", "--deepspeed", "--config", *_DERIVED}
+    derived = {*OURS, *SECTIONS, "--report_to", "--bf16", "--fp16", "--deepspeed", "--config", *_DERIVED}
     for name, option in options.items():
         if name in derived or name.startswith("--no_"):
             continue
         value, expected = parsed[name.removeprefix("--").replace("-", "_")], meant.get(name, option["default"])
         if not is_same(value, expected):
             wrong.append(f"{name}: {value!r} instead of {expected!r}")
+    if parsed["report_to"] != (loggers := ["tensorboard", *services_of(spec)]):
+        wrong.append(f"--report_to: {parsed['report_to']} instead of {loggers}")
     precision = spec.knob("memory.precision")
     if (parsed["bf16"], parsed["fp16"]) != (precision == "bfloat16", precision == "float16"):
         wrong.append(f"precision: {parsed['bf16']} {parsed['fp16']}")

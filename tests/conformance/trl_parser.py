@@ -1,8 +1,9 @@
 """TRL's own parsers, asked on command lines: `python trl_parser.py WHEEL_FOLDER`.
 
-Reads {"program": "sft", "words": [...]} per line and answers with a JSON object per line; its own first line gives the
-options of each program. TRL is imported out of its wheel, beside the transformers that is installed here; what only a
-run needs (datasets, PEFT) is not there and not asked for. The dataclasses check themselves as they do before a run.
+Reads {"program": "sft", "words": [...], "files": {...}} per line and answers with a JSON object per line; its own first
+line gives the options of each program. TRL is imported out of its wheel, beside the transformers that is installed
+here; what only a run needs (datasets, PEFT) is not there and not asked for. The dataclasses check themselves as they do
+before a run.
 """
 
 import argparse
@@ -70,6 +71,9 @@ def main() -> None:
     print(json.dumps({name: options_of(parser) for name, parser in parsers.items()}), file=answers, flush=True)
     for line in sys.stdin:
         query = json.loads(line)
+        for path, text in query["files"].items():
+            Path(path).parent.mkdir(exist_ok=True)
+            Path(path).write_text(text, encoding="utf-8")
         print(json.dumps(answer(parsers[query["program"]], query["words"])), file=answers, flush=True)
 
 

@@ -24,6 +24,8 @@ BOUNDS = {
 }
 TEXTS = {
     "lora.target_modules": ("q_proj,k_proj,v_proj", "down_proj"),
+    "logging.project": ("sums", "it's one"),
+    "logging.services": ("wandb", "mlflow,trackio"),
     "checkpoint.resume_from": ("/srv/runs/a run/checkpoint-20", "--odd"),
 }
 REWARDS: tuple[dict[str, str], ...] = (

@@ -39,6 +39,8 @@ TEXTS = {
     "data.image_column": ("pictures", "image list"),
     "data.source_column": ("source", "data.source"),
     "data.tools_column": ("functions", "tools 2"),
+    "logging.project": ("sums", "it's one"),
+    "logging.services": ("wandb", "mlflow,tensorboard"),
     "lora.adapter_path": PATHS,
     "lora.exclude_modules": ("lm_head", "gate_proj,up_proj"),
     "lora.megatron_adapter_path": PATHS,

@@ -13,14 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobs.adapters.checkpoints import NoCheckpoints
+from jobs.adapters.inputs import model_path
 from jobs.adapters.launching import Launch
 from jobs.adapters.openrlhf.command import FOLDERS
-from jobs.adapters.openrlhf.options import RL, is_dotted, program_of
+from jobs.adapters.openrlhf.options import RL, RM, is_dotted, program_of
 from jobs.catalog.spec.runspec import RunSpec
 
 ACTOR, CRITIC = "_actor", "_critic"
 LATEST = "latest"
 _TAG = re.compile(r"(?:best_)?global_step(\d{1,9})")
+_TENSOR = "parallel.tensor_parallel_size"
+MERGE = Path(__file__).resolve().parents[2] / "runner" / "zero_merge.py"
 _WITHOUT_STATES = "checkpoint.weights_only"
 
 
@@ -45,6 +48,17 @@ class OpenRLHFCheckpoints(NoCheckpoints):
         option = "--ckpt.load_enable" if is_dotted(spec.trainer.version) else "--load_checkpoint"
         argv = launch.argv if option in launch.argv else (*launch.argv, option)
         return replace(launch, argv=argv, files=files, copies={**launch.copies, **copies})
+
+    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+        """See TrainerCheckpoints. An adapter's layers, and those with a score for a head, are other models than that
+        which was trained; zero_to_fp32 knows no tensor parallel ranks."""
+        values = spec.values()
+        if program_of(spec.algorithm) == RM or values.get("lora.rank") or int(values.get(_TENSOR) or 1) > 1:
+            return ()
+        run_dir = folder.parents[2 if program_of(spec.algorithm) == RL else 1]
+        model = str(run_dir / model_path(spec)) if spec.model.kind == "bundled" else spec.model.id
+        precision = str(values.get("memory.precision") or "bfloat16")
+        return (python, str(MERGE), str(folder), model, str(target), precision)
 
 
 def _places(spec: RunSpec, folder: Path) -> Iterator[Path]:

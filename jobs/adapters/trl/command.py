@@ -6,10 +6,12 @@ Transformers' TrainingArguments, of the versions in trainer.toml.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from jobs.adapters.command_line.options import Argument, knob_arguments
+from jobs.adapters.command_line.services import PROJECT, services_of
 from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path
 from jobs.adapters.launching import Launch
 from jobs.adapters.logs.tensorboard import FOLDER
@@ -23,9 +25,14 @@ from jobs.catalog.value import value_text
 
 OUTPUT = "model/final"
 DATA_FOLDER = "inputs"
-DATA_FILE = "inputs/data.yaml"
-"""Data that are files stand in a configuration: the option for data takes folders and hub ids alone."""
+CONFIG = re.compile(r"(?:.*/)?inputs/(data|loggers)((?:-\w+)*)\.yaml")
+"""A configuration holds what no option can say: data that are files (the option takes folders and hub ids alone), and
+several loggers. Its name tells a reader which."""
 
+BOARD = "tensorboard"
+"""The logger whose files Pitwall reads, in every command."""
+
+_PROJECTS = {"wandb": "WANDB_PROJECT", "mlflow": "MLFLOW_EXPERIMENT_NAME", "swanlab": "SWANLAB_PROJECT"}
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 TEST_SPLIT = "test"
 EVAL_BATCH = 8  # TRL's own, of a process
@@ -89,7 +96,7 @@ def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch
         launcher = (*_TORCHRUN, "--nproc-per-node", str(processes))
     return Launch(
         argv=(python, *launcher, "-m", f"trl.scripts.{SCRIPTS[spec.algorithm]}", *arguments),
-        env=_ENV | ({} if launcher else _ALONE) | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)},
+        env=_ENV | ({} if launcher else _ALONE) | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)} | _project(spec),
         files=_files(spec),
     )
 
@@ -102,13 +109,38 @@ def arguments_of(spec: RunSpec) -> Iterator[str]:
         yield from _reward(spec)
     if spec.name:
         yield from _with_value("--run_name", spec.name)
-    yield from ("--output_dir", OUTPUT, "--report_to", "tensorboard", "--enable_jit_checkpoint", "true")
+    yield from ("--output_dir", OUTPUT, "--enable_jit_checkpoint", "true")
+    if config := _config_name(spec):
+        yield from ("--config", config)
+    if not _services(spec):
+        yield from ("--report_to", BOARD)
     if spec.int_knob("lora.rank"):
         yield from ("--use_peft", "true")
     for argument in knob_arguments(spec, CONVERSIONS):
         yield from _written(argument)
     if spec.values().get("logging.dump_rollouts"):
         yield from ("--num_completions_to_print", "1")  # of the table in the log; the files have all of them
+
+
+def _services(spec: RunSpec) -> list[str]:
+    """Return the services beside the files that Pitwall reads. Raises: ValueError for what is no name of one."""
+    services = [name for name in services_of(spec) if name != BOARD]
+    if odd := next((name for name in services if not re.fullmatch(r"\w+", name)), ""):
+        raise ValueError(Sentence("TRL has no logger {name}. Leave it out.", name=repr(odd)))
+    return services
+
+
+def _config_name(spec: RunSpec) -> str:
+    """Return the path of the configuration below the run directory; "" where options say everything."""
+    services, has_data = _services(spec), bool(builder_of(spec.data))
+    name = "-".join(("data" if has_data else "loggers", *services))
+    return f"inputs/{name}.yaml" if has_data or services else ""
+
+
+def _project(spec: RunSpec) -> dict[str, str]:
+    """Return the variables by which services learn the project; trackio alone reads TRL's option."""
+    project = spec.values().get(PROJECT)
+    return {_PROJECTS[name]: str(project) for name in services_of(spec) if project and name in _PROJECTS}
 
 
 def reward_name(spec: RunSpec) -> str:
@@ -136,7 +168,6 @@ def _data(spec: RunSpec) -> Iterator[str]:
         if data.eval_split:
             text = "TRL reads one split of a data file. Give a folder or a hub id that has the held-out split too."
             raise ValueError(Sentence(text))
-        yield from ("--config", DATA_FILE)
         return
     yield from _with_value("--dataset_name", data.id)
     if data.split != "train":
@@ -205,10 +236,13 @@ def _files(spec: RunSpec) -> dict[str, str]:
     stage = str(spec.knob("memory.zero_stage"))
     if stage != "0":
         files[zero_file(stage)] = json.dumps(_zero(int(stage)), indent=1) + "\n"
+    config: dict[str, object] = {}
     if builder := builder_of(spec.data):
-        # JSON is YAML, and needs no thought about what a text may hold.
-        row = {"path": builder, "data_files": spec.data.id, "split": spec.data.split}
-        files[DATA_FILE] = json.dumps({"datasets": [row]}, indent=1) + "\n"
+        config["datasets"] = [{"path": builder, "data_files": spec.data.id, "split": spec.data.split}]
+    if services := _services(spec):
+        config["report_to"] = [BOARD, *services]
+    if config:  # JSON is YAML, and needs no thought about what a text may hold
+        files[_config_name(spec)] = json.dumps(config, indent=1) + "\n"
     return files
 
 

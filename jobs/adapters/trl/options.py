@@ -46,7 +46,6 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 
 OURS: Mapping[str, str] = {
     "--output_dir": "Pitwall keeps checkpoints and the trained model below the run directory.",
-    "--report_to": "Pitwall reads TRL's TensorBoard files; other services are not switched on.",
     "--use_cpu": "Pitwall chooses the device by what the cluster has.",
     "--per_device_eval_batch_size": "Pitwall raises it where the answers to a held-out prompt ask for more.",
     "--enable_jit_checkpoint": "Pitwall switches it on, so that a stop leaves a checkpoint.",

@@ -9,7 +9,7 @@ from jobs.adapters.adapter import ONE_VALUE, ONLY_SHELL, Omission
 from jobs.adapters.command_line.arguments import CommandOption
 from jobs.adapters.command_line.spec_parts import SpecParts
 from jobs.adapters.inputs import MODEL
-from jobs.adapters.trl.command import BUILDERS, DATA_FOLDER, EVAL_BATCH, OUTPUT, TEST_SPLIT
+from jobs.adapters.trl.command import BUILDERS, CONFIG, DATA_FOLDER, EVAL_BATCH, OUTPUT, TEST_SPLIT
 from jobs.adapters.trl.options import OURS
 from jobs.catalog.algorithm import is_in
 
@@ -17,7 +17,6 @@ _HUB = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 _OWN_REWARD = re.compile(r"inputs\.reward_(math|exact_match|format|custom)\.\w+")
 _OURS_AS_WRITTEN = {
     "--output_dir": OUTPUT,
-    "--report_to": "tensorboard",
     "--enable_jit_checkpoint": "true",
     "--num_completions_to_print": "1",
     "--disable_tqdm": "false",
@@ -134,7 +133,9 @@ def _leave_ours(sections: TrlSections) -> None:
         if is_as_written or (name == "--per_device_eval_batch_size" and written.text in fits):
             continue
         if name == "--config":
-            sections.refuse(written, why)
+            config = CONFIG.fullmatch(written.text)
+            if config is None or config[1] == "data":
+                sections.refuse(written, why)
         else:
             sections.leave(written, why)
 

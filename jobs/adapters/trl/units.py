@@ -17,6 +17,7 @@ updates x epochs, and micro-batches of every process, which it accumulates.
 | `mixed_precision` | bfloat16, float16, float32 | one of two switches |
 | `lowest_rate` | share of the peak | JSON for the schedule |
 | `launcher` | processes | an option of torchrun |
+| `services` | services beside ours | ours and these, written together by command.py |
 """
 
 import json
@@ -175,6 +176,10 @@ def _read_lowest(values: Values, theirs: str) -> Value:  # noqa: ARG001
     return number
 
 
+def _write_nothing(values: Values, value: Value) -> Scalar | None:  # noqa: ARG001
+    return None
+
+
 def _write_as_it_is(values: Values, value: Value) -> Scalar | None:  # noqa: ARG001
     return value
 
@@ -192,4 +197,5 @@ CONVERSIONS: Conversions = {
     "mixed_precision": Conversion(write=_write_precision, read=_read_word),
     "lowest_rate": Conversion(write=_write_lowest, read=_read_lowest),
     "launcher": Conversion(write=_write_as_it_is, read=_read_count),
+    "services": Conversion(write=_write_nothing, read=_read_word),
 }

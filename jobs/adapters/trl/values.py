@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from jobs.adapters.adapter import ONLY_SHELL, Omission
 from jobs.adapters.command_line.arguments import CommandOption
 from jobs.adapters.command_line.options import ours, whole
+from jobs.adapters.command_line.services import SERVICES
+from jobs.adapters.trl.command import BOARD, CONFIG
 from jobs.adapters.trl.options import PER_NODE, PROCESSES, TRAINER
 from jobs.adapters.trl.sections import TrlSections
 from jobs.adapters.trl.units import CONVERSIONS, MICRO, NEVER, PROMPTS, SAMPLES
@@ -19,6 +21,7 @@ _LATER = ("samples_per_generation", "accumulated_update", "rollouts", "rollouts_
 
 _TRUE = ("true", "yes", "t", "y", "1")
 _RANK, _TARGETS = "lora.rank", "lora.target_modules"
+_NO_SERVICE = (BOARD, "none", "all", "")
 _EVERY = "eval.every_steps"
 _GENERATION = "--generation_batch_size"
 
@@ -38,6 +41,7 @@ class TrlValues:
             self._launch(written)
         self._precision()
         self._adapter()
+        self._services()
         entries = list(self._entries().values())
         for knob, flag in entries:
             if flag.form in FORMS:
@@ -122,6 +126,17 @@ class TrlValues:
         bf16, fp16 = (self.sections.value(name).lower() for name in ("--bf16", "--fp16"))
         half = "float16" if fp16 in _TRUE else "bfloat16"
         self.read["memory.precision"] = "float32" if bf16 and bf16 not in _TRUE and half == "bfloat16" else half
+
+    def _services(self) -> None:
+        """Read the loggers beside the files that Pitwall reads anyway."""
+        written, config = (self.sections.by_name.get(name) for name in ("--report_to", "--config"))
+        ours = CONFIG.fullmatch(config.text) if config is not None else None
+        names = written.values if written is not None else ours[2].split("-") if ours else ()
+        self.read[SERVICES] = ",".join(name for name in names if name not in _NO_SERVICE) or None
+        if written is not None:
+            self.sections.taken.add(written.name)
+            if "all" in names:
+                self.sections.refuse(written, "Which loggers are meant depends on what is installed. Name them.")
 
     def _adapter(self) -> None:
         """Without its switch no option of an adapter means anything."""

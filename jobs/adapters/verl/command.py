@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from jobs.adapters.command_line.hydra import override
+from jobs.adapters.command_line.services import services_of
 from jobs.adapters.launching import Launch
+from jobs.adapters.logs.tensorboard import FOLDER
 from jobs.adapters.scoring import source_of
 from jobs.adapters.verl.settings import METRICS, REWARD_FILE, settings
 from jobs.catalog.algorithm import is_in
@@ -13,6 +15,7 @@ from jobs.catalog.spec.runspec import KnobValue, RunSpec
 from jobs.catalog.value import Value
 
 _LOGGER = "VERL_FILE_LOGGER_PATH"
+_ENV_VARS = "ray_kwargs.ray_init.runtime_env.env_vars"
 _DISCRETE = {"torch": "profiling.torch_discrete", "msprof": "profiling.npu_discrete"}
 
 _SCORE = '''
@@ -36,11 +39,14 @@ def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch
         "PYTHONFAULTHANDLER": "1",
         "HYDRA_FULL_ERROR": "1",  # Hydra else hides where an error was raised
         "RAY_DEDUP_LOGS": "0",
-        _LOGGER: metrics,
     }
+    loggers = {_LOGGER: metrics}
+    if "tensorboard" in services_of(spec):
+        loggers["TENSORBOARD_DIR"] = str(run_dir / FOLDER)  # which is handed over with the run's files
+    env |= loggers
     if is_in(spec.algorithm, "rl"):
-        # The logger lives in a Ray actor, which sees the environment that ray.init is given, not the driver's.
-        overrides.append(override(f"+ray_kwargs.ray_init.runtime_env.env_vars.{_LOGGER}", metrics))
+        # The loggers live in a Ray actor, which sees the environment that ray.init is given, not the driver's.
+        overrides += [override(f"+{_ENV_VARS}.{name}", path) for name, path in loggers.items()]
         argv = (python, "-m", "verl.trainer.main_ppo", *overrides)
         return Launch(argv=argv, env=env, files=_files(spec))
     wanted = spec.hardware.device if spec.hardware.device != "auto" else device

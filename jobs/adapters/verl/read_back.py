@@ -11,7 +11,7 @@ from jobs.adapters.verl.command_reader import KeyValue, VerlCommand, command_of
 from jobs.adapters.verl.keys import keys_of, nearest
 from jobs.adapters.verl.older_keys import INERT, INERT_SINCE, REMOVED, RENAMED, translated, why_not
 from jobs.adapters.verl.options import option_names
-from jobs.adapters.verl.sections import Sections, Settings, algorithm_of, kl_of, overlong_of, read_sections
+from jobs.adapters.verl.sections import Sections, Settings, algorithm_of, kl_of, loggers_of, overlong_of, read_sections
 from jobs.adapters.verl.settings import RUN, SFT
 from jobs.adapters.verl.units import TOGETHER, VERL_CONVERSIONS, options_text
 from jobs.catalog.algorithm import is_in
@@ -60,6 +60,7 @@ def _read_back(arguments: Sequence[str], version: str) -> ReadBack:
     repeated = {key: setting for key, setting in settings.items() if key not in chosen}
     settings = chosen
     read_sections(program, settings, sections)
+    values.take_together(loggers_of(settings, sections))
     if is_in(algorithm, "rl"):
         values.take_together(kl_of(settings, defaults, sections) | overlong_of(settings, sections))
     values.take(settings)

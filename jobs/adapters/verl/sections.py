@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobs.adapters.command_line.hydra import Plain
+from jobs.adapters.command_line.services import PROJECT as PROJECT_KNOB
+from jobs.adapters.command_line.services import SERVICES
 from jobs.adapters.command_line.spec_parts import SpecParts
 from jobs.adapters.verl.command_reader import KeyValue
 from jobs.adapters.verl.older_keys import translated
@@ -11,12 +13,14 @@ from jobs.adapters.verl.settings import (
     ESTIMATORS,
     KL_NAMES,
     LOSS,
+    MARK,
     OWN_LOSS,
     OWN_SCORES,
     PROJECT,
     REWARD_FILE,
     RUN,
     SFT,
+    SINKS,
     UNNAMED,
 )
 
@@ -25,12 +29,10 @@ Settings = Mapping[str, KeyValue]
 _MODEL = ("actor_rollout_ref.model.path", "model.path")
 _REWARD_MODEL = "reward.reward_model"
 _CUSTOM = "reward.custom_reward_function"
-_SINKS = ("console", "file")
+_OURS = f"{PROJECT}-"
 
 OURS: Mapping[str, str] = {
-    "trainer.logger": "Pitwall reads verl's console and JSON lines; other services are not switched on.",
     "trainer.default_local_dir": "Checkpoints are below the run directory.",
-    "trainer.project_name": "The run has its name in Pitwall.",
     "global_profiler.save_path": "Recordings are below the run directory.",
     "profiler.save_path": "Recordings are below the run directory.",
     "trainer.device": "Pitwall chooses the device by what the cluster has.",
@@ -38,7 +40,9 @@ OURS: Mapping[str, str] = {
     "actor_rollout_ref.actor.use_kl_loss": "",
     "actor_rollout_ref.hybrid_engine": "",
     "hydra.run.dir": "",
+    MARK: "",
     "ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH": "",
+    "ray_kwargs.ray_init.runtime_env.env_vars.TENSORBOARD_DIR": "",
 }
 """Keys that the adapter writes itself, with what is told to whoever set them otherwise ("": nothing)."""
 
@@ -75,9 +79,9 @@ def algorithm_of(program: str, settings: Settings, defaults: Mapping[str, Plain]
     if estimator == "grpo" and value(LOSS) in OWN_LOSS:
         sections.taken.add(LOSS)
         return str(value(LOSS))
-    label = str(settings["trainer.project_name"].value) if "trainer.project_name" in settings else ""
-    if label.removeprefix(f"{PROJECT}-") in kin and label.startswith(f"{PROJECT}-"):
-        return label.removeprefix(f"{PROJECT}-")
+    labels = [str(settings[key].value) for key in (MARK, "trainer.project_name") if key in settings]
+    if ours := [label.removeprefix(_OURS) for label in labels if label.startswith(_OURS)]:
+        return ours[0] if ours[0] in kin else kin[0]
     if estimator != "grpo":
         return kin[0]
     if value("algorithm.norm_adv_by_std_in_grpo") is False:
@@ -113,10 +117,6 @@ def read_sections(program: str, settings: Settings, sections: Sections) -> None:
 
 def _is_as_ours(key: str, value: Plain) -> bool:
     """Return True for a value that says no more than the adapter does anyway."""
-    if key == "trainer.logger":
-        return set(value if isinstance(value, list) else [value]) <= set(_SINKS)
-    if key == "trainer.project_name":
-        return str(value).startswith(f"{PROJECT}-")
     if key == "trainer.device":
         return value in ("cuda", "cpu")
     return True
@@ -170,6 +170,18 @@ def _read_reward(settings: Settings, sections: Sections) -> None:
         value(f"{_REWARD_MODEL}.rollout.name")
     else:
         sections.spec["reward"] = {"kind": "file", "location": OWN_SCORES}
+
+
+def loggers_of(settings: Settings, sections: Sections) -> dict[str, Plain]:
+    """Return the knobs of other loggers: the services beside what Pitwall reads, and the project there."""
+    knobs: dict[str, Plain] = {}
+    if (loggers := settings.get("trainer.logger")) is not None:
+        names = loggers.value if isinstance(loggers.value, list) else [loggers.value]
+        knobs[SERVICES] = ",".join(str(name) for name in names if name not in SINKS)
+    if (project := settings.get("trainer.project_name")) is not None and not str(project.value).startswith(_OURS):
+        knobs[PROJECT_KNOB] = str(project.value)
+    sections.taken |= {"trainer.logger", "trainer.project_name"} & set(settings)
+    return knobs
 
 
 def kl_of(settings: Settings, defaults: Mapping[str, Plain], sections: Sections) -> dict[str, Plain]:

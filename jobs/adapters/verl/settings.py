@@ -9,6 +9,8 @@ from pathlib import Path
 
 from jobs.adapters.command_line.hydra import Plain, write
 from jobs.adapters.command_line.options import Argument, knob_arguments
+from jobs.adapters.command_line.services import PROJECT as PROJECT_KNOB
+from jobs.adapters.command_line.services import services_of
 from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path, train_path
 from jobs.adapters.verl.keys import has_key
 from jobs.adapters.verl.units import VERL_CONVERSIONS, options_of
@@ -29,6 +31,12 @@ OWN_SCORES = "pkg://verl.utils.reward_score"
 """verl's own scoring by the column data_source, as a reward of the kind `file`: what a command without one means."""
 
 PROJECT = "pitwall"
+MARK = "hydra.job.name"
+"""Which algorithm a command of ours has, where a person has named the project; Hydra alone reads it."""
+
+SINKS = ("console", "file")
+"""verl's loggers that Pitwall reads, in every command."""
+
 UNNAMED = "run"
 ENGINE_KNOB, MEGATRON = "parallel.engine", "megatron"
 RUN = "main_ppo"
@@ -97,9 +105,13 @@ def settings(spec: RunSpec, run_dir: Path) -> list[Setting]:
 
 
 def _constant(spec: RunSpec, run_dir: Path) -> Iterator[Setting]:
+    mark = f"{PROJECT}-{spec.algorithm}"  # GRPO and its kin are else hard to tell apart
+    project = spec.values().get(PROJECT_KNOB)
     yield "hydra.run.dir", str(run_dir / "log" / "hydra")
-    yield "trainer.logger", ["console", "file"]
-    yield "trainer.project_name", f"{PROJECT}-{spec.algorithm}"  # GRPO and its kin are else hard to tell apart
+    if project:
+        yield MARK, mark
+    yield "trainer.logger", [*SINKS, *services_of(spec)]
+    yield "trainer.project_name", project or mark
     yield "trainer.experiment_name", spec.name or UNNAMED
     yield "trainer.default_local_dir", str(run_dir / "checkpoints")
 

@@ -11,6 +11,7 @@
 | `engine_options` | `key: value, key: value` | a key of its own for each below engine_kwargs |
 | `kl_coefficient`, `kl_in_loss`, `kl_estimator`, `kl_target` | one KL term | written together by verl_words |
 | `overlong_buffer`, `overlong_penalty` | a buffer and its penalty | five keys, written together by verl_words |
+| `services`, `project` | services, and the project there | verl's loggers after our own; a project's name |
 """
 
 from jobs.adapters.command_line.hydra import Plain, read_value, write
@@ -26,6 +27,8 @@ TOGETHER = (
     "kl_target",
     "overlong_buffer",
     "overlong_penalty",
+    "services",
+    "project",
 )
 """Forms of knobs that are written and read together, not one by one."""
 

@@ -211,6 +211,8 @@ ANYBODY_S = {
         "agent.loop",
         "algorithm.dynamic_sampling_metric",
         "checkpoint.best_metric",
+        "logging.project",
+        "logging.services",
         "trace.prometheus_model_name",
         "wandb.entity",
         "wandb.project",

@@ -127,3 +127,25 @@ def test_the_built_in_trainer_is_started_as_ever(tmp_path: Path) -> None:
 
     assert saved(native, tmp_path) == {40: "checkpoints/step-40"}
     assert resumed(native, "/r/checkpoints/step-40").argv == ("python", "-m", "trainer")
+
+
+@pytest.mark.parametrize(("algorithm", "folder"), [("dpo", "checkpoints/x"), ("grpo", "checkpoints/_actor/x")])
+def test_openrlhfs_shards_are_merged_with_the_model_that_was_trained(algorithm: str, folder: str) -> None:
+    spec = spec_of("openrlhf", algorithm)
+    merge = adapter("openrlhf").checkpoints.merge_command
+
+    command = merge(spec=spec, python="py", folder=Path("/r/a1") / folder, target=Path("/t"))
+
+    assert command[0] == "py"
+    assert Path(command[1]).is_file()
+    assert command[2:] == (f"/r/a1/{folder}", "/r/a1/inputs/model", "/t", "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "knobs"), [("rm", {}), ("sft", {"lora.rank": 8}), ("sft", {"parallel.tensor_parallel_size": 2})]
+)
+def test_what_deepspeeds_program_cannot_make_whole_is_not_merged(algorithm: str, knobs: dict[str, int]) -> None:
+    spec = spec_of("openrlhf", algorithm, **knobs)
+    merge = adapter("openrlhf").checkpoints.merge_command
+
+    assert merge(spec=spec, python="py", folder=Path("/r/a1/checkpoints/x"), target=Path("/t")) == ()

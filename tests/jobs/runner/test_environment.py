@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.spec.parse import parse_spec
-from jobs.catalog.spec.runspec import Trainer
+from jobs.catalog.spec.runspec import RunSpec, Trainer
 from jobs.runner.captures.attachable import RAY_JOB, VARIABLE, attach_environment
-from jobs.runner.environment import TrainerMissing, environment_for, interpreter
+from jobs.runner.environment import TrainerMissing, check_services, environment_for, interpreter
 
 ASKED = Trainer(name="openrlhf", version="0.10.1")
 
@@ -46,6 +46,17 @@ def test_the_declared_interpreter_is_used_if_it_has_the_version(empty: Path, ver
     assert interpreter(ASKED, declared=f"openrlhf-0.10.1={python}", own_python=sys.executable) == str(python)
     assert interpreter(ASKED, declared="", own_python=str(python)) == str(python)
     assert interpreter(ASKED, declared="openrlhf=image:some/image", own_python=str(python)) == str(python)
+
+
+def test_a_logger_without_its_package_is_named_before_anything_starts(empty: Path) -> None:
+    def asked(*services: str) -> RunSpec:
+        knobs = {"logging.services": ",".join(services)}
+        return parse_spec({"trainer": {"name": "trl"}, "algorithm": "sft", "knobs": knobs})
+
+    check_services(asked(), "/no/such/python")  # nothing is asked where nothing is needed
+    check_services(asked("tensorboard"), sys.executable)
+    with pytest.raises(TrainerMissing, match="Install wandb, mlflow there"):
+        check_services(asked("wandb", "mlflow"), str(empty))
 
 
 def test_the_built_in_trainer_needs_no_declaration() -> None:

@@ -272,9 +272,28 @@ def test_a_documented_command_is_read() -> None:
     assert (spec.knob("lora.rank"), spec.knob("lora.alpha"), spec.knob("pairs.beta")) == (32, 16, 0.2)
     why = reasons(result)
     assert "Did you mean --learning_rate?" in why["--lern_rate"]
-    assert "TensorBoard" in why["--report_to"]
+    assert spec.knob("logging.services") == "wandb"
     assert "PEFT adapts modules" in why["--lora_target_modules"]
     assert SECRET not in repr(result)
+
+
+def test_other_loggers_stand_beside_ours_and_learn_the_project() -> None:
+    others = {"logging.services": "wandb, tensorboard, mlflow", "logging.project": "sums"}
+    launch = command({"algorithm": "sft", "knobs": others})
+
+    assert "--report_to" not in launch.argv  # the option takes one name
+    path = launch.argv[launch.argv.index("--config") + 1]
+    assert json.loads(launch.files[path]) == {"report_to": ["tensorboard", "wandb", "mlflow"]}
+    assert launch.argv[launch.argv.index("--project") + 1] == "sums"
+    assert (launch.env["WANDB_PROJECT"], launch.env["MLFLOW_EXPERIMENT_NAME"]) == ("sums", "sums")
+    with pytest.raises(ValueError, match="no logger"):
+        command({"algorithm": "sft", "knobs": {"logging.services": "--odd"}})
+
+
+def test_all_loggers_are_not_guessed() -> None:
+    result = read("trl sft --model_name_or_path a/b --dataset_name c/d --report_to all")
+
+    assert "Name them" in reasons(result)["--report_to"]
 
 
 def test_a_configuration_is_read() -> None:

@@ -89,6 +89,22 @@ def test_what_is_always_the_same_stands_in_every_command() -> None:
     assert given[key] == launch.env["VERL_FILE_LOGGER_PATH"]
 
 
+@pytest.mark.parametrize("algorithm", ["dapo", "sft"])
+def test_other_loggers_stand_beside_ours_and_the_algorithm_is_known_without_the_projects_name(algorithm: str) -> None:
+    others = {"logging.services": "wandb, tensorboard,wandb", "logging.project": "sums"}
+    launch = command({"algorithm": algorithm, "knobs": others})
+    given = settings(launch)
+
+    assert given["trainer.logger"] == ["console", "file", "wandb", "tensorboard"]
+    assert (given["trainer.project_name"], given["hydra.job.name"]) == ("sums", f"pitwall-{algorithm}")
+    assert launch.env["TENSORBOARD_DIR"] == "/srv/runs/r-1/a1/tb"
+    key = "ray_kwargs.ray_init.runtime_env.env_vars.TENSORBOARD_DIR"
+    assert given.get(key) == (launch.env["TENSORBOARD_DIR"] if algorithm == "dapo" else None)
+    again = spec_of(*launch.argv)
+    assert again.algorithm == algorithm
+    assert (again.knob("logging.services"), again.knob("logging.project")) == ("wandb,tensorboard", "sums")
+
+
 def test_what_the_console_holds_is_named_where_it_is_written() -> None:
     given = settings(command({"algorithm": "grpo", "model": {"kind": "bundled"}}))
 
@@ -222,6 +238,7 @@ def test_a_pasted_command_becomes_a_spec() -> None:
     assert spec.knob("algorithm.kl_estimator") == "k3"
     assert spec.knob("rollout.samples_per_prompt") == 5
     assert spec.knob("train.num_epochs") == 15
+    assert (spec.knob("logging.services"), spec.knob("logging.project")) == ("wandb", "verl_grpo_example_gsm8k")
 
 
 def test_what_a_command_does_not_say_is_as_verl_has_it() -> None:
@@ -239,12 +256,9 @@ def test_what_stays_behind_is_named_with_the_reason_and_what_was_meant() -> None
 
     assert "clip_grad" in found["actor_rollout_ref.actor.grad_clip"]
     assert "Did you mean trainer.total_training_steps" in found["trainer.totl_training_steps"]
-    assert "console and JSON lines" in found["trainer.logger"]
     assert set(found) == {
         "actor_rollout_ref.actor.grad_clip",
         "trainer.totl_training_steps",
-        "trainer.logger",
-        "trainer.project_name",
         "data.truncation",
         "trainer.critic_warmup",
         "WANDB_API_KEY",
