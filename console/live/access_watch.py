@@ -86,7 +86,7 @@ class AccessWatch:
             try:
                 codes = await ask(set(seats.values()))
             except Exception:
-                log.exception("Nobody can be seats whether live pages may go on; they have to come back.")
+                log.exception("Nobody can be asked whether live pages may go on; they have to come back.")
                 codes = dict.fromkeys(seats.values(), STUMBLED)
             for mailbox, seat in seats.items():
                 if seat in codes:

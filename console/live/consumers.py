@@ -152,7 +152,7 @@ class RunConsumer(_Follower):
             return NOT_THERE  # which of the two is not theirs to know
         self.last = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else there
         self._last_at = time.monotonic()
-        self._header, self._header_at = "", 0.0
+        self._header, self._header_due = "", 0.0
         return 0
 
     async def _follow(self) -> None:
@@ -165,7 +165,7 @@ class RunConsumer(_Follower):
         is_changed = False
         while True:
             now = time.monotonic()
-            wake_at = min(beat_at, self._header_at + HEADER_SECONDS) if is_changed else beat_at
+            wake_at = min(beat_at, self._header_due) if is_changed else beat_at
             await self.mailbox.wait(wake_at - now)
             if self.mailbox.take_lost():
                 await self._catch_up()
@@ -176,7 +176,7 @@ class RunConsumer(_Follower):
                     await self._send_frame(frame.seq, frame.text)
             is_changed = bool(self.mailbox.take_changed()) or is_changed
             now = time.monotonic()
-            if is_changed and now >= self._header_at + HEADER_SECONDS:
+            if is_changed and now >= self._header_due:
                 await self._send_header()
                 is_changed = False
             if now >= beat_at:
@@ -218,8 +218,8 @@ class RunConsumer(_Follower):
         self.last, self._last_at = seq, time.monotonic()
 
     async def _send_header(self) -> None:
-        """Send the header if it is not what the page has."""
-        self._header_at = time.monotonic()
+        """Send the header if it is not what the page has. The next one is due when all others' are: one read serves."""
+        self._header_due = (time.monotonic() // HEADER_SECONDS + 1) * HEADER_SECONDS
         header = (await headers().get(self.run_id)).value
         if header is not None and header.text != self._header:
             self._header = header.text
