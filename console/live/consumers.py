@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from typing import ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
@@ -12,14 +11,13 @@ import orjson
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
-from django.contrib.auth import get_user
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.http import HttpRequest
 from django.urls import path
 
 from console.api.traces.schema import trace_out
 from console.api.traces.traces import whole
-from console.live.hub import Mailbox, end, hub
+from console.live.access_watch import SIGN_IN, Followed, Seat, access_watch
+from console.live.hub import Mailbox, Shut, end, hub
 from console.live.run_headers import headers
 from console.live.shared_reads import SharedReads, one_per_loop
 from console.live.sockets import open_sockets
@@ -32,11 +30,11 @@ HEARTBEAT_SECONDS = 5.0
 HEADER_SECONDS = 0.5
 TRACE_SECONDS = 0.2
 NEWEST_SECONDS = 0.5
-ANNOUNCED_SECONDS = 1.0
+MISSED_SECONDS = 1.0
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SIGN_IN, NOT_YOURS, NOT_THERE, TOO_MANY = 4401, 4403, 4404, 4429
+NOT_THERE, TOO_MANY = 4404, 4429
 TOO_TALKATIVE = 1008  # of RFC 6455: it breaks our rules
 MOST_SAID = 10
 """Messages of a client until it is closed: our pages send none."""
@@ -44,8 +42,8 @@ MOST_SAID = 10
 
 newest = one_per_loop(lambda: SharedReads(newest_seq, max_age=NEWEST_SECONDS))
 """The numbers of runs' newest frames: all that follow a run ask at each heartbeat."""
-announced = one_per_loop(lambda: SharedReads(_read_announced, max_age=ANNOUNCED_SECONDS, max_keys=16))
-"""Frames too large for the live stream, by run, the last frame sent and the one announced: all ask at the same time."""
+missed_frames = one_per_loop(lambda: SharedReads(_read_missed, max_age=MISSED_SECONDS, max_keys=16))
+"""Frames that the database has, by run, the last frame sent and the newest known: all ask for them at the same time."""
 
 
 class _Follower(AsyncWebsocketConsumer):
@@ -74,6 +72,11 @@ class _Follower(AsyncWebsocketConsumer):
         if self.sender is not None:
             await end(self.sender)
 
+    async def send(self, text_data: str | None = None, bytes_data: bytes | None = None, close: bool = False) -> None:
+        """Send it to who may still have it. Raises: Shut."""
+        self.mailbox.check()
+        await super().send(text_data=text_data, bytes_data=bytes_data, close=close)
+
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:  # noqa: ARG002
         """Ignore what browsers send, as they only listen, and close who goes on."""
         self.num_said += 1
@@ -87,41 +90,45 @@ class _Follower(AsyncWebsocketConsumer):
         raise NotImplementedError
 
     @property
-    def _followed(self) -> str:
-        """What it follows, if that is one thing."""
-        return ""
+    def _followed(self) -> tuple[Followed, str]:
+        """What it follows: of what kind, and its id or slug."""
+        raise NotImplementedError
 
     def _count(self) -> int:
         """Count it among the person's sockets and those of what it follows; return why it may not stay, else 0."""
         most = {f"person {self._user.pk}": settings.SOCKETS_OF_PERSON}
-        if self._followed:
-            most[self._followed] = settings.SOCKETS_OF_RUN
+        kind, name = self._followed
+        if kind != "project":
+            most[f"{kind} {name}"] = settings.SOCKETS_OF_RUN
         if not open_sockets.enter(most):
             return TOO_MANY
         self.counted_as = most
         return 0
 
     async def _serve(self) -> None:
+        access_watch().enter(self.mailbox, self._seat())
         try:
             await self._follow()
         except asyncio.CancelledError:
             raise
+        except Shut as shut:
+            await self.close(shut.code)
         except Exception:
             with contextlib.suppress(Exception):
                 await self.close(1011)  # the page comes back by itself, from its last frame
             raise
         finally:
+            access_watch().leave(self.mailbox)
             await hub().unsubscribe(self.mailbox)
 
     @property
     def _user(self) -> AbstractBaseUser | AnonymousUser:
         return self.scope.get("user") or AnonymousUser()
 
-    async def _why_not(self, may_see: Callable[[AbstractBaseUser | AnonymousUser, str], bool], name: str) -> int:
-        """Return why who came in may not stay: signed out since, or no member any more; 0 if all is as it was."""
-        if not await _in_database(_is_signed_in)(self.scope["session"].session_key):
-            return SIGN_IN
-        return 0 if await _in_database(may_see)(self._user, name) else NOT_YOURS
+    def _seat(self) -> Seat:
+        kind, name = self._followed
+        session_key = self.scope["session"].session_key or ""
+        return Seat(session_key=session_key, user_id=self._user.pk or 0, kind=kind, name=name)
 
     def _argument(self, name: str) -> str:
         return parse_qs(self.scope.get("query_string", b"").decode("latin-1")).get(name, [""])[0]
@@ -131,8 +138,8 @@ class RunConsumer(_Follower):
     """`/ws/runs/<run>?after=<seq>`: every frame above `after`, once and in order, and the header."""
 
     @property
-    def _followed(self) -> str:
-        return f"run {self.run_id}"
+    def _followed(self) -> tuple[Followed, str]:
+        return "run", self.run_id
 
     async def _admit(self) -> int:
         self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
@@ -145,7 +152,7 @@ class RunConsumer(_Follower):
             return NOT_THERE  # which of the two is not theirs to know
         self.last = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else there
         self._last_at = time.monotonic()
-        self._header, self._header_at = "", 0.0
+        self._header, self._header_due = "", 0.0
         return 0
 
     async def _follow(self) -> None:
@@ -158,28 +165,22 @@ class RunConsumer(_Follower):
         is_changed = False
         while True:
             now = time.monotonic()
-            wake_at = min(beat_at, self._header_at + HEADER_SECONDS) if is_changed else beat_at
+            wake_at = min(beat_at, self._header_due) if is_changed else beat_at
             await self.mailbox.wait(wake_at - now)
             if self.mailbox.take_lost():
                 await self._catch_up()
             for frame in self.mailbox.take_frames():
-                if frame.seq > self.last + 1:
-                    await self._catch_up()
-                elif frame.seq == self.last + 1 and frame.text is None:
-                    there = await announced().get((self.run_id, self.last, frame.seq))
-                    await self._send_missed(there.value)
+                if frame.seq > self.last + 1 or (frame.seq == self.last + 1 and frame.text is None):
+                    await self._catch_up_to(frame.seq)
                 if frame.seq == self.last + 1 and frame.text is not None:
                     await self._send_frame(frame.seq, frame.text)
             is_changed = bool(self.mailbox.take_changed()) or is_changed
             now = time.monotonic()
-            if is_changed and now >= self._header_at + HEADER_SECONDS:
+            if is_changed and now >= self._header_due:
                 await self._send_header()
                 is_changed = False
             if now >= beat_at:
                 beat_at = now + self.heartbeat_seconds
-                if code := await self._why_not(_may_see_run, self.run_id):
-                    await self.close(code)
-                    return
                 await self._check_newest()
                 await self._send_header()
                 await self._beat()
@@ -189,6 +190,12 @@ class RunConsumer(_Follower):
         is_behind = True
         while is_behind:
             is_behind = await self._send_missed(await _in_database(missed)(run_id=self.run_id, after=self.last))
+
+    async def _catch_up_to(self, seq: int) -> None:
+        """Send what the database has above the last frame sent; `seq` is known to be there."""
+        is_behind = True
+        while is_behind and self.last != seq:
+            is_behind = await self._send_missed((await missed_frames().get((self.run_id, self.last, seq))).value)
 
     async def _send_missed(self, frames: MissedFrames) -> bool:
         """Send them; return whether there are more."""
@@ -204,15 +211,15 @@ class RunConsumer(_Follower):
         """Catch up where the database has another newest frame than was sent."""
         there = await newest().get(self.run_id)
         if (there.value or 0) > self.last or ((there.value or 0) < self.last and self._last_at < there.asked_at):
-            await self._catch_up()
+            await self._catch_up_to(there.value or 0)
 
     async def _send_frame(self, seq: int, text: str) -> None:
         await self.send(text_data=text)
         self.last, self._last_at = seq, time.monotonic()
 
     async def _send_header(self) -> None:
-        """Send the header if it is not what the page has."""
-        self._header_at = time.monotonic()
+        """Send the header if it is not what the page has. The next one is due when all others' are: one read serves."""
+        self._header_due = (time.monotonic() // HEADER_SECONDS + 1) * HEADER_SECONDS
         header = (await headers().get(self.run_id)).value
         if header is not None and header.text != self._header:
             self._header = header.text
@@ -227,6 +234,10 @@ class RunConsumer(_Follower):
 
 class UpdatesConsumer(_Follower):
     """`/ws/updates?project=<slug>`: the headers of a project's runs as they change."""
+
+    @property
+    def _followed(self) -> tuple[Followed, str]:
+        return "project", self.project
 
     async def _admit(self) -> int:
         if not self._user.is_authenticated:
@@ -249,9 +260,6 @@ class UpdatesConsumer(_Follower):
                     await self.send(text_data=header.text)
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + self.heartbeat_seconds
-                if code := await self._why_not(_is_member, self.project):
-                    await self.close(code)
-                    return
                 await self.send(text_data='{"type":"heartbeat"}')
             else:
                 await asyncio.sleep(HEADER_SECONDS)  # a training run's header changes ten times a second
@@ -261,8 +269,8 @@ class TraceConsumer(_Follower):
     """`/ws/traces/<trace>`: the trace with the state of each layer, at first and whenever it changes."""
 
     @property
-    def _followed(self) -> str:
-        return f"trace {self.trace_id}"
+    def _followed(self) -> tuple[Followed, str]:
+        return "trace", self.trace_id
 
     async def _admit(self) -> int:
         self.trace_id = self.scope["url_route"]["kwargs"]["trace_id"]
@@ -288,9 +296,6 @@ class TraceConsumer(_Follower):
             await self.mailbox.wait(beat_at - time.monotonic())
             self.mailbox.take_changed()
             self.mailbox.take_lost()
-            if time.monotonic() >= beat_at and (code := await self._why_not(_may_see_trace, self.trace_id)):
-                await self.close(code)
-                return
             await asyncio.sleep(TRACE_SECONDS)  # an import says how far it is more often than eyes follow
 
 
@@ -299,8 +304,8 @@ def _in_database(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
     return database_sync_to_async(function, thread_sensitive=False)
 
 
-def _read_announced(key: tuple[str, int, int]) -> MissedFrames:
-    run_id, after, _announced = key
+def _read_missed(key: tuple[str, int, int]) -> MissedFrames:
+    run_id, after, _newest = key
     return missed(run_id=run_id, after=after)
 
 
@@ -324,13 +329,6 @@ def _trace_text(trace_id: str) -> str | None:
 def _is_member(user: AbstractBaseUser | AnonymousUser, slug: str) -> bool:
     project = Project.objects.filter(slug=slug).first() if "\0" not in slug else None
     return project is not None and role(user, project) is not None
-
-
-def _is_signed_in(session_key: str | None) -> bool:
-    """Return True if the session still stands, its account is active, and its password has not been changed since."""
-    request = HttpRequest()
-    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
-    return get_user(request).is_authenticated
 
 
 websocket_urlpatterns = [

@@ -34,15 +34,27 @@ class LiveFrame:
     text: str | None
 
 
+class Shut(Exception):
+    """Whoever waits at this mailbox may not go on."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 class Mailbox:
-    """What waits for one websocket: frames, and that headers changed. Bounded; what does not fit sets the lost flag."""
+    """What waits for one websocket: frames, that headers changed, and that it has to end. Bounded; what does not fit
+    sets the lost flag.
+    """
 
     def __init__(self) -> None:
         self._frames: deque[LiveFrame] = deque()
         self._num_bytes = 0
         self._changed: set[str] = set()
         self._is_lost = False
-        self._event = asyncio.Event()
+        self._shut_with = 0
+        self._is_empty = True
+        self._waiter: asyncio.Future[None] | None = None
 
     def put_frame(self, frame: LiveFrame) -> None:
         """Add a frame, or drop everything that waits and set the lost flag."""
@@ -51,19 +63,29 @@ class Mailbox:
             self.lose()
         else:
             self._frames.append(frame)
-            self._event.set()
+            self._wake()
 
     def put_changed(self, run_id: str) -> None:
         """Note that the run's header changed."""
         self._changed.add(run_id)
-        self._event.set()
+        self._wake()
 
     def lose(self) -> None:
         """Note that frames are missing here."""
         self._frames.clear()
         self._num_bytes = 0
         self._is_lost = True
-        self._event.set()
+        self._wake()
+
+    def shut(self, code: int) -> None:
+        """Let nobody go on here; `code` is what the websocket is closed with."""
+        self._shut_with = code
+        self._wake()
+
+    def check(self) -> None:
+        """Raises: Shut, if it was shut."""
+        if self._shut_with:
+            raise Shut(self._shut_with)
 
     def take_frames(self) -> list[LiveFrame]:
         """Return the frames that wait, and wait no more."""
@@ -83,12 +105,27 @@ class Mailbox:
         return is_lost
 
     async def wait(self, seconds: float) -> None:
-        """Return when something is there, or after `seconds`."""
-        try:
-            await asyncio.wait_for(self._event.wait(), max(0.0, seconds))
-        except TimeoutError:
-            return
-        self._event.clear()
+        """Return when something is there, or after `seconds`. Raises: Shut."""
+        if self._is_empty:
+            # A future and a timer: `asyncio.wait_for` before Python 3.12 makes a task, for each viewer and frame.
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(max(0.0, seconds), self._end_wait)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        self._is_empty = True
+        self.check()
+
+    def _wake(self) -> None:
+        self._is_empty = False
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Hub:

@@ -4,6 +4,7 @@ A person who came with a limited API token carries its limits (`limit`): whateve
 answered within them, so that no view has to think of tokens.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -64,6 +65,15 @@ def role(user: User, project: Project) -> Role | None:
         return None
     own_role = cast(Role, member_role)
     return own_role if allows(limits.role, own_role) else limits.role
+
+
+def members(user_ids: Collection[int], project_ids: Collection[int]) -> set[tuple[int, int]]:
+    """Return which of these people have a role in which of these projects, as (person, project), with one query.
+
+    `role` for many at once, of people who came without a token.
+    """
+    held = Membership.objects.filter(user_id__in=user_ids, user__is_active=True, project_id__in=project_ids)
+    return set(held.filter(role__in=_RANK).values_list("user_id", "project_id"))
 
 
 def allows(held: Role | None, needed: Role) -> bool:

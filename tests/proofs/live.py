@@ -20,6 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
+
 from tests.bench.stage import ROOT
 from tests.proofs.live_points import SERIES
 from tests.proofs.live_stage import Console, Runner, console, durable_rate, points_stored, until_it_answers
@@ -66,6 +68,7 @@ class Case:
     delays: dict[str, float]
     flapping_delays: dict[str, float]
     busy: float  # the load average before
+    cores: dict[str, float]  # that web, viewers and the runner's side took while it was measured
     problems: tuple[str, ...]
 
     def failed(self, *, p95_ms: float | None = P95_MS) -> list[str]:
@@ -94,9 +97,14 @@ async def play(stage: Console, *, database: str, load: Load, seconds: float) -> 
         working = [asyncio.create_task(runner.emit()), asyncio.create_task(runner.ship())]
         await asyncio.sleep(min(WARM_UP_SECONDS, seconds / 4))  # what starts up late is not the subject
         begin = time.time_ns()
+        cpu = _cpu_seconds(stage, audience)
         await asyncio.sleep(seconds / 2)
         killed, recovered = await _outage(stage, runner)
         await asyncio.sleep(seconds / 2)
+        cores = {
+            name: (now - cpu[name]) / (time.time_ns() - begin) * 1e9
+            for name, now in _cpu_seconds(stage, audience).items()
+        }
         runner.over.set()
         await asyncio.gather(*working)
         await _order(audience, {"last": runner.batch, "begin": begin, "killed": killed, "recovered": recovered})
@@ -125,8 +133,15 @@ async def play(stage: Console, *, database: str, load: Load, seconds: float) -> 
         delays=seen["all"],
         flapping_delays=seen["flapping"],
         busy=busy,
+        cores=cores,
         problems=tuple(problems),
     )
+
+
+def _cpu_seconds(stage: Console, audience: subprocess.Popen[bytes]) -> dict[str, float]:
+    """Return the seconds of CPU that each process took since its start; ingest is left out, as it is killed."""
+    processes = {"web": stage.web.pid, "viewers": audience.pid, "runner's side": os.getpid()}
+    return {name: sum(psutil.Process(pid).cpu_times()[:2]) for name, pid in processes.items()}
 
 
 async def _outage(stage: Console, runner: Runner) -> tuple[int, int]:
@@ -178,7 +193,8 @@ def _line(case: Case) -> str:
         f"{case.database}, {load.rate:,} points/s, {load.viewers} viewers ({load.flapping} flapping, {load.slow} slow)"
     )
     exact = f"{case.gaps} gaps, {case.duplicates} duplicates, {case.wrong} wrong"
-    return f"{told}: {exact}; {delays} ms; outage {case.outage:.1f} s; load {case.busy:.1f}"
+    cores = ", ".join(f"{name} {share:.2f}" for name, share in case.cores.items())
+    return f"{told}: {exact}; {delays} ms; outage {case.outage:.1f} s; load {case.busy:.1f}; cores of {cores}"
 
 
 def report(cases: list[Case], rates: dict[str, list[float]]) -> str:
@@ -197,12 +213,13 @@ def report(cases: list[Case], rates: dict[str, list[float]]) -> str:
         f"the time ingest is killed with SIGKILL and started again {RESPAWN_SECONDS:.0f} s later. A point is a value",
         "of one series at one step; its value follows from both, and every viewer's frames are checked by number and",
         "by value. Delay is received minus emitted, of all but the slow viewers, the wait for the runner's 100 ms",
-        "window included, in milliseconds.",
+        "window included, in milliseconds. *Cores*: what the web process takes, and what viewers and the runner's side",
+        "take from it on the same machine.",
         "",
         "| database | points/s | viewers (flapping, slow) | emitted | gaps | duplicates | wrong | p50 | p95 | p99 "
         "| largest "
-        "| p95, flapping | connections | outage | in the database | load before |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| p95, flapping | connections | outage | in the database | cores: web, viewers, runner's side | load before |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for case in cases:
         delays = " | ".join(f"{case.delays[name]:.0f}" for name in ("p50", "p95", "p99", "max"))
@@ -211,7 +228,8 @@ def report(cases: list[Case], rates: dict[str, list[float]]) -> str:
             f"| {NAMES[case.database]} | {load.rate:,} | {load.viewers} ({load.flapping}, {load.slow}) "
             f"| {case.emitted:,} | {case.gaps} | {case.duplicates} "
             f"| {case.wrong} | {delays} | {case.flapping_delays['p95']:.0f} | {case.connections} | {case.outage:.1f} s "
-            f"| {'all' if case.stored == case.emitted else f'{case.stored:,}'} | {case.busy:.1f} |"
+            f"| {'all' if case.stored == case.emitted else f'{case.stored:,}'} "
+            f"| {', '.join(f'{share:.2f}' for share in case.cores.values())} | {case.busy:.1f} |"
         )
     lines += [
         "",

@@ -15,7 +15,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from console.asgi import application
-from console.live import consumers
+from console.live import access_watch, consumers
 from console.live import hub as live
 from console.live.hub import LiveFrame, Mailbox, hub
 from jobs.accounts.people import deactivate
@@ -386,7 +386,7 @@ async def test_nobody_comes_in_without_a_session_or_membership(stage: Stage) -> 
 
 
 async def test_who_loses_the_membership_loses_the_page(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers.RunConsumer, "heartbeat_seconds", 0.2)
+    monkeypatch.setattr(access_watch, "PERIOD_SECONDS", 0.2)
     page = await stage.page(after=0)
     await page.until("heartbeat")
 
@@ -399,7 +399,7 @@ async def test_who_loses_the_membership_loses_the_page(stage: Stage, monkeypatch
 async def test_who_is_no_longer_signed_in_loses_the_page(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, deed: str
 ) -> None:
-    monkeypatch.setattr(consumers.RunConsumer, "heartbeat_seconds", 0.2)
+    monkeypatch.setattr(access_watch, "PERIOD_SECONDS", 0.2)
     page = await stage.page(after=0)
     await page.until("heartbeat")
 
