@@ -1,6 +1,6 @@
 """A run that ends in a given way: `python -m tests.proofs.ending_run WAY RUN_DIR`, once RUN_DIR/end is there.
 
-WAY is one of ENDS: what the run does to itself. Ends that come from outside need nothing of it.
+WAY is one of shipped_run's ENDS: what the run does to itself. Ends that come from outside need nothing of it.
 """
 
 import os
@@ -15,7 +15,6 @@ from jobs.engine.captures import EngineCaptures
 from jobs.engine.roles.policy import Policy
 from jobs.engine.session import ROLE_CLASSES, run_session
 
-ENDS = ("normal end", "exit_actor", "ray_kill", "driver_error", "driver_exit")
 EXIT_CODE = 3
 
 

@@ -14,12 +14,13 @@ import psutil
 
 from tests.jobs.engine.conftest import RUN_SECONDS
 from tests.jobs.runner.fake_console import TOKEN, FakeConsole
-from tests.proofs.ending_run import ENDS
 from tests.ray_head import HOUSE, RayHead
 from tests.waiting import wait_until
 
 END_SECONDS = 600.0
 OVER = ("SUCCEEDED", "FAILED", "STOPPED")
+ENDS = ("normal end", "exit_actor", "ray_kill", "driver_error", "driver_exit")
+"""What a run may do to itself: `ending_run`, which is of the engine and takes seconds to import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ For each case that is run it takes three steps of GRPO on the same batch, and wr
 `<case> x<ranks>.pt`. The state of the first is saved, and the last case goes on from it.
 """
 
-import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,27 +16,8 @@ from jobs.engine.algorithm import Counts
 from jobs.engine.roles.policy import Policy
 from jobs.engine.roles.reference import Reference
 from tests.jobs.engine.peaks import batches_of
-from tests.jobs.engine.rank_variants import shortened
+from tests.jobs.engine.rank_variants import ADAPTER_CASES
 
-ALL_CASES: dict[str, dict[str, Any]] = {
-    "ZeRO-3": {"memory.zero_stage": "3"},
-    "ZeRO-0": {"memory.zero_stage": "0"},
-    "ZeRO-2": {"memory.zero_stage": "2", "train.micro_batch_size": 1},
-    "DoRA ZeRO-2": {"memory.zero_stage": "2", "lora.dora": True},
-    "bfloat16 ZeRO-3": {"memory.zero_stage": "3", "memory.precision": "bfloat16"},
-    "bfloat16 ZeRO-2": {"memory.zero_stage": "2", "memory.precision": "bfloat16"},
-    **(
-        {"4 bits ZeRO-2": {"memory.zero_stage": "2", "quantization.load_in_4bit": True}}
-        if importlib.util.find_spec("bitsandbytes")
-        else {}
-    ),
-    "resumed": {"memory.zero_stage": "2"},
-}
-CASES = {
-    2: shortened(ALL_CASES, ("ZeRO-3", "bfloat16 ZeRO-2", "4 bits ZeRO-2")),
-    1: shortened(ALL_CASES, ("ZeRO-2", "4 bits ZeRO-2", "resumed")),
-}
-"""By how many ranks there are."""
 NUM_STEPS, PART_BYTES = 3, 1 << 20
 SIZES: dict[str, Any] = {
     "rollout.prompts_per_step": 2,
@@ -51,13 +31,13 @@ SIZES: dict[str, Any] = {
 def spec_of(case: str, *, ranks: int) -> RunSpec:
     """The spec of a case."""
     hardware = {"layout": "shared", "policy_ranks": ranks}
-    return parse_spec({"algorithm": "grpo", "hardware": hardware, "knobs": SIZES | CASES[ranks][case]})
+    return parse_spec({"algorithm": "grpo", "hardware": hardware, "knobs": SIZES | ADAPTER_CASES[ranks][case]})
 
 
 def main() -> None:
     """Go through the cases."""
     run_dir, rank, ranks, port = Path(sys.argv[1]), *map(int, sys.argv[2:5])
-    for case in CASES[ranks]:  # each in the group of the first, which a process can form once
+    for case in ADAPTER_CASES[ranks]:  # each in the group of the first, which a process can form once
         spec = spec_of(case, ranks=ranks)
         place = {"host": "127.0.0.1", "port": port, "device": "cpu"}
         policy = Policy(spec=spec, rank=rank, world_size=ranks, **place)

@@ -19,38 +19,9 @@ from jobs.engine.batch import Batch, make_batch, share_out
 from jobs.engine.micro_batches import of_units, sequences_per_sample
 from jobs.engine.roles.critic import Critic
 from jobs.engine.roles.policy import Policy
-from tests.jobs.engine.rank_variants import shortened
+from tests.jobs.engine.rank_variants import ADAPTERS_3, BESIDE, CRITICS_OF_ONE, CRITICS_OF_TWO, PREFERENCES, RESUMED
 
 NUM_STEPS, NUM_SEQUENCES, PART_BYTES = 3, 16, 1 << 20
-BESIDE = "beside the policy"
-ADAPTERS_3, RESUMED = "adapters 3", "adapters resumed"
-ADAPTERS = {"lora.rank": 4, "train.packing": False}
-BY_TOKENS = {"train.dynamic_batch": True, "train.max_tokens_per_gpu": 60}
-ALL_OF_TWO: dict[str, dict[str, Any]] = {
-    "0": {"memory.zero_stage": "0", "train.packing": False},
-    "2": {"memory.zero_stage": "2", "train.packing": False},
-    "3": {"memory.critic_zero_stage": "3", "train.packing": False},
-    "micro": {"train.micro_batch_size": 3, "train.packing": False},
-    "packed": {"memory.critic_zero_stage": "3", **BY_TOKENS},
-    "bfloat16 2": {"memory.precision": "bfloat16", "train.packing": False},
-    "bfloat16 3": {"memory.precision": "bfloat16", "memory.critic_zero_stage": "3"},
-    BESIDE: {"memory.zero_stage": "2", "memory.critic_zero_stage": "3", "train.packing": False},
-    "adapters 2": ADAPTERS | {"memory.zero_stage": "2"},
-    ADAPTERS_3: ADAPTERS | {"memory.critic_zero_stage": "3"},
-}
-ALL_OF_ONE: dict[str, dict[str, Any]] = {
-    "one rank": {"train.packing": False},
-    "adapters, one rank": ADAPTERS | {"memory.zero_stage": "0"},
-    RESUMED: ADAPTERS | {"memory.zero_stage": "2"},
-}
-OF_TWO = shortened(ALL_OF_TWO, ("0", "packed", "bfloat16 3", BESIDE, ADAPTERS_3))
-OF_ONE = shortened(ALL_OF_ONE, ("adapters, one rank", RESUMED))
-ALL_PREFERENCES: dict[int, dict[str, dict[str, Any]]] = {
-    2: {"2": {"memory.zero_stage": "2", "train.packing": False}, "3": {"memory.zero_stage": "3", **BY_TOKENS}},
-    1: {"0": {"memory.zero_stage": "0", "train.packing": False}},
-}
-PREFERENCES = {num_ranks: shortened(variants, ("3", "0")) for num_ranks, variants in ALL_PREFERENCES.items()}
-"""By how many ranks there are, how policies that hold their reference learn from pairs and from labels."""
 
 
 def batch_of(step: int) -> Batch:
@@ -104,7 +75,7 @@ def main() -> None:
     place: dict[str, Any] = {"rank": rank, "world_size": world_size, "host": "127.0.0.1", "port": port, "device": "cpu"}
     hardware = {"layout": "colocated", "policy_ranks": world_size}
     found = {}
-    for variant, knobs in (OF_TWO if world_size == 2 else OF_ONE).items():
+    for variant, knobs in (CRITICS_OF_TWO if world_size == 2 else CRITICS_OF_ONE).items():
         spec = parse_spec({"algorithm": "ppo", "hardware": hardware, "knobs": knobs})
         policy = Policy(spec=spec, **place) if variant == BESIDE else None
         critic = Critic(spec=spec, **place) if policy is None else policy.critic

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from console.embedded.ports import free_block
-from tests.jobs.engine.adapter_ranks import CASES
 from tests.jobs.engine.conftest import HOUSE
+from tests.jobs.engine.rank_variants import ADAPTER_CASES
 
 pytestmark = pytest.mark.engine
 WHOLE_ELEMENTS = 657_024
 FOUR_BITS = "4 bits ZeRO-2"
-RUN = [f"{case} x{ranks}" for ranks, cases in CASES.items() for case in cases]
+RUN = [f"{case} x{ranks}" for ranks, cases in ADAPTER_CASES.items() for case in cases]
 
 
 def _run_of(*cases: str) -> list[str]:
@@ -75,7 +75,7 @@ def test_without_its_adapters_the_policy_is_the_reference(found: dict[str, dict[
     assert (here["policy"] - here["base"]).abs().max() > 0.05
 
 
-@pytest.mark.parametrize("case", [case for case in ("DoRA ZeRO-2", FOUR_BITS) if case in CASES[2]])
+@pytest.mark.parametrize("case", [case for case in ("DoRA ZeRO-2", FOUR_BITS) if case in ADAPTER_CASES[2]])
 def test_with_magnitudes_and_beside_4_bits_two_ranks_learn_what_one_learns(
     found: dict[str, dict[str, Any]], case: str
 ) -> None:
@@ -86,7 +86,7 @@ def test_with_magnitudes_and_beside_4_bits_two_ranks_learn_what_one_learns(
     assert (two["share"].num_trained > plain["share"].num_trained) is case.startswith("DoRA")
 
 
-@pytest.mark.skipif(FOUR_BITS not in CASES[2], reason="bitsandbytes is not installed")
+@pytest.mark.skipif(FOUR_BITS not in ADAPTER_CASES[2], reason="bitsandbytes is not installed")
 def test_a_base_in_4_bits_takes_less_and_is_rounded(found: dict[str, dict[str, Any]]) -> None:
     two, one, plain = (found[case] for case in (f"{FOUR_BITS} x2", f"{FOUR_BITS} x1", "ZeRO-2 x1"))
 
@@ -119,7 +119,7 @@ def test_checkpoints_hold_adapters_alone(found: dict[str, dict[str, Any]]) -> No
     }
 
 
-@pytest.mark.parametrize("ranks", [ranks for ranks in CASES if "resumed" in CASES[ranks]])
+@pytest.mark.parametrize("ranks", [ranks for ranks in ADAPTER_CASES if "resumed" in ADAPTER_CASES[ranks]])
 def test_another_number_of_ranks_and_another_stage_go_on_from_them(
     found: dict[str, dict[str, Any]], ranks: int
 ) -> None:

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import PeftModel
 from safetensors import safe_open
-from transformers import AutoModelForCausalLM
 
 from jobs.catalog.spec.parse import parse_spec
 from jobs.engine.data.model_files import model_folder
@@ -51,6 +49,9 @@ def tokens_of(model: Any) -> list[int]:
 
 @pytest.mark.slow("waits for the run that all of them read")
 def test_both_exported_folders_say_what_the_policy_says_and_not_the_base(whole: EndedRun) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
     base = model_folder(parse_spec(SPEC).model)
     models = whole.run_dir / "model"
     merged = AutoModelForCausalLM.from_pretrained(models / "final", dtype=torch.float32)

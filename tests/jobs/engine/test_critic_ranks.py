@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.engine.critic_ranks import ADAPTERS_3, BESIDE, OF_ONE, OF_TWO, PREFERENCES, RESUMED
+from tests.jobs.engine.rank_variants import ADAPTERS_3, BESIDE, CRITICS_OF_ONE, CRITICS_OF_TWO, PREFERENCES, RESUMED
 
 pytestmark = pytest.mark.engine
 Steps = list[dict[str, float]]
@@ -68,7 +68,7 @@ def _together(told: tuple[dict[str, object], ...]) -> dict[str, float]:
 
 
 def _run_of(*variants: str) -> list[str]:
-    return [variant for variant in variants if variant in OF_TWO | OF_ONE]
+    return [variant for variant in variants if variant in CRITICS_OF_TWO | CRITICS_OF_ONE]
 
 
 @pytest.mark.slow("the first test waits for the ranks that all of them read")

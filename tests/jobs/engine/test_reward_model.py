@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 pytestmark = pytest.mark.engine
 Steps = dict[str, dict[str, float]]
@@ -46,6 +45,8 @@ def test_it_learns_and_goes_on_to_the_last_bits_in_another_stage_and_padded(run_
 
 
 def test_what_it_leaves_scores_alike_in_plain_transformers_padded_or_not(run_dir: Path) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
     folder = run_dir / "a1" / "model" / "final"
     model, loaded = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -1,6 +1,7 @@
 """The flight recorder: real dumps of two processes of which one skips a collective, and dumps made by hand."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -20,31 +21,6 @@ from profiling.trace.store import Store
 T = 1_760_000_000 * 10**9
 S = 10**9
 
-RANK = """
-import os, sys, threading, json, datetime
-os.environ["TORCH_FR_BUFFER_SIZE"] = "100"
-import torch, torch.distributed as dist
-from torch._C import _distributed_c10d as c10d
-rank, folder = int(sys.argv[1]), sys.argv[2]
-week = datetime.timedelta(days=7)
-dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2, timeout=week)
-
-def evaluate():
-    dist.all_reduce(torch.ones(7))
-
-dist.all_reduce(torch.ones(1024, dtype=torch.bfloat16))
-dist.barrier()
-if rank == 0:
-    threading.Thread(target=evaluate, daemon=True).start()
-while len(json.loads(c10d._dump_fr_trace_json())["entries"]) < (3 if rank == 0 else 2):
-    pass
-open(f"{folder}/dump_{rank}", "wb").write(c10d._dump_fr_trace())
-open(f"{folder}/rank{rank}.fr.json", "wb").write(c10d._dump_fr_trace_json())
-print("dumped", flush=True)
-sys.stdin.read()
-os._exit(0)
-"""
-
 
 def finding(*paths: Path) -> Finding:
     with ExitStack() as stack:
@@ -56,14 +32,14 @@ def finding(*paths: Path) -> Finding:
         return finding_of("collective_mismatch", rules()["collective_mismatch"], Evidence(recorded=tuple(recorded)))
 
 
-def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(RANK)
+def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path, warm_environment: dict[str, str]) -> None:
+    program = [sys.executable, "-m", "tests.profiling.diagnosis.skipping_rank"]
     with ExitStack() as stack:
         ranks = [
             stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, str(script), str(rank), str(tmp_path)],
+                    [*program, str(rank), str(tmp_path)],
+                    env=os.environ | warm_environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -89,7 +65,7 @@ def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path) -> None:
         assert "Collective 3 of process group 0 does not meet: rank 1 —; rank 0 gloo:all_reduce [7] Float" in (
             found.sentence()
         )
-    assert "train.py:11 evaluate" in pickled.sentence()  # a pickle holds the stack of each call
+    assert "skipping_rank.py:21 evaluate" in pickled.sentence()  # a pickle holds the stack of each call
     with Store(tmp_path / "dump_0.store") as store:
         events = store.events()
         assert [store.names[name] for name in events["name"]] == ["gloo:all_reduce", "gloo:barrier", "gloo:all_reduce"]

@@ -36,7 +36,7 @@ def op(name: str, start: float, lasts: float, **more: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 70, "ts": T + start, "dur": lasts, **more}
 
 
-@pytest.mark.parametrize("name", ["torch_diff_control", "torch_diff_test", "torch_sampled_rank0"])
+@pytest.mark.parametrize("name", ["torch_diff_test", "torch_sampled_rank0"])
 def test_a_real_trace_comes_in_whole(name: str, tmp_path: Path) -> None:
     source = DATA / f"{name}.json.gz"
     with gzip.open(source) as file:
@@ -303,12 +303,11 @@ def test_what_is_not_a_number_costs_only_its_event(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("share", [0.999, 0.7, 0.2])
 def test_a_trace_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, packed: bool, share: float) -> None:
-    events = [op(f"aten::op{i % 9}", 10 * i, 5, args={"n": [{"a": i}, {"b": i}]}) for i in range(30_000)]
-    whole = json.dumps({"traceEvents": events, "x": 1}, indent=1).encode()
+    events = [op(f"aten::op{i % 9}", 10 * i, 5, args={"n": [{"a": i}, {"b": i}]}) for i in range(8_000)]
+    written = json.dumps({"traceEvents": events, "x": 1}, indent=1).encode()
+    whole = gzip.compress(written) if packed else written
     path = tmp_path / "trace.json"
-    path.write_bytes(
-        gzip.compress(whole)[: int(len(gzip.compress(whole)) * share)] if packed else whole[: int(len(whole) * share)]
-    )
+    path.write_bytes(whole[: int(len(whole) * share)])
     facts, store = imported(path, tmp_path)
     with store:
         assert share * 0.9 < facts.events / len(events) < share + 0.05

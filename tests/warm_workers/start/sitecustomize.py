@@ -13,7 +13,7 @@ SOCKET = "PITWALL_TEST_WARM_WORKERS"
 COLD_FOLDER = "PITWALL_TEST_COLD_WORKERS"
 # Ray gives the second to the supervisors of its jobs, which the runner must recognize by their command line.
 COLD = frozenset({"PITWALL_NSYS_SESSION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"})
-DRIVERS = ("jobs.engine", "tests.jobs.engine.", "jobs.runner.generation")
+DRIVERS = ("jobs.engine", "tests.jobs.engine.", "tests.profiling.", "jobs.runner.generation")
 
 
 def _order() -> dict[str, object] | None:
