@@ -1,6 +1,7 @@
 """The parts that `make test` runs the tests in, and the files in which the tests of a part are."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
@@ -23,6 +24,11 @@ MARKERS: Mapping[str, Sequence[str]] = {
 }
 # What needs little of the machine, in two processes side by side: each imports its own half of the files, and no other.
 HALVES = ("light-1", "light-2")
+# What loads torch and transformers, which takes 8 s, or may well: all of it is in the first half.
+ENGINE = TESTS / "jobs" / "engine"
+# How many times as long as others its tests take for a byte: pages, and what is held over all of a kind.
+DENSE: Mapping[str, int] = {"console": 3, "contracts": 6, "conformance": 10}
+LOADS_TORCH = re.compile(r"^(from|import) (torch|transformers|jobs\.engine|tests\.jobs\.engine)\b", re.MULTILINE)
 
 
 def is_marked(path: Path, text: str, markers: Sequence[str]) -> bool:
@@ -40,17 +46,19 @@ def files_of(part: str, *, slow_first: bool = False) -> list[str]:
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("test_*.py"))}
     if part in HALVES:
         light = [path for path in texts if not any(folder in MARKED for folder in path.parents)]
-        return [str(path) for path in sorted(_halves(light)[HALVES.index(part)])]
+        first = {path for path in light if ENGINE in path.parents or LOADS_TORCH.search(texts[path])}
+        return [str(path) for path in sorted(_halves(light, first)[HALVES.index(part)])]
     files = [path for path, text in texts.items() if is_marked(path, text, MARKERS[part])]
     return [str(path) for path in sorted(files, key=lambda path: slow_first and "mark.slow(" not in texts[path])]
 
 
-def _halves(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Return two halves of about as many bytes, which is about as much to do."""
+def _halves(paths: Sequence[Path], first: Set[Path]) -> tuple[list[Path], list[Path]]:
+    """Return two halves with about as much to do, as sizes of files tell; those of `first` are in the first one."""
+    weights = {path: path.stat().st_size * DENSE.get(path.relative_to(TESTS).parts[0], 1) for path in paths}
     halves: tuple[list[Path], list[Path]] = ([], [])
-    sizes = [0, 0]
-    for path in sorted(paths, key=lambda path: -path.stat().st_size):
-        smaller = sizes.index(min(sizes))
-        halves[smaller].append(path)
-        sizes[smaller] += path.stat().st_size
+    totals = [0, 0]
+    for path in sorted(paths, key=lambda path: (path not in first, -weights[path])):
+        half = 0 if path in first else totals.index(min(totals))
+        halves[half].append(path)
+        totals[half] += weights[path]
     return halves
