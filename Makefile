@@ -36,10 +36,9 @@ test: install-dev ## everything: check, unit tests, a real run, a browser journe
 test-fast: install-dev ## the checks and all tests that start no engine, no Ray and no browser
 	@exec $(BIN)/python -m tests.run --fast
 
-check: install-dev lint scripts ## lint, types and tests of scripts, types, import contracts, Django's own checks, migrations
+check: install-dev lint scripts ## lint, types and tests of scripts, types, import contracts, Django's own checks and migrations
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(RUN) check
 	@$(RUN) makemigrations --check --dry-run
 
 lint: install-dev ## ruff, djangofmt, Biome: rules and format of Python, templates and scripts

@@ -42,8 +42,7 @@ CHECKS: dict[str, list[str | Path]] = {
     "tests of scripts": ["npm", "run", "--silent", "test"],
     "types": [BIN / "mypy"],
     "imports": [BIN / "lint-imports", "--no-logo"],
-    "django": [sys.executable, "manage.py", "check"],
-    "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
+    "django and migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
 }
 NODE_PACKAGES = ROOT / "node_modules" / ".package-lock.json"
 IS_BUSY = f"({' or '.join(BUSY)})"

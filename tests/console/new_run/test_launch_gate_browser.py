@@ -52,51 +52,33 @@ def label(page: Page) -> Locator:
     return launch_button(page).locator("[data-launch-label]")
 
 
-def test_the_button_says_that_it_does_not_fit_and_leads_to_what_would_help(
-    too_large: Page, live_console: LiveConsole
-) -> None:
+def test_it_is_launched_by_a_second_word_and_not_by_the_first(too_large: Page, live_console: LiveConsole) -> None:
     page = too_large
     expect(refusal(page)).to_contain_text("The plan says that it does not fit here.")
     expect(label(page)).to_have_text(re.compile(r"^Does not fit: see \d+ changes?$"))
 
     launch_button(page).click()
-
     expect(page.locator("#advice-title")).to_be_focused()
     page.keyboard.press("Control+Enter")  # the key is the button
     expect(page.locator("#advice-title")).to_be_focused()
     assert not Run.objects.filter(project=live_console.project).exists()
 
-
-def test_who_says_launch_anyway_is_not_asked_again(too_large: Page) -> None:
-    page = too_large
     refusal(page).get_by_role("button", name="Launch anyway").click()
-
     expect(refusal(page)).to_be_hidden()
     expect(launch_button(page)).to_be_focused()
     expect(label(page)).to_have_text(re.compile(r"^Launch"))
     page.fill('[name="knobs.train.seed"]', "7")
     expect(page.locator("[data-plan-busy]")).to_contain_text("planned in")
-    expect(label(page)).to_have_text(re.compile(r"^Launch"))
-
-
-def test_it_is_asked_again_once_the_run_did_fit_in_between(too_large: Page) -> None:
-    page = too_large
-    refusal(page).get_by_role("button", name="Launch anyway").click()
-    expect(refusal(page)).to_be_hidden()
+    expect(label(page)).to_have_text(re.compile(r"^Launch"))  # who has said so is not asked again
 
     page.fill(SHARE, ENOUGH)
     expect(verdict(page)).not_to_have_text("Does not fit")
     page.fill(SHARE, TOO_MUCH)
-
     expect(verdict(page)).to_have_text("Does not fit")
-    expect(refusal(page)).to_be_visible()
+    expect(refusal(page)).to_be_visible()  # until it did fit in between
 
-
-def test_hardware_that_is_only_hypothetical_refuses_nothing(too_large: Page) -> None:
-    page = too_large
     page.select_option('[name="plan.accelerator"]', "a100-40-sxm")
-
     expect(page.locator("[data-plan-launches]")).to_be_visible()
     expect(verdict(page)).to_have_text("Does not fit")
-    expect(refusal(page)).to_be_hidden()
+    expect(refusal(page)).to_be_hidden()  # hypothetical hardware refuses nothing
     expect(label(page)).to_have_text(re.compile(r"^Launch"))
