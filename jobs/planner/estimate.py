@@ -246,7 +246,7 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
     is_known = (
         training.model.is_exact
         and not training.model.rough_layers
-        and training.attention != "eager"
+        and training.attends_by != "eager"
         and accelerator.vendor == "nvidia"
         and accelerator.has_bf16
     )
