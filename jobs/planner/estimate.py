@@ -6,8 +6,8 @@ Verdict: what is estimated fits up to 0.92 of what is usable, and is tight up to
 Every phase is checked, and the worst verdict is the job's. An engine sizes its cache by what it was given, to the byte:
 its own bytes count as they are, the others' with that margin. What its budget leaves out, the driver's context, is not
 known to the byte: it fits if it does at its largest. A family that was never measured widens the margin by its band.
-Host memory counts too: what is known to be too little does not fit, and what is more than a node usually has is tight,
-where nobody says what it has.
+Host memory counts too, with the same margin: what is known to be too little does not fit, and what is more than a node
+usually has is tight, where nobody says what it has.
 """
 
 from collections.abc import Iterable, Iterator
@@ -136,7 +136,7 @@ class Estimator:
             phase = next(each for each in pool.phases if each.phase == "rollout")
         on_host = host_bytes(job, constants)
         if (limit := _exceeded_host_bytes(job, on_host, constants)) is not None:
-            is_short = bool(job.fleet.host_bytes) and on_host > limit
+            is_short = bool(job.fleet.host_bytes) and on_host > TIGHT_TO * limit
             verdict = "no" if verdict == "no" or is_short else "tight"
             has = (
                 Sentence("it has {limit:,.0f} GiB", limit=limit / _GIB)
@@ -246,7 +246,7 @@ def _bands(job: Job, constants: Constants) -> tuple[float, float]:
     is_known = (
         training.model.is_exact
         and not training.model.rough_layers
-        and training.attention != "eager"
+        and training.attends_by != "eager"
         and accelerator.vendor == "nvidia"
         and accelerator.has_bf16
     )

@@ -211,6 +211,11 @@ class Training:
             object.__setattr__(self, "optimizer", "adam_bf16")
 
     @property
+    def attends_by(self) -> Attention:
+        """The kernel of attention that runs, whatever is asked for: a model that Transformers has none for is eager."""
+        return self.attention if self.model.has_fused_attention or self.kernels == "megatron" else "eager"
+
+    @property
     def tokens(self) -> int:
         """Tokens of one micro-batch on one rank, after context and sequence parallelism; pairs count both sides."""
         rows = self.micro_batch * (2 if self.objective == "pairs" else 1)

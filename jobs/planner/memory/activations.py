@@ -89,7 +89,7 @@ def _heads(layer: LayerShape, training: Training) -> float:
     query, kv = model.query, model.kv
     if not layer.has_cache:  # linear attention: its projections before and after the convolution
         return 2.0 * layer.attention / model.hidden
-    repeats = training.attention in ("sdpa", "eager") and training.kernels != "compiled"
+    repeats = training.attends_by in ("sdpa", "eager") and training.kernels != "compiled"
     seen = query if repeats and not training.has_grouped_attention else kv
     total = 2.0 * query + 2.0 * seen
     if model.has_qk_norm:
@@ -231,7 +231,7 @@ def _gathered(layer: LayerShape, training: Training) -> float:
 
 def _score_bytes(training: Training, constants: Constants) -> float:
     """Return bytes per token of the scores that eager attention keeps: a row's length of them per head."""
-    if training.attention != "eager":
+    if training.attends_by != "eager":
         return 0.0
     return (
         constants.memory.scores

@@ -13,7 +13,7 @@ from jobs.catalog.sentence import Sentence
 from jobs.planner.constant import Constants
 from jobs.planner.job import Engine, Sampler
 from jobs.planner.result import JobInvalid, PeakMemory, Term
-from jobs.planner.serving.engine_weights import weight_bytes
+from jobs.planner.serving.engine_weights import matrix_bytes, weight_bytes
 from jobs.planner.serving.kv_cache import KvCache, sglang_cache, stages, vllm_cache
 
 _GIB = 2**30
@@ -211,7 +211,9 @@ def _peak(engine: Engine, stage: int, seqs: int, batched: int, constants: Consta
         return 0, 0  # lives in what its share of memory leaves
     workspace = max(_expert_workspace(engine, i, batched) for i in stages(engine)[stage])
     width = model.mlp_width or model.shared_width
-    layer = 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants.engine.forward_factor
+    passing = 0 if _keeps_expert_workspace(engine) else workspace
+    workspace -= passing
+    layer = passing + 2 * batched * (3 * width / engine.tensor + 3 * model.hidden) * constants.engine.forward_factor
     if stage < engine.pipeline - 1:
         return round(workspace + layer), 0
     is_sorting = (engine.sampler or _usual_sampler(engine)) == "sort"
@@ -237,6 +239,15 @@ def _expert_workspace(engine: Engine, index: int, batched: int) -> float:
     width = model.expert_width / (1 if engine.expert > 1 else engine.tensor)
     rows = batched * model.experts_per_token
     return 2 * rows * (max(width, model.hidden) + max(2 * width, model.hidden))
+
+
+def _keeps_expert_workspace(engine: Engine) -> bool:
+    """Return whether the buffers of fused experts outlive a layer, so that they are there when tokens are drawn.
+
+    Modular kernels keep theirs; experts of 16 bits have them since 0.14 (pull request 31052), and took two tensors a
+    layer before, which were gone with it (fused_moe.py, fused_experts_impl). Quantized ones had them earlier.
+    """
+    return _version(engine) >= (0, 14) or matrix_bytes(engine) < 2
 
 
 def _non_torch(engine: Engine, accelerator: Accelerator, constants: Constants) -> int:

@@ -55,8 +55,8 @@ class ModelShape:
     `has_plain_head`: logits are the head applied to the last hidden states, neither scaled nor capped. `outside` are
     elements that no layer, embedding, head or norm has: tables of learned positions, embeddings per layer. `rests_on`
     says what the count rests on where it is not exact; `is_confirmed`: the headers of its weights were read, and their
-    count is this one. `rough_layers` names the kinds of layers whose memory and time
-    are estimated as if they were the usual ones.
+    count is this one. `rough_layers` names the kinds of layers whose memory and time are estimated as if they were the
+    usual ones. `has_fused_attention` is False where Transformers has no attention for it that leaves out the scores.
     """
 
     name: str
@@ -101,6 +101,7 @@ class ModelShape:
     is_confirmed: bool = False
     rests_on: tuple[str, ...] = ()
     rough_layers: tuple[str, ...] = ()
+    has_fused_attention: bool = True
     parameters: int = field(init=False, repr=False, compare=False)
     active_parameters: int = field(init=False, repr=False, compare=False)
     expert_parameters: int = field(init=False, repr=False, compare=False)
@@ -252,6 +253,7 @@ def read_shape(config: Mapping[str, Any], *, name: str = "") -> ModelShape:
         outside=family.outside(text, hidden, num_layers) if family.outside else 0,
         rests_on=rests_on,
         rough_layers=tuple(dict.fromkeys(mixer.kind for _, mixer in made if mixer.is_rough)),
+        has_fused_attention=kind not in _WITH_SCORES,
     )
     return overruled(counted, read_headers(outer))
 
@@ -263,6 +265,10 @@ _NESTED = ("text_config", "llm_config", "language_config")
 # without saying so (modeling code of Transformers).
 _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _CHANGED_LOGITS = frozenset({"gemma2", "cohere", "cohere2", "granite", "granitemoe", "granitemoehybrid", "falcon_h1"})
+
+# Whose attention Transformers writes out, with every score (no `_supports_sdpa` and no `_supports_flash_attn`): a bias
+# by distance is added to the scores (ALiBi), or nobody has moved the code.
+_WITH_SCORES = frozenset({"bloom", "codegen", "gpt_neox_japanese", "mpt", "openai-gpt", "xglm"})
 
 # Keys of parts that a plain decoder does not have: a model that is not known and names one cannot be counted.
 _FOREIGN = (

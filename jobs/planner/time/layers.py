@@ -80,7 +80,7 @@ def _product_rate(accelerator: Accelerator, compute: str, constants: Constants) 
 def _attention_rate(training: Training, peak: float, constants: Constants) -> float:
     """Return FLOP/s of attention: its products at their share of the peak, then softmax between them, whose unit is as
     fast on a device with few tensor cores. The second flash attention does not use what Hopper and Blackwell added."""
-    if training.attention == "eager":
+    if training.attends_by == "eager":
         return peak * constants.speed.attention_eager
     rate = 1 / (1 / (peak * constants.speed.products) + 1 / constants.speed.attention_softmax_rate)
     if training.kernels == "megatron" or training.attention == "flash3":

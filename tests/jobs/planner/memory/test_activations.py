@@ -9,6 +9,7 @@ from jobs.planner.job import Layout, Offload
 from jobs.planner.memory.activations import LayerActivations, activations_of, kept_elements, saved_elements
 from jobs.planner.memory.logits import logit_gaps, training_logits
 from jobs.planner.shapes.known import shape_of
+from jobs.planner.shapes.model_shape import read_shape
 from tests.jobs.planner.trainings import only_stage, training
 
 K = shipped_constants()
@@ -98,6 +99,17 @@ def test_sequence_parallelism_divides_all_and_tensor_parallelism_without_it_leav
 def test_context_and_ulysses_ranks_hold_their_part_of_the_tokens_and_pairs_hold_both_sides() -> None:
     assert training(layout=Layout(num_devices=8, context=4, ulysses=2), sequence=8192).tokens == 1024
     assert training(objective="pairs", micro_batch=3, sequence=100).tokens == 600
+
+
+def test_a_model_that_transformers_has_no_fused_attention_for_keeps_scores_whatever_is_asked_for() -> None:
+    # Transformers, models/bloom/modeling_bloom.py: ALiBi is added to the scores, and there is no _supports_sdpa
+    config = {"model_type": "bloom", "n_layer": 2, "hidden_size": 1024, "n_head": 16, "vocab_size": 250_880}
+    asked = replace(training(attention="flash2", sequence=4096), model=read_shape(config))
+    assert asked.attends_by == "eager"
+    assert replace(asked, model=training().model).attends_by == "flash2"
+    assert activations_of(asked, only_stage(asked), K, width=2.0) == activations_of(
+        replace(asked, attention="eager"), only_stage(asked), K, width=2.0
+    )
 
 
 def test_eager_attention_keeps_the_scores_of_every_head() -> None:

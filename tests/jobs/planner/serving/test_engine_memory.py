@@ -198,6 +198,18 @@ def test_the_first_engine_takes_prompts_whole_unless_they_may_be_long() -> None:
     assert taken.memory.terms["activations"] == 2 * 3 * (14_336 + 4096) * 20_000 == pytest.approx(2.07 * GIB, rel=0.01)
 
 
+def test_buffers_of_experts_go_with_their_layer_until_modular_kernels_keep_them() -> None:
+    def cache(version: str, **changes: Any) -> int:
+        served = engine("qwen3-30b-a3b", version=version, utilization=0.95, sampler="flashinfer", **changes)
+        return taken_by(served).rollout_kv_bytes
+
+    # 8,192 tokens of 8 experts: rows as wide as the hidden size, 2,048, and as what goes out, 2,048, in bf16. The
+    # sampler, 15 bytes of 1,024 x 151,936 entries, takes more than what is gone by then.
+    buffers = 2 * 8192 * 8 * (2048 + 2048)
+    assert cache("0.13") - cache("0.14") == pytest.approx(buffers, abs=2 * 16 * 98_304)
+    assert cache("0.13", weight_bytes=1.0) == cache("0.14", weight_bytes=1.0)
+
+
 def test_devices_that_cannot_read_one_another_exchange_through_the_host() -> None:
     card, k = find_accelerator("rtx-4090"), shipped_constants()
     assert not card.has_peer_to_peer
