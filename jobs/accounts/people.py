@@ -63,7 +63,7 @@ def find_person(username: str) -> User:
 
 
 def deactivate(*, username: str, actor: AbstractBaseUser | None, now: datetime) -> ShutOut:
-    """Shut the account and end at once all that lets its person in; open websockets follow within their beat.
+    """Shut the account and end at once all that lets its person in; open websockets follow within five seconds.
 
     Return what ended. Raises: PersonRefused for the last superuser and for the last admin of a project.
     """

@@ -240,6 +240,21 @@ async def test_a_hole_in_the_live_stream_is_filled_from_the_database(stage: Stag
     assert page.frames() == [1, 2, 3, 4, 5]
 
 
+async def test_what_many_pages_missed_is_read_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [await stage.page(after=0) for _ in range(4)]
+    for page in pages:
+        await page.until("heartbeat")
+    reads, read = [], consumers.missed
+    monkeypatch.setattr(consumers, "missed", lambda **asked: reads.append(asked) or read(**asked))
+    await stage.report_silently(4)
+
+    await stage.report(1)
+    for page in pages:
+        await page.until("frame", seq=5)
+
+    assert reads == [{"run_id": stage.run.pk, "after": 0}]
+
+
 async def test_a_page_that_does_not_read_loses_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MAX_FRAMES", 5)
     page = await stage.page(after=0)
