@@ -19,7 +19,7 @@ Version = tuple[int, ...]
 
 FOLDER = "jobs.adapters"
 BUILT_IN = "native"
-UNTOLD = ("samples", "phases", "stop")
+UNTOLD = ("samples", "phases", "engine", "stop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

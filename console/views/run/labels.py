@@ -62,6 +62,12 @@ def phase_note(spec: RunSpec) -> str:
     return f"{untold(spec, 'phases')} {_('Phases: %(phases)s.') % {'phases': ', '.join(reported)}}"
 
 
+def engine_note(spec: RunSpec) -> str:
+    """Return why another trainer's run shows nothing of its rollout engines, "" where it does, or has none."""
+    is_known = spec.is_native or spec.values().get("logging.engine_stats") or not is_in(spec.algorithm, "rl")
+    return "" if is_known else untold(spec, "engine")
+
+
 def untold(spec: RunSpec, subject: str) -> str:
     """Return what the run's trainer does not tell of a subject (jobs.catalog.trainer.UNTOLD), "" where it tells all."""
     text = trainers()[spec.trainer.name].untold.get(subject, "")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from jobs.adapters.logs.engine_metrics import EngineMetrics
 from jobs.adapters.logs.gathering import Step, Steps
 from jobs.adapters.logs.lines import GrowingFile
 from jobs.adapters.logs.step_count import BAR, StepCount
@@ -25,7 +26,12 @@ from profiling.events import Event
 TRAINER = "verl"
 STDOUT = "log/driver-0.stdout"
 WAIT_SECONDS = 5.0
+STATS = "logging.engine_stats"
 _LINE = re.compile(r"(?:^|\) )step:(\d{1,18}) - (\S+:.*)$")
+_SERVERS = re.compile(r"(?:LLMServerManager|AgentLoopManager): (\[['\"\w.:, -]+\])")
+"""What verl 0.9 and 0.7 print once their rollout servers listen."""
+
+_SERVER = re.compile(r"[\w.-]+:\d{1,5}")
 _UNIT = re.compile(r"(.+)\((1e-?\d{1,2})\)")
 _EPOCHS = re.compile(r"Epoch \d+/(?P<epochs>\d+)" + BAR)
 _STEPS = re.compile("Training Progress" + BAR)
@@ -41,12 +47,25 @@ class VerlLogs:
         self._printed: list[tuple[Step, int]] = []  # while it is not decided, with the time when each was read
         self._planned = StepCount(spec=spec, run_dir=run_dir, count=planned_steps)
         self._dumps = VerlDumps(run_dir=run_dir)
+        self._engines = EngineMetrics() if spec.values().get(STATS) else None
+        self._servers = GrowingFile(path=run_dir / STDOUT)
         self._has_file = False
         self._is_printed_only = False
 
     def poll(self, *, now_ns: int) -> Sequence[Event]:
         """Return the events of what was written since the last call."""
-        return [*self._planned.events(), *self._dumps.events(now_ns=now_ns), *self._values(now_ns)]
+        engines = self._engine_metrics(self._engines) if self._engines else ()
+        return [*self._planned.events(), *self._dumps.events(now_ns=now_ns), *self._values(now_ns), *engines]
+
+    def _engine_metrics(self, engines: EngineMetrics) -> Sequence[Event]:
+        """Return what the rollout servers measure, whose addresses verl prints once."""
+        if not engines.is_watching:
+            with contextlib.suppress(OSError):
+                for line in self._servers.lines():
+                    if addresses := printed_servers(line.decode("utf-8", "replace")):
+                        engines.watch(addresses)
+                        break
+        return engines.events()
 
     def _values(self, now_ns: int) -> Iterator[Event]:
         self._has_file = self._has_file or (not self._is_printed_only and self._file.path.exists())
@@ -104,6 +123,15 @@ def printed_step(line: str) -> Step | None:
             name, factor = _of_first_releases(name)
             metrics[name] = number * factor
     return (int(match[1]), metrics) if metrics else None
+
+
+def printed_servers(line: str) -> tuple[str, ...]:
+    """Return the addresses of the rollout servers in a line that verl prints, none of any other.
+
+    (TaskRunner pid=812) LLMServerManager: ['10.0.0.7:41233', '10.0.0.8:38111']
+    """
+    match = _SERVERS.search(uncolored(line))
+    return tuple(_SERVER.findall(match[1])) if match else ()
 
 
 def _of_first_releases(name: str) -> tuple[str, float]:

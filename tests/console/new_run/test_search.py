@@ -122,7 +122,7 @@ def test_every_key_of_verl_that_becomes_something_is_found(program: str, version
         ("trainer.experiment_name", "name"),
         ("--nproc_per_node", "knobs.placement.policy_gpus_per_node"),
         ("actor_rollout_ref.rollout.skip_rollout", "knobs.skip.enable"),
-        ("trainer.logger", "console and JSON lines"),
+        ("trainer.logger", "knobs.logging.services"),
         ("--save_path", "below the run directory"),
         ("actor_rollout_ref.actor.clip_ratio", "clip_ratio_low"),
     ],

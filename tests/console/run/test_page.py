@@ -407,6 +407,8 @@ def test_what_another_trainer_does_not_tell_is_said_with_its_version(
 
     assert says in html
     assert "draws them one after the other" in html or trainer == "trl"
+    assert ("only while the knob Engine statistics is on" in html) == (trainer == "verl")
+    assert ("of this run are not known" in html) == (trainer != "verl")
 
 
 def test_who_may_not_start_a_run_again_is_told_so_and_gets_no_button(
