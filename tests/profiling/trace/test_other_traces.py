@@ -12,7 +12,7 @@ import pytest
 
 from profiling.trace.category import Category
 from profiling.trace.importing import import_trace
-from profiling.trace.limits import Unreadable
+from profiling.trace.limits import Limits, Unreadable
 from profiling.trace.readers.torch_memory_timeline import CATEGORIES
 from profiling.trace.schema import StoreFacts
 from profiling.trace.store import Store
@@ -170,7 +170,7 @@ def test_a_pickle_that_calls_something_is_refused_before_it_does(tmp_path: Path,
         (pickle.dumps(snapshot(), protocol=4)[:-40], "cut off"),
         (b"\x80\x04]r\xff\xff\xff\x7f\x8c\x08segments.", "damaged|no list of segments"),  # a place far up in the memory
         (b"\x80\x05\x8c\x08segments\x96\xff\xff\xff\xff\xff\xff\xff\x0f.", "damaged"),  # says that it holds an exabyte
-        (b"\x80\x04\x8c\x08segments0" + b"(" * 10**6 + b"l" * 10**6 + b".", "or 64 levels"),
+        (b"\x80\x04\x8c\x08segments0" + b"(" * 200_000 + b"l" * 200_000 + b".", "or 64 levels"),
         (pickle.dumps({"segments": [], "device_traces": [[{"action": "alloc"}]]}, protocol=4), "holds no events"),
         (pickle.dumps({"segments": [None, {"blocks": [7]}], "device_traces": 8}, protocol=4), "holds no events"),
     ],
@@ -391,9 +391,9 @@ def test_a_zip_with_the_trace_alone_and_one_with_a_bomb(tmp_path: Path) -> None:
         assert store.notes[0].text.startswith("1 events were left out")
 
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("trace_view.json", b"[" + b" " * (300 << 20))
+        archive.writestr("trace_view.json", b"[" + b" " * (24 << 20))
     with pytest.raises(Unreadable, match="unpacks to more than it may"):
-        import_trace(path, tmp_path / "a.store")
+        import_trace(path, tmp_path / "a.store", limits=Limits(ratio=20))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("something.txt", "x")
     with pytest.raises(Unreadable, match=r"an archive\. Unpack it"):
