@@ -66,8 +66,8 @@ def _trainer_bytes(training: Training) -> float:
     """Return bytes of one rank's states that are on the host at some time: during the step, or between phases.
 
     Of Megatron's buffers weights are copied there; main gradients are given up and zeroed when they are needed again
-    (verl, utils/megatron_utils.py, offload_megatron_model_to_cpu). Its optimizer on the host has gradients of its own
-    in the type of the masters (Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py).
+    (docs/develop/planner-formulas.md, States). Its optimizer on the host has gradients of its own in the type of the
+    masters (Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py).
     """
     away = 0.0
     offload = training.offload
