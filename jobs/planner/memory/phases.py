@@ -74,11 +74,13 @@ def update_memory(training: Training, accelerator: Accelerator, constants: Const
 
 
 def _slack(training: Training, constants: Constants) -> float:
-    """Return what the allocator reserves per byte of tensors, by its setting and by how alike micro-batches are."""
+    """Return what the allocator reserves per byte of tensors, by its setting and by how alike micro-batches are: of
+    experts that are divided over ranks without a limit of tokens each layer and micro-batch brings a rank other ones
+    (Megatron-core, transformer/moe/token_dispatcher.py: sizes of the exchange are those of the routing)."""
     memory = constants.memory
     usual = {"expandable": memory.allocator_expandable, "blocks": memory.allocator_blocks}
     return usual.get(training.allocator, memory.allocator) * (
-        memory.allocator_varied if training.has_varied_lengths else 1.0
+        memory.allocator_varied if training.has_varied_lengths or training.layout.expert > 1 else 1.0
     )
 
 

@@ -66,9 +66,8 @@ def _trainer_bytes(training: Training) -> float:
     """Return bytes of one rank's states that are on the host at some time: during the step, or between phases.
 
     Of Megatron's buffers weights are copied there; main gradients are given up and zeroed when they are needed again
-    (verl, utils/megatron_utils.py, offload_megatron_model_to_cpu). Its optimizer on the host has gradients of its own
-    in the type of the masters, and made those from pinned copies of the weights, which torch keeps to pin again
-    (Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py).
+    (docs/develop/planner-formulas.md, States). Its optimizer on the host has gradients of its own in the type of the
+    masters (Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py).
     """
     away = 0.0
     offload = training.offload
@@ -78,7 +77,7 @@ def _trainer_bytes(training: Training) -> float:
         size += whole.gradients - held.gradients
         if training.family == "megatron" and offload.optimizer:
             masters = whole.optimizer / optimizer_bytes(training)  # parameters whose masters this rank has
-            size += offload.optimizer * masters * (training.master_bytes + training.weight_bytes)
+            size += offload.optimizer * masters * training.master_bytes
         if training.is_saved_beside:
             size += whole.optimizer + (0.0 if training.has_master else whole.weights)
         size += whole.weights if offload.params_between_phases else whole.weights - held.weights
