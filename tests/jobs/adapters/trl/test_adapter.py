@@ -118,7 +118,7 @@ def test_a_rollout_and_its_updates_become_samples_and_micro_batches() -> None:
 
 def test_a_reward_is_a_function_that_scores_texts_and_conversations() -> None:
     launch = command({"algorithm": "grpo", "reward": {"kind": "exact_match"}})
-    ((path, source),) = launch.files.items()
+    path, source = next(reversed(launch.files.items()))
     names: dict[str, Any] = {}
     exec(source, names)
 
