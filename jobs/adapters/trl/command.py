@@ -108,6 +108,8 @@ def arguments_of(spec: RunSpec) -> Iterator[str]:
     yield from ("--output_dir", OUTPUT, "--report_to", "tensorboard", "--enable_jit_checkpoint", "true")
     if spec.int_knob("lora.rank"):
         yield from ("--use_peft", "true")
+        if is_in(spec.algorithm, "scalar"):  # else PEFT leaves the new head as it was drawn
+            yield from ("--lora_task_type", "SEQ_CLS")
     for argument in knob_arguments(spec, CONVERSIONS):
         yield from _written(argument)
     if spec.values().get("logging.dump_rollouts"):

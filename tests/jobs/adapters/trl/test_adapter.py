@@ -256,6 +256,14 @@ def test_what_a_script_does_otherwise_than_another_is_read_by_its_own_defaults()
     assert (kto.knob("pairs.desirable_weight"), kto.data.label_column) == (1.33, "label")
 
 
+def test_adapters_of_a_reward_model_train_its_head_too() -> None:
+    def words(algorithm: str) -> str:
+        return " ".join(command({"algorithm": algorithm, "knobs": {"lora.rank": 8}}).argv)
+
+    assert "--lora_task_type SEQ_CLS" in words("rm")
+    assert "--lora_task_type" not in words("dpo")
+
+
 def test_a_documented_command_is_read() -> None:
     result, spec = read(DOCUMENTED), spec_of(DOCUMENTED)
 
