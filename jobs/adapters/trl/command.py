@@ -89,10 +89,10 @@ def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch
     launcher: tuple[str, ...] = ()
     if wanted != "cpu" or processes > 1:
         launcher = (*_TORCHRUN, "--nproc-per-node", str(processes))
-    timed = carried_environment(run_dir) if is_in(spec.algorithm, "rl") else {}
+    environment = carried_environment(run_dir) if is_in(spec.algorithm, "rl") else {}
     return Launch(
         argv=(python, *launcher, "-m", f"trl.scripts.{SCRIPTS[spec.algorithm]}", *arguments),
-        env=_ENV | ({} if launcher else _ALONE) | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)} | timed,
+        env=_ENV | ({} if launcher else _ALONE) | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)} | environment,
         files=_files(spec),
     )
 

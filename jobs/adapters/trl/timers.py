@@ -62,17 +62,17 @@ class TrlTimers:
         """Return the seconds of a rollout by TRL's part of it, of a step that TRL has told with these values; the mean
         of the rollouts since the step that it told before. {} where nothing was timed."""
         self._read()
-        before = self._since.setdefault(step, max((told for told in self._since if told < step), default=0))
+        before = self._since.setdefault(step, max((other for other in self._since if other < step), default=0))
         times = [each for number, each in self._by_step.items() if before < number <= step]
         for number in [number for number in self._by_step if number <= before]:
             del self._by_step[number]
         if not times:
             return {}
         parts = {part for each in times for part in each.parts}
-        found = {part: sum(each.parts.get(part, 0.0) for each in times) / len(times) for part in sorted(parts)}
+        by_part = {part: sum(each.parts.get(part, 0.0) for each in times) / len(times) for part in sorted(parts)}
         whole = values.get(STEP_TIME, math.nan) * self._steps_of_one
         update = whole - sum(each.prepared for each in times) / len(times)
-        return found | ({_UPDATE: update} if update > 0 else {})
+        return by_part | ({_UPDATE: update} if update > 0 else {})
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
