@@ -43,6 +43,10 @@ class Steps:
             self._newest = max(self._newest, step)
             self._is_new = True
 
+    def join(self, step: int, values: Mapping[str, float]) -> None:
+        """Take in further values of a step that is being gathered; it was written when its own were."""
+        self._values[step].update(values)
+
     def events(self) -> Iterator[Event]:
         """Yield the steps that are over, in their order."""
         by_step = {step: canonical(self.trainer, self.algorithm, self._values[step]) for step in sorted(self._values)}

@@ -1,9 +1,8 @@
 """Metrics from the TensorBoard files of a run directory, as they grow."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 
 from jobs.adapters.logs.gathering import Steps
@@ -12,8 +11,12 @@ from profiling.events import Event
 
 FOLDER = "tb"
 PATTERN = "events.out.tfevents.*"
-FLUSHES = "inputs/live/sitecustomize.py"  # what a launch carries so that they can be read while it runs
 _NS = 1e9
+
+
+def nothing_further(step: int, values: Mapping[str, float]) -> Mapping[str, float]:  # noqa: ARG001
+    """Return {}: of trainers that tell everything in these files."""
+    return {}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,7 +24,8 @@ class TensorBoardReader:
     """Reads every event file below `folder`; `is_wanted(tag)` says which tags.
 
     With `times_steps` the time between two steps' values becomes the step's time: of trainers that report none.
-    `steps_of_one` steps of the files are one of the run, whose values are those of the last.
+    `steps_of_one` steps of the files are one of the run, whose values are those of the last. `further(step, values)`
+    gives values that the trainer tells elsewhere, of a step whose values are told here.
     """
 
     folder: Path
@@ -29,22 +33,29 @@ class TensorBoardReader:
     algorithm: str
     times_steps: bool = False
     steps_of_one: int = 1
+    has_timers: bool = False
+    further: Callable[[int, Mapping[str, float]], Mapping[str, float]] = nothing_further
     is_wanted: Callable[[str], bool] = lambda tag: True  # noqa: ARG005
     _files: dict[Path, EventFile] = field(default_factory=dict)
     _steps: Steps = field(init=False)
     _last: tuple[int, float] | None = None
 
     def __post_init__(self) -> None:
-        self._steps = Steps(trainer=self.trainer, algorithm=self.algorithm)
+        self._steps = Steps(trainer=self.trainer, algorithm=self.algorithm, has_timers=self.has_timers)
 
     def poll(self, *, now_ns: int) -> Sequence[Event]:  # noqa: ARG002
         """Return the events of what was written since the last call."""
+        training: dict[int, dict[str, float]] = {}
         for scalar in self._new():
             if self.is_wanted(scalar.tag):
                 scalar = replace(scalar, step=-(-scalar.step // self.steps_of_one))
                 self._steps.add(scalar.step, {scalar.tag: scalar.value}, t=int(scalar.at * _NS))
-                if self.times_steps and scalar.tag.startswith("train/"):
-                    self._time(scalar)
+                if scalar.tag.startswith("train/"):
+                    training.setdefault(scalar.step, {})[scalar.tag] = scalar.value
+                    if self.times_steps:
+                        self._time(scalar)
+        for step, values in training.items():
+            self._steps.join(step, self.further(step, values))
         return list(self._steps.events())
 
     def _new(self) -> Iterator[Scalar]:
@@ -61,13 +72,3 @@ class TensorBoardReader:
             self._steps.add(scalar.step, {"time/step_seconds": seconds}, t=int(scalar.at * _NS))
         if self._last is None or scalar.step > self._last[0]:
             self._last = (scalar.step, scalar.at)
-
-
-def files_to_flush() -> dict[str, str]:
-    """Return the file by its path below the run directory; its own text says what it does."""
-    return {FLUSHES: (files("jobs.adapters.logs.live") / "sitecustomize.py").read_text("utf-8")}
-
-
-def environment_to_flush(run_dir: Path) -> dict[str, str]:
-    """Return the variable that has Python read the file. The runner puts it before the PYTHONPATH that is there."""
-    return {"PYTHONPATH": str((run_dir / FLUSHES).parent)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from jobs.adapters.command_line.options import Argument, Conversions, knob_arguments
 from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path, train_path
 from jobs.adapters.launching import Launch
-from jobs.adapters.logs.tensorboard import environment_to_flush, files_to_flush
+from jobs.adapters.logs.carried import ON_TENSORBOARD, carried_environment, carried_files
 from jobs.adapters.openrlhf.options import RL, option, program_of
 from jobs.adapters.openrlhf.units import (
     CORRECTION_TYPE,
@@ -111,10 +111,12 @@ def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch
         env = _ENV | {"RAY_DEDUP_LOGS": "0"}
         return Launch(argv=(python, *module, *arguments), env=env, files=files_of(spec))
     wanted = spec.hardware.device if spec.hardware.device != "auto" else device
-    env = _ENV | environment_to_flush(run_dir)
+    env = _ENV | carried_environment(run_dir)
     if wanted == "cpu":
-        return Launch(argv=(python, *module, *arguments), env=env | _ON_CPU, files=files_to_flush())
-    return Launch(argv=(python, *_TORCHRUN, *launcher, *module, *arguments), env=env, files=files_to_flush())
+        return Launch(argv=(python, *module, *arguments), env=env | _ON_CPU, files=carried_files(ON_TENSORBOARD))
+    return Launch(
+        argv=(python, *_TORCHRUN, *launcher, *module, *arguments), env=env, files=carried_files(ON_TENSORBOARD)
+    )
 
 
 def reward_file(kind: str) -> str:

@@ -14,9 +14,11 @@ from jobs.adapters.command_line.options import Argument, knob_arguments
 from jobs.adapters.command_line.services import PROJECT, services_of
 from jobs.adapters.inputs import MATERIALIZED, eval_path, model_path
 from jobs.adapters.launching import Launch
+from jobs.adapters.logs.carried import carried_environment, carried_files
 from jobs.adapters.logs.tensorboard import FOLDER
 from jobs.adapters.scoring import source_of
 from jobs.adapters.trl.options import PROCESSES, SCRIPTS
+from jobs.adapters.trl.timers import ON_TIMERS
 from jobs.adapters.trl.units import CONVERSIONS, NEVER, zero_file
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.sentence import Sentence
@@ -94,9 +96,14 @@ def command(*, spec: RunSpec, run_dir: Path, python: str, device: str) -> Launch
     launcher: tuple[str, ...] = ()
     if wanted != "cpu" or processes > 1:
         launcher = (*_TORCHRUN, "--nproc-per-node", str(processes))
+    environment = carried_environment(run_dir) if is_in(spec.algorithm, "rl") else {}
     return Launch(
         argv=(python, *launcher, "-m", f"trl.scripts.{SCRIPTS[spec.algorithm]}", *arguments),
-        env=_ENV | ({} if launcher else _ALONE) | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)} | _project(spec),
+        env=_ENV
+        | ({} if launcher else _ALONE)
+        | {"TENSORBOARD_LOGGING_DIR": str(run_dir / FOLDER)}
+        | _project(spec)
+        | environment,
         files=_files(spec),
     )
 
@@ -116,6 +123,8 @@ def arguments_of(spec: RunSpec) -> Iterator[str]:
         yield from ("--report_to", BOARD)
     if spec.int_knob("lora.rank"):
         yield from ("--use_peft", "true")
+        if is_in(spec.algorithm, "scalar"):  # else PEFT leaves the new head as it was drawn
+            yield from ("--lora_task_type", "SEQ_CLS")
     for argument in knob_arguments(spec, CONVERSIONS):
         yield from _written(argument)
     if spec.values().get("logging.dump_rollouts"):
@@ -228,7 +237,7 @@ def _reward(spec: RunSpec) -> Iterator[str]:
 
 def _files(spec: RunSpec) -> dict[str, str]:
     """Return the files that the command names, by their path below the run directory."""
-    files = {}
+    files = carried_files(ON_TIMERS) if is_in(spec.algorithm, "rl") else {}
     if is_in(spec.algorithm, "rl") and spec.reward.kind not in ("file", "model"):
         module, _, name = reward_name(spec).rpartition(".")
         function = _REWARD_FUNCTION.format(name=name, column=_answer_column(spec))

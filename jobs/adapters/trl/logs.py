@@ -1,5 +1,5 @@
 """What TRL writes, as events: Transformers' TensorBoard files, flushed with every report, its progress bar, and its
-files of completions.
+files of completions, and its timers.
 
 One process alone writes them, on the node of the run directory. Steps are optimizer steps there; here a step is a
 rollout with all of its updates, of which the last one's values are reported.
@@ -10,17 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.adapters.logs.step_count import BAR, StepCount
-from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader
+from jobs.adapters.logs.tensorboard import FOLDER, TensorBoardReader, nothing_further
 from jobs.adapters.trl.completions import TrlCompletions
 from jobs.adapters.trl.options import TRAINER
+from jobs.adapters.trl.timers import TrlTimers
 from jobs.adapters.trl.units import optimizer_steps
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.spec.runspec import RunSpec
 from profiling.events import Event
 
 _STEPS = re.compile(r"(?:^|[\r\n])\s*" + BAR.removeprefix(r":\s+"))
-# Of the whole run, or of an evaluation.
-_SUMMARY = re.compile(r"train/(train_.*|total_flos)|eval/(runtime|.*_per_second)")
+# Sums over the run, and rates of an evaluation.
+_SUMMARY = re.compile(r"train/(train_.*|total_flos)|eval/.*_per_second")
 
 
 class TrlLogs:
@@ -35,6 +36,8 @@ class TrlLogs:
             trainer=TRAINER,
             algorithm=spec.algorithm,
             times_steps=True,
+            has_timers=self._is_rl,
+            further=TrlTimers(spec=spec, run_dir=run_dir).seconds if self._is_rl else nothing_further,
             steps_of_one=optimizer_steps(spec.values()),
             is_wanted=self._is_wanted,
         )

@@ -50,6 +50,7 @@ OURS: Mapping[str, str] = {
     "--per_device_eval_batch_size": "Pitwall raises it where the answers to a held-out prompt ask for more.",
     "--enable_jit_checkpoint": "Pitwall switches it on, so that a stop leaves a checkpoint.",
     "--num_completions_to_print": "Pitwall reads all responses from TRL's files; one of them is printed to the log.",
+    "--lora_task_type": "Pitwall says it by what is trained: SEQ_CLS for a reward model.",
     "--disable_tqdm": "Pitwall reads the number of steps off the progress bar.",
     "--config": "The file of the command is not at hand here. Paste the YAML text of it instead.",
 }

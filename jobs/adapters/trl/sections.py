@@ -19,6 +19,7 @@ _OURS_AS_WRITTEN = {
     "--output_dir": OUTPUT,
     "--enable_jit_checkpoint": "true",
     "--num_completions_to_print": "1",
+    "--lora_task_type": "SEQ_CLS",
     "--disable_tqdm": "false",
 }
 _ROW_KEYS = {"path", "data_files", "split"}

@@ -203,7 +203,7 @@ def test_a_name_with_a_path_is_only_a_name(api: Client, settings: Any, tmp_path:
 
 
 def test_checking_a_spec_says_everything_and_queues_nothing(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = post(api, "/api/specs/check", {"algorithm": "rm", "trainer": {"name": "trl"}, "modle": {}}).json()
+    wrong = post(api, "/api/specs/check", {"algorithm": "ppo", "trainer": {"name": "trl"}, "modle": {}}).json()
     monkeypatch.setattr("console.api.runs.specs.run_checks", lambda *_args, **_kwargs: [])
     right = post(api, "/api/specs/check", {"knobs": {"train.num_steps": 3}}).json()
 

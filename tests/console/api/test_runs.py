@@ -80,7 +80,7 @@ def test_a_key_used_for_another_spec_is_a_conflict(api: Client) -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "words"),
     [
-        ({"algorithm": "rm", "trainer": {"name": "trl"}}, "algorithm", "Use Built-in trainer or OpenRLHF for it"),
+        ({"algorithm": "ppo", "trainer": {"name": "trl"}}, "algorithm", "Use Built-in trainer"),
         (
             {"knobs": {"optimizer.learning_rat": 1}},
             "knobs.optimizer.learning_rat",

@@ -59,11 +59,11 @@ def test_the_same_key_launches_once(tmp_path: Path) -> None:
 
 def test_problems_stand_beside_their_fields(tmp_path: Path) -> None:
     code, _out, err = launch(
-        {"algorithm": "rm", "trainer": {"name": "trl"}, "knobs": {"optimizer.learning_rat": 1}}, tmp_path
+        {"algorithm": "ppo", "trainer": {"name": "trl"}, "knobs": {"optimizer.learning_rat": 1}}, tmp_path
     )
 
     assert code == api_command.REFUSED
-    assert "  algorithm: Reward model is not trained by TRL 1.16.0. Use Built-in trainer or OpenRLHF for it." in err
+    assert "  algorithm: PPO is not trained by TRL 1.16.0. Use " in err
     assert "  knobs.optimizer.learning_rat: There is no knob" in err
     assert not Run.objects.exists()
 

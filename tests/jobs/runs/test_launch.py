@@ -101,7 +101,7 @@ class _no_rollback:  # noqa: N801 - stands in for transaction.atomic, so that th
 
 
 def test_a_spec_with_problems_leaves_nothing_behind() -> None:
-    wrong = {"algorithm": "rm", "trainer": {"name": "trl"}, "hardwear": {}, "knobs": {"optimizer.learning_rat": 1}}
+    wrong = {"algorithm": "ppo", "trainer": {"name": "trl"}, "hardwear": {}, "knobs": {"optimizer.learning_rat": 1}}
 
     with pytest.raises(SpecInvalid) as caught:
         create(make_project(), wrong)

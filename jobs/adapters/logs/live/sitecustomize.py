@@ -1,26 +1,26 @@
-"""Put beside a run of another trainer by Pitwall, so that its curves are live: TensorBoard files
-are flushed each second.
+"""Put beside a run of another trainer by Pitwall, so that what it measures is seen while it trains.
 
-TensorBoard's writer keeps values in memory for two minutes, and trainers do not ask for less. Python reads this file at
-its start because its folder stands first in PYTHONPATH. Nothing else changes; a sitecustomize of the environment's own
-is read as before.
+Python reads this file at its start because its folder stands first in PYTHONPATH. Each file `on_*.py` beside it names a
+module (`MODULE`) and is told once the program has imported that (`change`); what it does stands in its own text.
+Nothing else changes; a sitecustomize of the environment's own is read as before.
 """
 
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-WRITER = "tensorboard.summary.writer.event_file_writer"
-SECONDS = 1
+Change = Callable[[ModuleType], None]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Lets the others find the writer's module, and changes it once it is executed."""
+    """Lets the others find these modules, and changes each once it is executed."""
+
+    def __init__(self, changes: Mapping[str, Change]) -> None:
+        self._changes = dict(changes)
 
     def find_spec(
         self,
@@ -28,10 +28,10 @@ class _Finder(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,  # noqa: ARG002
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of that one module."""
-        if name != WRITER:
+        """Return the spec of one of these modules."""
+        change = self._changes.pop(name, None)
+        if change is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             return spec
@@ -39,21 +39,27 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            theirs = module._AsyncWriter
-
-            def hurried(record_writer: Any, max_queue_size: int = 20, flush_secs: float = SECONDS) -> Any:
-                return theirs(record_writer, max_queue_size, min(flush_secs, SECONDS))
-
-            module._AsyncWriter = hurried  # type: ignore[attr-defined]  # it is the module that we change
+            change(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _read_the_next() -> None:
+def _changes(folder: Path) -> dict[str, Change]:
+    """Return what the files beside this one change, by module."""
+    changes: dict[str, Change] = {}
+    for file in sorted(folder.glob("on_*.py")):
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            changes[module.MODULE] = module.change
+    return changes
+
+
+def _read_the_next(folder: Path) -> None:
     """Execute the sitecustomize that this file stands before, if there is one."""
-    here = Path(__file__).resolve().parent
-    places = [number for number, entry in enumerate(sys.path) if Path(entry or ".").resolve() == here]
+    places = [number for number, entry in enumerate(sys.path) if Path(entry or ".").resolve() == folder]
     rest = sys.path[max(places, default=-1) + 1 :]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
@@ -61,5 +67,6 @@ def _read_the_next() -> None:
 
 
 if __name__ == "sitecustomize":
-    sys.meta_path.insert(0, _Finder())
-    _read_the_next()
+    _HERE = Path(__file__).resolve().parent
+    sys.meta_path.insert(0, _Finder(_changes(_HERE)))
+    _read_the_next(_HERE)

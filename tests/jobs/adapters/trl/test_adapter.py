@@ -118,7 +118,7 @@ def test_a_rollout_and_its_updates_become_samples_and_micro_batches() -> None:
 
 def test_a_reward_is_a_function_that_scores_texts_and_conversations() -> None:
     launch = command({"algorithm": "grpo", "reward": {"kind": "exact_match"}})
-    ((path, source),) = launch.files.items()
+    path, source = next(reversed(launch.files.items()))
     names: dict[str, Any] = {}
     exec(source, names)
 
@@ -254,6 +254,14 @@ def test_what_a_script_does_otherwise_than_another_is_read_by_its_own_defaults()
 
     assert (rloo.knob("rollout.samples_per_prompt"), rloo.knob("algorithm.kl_coefficient")) == (2, 0.05)
     assert (kto.knob("pairs.desirable_weight"), kto.data.label_column) == (1.33, "label")
+
+
+def test_adapters_of_a_reward_model_train_its_head_too() -> None:
+    def words(algorithm: str) -> str:
+        return " ".join(command({"algorithm": algorithm, "knobs": {"lora.rank": 8}}).argv)
+
+    assert "--lora_task_type SEQ_CLS" in words("rm")
+    assert "--lora_task_type" not in words("dpo")
 
 
 def test_a_documented_command_is_read() -> None:
