@@ -132,7 +132,8 @@ export class Charts {
     const of = (key) => find(`[data-of="${key}"]`, card);
     const info = this.#info(name);
     card.dataset.metric = name;
-    find("h2", card).textContent = info.label;
+    const title = find("h2", card);
+    title.textContent = title.title = info.label;
     of("hint").textContent = [info.label === name ? "" : name, numbers.isInNumbers(info.unit) ? "" : info.unit_text]
       .filter(Boolean)
       .join(", ");

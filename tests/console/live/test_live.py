@@ -83,10 +83,11 @@ class Page:
 
     async def close_code(self) -> int:
         """Read until the server closes and return its code."""
-        while True:
-            message = await self.socket.receive_output(PATIENCE)
-            if message["type"] == "websocket.close":
-                return int(message["code"])
+        async with asyncio.timeout(PATIENCE):  # heartbeats come all the while
+            while True:
+                message = await self.socket.receive_output(PATIENCE)
+                if message["type"] == "websocket.close":
+                    return int(message["code"])
 
     def frames(self) -> list[int]:
         return [m["seq"] for m in self.messages if m["type"] == "frame"]
@@ -478,8 +479,9 @@ async def test_a_full_mailbox_drops_all_and_says_so() -> None:
 @pytest.mark.parametrize("limit", ["SOCKETS_OF_PERSON", "SOCKETS_OF_RUN"])
 async def test_one_socket_too_many_is_closed_with_a_code_of_its_own(stage: Stage, settings: Any, limit: str) -> None:
     setattr(settings, limit, 2)
-    first, _second = await stage.page(after=0), await stage.page(after=0)
-    await first.until("heartbeat")
+    first, second = await stage.page(after=0), await stage.page(after=0)
+    for page in (first, second):
+        await page.until("heartbeat")  # counted
     path = f"/ws/runs/{stage.run.pk}?after=0"
 
     third = await Page(path, stage.cookie).open()
