@@ -54,6 +54,7 @@ from profiling.captures.capture import recordings
 
 TICK_SECONDS = 0.1
 OVERDUE_SECONDS = 60.0  # from the trainer's word that it is over to its being ended: native libraries hang at exit
+SURROUNDINGS_SECONDS = 20.0  # until it is known what a run that failed at once was made of
 HURRIED_UPLOAD_SECONDS = 3.0
 EXIT_DONE, EXIT_FAULT, EXIT_FENCED = 0, 1, 3
 
@@ -182,7 +183,7 @@ class AttemptSupervisor:
             declared=self.job.trainers,
             working_dir=prepared.launch.working_dir,
         )
-        tell_surroundings(report.note, parts=parts)
+        surroundings = tell_surroundings(report.note, parts=parts)
         grace = self.job.stop_grace_seconds if prepared.spec.is_native else 0.0  # nobody else looks for a stop
         saves = adapter(prepared.spec.trainer.name).checkpoints.saves_when_stopped(prepared.spec)
         term = max(self.job.stop_grace_seconds, self.job.term_grace_seconds) if saves else self.job.term_grace_seconds
@@ -228,6 +229,8 @@ class AttemptSupervisor:
                 disk_free_bytes=shutil.disk_usage(self.job.run_dir).free,
             ),
         )
+        if not self.asked_to_end.is_set():
+            surroundings.join(SURROUNDINGS_SECONDS)
         self._finish(report, state, cause, cleanup)
         return self._wait(report)
 
