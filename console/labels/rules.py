@@ -9,10 +9,10 @@ _NAMES = {
     for name in (
         *("Adam", "CPU", "CPUs", "CUDA", "DAPO", "DeepEP", "DeepSpeed", "DRO", "FP8", "GPU", "GPUs", "GRPO"),
         *("GSPO", "JSON", "KL", "KV", "Liger", "LoRA", "Megatron", "NCCL", "NPU", "Parquet", "PPO"),
-        *("Python", "QAT", "Ray", "RL", "RLOO", "SFT", "SGLang", "URL", "vLLM", "YaRN"),
+        *("Python", "QAT", "Ray", "RL", "RLOO", "SFT", "SGLang", "SwanLab", "URL", "vLLM", "YaRN"),
         *(trainer.label for trainer in trainers().values() if trainer.package),
     )
-}
+} | {"wandb": "W&B"}
 """Words of ids that are names, by how they stand there."""
 
 
