@@ -1,4 +1,6 @@
-"""Every page in a browser: axe finds nothing serious in either theme, its security policy holds, it fits a phone."""
+"""Every page in a browser: axe finds nothing serious in either theme, its security policy holds, it fits a phone,
+and markup in what people and trainers have written stays text.
+"""
 
 import itertools
 import re
@@ -10,10 +12,11 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page
 
-from jobs.models import AlertIncident, AlertRule, Capture, Run
+from jobs.models import AlertIncident, AlertRule, Attempt, Capture, Run
 from jobs.retention.deletion import delete_runs
 from tests.console.access_rules import PAGES
-from tests.console.live_console import LiveConsole, Reporter
+from tests.console.hostile.markup import CAUSE, MARKUP, TAKEN_FOR_MARKUP, hostile_run
+from tests.console.live_console import LiveConsole
 from tests.jobs.sweeps.test_sweeps import make_study
 from tests.rows import make_run
 from tests.trace_rows import make_trace
@@ -31,6 +34,16 @@ NO_PAGE = re.compile(
     r"|/calibration$|^/runs/{run_id}/captures/{capture_id}/timeline$"
 )
 WIDE = re.compile(r"^/traces/t-|^/api/docs")  # timelines and schemas are for desks
+# How wide the page is; where that is too wide, what reaches out of it and no box around it scrolls or cuts.
+WIDEST = """() => {
+  const { scrollWidth, clientWidth } = document.documentElement;
+  if (scrollWidth <= clientWidth) return [scrollWidth, ""];
+  const cuts = (box) =>
+    box !== document.body && (getComputedStyle(box).overflowX !== "visible" || cuts(box.parentElement));
+  const far = [...document.querySelectorAll("body *")]
+    .filter((node) => node.getBoundingClientRect().right > clientWidth + 1 && !cuts(node.parentElement));
+  return [scrollWidth, far.slice(0, 2).map((node) => node.outerHTML.slice(0, 160)).join(" with ")];
+}"""
 # Of what repeats, the first eight. Contrast in both themes, all else once: no other rule asks for colors.
 FINDINGS = """async ([theme, other]) => {
   const found = [];
@@ -64,11 +77,11 @@ def places(live_console: LiveConsole) -> dict[str, str]:
     User.objects.filter(pk=user.pk).update(is_superuser=True)
     project.membership_set.update(role="admin")
     now = timezone.now() - timedelta(minutes=5)
-    run = make_run(project, state="running", spec={"name": "a run"}, user=user)
-    Reporter(console=live_console, run=run).steps(12, at_once=12)
+    run = hostile_run(live_console)
     failed = make_run(project, state="failed", spec={"name": "one that failed"}, user=user)
-    cause = {"side": "cluster", "text": "there is no folder " + "/a-long-name" * 40}
+    cause = CAUSE | {"text": f"there is no folder {MARKUP}" + "/a-long-name" * 40}
     Run.objects.filter(pk=failed.pk).update(cause=cause, ended_at=now)
+    Attempt.objects.filter(run=failed).update(state="failed", cause=cause)
     gone = make_run(project, state="finished", spec={"name": "in the trash"}, user=user)
     delete_runs(runs=[gone], user=user, stop=False, now=now)
     rule = AlertRule.objects.create(project=project, kind="waiting", name="waits long", params={"minutes": 5})
@@ -104,12 +117,12 @@ def addresses(places: dict[str, str]) -> list[str]:
     found += [f"/compare?runs={{run_id}},{{failed}}&tab={tab}" for tab in COMPARE_TABS]
     found += ["/runs/{failed}", "/guide/knobs/optimizer.learning_rate", "/guide/recipes/native-grpo-demo"]
     found += ["/guide/symptoms/learning.truncated", "/guide/rules/batch.updates_do_not_divide_samples"]
-    found += ["/runs/new?sweep=1"]
+    found += ["/runs/new?sweep=1", "/runs/new?from={run_id}"]
     return [re.sub(r"{(\w+)}", lambda name: places[name[1]], one) for one in found if "{tab}" not in one]
 
 
 @pytest.mark.slow("axe reads some sixty pages, each in both themes")
-def test_every_page_is_for_everybody_and_fits_a_phone(
+def test_every_page_is_for_everybody_fits_a_phone_and_shows_markup_as_text(
     page: Page, live_console: LiveConsole, places: dict[str, str]
 ) -> None:
     if not AXE.is_file():
@@ -134,8 +147,9 @@ def test_every_page_is_for_everybody_and_fits_a_phone(
         window.wait_for_load_state("networkidle")
         for width in () if WIDE.search(address) else (390, 800, 1440):
             window.set_viewport_size({"width": width, "height": 900})
-            needed = window.evaluate("document.documentElement.scrollWidth")
-            failures += [f"{address}: {needed} px wide in {width} px"] if needed > width else []
+            needed, by = window.evaluate(WIDEST)
+            failures += [f"{address}: {needed} px wide in {width} px: {by}"] if needed > width else []
+        failures += [f"{address}: takes text for markup"] if window.evaluate(TAKEN_FOR_MARKUP) else []
         window.evaluate(axe)
         failures += [f"{address}: {one}" for one in window.evaluate(FINDINGS, themes)]
 
