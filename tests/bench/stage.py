@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.migrated_database import put_database
+
 ROOT = Path(__file__).resolve().parents[2]
 COLLECT = "PITWALL_BENCH_COLLECT"  # names the file that gathers every result
 
@@ -69,5 +71,7 @@ def environment(*, database_url: str = "", redis_url: str = "") -> Iterator[dict
         env.pop("DATABASE_URL", None)
         if database_url:
             env["DATABASE_URL"] = database_url
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
+            subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=env, check=True)
+        else:
+            put_database(Path(folder))
         yield env

@@ -59,8 +59,6 @@ SAME = (
     # JSON, aggregates, and text that is matched whatever its case.
     "jobs/runs/test_queries",
     "jobs/runs/find/test_search",
-    "jobs/telemetry/test_series",
-    "jobs/telemetry/test_spans",
     "jobs/telemetry/test_logs",
     "jobs/telemetry/test_samples",
     "jobs/retention/test_deletion",

@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +48,7 @@ class Stack:
     env: dict[str, str]
     process: subprocess.Popen[bytes]
     output: Path
+    printed: list[str] = field(default_factory=list)  # its own sign-in link, until somebody takes it
 
     def manage(self, *arguments: str) -> str:
         """Run a `manage.py` command in this console's data directory and return what it prints."""
@@ -62,8 +63,8 @@ class Stack:
         return variables["RAY_ADDRESS"], variables["RAY_AUTH_TOKEN"]
 
     def signin_link(self) -> str:
-        """Return a fresh one-time link for the first admin."""
-        return self.manage("signin-link").strip()
+        """Return a fresh one-time link for the first admin: the one that it printed, or else another."""
+        return self.printed.pop() if self.printed else self.manage("signin-link").strip()
 
 
 def launch_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> Stack:
@@ -85,7 +86,7 @@ def start_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> Sta
     """Start a console in a fresh data directory on a free port; wait until it has printed its sign-in link."""
     stack = launch_stack(*arguments, extra_env=extra_env)
     try:
-        wait_for_line(stack, r"Sign in once with (\S+)", seconds=START_SECONDS)
+        stack.printed.append(wait_for_line(stack, r"Sign in once with (\S+)", seconds=START_SECONDS)[1])
         assert answers(stack, "/signin", seconds=30)  # there as soon as the link is, whatever Ray is doing
     except BaseException:
         stop_stack(stack)  # nobody else has it to stop

@@ -187,11 +187,11 @@ def greedy_answer(archive: Path, folder: Path, prompt: str) -> str:
 
 
 @pytest.mark.slow("two runs of a sweep in a browser")
-def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_leaves_nothing(
+def test_a_running_run_of_a_sweep_is_recorded_and_stops_with_a_checkpoint_and_leaves_nothing(
     page: Page, stack: Stack, tmp_path: Path
 ) -> None:
     never = {"checkpoint__every_steps": "0", "eval__every_steps": "0"}
-    fill_small_run(page, stack, name="to be stopped", steps=5000, nsys_ready="on", layout="split", **never)
+    fill_small_run(page, stack, name="to be stopped", steps=5000, layout="split", **never)
     sweep = launch_sweep_of_two(page)
     first, second = page.locator("tr[data-run]").all()
     run_id = first.get_attribute("data-run")
@@ -204,9 +204,6 @@ def test_a_running_run_of_a_sweep_is_profiled_and_stops_with_a_checkpoint_and_le
     recording.record_by_time(page, meanwhile=lambda: two_more_steps(page))
     recording.check_torch_zip(page, tmp_path / "by-time")
     recording.withdraw_a_capture(page)
-    if recording.record_with_nsys(page):
-        recording.check_nsys_report(page, tmp_path / "nsys")
-        recording.look_at_the_timeline(recording.open_timeline(page), kind="nsys")
     assert page.evaluate("window.isSamePage"), "captures must come without a reload"
     cancel_one_that_waits(page, stack, behind=str(run_id))
     page.goto(f"{stack.url}/runs/{run_id}")
@@ -241,6 +238,27 @@ def cancel_one_that_waits(page: Page, stack: Stack, *, behind: str) -> None:
     assert not (stack.data_dir / "runs" / waiting).exists(), "nothing of a cancelled run was started"
 
 
+@pytest.mark.proof
+@pytest.mark.slow("a whole run under nsys in a browser")
+def test_the_timing_of_a_step_is_recorded_by_nsys_and_read_on_its_timeline(
+    page: Page, stack: Stack, tmp_path: Path
+) -> None:
+    never = {"checkpoint__every_steps": "0", "eval__every_steps": "0"}
+    fill_small_run(page, stack, name="under nsys", steps=5000, nsys_ready="on", layout="split", **never)
+    launch(page)
+    until(page, f"({STEPS}).length >= 2", seconds=START_MS / 1000)
+    page.get_by_role("link", name=re.compile("^Profile")).click()
+
+    if recording.record_with_nsys(page):
+        recording.check_nsys_report(page, tmp_path / "nsys")
+        recording.look_at_the_timeline(recording.open_timeline(page), kind="nsys")
+
+    page.locator('[data-action="stop"]').click()
+    page.locator('[data-action="stop-now"]').click()
+    expect(state(page)).to_contain_text("stopped", timeout=STOP_MS)
+
+
+@pytest.mark.proof
 @pytest.mark.slow("a real run of the longest samples")
 def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_plan(page: Page, stack: Stack) -> None:
     longest = {"rollout__max_new_tokens": "24"}
@@ -266,6 +284,7 @@ def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_pla
     assert not any("tokens long in the mean" in note for note in plan["notes"]), plan["notes"]
 
 
+@pytest.mark.proof
 @pytest.mark.slow("a real run to its failure")
 def test_a_failing_run_names_its_cause_on_the_page(page: Page, stack: Stack) -> None:
     alone = {"eval__every_steps": "0", "algorithm__kl_coefficient": "0"}

@@ -101,7 +101,7 @@ def test_marks_of_many_threads_are_handed_over_once_each() -> None:
     taken: list[profile.Span] = []
 
     def work(number: int) -> None:
-        for i in range(200):
+        for i in range(40):
             with mark("update", step=number), mark("update", name=str(i)):
                 pass
 
@@ -114,7 +114,7 @@ def test_marks_of_many_threads_are_handed_over_once_each() -> None:
             thread.join(0.001)  # who only drains keeps the others from marking
     taken += drain()
 
-    assert sorted((s.step, s.depth) for s in taken) == sorted([(n, d) for n in range(8) for d in (0, 1)] * 200)
+    assert sorted((s.step, s.depth) for s in taken) == sorted([(n, d) for n in range(8) for d in (0, 1)] * 40)
 
 
 def test_draining_forgets() -> None:

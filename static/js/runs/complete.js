@@ -5,8 +5,8 @@ import { el } from "../format.js";
 
 const input = find("input#q");
 const list = find("#q-list");
-/** @type {{ start: number, end: number, suggestions: { text: string, about: string }[] }} */
-let found = { start: 0, end: 0, suggestions: [] };
+/** @type {{ start: number, end: number, line: string, suggestions: { text: string, about: string }[] }} */
+let found = { start: 0, end: 0, line: "", suggestions: [] };
 let active = -1; // none: Enter means what stands there
 let asked = 0;
 let waiting = 0;
@@ -32,11 +32,12 @@ function later() {
 
 async function ask(isWanted = false) {
   const mine = ++asked;
-  const query = new URLSearchParams({ q: input.value, at: String(input.selectionStart ?? input.value.length) });
+  const line = input.value;
+  const query = new URLSearchParams({ q: line, at: String(input.selectionStart ?? line.length) });
   try {
     const answer = await fetch(`/runs/complete?${query}`, { headers: { Accept: "application/json" } });
     if (mine !== asked || !answer.ok || document.activeElement !== input) return;
-    found = await answer.json();
+    found = { ...(await answer.json()), line };
     const isBegun = found.end > found.start || /[:=<>,]$/.test(input.value.slice(0, found.start));
     if (isBegun || isWanted) show();
     else hide(); // every name there is would only cover the runs
@@ -90,7 +91,8 @@ function take(/** @type {number} */ index) {
   const goesOn = /[:.]$/.test(chosen.text);
   const isValue = /[:=<>,]$/.test(input.value.slice(0, found.start));
   const text = chosen.text + (isValue || ["or", "not"].includes(chosen.text) || /^tag:./.test(chosen.text) ? " " : "");
-  input.setRangeText(text, found.start, found.end, "end");
+  const since = input.value.length - found.line.length; // typed while the list was that of the line before
+  input.setRangeText(text, found.start, Math.max(found.end + since, found.start), "end");
   hide();
   input.dispatchEvent(new Event("input", { bubbles: true }));
   if (goesOn || !isValue) later();

@@ -1,4 +1,4 @@
-"""Captures of runs that end, with their runner, as Ray jobs: two ways; `make proof-captures` goes through all ten."""
+"""A capture of a run whose worker is killed, with its runner, as a Ray job; other ends are in `make proof-captures`."""
 
 from pathlib import Path
 
@@ -13,10 +13,10 @@ WARM = SPEC | {"profile": {"nsys_ready": "off"}}
 
 
 @pytest.mark.slow("a run with its runner, a capture, and its import by a console")
-@pytest.mark.parametrize("way", ["normal end", "ray_kill"])
-def test_a_capture_survives_the_end(ray_head: RayHead, tmp_path: Path, way: str) -> None:
-    torch_tool = tools_of(way)[0]  # in pieces where a process is ended at once
+def test_a_capture_survives_the_end_of_its_worker(ray_head: RayHead, tmp_path: Path) -> None:
+    way = "ray_kill"
+    in_pieces = tools_of(way)[0]  # as the process is ended at once
 
-    state, wrong, problem = one_end(ray_head, tmp_path, way, 0, torch_tool, spec=WARM)
+    state, wrong, problem = one_end(ray_head, tmp_path, way, 0, in_pieces, spec=WARM)
 
     assert (state, wrong, problem) == ("ready", "", "")
