@@ -82,7 +82,7 @@ def live_settings(run: Run) -> LiveSettings:
     live = {} if problem else live_knobs(spec)
     return LiveSettings(
         knobs=tuple(_live_knob(spec, knob, pending.get(knob_id)) for knob_id, knob in live.items()),
-        changes=_changes(run, events),
+        changes=changes_in(events, visible_through(run.pk)),
         problem=problem,
         refused=str(events[-1].data.get("refused", "")) if events and events[-1].attempt == run.latest_attempt else "",
     )
@@ -190,8 +190,8 @@ def _live_knob(spec: RunSpec, knob: Knob, pending: Value) -> LiveKnob:
     )
 
 
-def _changes(run: Run, events: Sequence[RunEvent]) -> tuple[LiveChange, ...]:
-    through = visible_through(run.pk)
+def changes_in(events: Sequence[RunEvent], through: Mapping[int, int | None]) -> tuple[LiveChange, ...]:
+    """Return the changes that events of one run tell; `through`: what history.visible_through says of it."""
     return tuple(
         LiveChange(
             knob=change["knob"],

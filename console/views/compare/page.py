@@ -29,6 +29,7 @@ from console.views.compare.sides import ComparedRun, Sides, find_sides
 from console.views.compare.traces import trace_rows
 from console.views.frame import current_project
 from jobs.accounts.access import allows, role
+from jobs.alerts.words import title
 from jobs.catalog.algorithm import is_in
 from jobs.comparison.compare import Comparison, compare, current_specs, metric_table, window_of
 from jobs.comparison.condition_rows import condition_rows
@@ -36,6 +37,7 @@ from jobs.comparison.conditions import RunConditions
 from jobs.comparison.config import setting_rows
 from jobs.comparison.environment import conditions_of
 from jobs.comparison.export import series_csv, table_csv
+from jobs.comparison.marks import marks_of
 from jobs.comparison.read import metric_names
 from jobs.comparison.samples import side_by_side
 from jobs.comparison.targets import find_target
@@ -56,6 +58,7 @@ CHARTS_OF = (
 """Of the first family that the runs' algorithm is in; else those of RL."""
 _ORDER = ("reward", "eval", "loss", "kl", "policy", "response", "groups", "sync", "time", "throughput", "train")
 _PROPOSED = 8
+MARKED_RUNS = 10
 
 
 @require_GET
@@ -116,6 +119,7 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
     words = metric_words()
     window = window_of(sides.runs)
     charts = chart_names(sides)
+    marks = _marks(sides)
     return {
         "runs": [
             {
@@ -127,6 +131,7 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
                 "isBase": side.is_base,
                 "group": side.group,
                 "project": side.run.project.slug,
+                "marks": marks.get(side.run.pk),
             }
             for side in sides.shown
         ],
@@ -140,6 +145,26 @@ def page_data(query: ComparisonQuery, sides: Sides) -> dict[str, object]:
         "numSteps": max((side.run.num_steps for side in sides.shown), default=0),
         "tab": query.tab,
         "series": "/api/compare/series",
+    }
+
+
+def _marks(sides: Sides) -> dict[str, dict[str, list[dict[str, object]]]]:
+    """Return run id -> what happened to it, JSON-able: of up to as many runs as there are colors, else of the base."""
+    shown = sides.shown if len(sides.shown) <= MARKED_RUNS else [side for side in sides.shown if side.is_base]
+    return {
+        run_id: {
+            "restarts": [{"step": step, "attempt": attempt} for step, attempt in marks.restarts],
+            "changes": [
+                {"label": c.label, "old": c.old, "new": c.new, "step": c.step, "by": c.by, "is_visible": True}
+                for c in marks.changes
+            ],
+            "alerts": [{"step": incident.step, "title": title(incident)} for incident in marks.alerts],
+            "notes": [
+                {"step": note.step, "text": note.text, "by": note.actor.get_username() if note.actor else ""}
+                for note in marks.notes
+            ],
+        }
+        for run_id, marks in marks_of([side.run.pk for side in shown]).items()
     }
 
 

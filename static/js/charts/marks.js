@@ -67,7 +67,7 @@ export function drawLimits(u, limits) {
 /**
  * Draw a square and a thin line at each checkpoint's step, a triangle on the x axis where it was resumed, a diamond there with a line
  * where knobs changed, a triangle at the top where an alert opened, a flag where people wrote a note, and bars along the top over captured
- * steps and over those that alarms and what is good hold for.
+ * steps and over those that alarms and what is good hold for. Where several runs share a chart a mark has its run's color.
  *
  * @param {uPlot} u
  * @param {Mark[]} marks
@@ -77,7 +77,7 @@ export function drawMarks(u, marks) {
   const ratio = devicePixelRatio;
   const { left, top, width, height } = u.bbox;
   ctx.save();
-  for (const { x, to, type } of marks) {
+  for (const { x, to, type, color: own } of marks) {
     const at = u.valToPos(x, "x", true);
     if (type === "alarm" || type === "good") {
       const begin = Math.max(at - ratio, left);
@@ -95,7 +95,7 @@ export function drawMarks(u, marks) {
     }
     if (!(at >= left && at <= left + width)) continue;
     if (type === "change") {
-      ctx.fillStyle = ctx.strokeStyle = color("--accent-text");
+      ctx.fillStyle = ctx.strokeStyle = color(own ?? "--accent-text");
       ctx.lineWidth = ratio;
       ctx.setLineDash([4 * ratio, 2 * ratio]);
       ctx.beginPath();
@@ -111,7 +111,7 @@ export function drawMarks(u, marks) {
       continue;
     }
     if (type === "alert" || type === "note") {
-      ctx.fillStyle = ctx.strokeStyle = color(type === "alert" ? "--state-failed" : "--text-2");
+      ctx.fillStyle = ctx.strokeStyle = color(own ?? (type === "alert" ? "--state-failed" : "--text-2"));
       ctx.lineWidth = ratio;
       ctx.setLineDash([ratio, 3 * ratio]);
       ctx.beginPath();
@@ -132,7 +132,7 @@ export function drawMarks(u, marks) {
       continue;
     }
     if (type === "resume") {
-      ctx.fillStyle = color("--text-2");
+      ctx.fillStyle = color(own ?? "--text-2");
       ctx.beginPath();
       ctx.moveTo(at, top + height - 7 * ratio);
       ctx.lineTo(at + 5 * ratio, top + height);

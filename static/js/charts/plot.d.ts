@@ -40,7 +40,7 @@ export interface Parts {
 }
 
 /** A step, or steps, with what stands there; the cursor reads its text. */
-export type Mark = { x: number; to?: number; type: string; text?: string };
+export type Mark = { x: number; to?: number; type: string; text?: string; color?: string };
 
 /** One lane's line of one attempt: points, or columns of the screen. */
 export type Source = Series | ReturnType<typeof readLines>["lines"][number];

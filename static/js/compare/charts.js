@@ -5,6 +5,8 @@ import * as numbers from "../charts/numbers.js";
 import { wireSaving } from "../charts/save.js";
 import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
+import { changeMarks } from "../run/knob-changes.js";
+import { alertMarks, noteMarks, restartMarks } from "../run/run-marks.js";
 import { onKeys } from "../keys.js";
 import { columnsFor } from "./asking.js";
 import { Tip } from "./tip.js";
@@ -59,7 +61,7 @@ export class Charts {
     this.page = page;
     this.store.follow(page.runs.map((run) => ({ ...run, groupIndex: this.#groupOf(run) })));
     this.view.end = page.numSteps;
-    this.view.marks = page.common && this.view.axis === "step" ? [{ x: page.common, type: "common" }] : [];
+    this.view.marks = this.view.axis === "step" ? marksOf(page) : [];
     const { place } = this;
     if (!place) return;
     const names = this.#names();
@@ -290,6 +292,22 @@ export class Charts {
     cards[Math.min(Math.max(at + by, 0), cards.length - 1)].focus();
     return true;
   }
+}
+
+/** Return the last step that all have, and what happened to each run in its color; the page says so of a few runs only. */
+function marksOf({ common, runs }) {
+  const marks = common ? [{ x: common, type: "common" }] : [];
+  for (const { marks: own, short, color } of runs) {
+    if (!own) continue;
+    const all = [
+      ...restartMarks(own.restarts),
+      ...changeMarks(own.changes),
+      ...alertMarks(own.alerts),
+      ...noteMarks(own.notes),
+    ];
+    for (const mark of all) marks.push({ ...mark, color: `--run-${color % 10}`, text: `${short}: ${mark.text}` });
+  }
+  return marks;
 }
 
 /** Return the value of a column at x, or the newest before it: its mean, and from where to where its points reach. */

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from jobs.models import Capture, Run
+from jobs.runs.notes import WRITTEN
 from profiling import events
 from tests.console.live_console import LiveConsole, Reporter
 from tests.console.window import NAMELESS, until
@@ -94,6 +96,8 @@ def test_the_page_follows_its_runs_and_its_address_holds_the_view(page: Page, li
 def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
     first = start(live_console, "one", steps=12, color=0)
     second = start(live_console, "two", steps=12, color=1)
+    about = {"attempt": 1, "verb": WRITTEN, "step": 6, "text": "looks odd", "at": timezone.now()}
+    first.run.events.create(actor=live_console.user, **about)
     address = f"{live_console.url}/compare?runs={first.run.pk},{second.run.pk}"
 
     page.goto(f"{address}&tab=samples")
@@ -122,6 +126,15 @@ def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
     assert box
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.locator("[data-tip]")).to_contain_text(re.compile(r"step \d+\s*one\s*1\.00\s*two\s*1\.00"))
+
+    marks = "document.querySelector('[data-metric=\"policy/entropy\"] .chart').chart.view.marks"
+    assert page.evaluate(f"{marks}.filter(({{ type }}) => type === 'note').map(({{ x, color }}) => [x, color])") == [
+        [6, "--run-0"]
+    ]
+    at = page.evaluate(f"{marks.removesuffix('.view.marks')}.uplot.valToPos(6, 'x')")
+    over = page.locator('[data-metric="policy/entropy"] .u-over')
+    over.hover(position={"x": at, "y": 10})
+    expect(over).to_have_attribute("title", f"one: looks odd ({live_console.user.get_username()})")
 
     page.goto(f"{address}&tab=table")
     page.locator('[data-table-form] [name="step"]').fill("5")

@@ -1,0 +1,53 @@
+"""What happened to compared runs, by step: restarts, changed knobs, alerts and notes, as marks of their charts."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from jobs.models import AlertIncident, Attempt, RunEvent
+from jobs.runs.live_changes import LiveChange, changes_in
+from jobs.runs.notes import WRITTEN
+from jobs.telemetry.attempt_spec import CHANGED
+from jobs.telemetry.history import limits, origins
+
+MOST = 100
+"""Of each kind for a run, the newest: more could not be told apart on a chart."""
+
+
+@dataclass(slots=True)
+class RunMarks:
+    """Of one run: (step, attempt) of restarts, changes in its history, alerts that know their step, and notes."""
+
+    restarts: list[tuple[int, int]] = field(default_factory=list)
+    changes: list[LiveChange] = field(default_factory=list)
+    alerts: list[AlertIncident] = field(default_factory=list)
+    notes: list[RunEvent] = field(default_factory=list)
+
+
+def marks_of(run_ids: Collection[str]) -> Mapping[str, RunMarks]:
+    """Return run id -> its marks, with three statements for all runs. What a run left behind (history.py) has none."""
+    found = {run_id: RunMarks() for run_id in run_ids}
+    attempts: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in Attempt.objects.filter(run_id__in=run_ids).order_by("number"):
+        attempts[attempt.run_id].append(attempt)
+    through = {run_id: limits(origins(own)) for run_id, own in attempts.items()}
+    for run_id, own in attempts.items():
+        for one in own:
+            end = through[run_id][one.number]
+            if one.resume_attempt is not None and (end is None or end > one.resume_step):
+                found[run_id].restarts.append((one.resume_step, one.number))
+    told: dict[str, list[RunEvent]] = defaultdict(list)
+    events = RunEvent.objects.filter(run_id__in=run_ids, verb__in=(CHANGED, WRITTEN)).select_related("actor")
+    for event in events.order_by("pk"):
+        told[event.run_id].append(event)
+    for run_id, own_events in told.items():
+        changed = [event for event in own_events if event.verb == CHANGED]
+        changes = changes_in(changed, through.get(run_id, {}))
+        found[run_id].changes = [change for change in changes if change.is_visible][-MOST:]
+        found[run_id].notes = [event for event in own_events if event.verb == WRITTEN][-MOST:]
+    alerts = AlertIncident.objects.filter(run_id__in=run_ids, step__isnull=False).order_by("pk")
+    for incident in alerts:
+        found[incident.run_id or ""].alerts.append(incident)
+    for marks in found.values():
+        marks.alerts = marks.alerts[-MOST:]
+    return found
