@@ -11,7 +11,7 @@ from jobs.telemetry.attempt_spec import CHANGED
 from jobs.telemetry.history import limits, origins
 
 MOST = 100
-"""Of each kind for a run, the newest: more could not be told apart on a chart."""
+"""Of each kind for a run, the newest: more could not be events_of apart on a chart."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class RunMarks:
 
 def marks_of(run_ids: Collection[str]) -> Mapping[str, RunMarks]:
     """Return run id -> its marks, with three statements for all runs. What a run left behind (history.py) has none."""
-    found = {run_id: RunMarks() for run_id in run_ids}
+    by_run = {run_id: RunMarks() for run_id in run_ids}
     attempts: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in Attempt.objects.filter(run_id__in=run_ids).order_by("number"):
         attempts[attempt.run_id].append(attempt)
@@ -35,19 +35,19 @@ def marks_of(run_ids: Collection[str]) -> Mapping[str, RunMarks]:
         for one in own:
             end = through[run_id][one.number]
             if one.resume_attempt is not None and (end is None or end > one.resume_step):
-                found[run_id].restarts.append((one.resume_step, one.number))
-    told: dict[str, list[RunEvent]] = defaultdict(list)
+                by_run[run_id].restarts.append((one.resume_step, one.number))
+    events_of: dict[str, list[RunEvent]] = defaultdict(list)
     events = RunEvent.objects.filter(run_id__in=run_ids, verb__in=(CHANGED, WRITTEN)).select_related("actor")
     for event in events.order_by("pk"):
-        told[event.run_id].append(event)
-    for run_id, own_events in told.items():
+        events_of[event.run_id].append(event)
+    for run_id, own_events in events_of.items():
         changed = [event for event in own_events if event.verb == CHANGED]
         changes = changes_in(changed, through.get(run_id, {}))
-        found[run_id].changes = [change for change in changes if change.is_visible][-MOST:]
-        found[run_id].notes = [event for event in own_events if event.verb == WRITTEN][-MOST:]
+        by_run[run_id].changes = [change for change in changes if change.is_visible][-MOST:]
+        by_run[run_id].notes = [event for event in own_events if event.verb == WRITTEN][-MOST:]
     alerts = AlertIncident.objects.filter(run_id__in=run_ids, step__isnull=False).order_by("pk")
     for incident in alerts:
-        found[incident.run_id or ""].alerts.append(incident)
-    for marks in found.values():
+        by_run[incident.run_id or ""].alerts.append(incident)
+    for marks in by_run.values():
         marks.alerts = marks.alerts[-MOST:]
-    return found
+    return by_run

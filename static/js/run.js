@@ -2,7 +2,9 @@
 
 import { RUN_AXES } from "./charts/axes.js";
 import { viewOptions, wireControls } from "./charts/controls.js";
+import { changeMarks } from "./charts/knob-changes.js";
 import { pickNow } from "./charts/pick.js";
+import { alertMarks, captureMarks, checkpointMarks, noteMarks, restartMarks } from "./charts/run-marks.js";
 import { ChartView } from "./charts/view.js";
 import { find, jsonOf } from "./dom.js";
 import { el, fill, gettext, messageOf } from "./format.js";
@@ -18,7 +20,6 @@ import { Feed } from "./run/feed.js";
 import { FileTab, fileUrl } from "./run/files.js";
 import { Header } from "./run/header.js";
 import { Health } from "./run/health.js";
-import { changeMarks } from "./run/knob-changes.js";
 import { LiveKnobs } from "./run/live-knobs.js";
 import { LogTab } from "./run/logs.js";
 import { Notes } from "./run/notes.js";
@@ -27,7 +28,6 @@ import { ProfileAsk } from "./run/profile-ask.js";
 import { ProfileTab } from "./run/profile-tab.js";
 import { Resume } from "./run/resume.js";
 import { RunAlerts } from "./run/run-alerts.js";
-import { alertMarks, captureMarks, checkpointMarks, noteMarks, restartMarks } from "./run/run-marks.js";
 import { SampleTab } from "./run/samples.js";
 import { StepPanel } from "./run/step-panel.js";
 import { RunStore } from "./run/store.js";

@@ -79,6 +79,8 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster, nsy
     # The second rank writes nothing of its own.
     second = next(machines[n["address"]] for n in nodes if "policy-1" in n["workers"])
     second.run("bash", "-c", f"echo '{FIRST_LINE}' >> {RUN_ROOT}/{run_id}/a1/log/policy-1.stderr")
+    # It would write over that line when it ends: its own place in the file is still the beginning.
+    wait_until(lambda: lines_of(api, "role=policy&rank=1", FIRST_LINE), 60, "the second rank's line did not come")
     machine_of_vllm = machines[vllm_node["address"]]
     marks = {"PATH": "/usr/bin:/bin", "PITWALL_RUN": run_id, "PITWALL_ATTEMPT": "1"}
     forgotten = machine_of_vllm.start("sleep", "1000", env=marks, log=Path(os.devnull))
@@ -89,7 +91,7 @@ def test_a_run_on_two_nodes_that_share_nothing(page: Page, cluster: Cluster, nsy
     expect(page.locator('[data-field="cause"]')).to_contain_text("vllm")
     assert api.get("")["cause"]["log_line"] == LAST_LINE
     for lane, words in (("role=vllm", LAST_LINE), ("role=policy&rank=1", FIRST_LINE)):
-        assert [line["text"] for line in api.get(f"/logs?{lane}&q={words}")["lines"]] == [words]
+        assert lines_of(api, lane, words) == [words]
     proof = api.get("")["cleanup"]
     assert proof["processes_left"] == 0
     assert [name.partition(" ")[0] for name in proof["nodes"]] == ["head", "other"]
@@ -141,6 +143,11 @@ def shares_nothing(cluster: Cluster) -> None:
 def names_of_metrics(api: Api) -> set[tuple[str, str, int]]:
     """Return the name, role and rank of every metric that the run has."""
     return {(s["name"], s["role"], s["rank"]) for s in api.get("/metrics")["metrics"]}
+
+
+def lines_of(api: Api, lane: str, words: str) -> list[str]:
+    """Return the lines of a role and rank that hold the words."""
+    return [line["text"] for line in api.get(f"/logs?{lane}&q={words}")["lines"]]
 
 
 def where_workers_are(api: Api) -> list[dict[str, Any]]:

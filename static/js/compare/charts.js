@@ -1,12 +1,12 @@
 /** The charts of the page: a card a metric, a line a run, in the run's own color everywhere. */
 
 import { Chart } from "../charts/chart.js";
+import { changeMarks } from "../charts/knob-changes.js";
 import * as numbers from "../charts/numbers.js";
+import { alertMarks, noteMarks, restartMarks } from "../charts/run-marks.js";
 import { wireSaving } from "../charts/save.js";
 import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
-import { changeMarks } from "../run/knob-changes.js";
-import { alertMarks, noteMarks, restartMarks } from "../run/run-marks.js";
 import { onKeys } from "../keys.js";
 import { columnsFor } from "./asking.js";
 import { Tip } from "./tip.js";

@@ -1,10 +1,10 @@
 /** Knobs that change while the run trains: the button beside each, its popover, and what was changed so far. */
 
 import { get, send } from "../api.js";
+import { changeText, valueText } from "../charts/knob-changes.js";
 import { around, controls, field, find } from "../dom.js";
 import { el, fill, gettext, messageOf, write } from "../format.js";
 import { toast } from "../toast.js";
-import { changeText, valueText } from "./knob-changes.js";
 
 const SOON_MS = 300;
 

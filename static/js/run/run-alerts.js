@@ -8,7 +8,7 @@ export class RunAlerts extends EventTarget {
   constructor({ page }) {
     super();
     this.page = page;
-    /** @type {import("./run-marks.js").Alert[]} */
+    /** @type {import("../charts/run-marks.js").Alert[]} */
     this.list = [];
     this.turn = 0;
   }

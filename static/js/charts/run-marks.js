@@ -2,7 +2,7 @@
 
 import { fill, gettext } from "../format.js";
 
-/** @import { Mark } from "../charts/plot" */
+/** @import { Mark } from "./plot" */
 /** @typedef {{ type: string, attempt: number, step: number }} Artifact */
 /** @typedef {{ step: number, attempt: number }} Restart */
 /** @typedef {{ steps: [number, number] | null, tool: string }} Capture */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { changeMarks, valueText } from "../../../static/js/charts/knob-changes.js";
 import { tellMarks } from "../../../static/js/charts/near.js";
-import { changeMarks, valueText } from "../../../static/js/run/knob-changes.js";
 
 const change = (step, more = {}) => ({
   knob: "rollout.temperature",

@@ -6,7 +6,7 @@ import {
   checkpointMarks,
   noteMarks,
   restartMarks,
-} from "../../../static/js/run/run-marks.js";
+} from "../../../static/js/charts/run-marks.js";
 
 test("checkpoints of the history are marked, those left behind and other files are not", () => {
   const artifacts = [
