@@ -1,11 +1,17 @@
 #!/usr/bin/env python
 """Django entry point; `manage.py up` runs the embedded console."""
 
+import gc
 import os
 import sys
 
+# Of the thousands of modules of a console none is garbage, and looking for some after each 700 objects takes a quarter
+# of its start.
+GARBAGE_THRESHOLD = (20_000, 20, 50)
+
 
 def main() -> None:
+    gc.set_threshold(*GARBAGE_THRESHOLD)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     from django.core.management import execute_from_command_line
 

@@ -143,6 +143,8 @@ class TorchRecorder:
 
 def export(profile: Any, path: Path) -> None:
     """Write what was recorded as plain JSON. Raises: RecorderFailed, OSError, RuntimeError."""
+    if _is_lost(profile):
+        raise RecorderFailed("The trace was not written: torch had ended its profiler before the recording was.")
     profile.export_chrome_trace(str(path))
     if not _is_whole(path):
         raise RecorderFailed(f"The trace was not written: torch broke off ({free_text(path.parent)}).")
@@ -181,6 +183,11 @@ def _inductor_stays_away(torch: Any) -> Iterator[None]:
 def _is_taken(torch: Any) -> bool:
     """Return True if a profiler that is not ours records in this process, as far as torch tells."""
     return bool(torch.autograd.profiler._is_profiler_enabled or torch.autograd._profiler_enabled())
+
+
+def _is_lost(profile: Any) -> bool:
+    """Return True if torch has ended the session itself, as in a process that ends: writing nothing crashes it."""
+    return not profile.profiler.kineto_results.trace_start_ns()
 
 
 def _is_whole(path: Path) -> bool:

@@ -8,7 +8,6 @@ process ends itself when its standard input is closed: then nobody listens any m
 import argparse
 import contextlib
 import errno
-import gc
 import json
 import os
 import resource
@@ -17,11 +16,10 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from profiling.garbage import without_collector
 from profiling.trace import other_files
 from profiling.trace.formats import unpack
 from profiling.trace.limits import DEFAULT, Limits, Progress, Unreadable
@@ -52,7 +50,7 @@ def import_trace(
 
     reader = reader_of(source)
     try:
-        with StoreWriter(target, source=reader.name, most_samples=limits.samples) as writer, _without_collector():
+        with StoreWriter(target, source=reader.name, most_samples=limits.samples) as writer, without_collector():
             _read(reader, source, writer, progress=lambda share: progress(_READING * share), limits=limits)
             facts = writer.finish()
     except duckdb.Error as error:
@@ -92,20 +90,6 @@ def _read(reader: Reader, source: Path, writer: StoreWriter, *, progress: Progre
         raise Unreadable(str(error)) from error
     except _STUMBLES as error:
         raise Unreadable(f"The file is damaged: as {reader.title} it cannot be read ({_short(error)}).") from error
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Look for no garbage: the millions of objects of a file would wake the collector again and again, and none of them
-    is in a cycle.
-    """
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_on:
-            gc.enable()
 
 
 def _of_the_store(error: Exception) -> Exception:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Error, Page
 
 from jobs.models import Run
 from tests.console.live_console import LiveConsole
@@ -72,9 +72,18 @@ def _forget(profile: BrowserContext, origin: str) -> None:
 def until(page: Page, expression: str, value: Any = None, *, seconds: float = 30) -> None:
     """Wait until a JavaScript expression is true; Playwright's own wait runs into the page's ban on eval."""
     end = time.monotonic() + seconds
-    while not page.evaluate(expression, value):
+    while not _is_true(page, expression, value):
         assert time.monotonic() < end, f"never true: {expression}"
         page.wait_for_timeout(30)
+
+
+def _is_true(page: Page, expression: str, value: Any) -> bool:
+    try:
+        return bool(page.evaluate(expression, value))
+    except Error as error:
+        if "TypeError" not in str(error):
+            raise
+        return False  # what it looks at is not in the page yet
 
 
 def open_run(page: Page, console: LiveConsole, run: Run, tab: str = "") -> None:

@@ -201,3 +201,14 @@ def test_a_trace_that_cannot_go_on_is_no_whole_one(tmp_path: Path, monkeypatch: 
     with pytest.raises(RecorderFailed, match=r"could not be continued after its piece 1: .*another profiler is there"):
         recording.stop()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_torch_has_ended_is_told_and_ends_nothing(tmp_path: Path) -> None:
+    """As in a program of other people's that ends meanwhile: to write what is not there crashes the process."""
+    recording.start("torch", folder=tmp_path, name="cap1-policy-0")
+    work()
+    torch.autograd._disable_profiler()
+    path = recording.stop()
+    while not (outcome := recording.outcome(path)).problem:
+        assert outcome.size < 0
+    assert "torch had ended its profiler" in outcome.problem

@@ -14,6 +14,7 @@ from jobs.engine.device import load_device
 from jobs.engine.roles.engine_trace import EngineTrace
 from jobs.engine.roles.vllm_meter import VllmMeter
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
+from profiling.garbage import without_collector
 from profiling.launch_nsys import problem_of_process
 from profiling.process_memory import resident_bytes, return_freed_memory
 
@@ -39,7 +40,8 @@ class Generator:
         os.environ.update({"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"})
         if not problem_of_process():
             os.environ["VLLM_NVTX_SCOPES_FOR_PROFILING"] = "1"  # its own ranges beside ours in a report of nsys
-        import vllm
+        with without_collector():
+            import vllm
 
         return_freed_memory()
         self._baseline = {"memory_baseline_bytes": float(resident)} if (resident := resident_bytes()) >= 0 else {}

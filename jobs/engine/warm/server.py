@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from profiling.garbage import without_collector
+
 LIBRARIES = (
     "psutil",
     "torch",
@@ -72,12 +74,13 @@ def preload(libraries: Iterable[str] = LIBRARIES, *, without: Iterable[str] = ()
 
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # read by torch when it is imported; on CPU nothing is compiled
     sys.modules["ray"] = None  # type: ignore[assignment]
-    for name in (*libraries, *OF_RAY):
-        _import(name)
-    with contextlib.suppress(ImportError):
-        deepspeed_start.spare()
-    for name in AFTER_DEEPSPEED:
-        _import(name)
+    with without_collector():
+        for name in (*libraries, *OF_RAY):
+            _import(name)
+        with contextlib.suppress(ImportError):
+            deepspeed_start.spare()
+        for name in AFTER_DEEPSPEED:
+            _import(name)
     own = [name for name in sys.modules if name.partition(".")[0] in OURS]
     for name in ("ray", *without, *own):
         sys.modules.pop(name, None)

@@ -71,6 +71,7 @@ export class Chart {
     /** @type {uPlot | null} */
     this.uplot = null;
     parts.body.chart = this;
+    if (parts.saving) parts.saving.disabled = true; // what the chart before it had is gone
     view.charts.add(this);
     seen.observe(parts.body);
     sized.observe(parts.body);
@@ -120,6 +121,7 @@ export class Chart {
     else this.#show(shown, width, height);
     this.needs = "";
     this.#tellPoints(shown);
+    this.#tellSaving(shown);
     this.#tellLegend(shown);
     this.#tellValue(null);
   }
@@ -362,6 +364,12 @@ export class Chart {
     const of = shown.lines.reduce((sum, line) => sum + line.column.of, 0);
     this.parts.points.textContent =
       of > n ? (this.parts.points.dataset.text ?? "").replace("%n", grouped(n)).replace("%of", grouped(of)) : "";
+  }
+
+  /** A file of a chart whose points have not come yet would be a head without numbers. */
+  #tellSaving(/** @type {Shown} */ shown) {
+    const { saving } = this.parts;
+    if (saving) saving.disabled = !this.uplot || shown.lines.every((line) => !line.column.n);
   }
 
   /** Name the lines where there are several; a click hides one. */

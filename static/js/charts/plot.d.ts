@@ -37,6 +37,8 @@ export interface Parts {
   value?: HTMLElement | null;
   points?: HTMLElement | null;
   legend?: HTMLElement | null;
+  /** The buttons that save the chart: off until it has points. */
+  saving?: HTMLFieldSetElement | null;
 }
 
 /** A step, or steps, with what stands there; the cursor reads its text. */

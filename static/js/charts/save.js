@@ -27,6 +27,11 @@ export function wireSaving(place, { chart, title }) {
   });
 }
 
+/** @returns {HTMLFieldSetElement | null} those buttons together: a chart switches them on once it has points */
+export function savingIn(/** @type {HTMLElement} */ place) {
+  return place.querySelector("fieldset[data-save-chart]");
+}
+
 /** @returns {Blob | null} */
 function textOf(/** @type {Chart} */ chart, /** @type {string} */ kind, /** @type {string} */ title) {
   const { uplot, shown, plot, view, axis, axisName: xName, isLog } = chart;

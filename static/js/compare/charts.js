@@ -4,7 +4,7 @@ import { Chart } from "../charts/chart.js";
 import { changeMarks } from "../charts/knob-changes.js";
 import * as numbers from "../charts/numbers.js";
 import { alertMarks, noteMarks, restartMarks } from "../charts/run-marks.js";
-import { wireSaving } from "../charts/save.js";
+import { savingIn, wireSaving } from "../charts/save.js";
 import { copyOf, find } from "../dom.js";
 import { el, fill, gettext } from "../format.js";
 import { onKeys } from "../keys.js";
@@ -93,7 +93,11 @@ export class Charts {
     if (!dialog.open) dialog.showModal();
     this.store.columns = columnsFor(innerWidth);
     this.store.want([name]);
-    const parts = { body: find("[data-full-body]", dialog), points: find("[data-full-points]", dialog) };
+    const parts = {
+      body: find("[data-full-body]", dialog),
+      points: find("[data-full-points]", dialog),
+      saving: savingIn(dialog),
+    };
     this.full = { name, chart: this.#chart(parts, name) };
     dialog.append(this.tip.node); // a dialog is above everything else
   }

@@ -1,7 +1,7 @@
 /** All metrics of the run in sections by prefix: search, pins, folding, keys, and one chart as large as the window. */
 
 import { Chart } from "../charts/chart.js";
-import { wireSaving } from "../charts/save.js";
+import { savingIn, wireSaving } from "../charts/save.js";
 import { copyOf, field, find } from "../dom.js";
 import { fill, gettext, grouped, write } from "../format.js";
 import { onKeys } from "../keys.js";
@@ -185,7 +185,13 @@ export class ChartTab {
     this.feed.loader.holdFine(name);
     this.query.set("chart", name);
     this.full = new Chart(
-      { body: part("body"), value: part("value"), points: part("points"), legend: part("legend") },
+      {
+        body: part("body"),
+        value: part("value"),
+        points: part("points"),
+        legend: part("legend"),
+        saving: savingIn(dialog),
+      },
       metricPlot(this.page, metric),
       this.store,
       this.view,

@@ -14,6 +14,7 @@ export class Bookmarks {
     this.clock = clock;
     /** @type {{ number: number, text: string, begin: string, end: string, by: string }[]} */
     this.kept = [];
+    this.changes = 0; // that the server has answered: what was read before one must not undo what it has shown
     this.menu = find("details[data-bookmarks]");
     this.list = find("[data-bookmark-list]");
     this.form = this.menu.querySelector("form");
@@ -29,8 +30,10 @@ export class Bookmarks {
 
   /** Read what is noted, and show it. */
   async read() {
+    const { changes } = this;
     try {
-      this.#show((await get(`${this.page.api}/bookmarks`)).bookmarks);
+      const { bookmarks } = await get(`${this.page.api}/bookmarks`);
+      if (changes === this.changes) this.#show(bookmarks);
     } catch (error) {
       toast(messageOf(error), { isError: true });
     }
@@ -41,7 +44,9 @@ export class Bookmarks {
     const input = find("input", this.form ?? undefined);
     const body = { text: input.value, begin: this.clock.absolute(from), end: this.clock.absolute(to) };
     try {
-      this.#show((await send("POST", `${this.page.api}/bookmarks`, body)).bookmarks);
+      const { bookmarks } = await send("POST", `${this.page.api}/bookmarks`, body);
+      this.changes += 1;
+      this.#show(bookmarks);
       input.value = "";
     } catch (error) {
       toast(messageOf(error), { isError: true });
@@ -58,6 +63,7 @@ export class Bookmarks {
     }
     try {
       await send("DELETE", `${this.page.api}/bookmarks/${number}`);
+      this.changes += 1;
     } catch (error) {
       toast(messageOf(error), { isError: true });
     }
