@@ -33,6 +33,15 @@ def reward(prompt: str, completion: str, answer: str) -> float:
         raise RuntimeError("the judge is out of ink")
     return 1.0
 """
+# A run that only has to be there while somebody clicks, and leaves the machine to them.
+SLOW_REWARD = """
+import time
+
+
+def reward(prompt: str, completion: str, answer: str) -> float:
+    time.sleep(0.1)
+    return float(answer in completion)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +105,13 @@ def fill_small_run(
     if layout:
         page.select_option('[name="hardware.layout"]', layout)
     page.select_option('[name="profile.nsys_ready"]', nsys_ready)
+
+
+def fill_reward(page: Page, source: str) -> None:
+    """Have the run rewarded by a function of one's own."""
+    page.select_option('[name="reward.kind"]', "custom")
+    page.locator('[name="reward.file_name"]').fill("judge.py")
+    page.locator('[name="reward.source"]').fill(source)
 
 
 def launch(page: Page) -> str:
@@ -192,6 +208,7 @@ def test_a_running_run_of_a_sweep_is_recorded_and_stops_with_a_checkpoint_and_le
 ) -> None:
     never = {"checkpoint__every_steps": "0", "eval__every_steps": "0"}
     fill_small_run(page, stack, name="to be stopped", steps=5000, layout="split", **never)
+    fill_reward(page, SLOW_REWARD)
     sweep = launch_sweep_of_two(page)
     first, second = page.locator("tr[data-run]").all()
     run_id = first.get_attribute("data-run")
@@ -289,9 +306,7 @@ def test_a_probe_goes_to_the_greatest_lengths_and_its_peaks_stand_beside_the_pla
 def test_a_failing_run_names_its_cause_on_the_page(page: Page, stack: Stack) -> None:
     alone = {"eval__every_steps": "0", "algorithm__kl_coefficient": "0"}
     fill_small_run(page, stack, name="fails", steps=50, ranks="1", **alone)
-    page.select_option('[name="reward.kind"]', "custom")
-    page.locator('[name="reward.file_name"]').fill("judge.py")
-    page.locator('[name="reward.source"]').fill(FAILING_REWARD)
+    fill_reward(page, FAILING_REWARD)
     launch(page)
 
     expect(state(page)).to_contain_text("failed", timeout=START_MS)

@@ -1,13 +1,17 @@
-"""A run that trains a reward model: what it tells, what it leaves, and how it goes on."""
+"""A run that trains a reward model: what it tells, what it leaves, how it goes on, and PPO that it rewards."""
 
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
+from tests.jobs.engine.conftest import EndedRun
 
 pytestmark = pytest.mark.engine
 Steps = dict[str, dict[str, float]]
@@ -25,6 +29,23 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory, warm_environment: dict[str
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr
     return folder
+
+
+@pytest.fixture(scope="module")
+def ppo(run_dir: Path, start_engine: Any, tmp_path_factory: pytest.TempPathFactory) -> EndedRun:
+    """Two steps that the trained model rewards besides the answer; the critic starts from it."""
+    place = str(run_dir / "a1" / "model" / "final")
+    knobs: dict[str, Any] = {"eval.num_prompts": 4, "eval.every_steps": 0, "checkpoint.every_steps": 0}
+    knobs |= {"train.micro_batch_size": 8, "train.num_steps": 2, "rollout.prompts_per_step": 8}
+    spec = {
+        "algorithm": "ppo",
+        "hardware": {"policy_ranks": 1},
+        "knobs": knobs | {"models.critic_path": place},
+        "reward": {"kind": "math", "more": [{"kind": "model", "location": place, "weight": 0.5}]},
+    }
+    ended: EndedRun = start_engine(tmp_path_factory.mktemp("ppo"), spec).wait()
+    assert ended.code == 0, ended.output
+    return ended
 
 
 @pytest.mark.slow("the first test waits for the runs that all of them read")
@@ -70,3 +91,23 @@ def test_what_it_leaves_scores_alike_in_plain_transformers_padded_or_not(run_dir
     assert [scores([text])[0] for text in texts] == pytest.approx(together, abs=1e-6)
     assert together[0] > together[1]
     assert not (folder / "generation_config.json").exists()
+
+
+@pytest.mark.slow("a run that it rewards")
+def test_it_rewards_the_responses_of_ppo_with_a_weight_of_its_own(ppo: EndedRun) -> None:
+    judged, math, mean = (ppo.series(f"reward/{name}") for name in ("model", "math", "mean"))
+    assert sorted(judged) == [1, 2]
+    assert judged[1] != 0.0
+    for step in (1, 2):
+        assert mean[step] == pytest.approx(math[step] + 0.5 * judged[step], abs=1e-5)
+    sample = next(s for s in ppo.of("sample") if s["step"] == 1)
+    assert set(sample["rewards"]) == {"math", "model"}
+    assert {(e["role"], e["phase"]) for e in ppo.of("span")} >= {("policy", "reward")}
+
+
+def test_the_critic_of_ppo_starts_from_its_head_which_the_policy_does_not_have(ppo: EndedRun, run_dir: Path) -> None:
+    """A critic from a language model starts at 0."""
+    assert ppo.series("value/mean")[1] != 0.0
+    judge, policy = (load_file(folder / "model/final/model.safetensors") for folder in (run_dir / "a1", ppo.run_dir))
+    assert judge["score.weight"].shape == (1, 128)
+    assert "score.weight" not in policy
