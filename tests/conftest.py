@@ -58,6 +58,7 @@ CHROMIUM_ARGUMENTS = [
     "--disable-sync",
 ]
 DOWNLOAD_SECONDS = 180
+PATIENCE_SECONDS = 60.0
 
 # What a page shows in a blink takes seconds on a machine that does other work besides; who waits longer says so.
 expect.set_options(timeout=20_000)
@@ -82,7 +83,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whole folders; skip what needs a GPU where there is none."""
+    """Mark whole folders, let those in a browser be the last, skip what needs a GPU where there is none."""
     for item in items:
         for marker in _markers_of_folders(item.path):
             item.add_marker(marker)
@@ -90,6 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for slow in item.iter_markers("slow"):
             (reason,) = slow.args  # why it is worth its time
             item.user_properties.append(("slow", str(reason)))
+    # Playwright's loop stays in its thread once a browser was there, and asyncio's tests cannot start theirs then.
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
     if Path("/proc/driver/nvidia/version").exists():
         return
     for item in items:
@@ -172,6 +175,15 @@ def _audit_rows_go_with_the_rest() -> Generator[None, None, None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BaseDatabaseOperations, "execute_sql_flush", unguarded)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_busy_machine_cuts_nothing_short() -> Generator[None, None, None]:
+    """Let what a console does for so long, and goes on with later, be done at once; a test of that sets its own time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for limit in ("jobs.telemetry.logs.SEARCH_SECONDS", "jobs.alerts.conditions.metrics.BUDGET_SECONDS"):
+            patch.setattr(limit, PATIENCE_SECONDS)
         yield
 
 

@@ -152,7 +152,7 @@ def test_a_trace_of_torch_is_uploaded_appears_and_is_looked_around_in(
     page.keyboard.up("Shift")
     expect(page.locator('[data-field="selection-title"]')).to_have_text("Selection")
     until(page, "new URLSearchParams(location.search).has('sel')")
-    address = page.url
+    address = page.evaluate("location.href")  # page.url may lag
     shown = page.locator('[data-field="selection-note"]').inner_text()
 
     page.goto(address)
