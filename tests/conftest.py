@@ -180,7 +180,7 @@ def _audit_rows_go_with_the_rest() -> Generator[None, None, None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _a_busy_machine_cuts_nothing_short() -> Generator[None, None, None]:
-    """Let what a console does for so long, and goes on with later, be done at once; a test of that sets its own time."""
+    """Let what a console does for so long, and goes on with later, be done at once; a test of that has its own time."""
     with pytest.MonkeyPatch.context() as patch:
         for limit in ("jobs.telemetry.logs.SEARCH_SECONDS", "jobs.alerts.conditions.metrics.BUDGET_SECONDS"):
             patch.setattr(limit, PATIENCE_SECONDS)
