@@ -1,7 +1,8 @@
 """Write the policy as a Hugging Face folder that is there whole or not at all."""
 
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,39 @@ ABOUT = "pitwall.json"
 
 
 def export_model(workers: WorkerGroup, final: Path, *, precision: str, about: Mapping[str, Any]) -> None:
-    """Write the policy as a Hugging Face folder (safetensors, tokenizer, chat template, generation config) that loads
-    in `precision`; `about` becomes its `pitwall.json`.
+    """Write the policy as a Hugging Face folder (`write_model`).
 
     Weights travel bucket by bucket (1 GiB) from policy rank 0 through the object store, so no file system need be
     shared.
     """
+    (texts,) = workers.gather([workers.policies[0].call("text_files")])
+
+    def parts() -> Iterator[Mapping[str, Any]]:
+        for index in itertools.count():
+            weights = workers.gather([p.call("export_bucket", index) for p in workers.policies])[0]
+            if weights is None:
+                return
+            yield weights
+
+    write_model(final, texts, parts(), precision=precision, about=about)
+
+
+def write_model(
+    final: Path,
+    texts: Mapping[str, bytes],
+    parts: Iterable[Mapping[str, Any]],
+    *,
+    precision: str,
+    about: Mapping[str, Any],
+) -> None:
+    """Write a Hugging Face folder (safetensors, tokenizer, chat template, generation config) that loads in `precision`.
+
+    `texts` are its files but for the weights, by name; `parts` are the weights by name, those of one file at a time;
+    `about` becomes its `pitwall.json`.
+    """
     from safetensors.torch import save_file
 
     with atomic_folder(final) as partial:
-        (texts,) = workers.gather([workers.policies[0].call("text_files")])
         for name, data in texts.items():
             (partial / name).write_bytes(data)
         config = json.loads(texts["config.json"])
@@ -32,10 +56,7 @@ def export_model(workers: WorkerGroup, final: Path, *, precision: str, about: Ma
         )
         files: list[list[str]] = []
         num_bytes = 0
-        while True:
-            weights = workers.gather([p.call("export_bucket", len(files)) for p in workers.policies])[0]
-            if weights is None:
-                break
+        for weights in parts:
             num_bytes += sum(w.numel() * w.element_size() for w in weights.values())
             save_file(weights, partial / f"part-{len(files) + 1}.safetensors", metadata={"format": "pt"})
             files.append(list(weights))

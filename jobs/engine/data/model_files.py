@@ -95,6 +95,13 @@ def with_weights_counted(config: dict[str, object], folder: Path) -> dict[str, o
     return {**config, "safetensors": {"parameters": by_type}} if by_type else config
 
 
+def text_files(folder: Path) -> dict[str, bytes]:
+    """Return a model folder's files that are not weights: config, tokenizer, chat template, generation config."""
+    skipped = {"model.safetensors.index.json", "pytorch_model.bin.index.json"}
+    files = [f for pattern in ("*.json", "*.jinja", "*.txt", "*.model") for f in sorted(folder.glob(pattern))]
+    return {f.name: f.read_bytes() for f in files if f.name not in skipped}
+
+
 def architectures(config: Mapping[str, object]) -> list[str]:
     """Return the classes that a config.json names."""
     named = config.get("architectures")

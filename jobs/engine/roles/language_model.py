@@ -18,6 +18,8 @@ from jobs.engine.roles.sharded_load import restore_tables, whole_while_used
 from profiling.process_memory import resident_bytes, return_freed_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+EXPORT_BYTES = 1 << 30
+"""The weights of an exported model in one file, at most, and in one message."""
 
 
 def temperature_of(spec: RunSpec) -> float:

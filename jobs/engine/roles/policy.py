@@ -16,22 +16,20 @@ from jobs.catalog.role import ROLES, trains_adapters
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.engine.algorithm import Counts, Loss, PolicyOutputs
 from jobs.engine.batch import Batch
-from jobs.engine.data.model_files import longest_sequence, model_folder
+from jobs.engine.data.model_files import longest_sequence, model_folder, text_files
 from jobs.engine.data.text import TextModel
 from jobs.engine.device import Lender, Sender
 from jobs.engine.logprob_gap import GapSums, gap_sums, total
 from jobs.engine.policy_gradient import entropy_bonus
 from jobs.engine.roles.adapters import AdapterConfig, adapter_files, exported_parameters, without_adapters
 from jobs.engine.roles.critic import Critic
-from jobs.engine.roles.language_model import buckets, gathered, load_model, score, temperature_of
+from jobs.engine.roles.language_model import EXPORT_BYTES, buckets, gathered, load_model, score, temperature_of
 from jobs.engine.roles.reward_scorer import RewardScorer
 from jobs.engine.roles.sampler import Sampler, SamplingLimits
 from jobs.engine.roles.state_moves import StateMoves
 from jobs.engine.roles.teacher import Teacher, TeacherScores
 from jobs.engine.roles.trained_model import GATHER_BYTES, TrainedModel
 from jobs.engine.rollouts.request import GenerationRequest, SampledResponse
-
-_EXPORT_BYTES = 1 << 30
 
 
 class Policy(TrainedModel):
@@ -269,11 +267,11 @@ class Policy(TrainedModel):
 
     def export_bucket(self, index: int) -> dict[str, Tensor] | None:
         """Return bucket `index` of the weights on rank 0, {} elsewhere; None past the last. A collective in ZeRO-3."""
-        runs = list(buckets([weight.num_bytes for weight in self._whole_weights()], _EXPORT_BYTES))
+        runs = list(buckets([weight.num_bytes for weight in self._whole_weights()], EXPORT_BYTES))
         if index >= len(runs):
             return None
         tensors = {
-            name: w.detach().cpu().clone() for name, w in self._weights(runs[index], _EXPORT_BYTES) if self._rank == 0
+            name: w.detach().cpu().clone() for name, w in self._weights(runs[index], EXPORT_BYTES) if self._rank == 0
         }
         return tensors if self._rank == 0 else {}
 
@@ -287,10 +285,8 @@ class Policy(TrainedModel):
         return adapter_files(self._engine.module, values)
 
     def text_files(self) -> dict[str, bytes]:
-        """Return the model folder's files that are not weights: config, tokenizer, chat template, generation config."""
-        skipped = {"model.safetensors.index.json", "pytorch_model.bin.index.json"}
-        files = [f for pattern in ("*.json", "*.jinja", "*.txt", "*.model") for f in sorted(self._folder.glob(pattern))]
-        return {f.name: f.read_bytes() for f in files if f.name not in skipped}
+        """Return what an exported folder holds besides weights."""
+        return text_files(self._folder)
 
     def close(self) -> None:
         """Leave the groups in order; without it the interpreter's exit may abort."""

@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 
 from jobs.catalog.spec.parse import parse_spec
+from jobs.engine.checkpoints.merge import merge
 from jobs.engine.data.model_files import model_folder
 from jobs.engine.failures.sync_guard import LARGEST_GAP
 from tests.jobs.engine.conftest import EndedRun
@@ -67,6 +68,15 @@ def test_both_exported_folders_say_what_the_policy_says_and_not_the_base(whole: 
     torch.testing.assert_close(of_merged, of_adapted, atol=1e-4, rtol=0)
     assert (of_merged - of_base).abs().max() > 0.01
     assert tokens_of(merged) == tokens_of(adapted)
+
+
+def test_a_model_of_the_last_checkpoint_is_the_exported_one(whole: EndedRun, tmp_path: Path) -> None:
+    merge(whole.run_dir / "checkpoints" / "step-3", tmp_path / "made")
+
+    exported = whole.run_dir / "model" / "final"
+    for path in exported.glob("*.safetensors"):
+        assert (tmp_path / "made" / path.name).read_bytes() == path.read_bytes()
+    assert {path.name for path in exported.iterdir()} == {path.name for path in (tmp_path / "made").iterdir()}
 
 
 def test_vllm_has_the_merged_weights_after_every_sync(whole: EndedRun) -> None:

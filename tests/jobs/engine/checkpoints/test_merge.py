@@ -1,0 +1,76 @@
+"""The model of a checkpoint is the one that the run exports at that step, bit for bit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import to_json
+from jobs.engine.checkpoints import merge as merge_module
+from jobs.engine.checkpoints.merge import main, merge
+from jobs.engine.problem import RunProblem
+from tests.jobs.engine.lone_merge import CASES, FILE_BYTES
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the ranks that have learned, saved and exported."""
+    folder = tmp_path_factory.mktemp("trained")
+    subprocess.run([sys.executable, "-m", "tests.jobs.engine.lone_merge", str(folder)], check=True, timeout=300)
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.slow("waits for the ranks that all of them read")
+@pytest.mark.parametrize("case", CASES)
+def test_a_checkpoints_model_is_the_exported_one(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(merge_module, "EXPORT_BYTES", FILE_BYTES)
+
+    merge(trained / case / "checkpoints" / "step-7", tmp_path / "made")
+
+    exported, made = files(trained / case / "model" / "final"), files(tmp_path / "made")
+    assert json.loads(made.pop("pitwall.json"))["step"] == json.loads(exported.pop("pitwall.json"))["step"] == 7
+    assert made.keys() == exported.keys()
+    assert [name for name in made if made[name] != exported[name]] == []
+    assert "model.safetensors.index.json" in made
+
+
+@pytest.mark.slow("reads what a rank has saved")
+def test_a_damaged_checkpoint_makes_no_model(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = trained / "float32" / "checkpoints" / "step-7"
+    part = next((folder / "policy").iterdir())
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    monkeypatch.setattr(sys, "argv", ["merge", str(folder), str(tmp_path / "made")])
+    try:
+        with pytest.raises(SystemExit, match="is damaged"):
+            main()
+    finally:
+        part.write_bytes(whole)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"algorithm": "rm"}, "of a reward model"),
+        ({"algorithm": "sft", "knobs": {"lora.rank": 4, "quantization.load_in_4bit": True}}, "in 4 bits"),
+    ],
+)
+def test_what_is_no_whole_policy_is_refused(tmp_path: Path, spec: dict[str, Any], words: str) -> None:
+    index = {"version": 2, "step": 3, "num_consumed": 0, "best_score": None, "best_step": -1, "evaluated_step": -1}
+    index |= {"files": [], "roles": {}, "ranks": 1, "spec": to_json(parse_spec(spec))}
+    (tmp_path / "checkpoint.json").write_text(json.dumps(index))
+    (tmp_path / "token").touch()
+
+    with pytest.raises(RunProblem, match=words):
+        merge(tmp_path, tmp_path / "made")
