@@ -1,10 +1,11 @@
 """What the runner asks of a trainer about its checkpoints: `checkpoints.py` of the trainer's folder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from jobs.adapters.launching import Launch
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
 
@@ -29,8 +30,16 @@ class TrainerCheckpoints(Protocol):
         """
         ...
 
+    def why_no_model(self, spec: RunSpec) -> str:
+        """Return why no model can be made of any checkpoint of a run, as a sentence; "" where one can."""
+        ...
+
+    def model_files(self, *, spec: RunSpec, folder: Path) -> Sequence[Path]:
+        """Return the files of a checkpoint that are a Hugging Face folder of what was trained; () where none are."""
+        ...
+
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
-        """Return what makes a Hugging Face folder `target` of the shards of a checkpoint; () where nothing does.
+        """Return what makes a Hugging Face folder `target` of a checkpoint that holds none; () where nothing does.
 
         It is the trainer's own program, run with its interpreter, and needs no device.
         """
@@ -53,6 +62,14 @@ class NoCheckpoints:
         """See TrainerCheckpoints."""
         return launch
 
+    def why_no_model(self, spec: RunSpec) -> str:  # noqa: ARG002
+        """See TrainerCheckpoints: what such a trainer saves, only it knows."""
+        return Sentence("What is in the checkpoints of this trainer, only the trainer knows: no model is made of them.")
+
+    def model_files(self, *, spec: RunSpec, folder: Path) -> Sequence[Path]:  # noqa: ARG002
+        """See TrainerCheckpoints."""
+        return ()
+
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:  # noqa: ARG002
-        """See TrainerCheckpoints: a model is left at the end of training."""
+        """See TrainerCheckpoints."""
         return ()

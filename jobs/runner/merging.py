@@ -1,12 +1,17 @@
-"""The shards of a trainer's newest checkpoint as a Hugging Face folder, made by the trainer's own program.
+"""A checkpoint of a trainer as a Hugging Face folder, made by the trainer's own program.
 
-Only where the trainer has left no model itself: what is made is handed over like any model, to be tried and downloaded.
+At the end of a run of its newest checkpoint, where the trainer has left no model itself; and of any checkpoint that
+somebody asks for. What is made is handed over like any model, to be tried and downloaded.
 """
 
+import contextlib
 import os
+import shutil
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -14,6 +19,7 @@ import psutil
 from jobs.adapters.adapter import adapter
 from jobs.adapters.captures import files_below
 from jobs.catalog.spec.runspec import RunSpec
+from jobs.runner.trainer import end_with_parent
 
 MERGE_SECONDS = 3600.0
 LOOK_SECONDS = 0.2
@@ -21,61 +27,142 @@ ROOM = 2.0
 """Times the bytes of the checkpoint that host memory must have free: the program holds all shards and the whole."""
 
 LOG = "log/merge-0.stdout"
+WORKPLACE = ".merge-"
+LEFT_SECONDS = 24 * 3600.0
+"""After which the folder of a job that was killed goes."""
 
 
-def merge_shards(
-    *,
-    spec: RunSpec,
-    python: str,
-    run_dir: Path,
-    environ: Mapping[str, str],
-    say: Callable[[str], None],
-    give_up: Callable[[], bool],
-) -> bool:
-    """Make `model/merged_<step>` of the newest checkpoint; return whether it is there. Says why, where it is not.
+class NotMerged(Exception):
+    """No model was made; the sentence says why."""
 
-    `give_up` is asked several times a second: a runner that is to end leaves the shards as they are.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSource:
+    """Whose checkpoints are merged, and by what: the trainer's interpreter, and the environment of its program.
+
+    `give_up` is asked several times a second: a runner or a job that is to end leaves the checkpoint as it is.
     """
-    checkpoints = adapter(spec.trainer.name).checkpoints
-    try:
-        step, folder = max(checkpoints.saved(spec=spec, run_dir=run_dir).items(), default=(0, run_dir))
-    except OSError:
-        return False
-    target, draft = run_dir / "model" / f"merged_{step}", run_dir / "model" / f".merged_{step}.draft"
-    command = checkpoints.merge_command(spec=spec, python=python, folder=folder, target=draft) if step else ()
+
+    spec: RunSpec
+    python: str
+    run_dir: Path
+    environ: Mapping[str, str]
+    give_up: Callable[[], bool]
+
+    def saved(self) -> Mapping[int, Path]:
+        """Return the folders of the checkpoints that are whole, by step."""
+        try:
+            return adapter(self.spec.trainer.name).checkpoints.saved(spec=self.spec, run_dir=self.run_dir)
+        except OSError:
+            return {}
+
+    def command(self, folder: Path, target: Path) -> tuple[str, ...]:
+        """Return the program that makes the folder `target` of a checkpoint; () where there is none."""
+        checkpoints = adapter(self.spec.trainer.name).checkpoints
+        return checkpoints.merge_command(spec=self.spec, python=self.python, folder=folder, target=target)
+
+
+def merge_newest(source: MergeSource, *, say: Callable[[str], None]) -> bool:
+    """Make `model/merged_<step>` of the newest checkpoint; return whether it is there. Says why, where it is not."""
+    step, folder = max(source.saved().items(), default=(0, source.run_dir))
+    models = source.run_dir / "model"
+    target, draft = models / f"merged_{step}", models / f".merged_{step}.draft"
+    command = source.command(folder, draft) if step else ()
     if not command:
         return False
+    say(f"Merging the shards of checkpoint {step} into a Hugging Face folder.")
+    try:
+        _check_memory(folder)
+        draft.mkdir(parents=True, exist_ok=True)
+        _run(command, source, log=source.run_dir / LOG)
+    except NotMerged as error:
+        where = f" The output is in {LOG}." if (source.run_dir / LOG).exists() else ""
+        say(f"Checkpoint {step} is not merged. {error}{where}")
+        return False
+    os.replace(draft, target)  # noqa: PTH105 (both names are in one folder; one call)
+    return True
+
+
+@contextlib.contextmanager
+def merge_checkpoint(source: MergeSource, step: int) -> Iterator[Path]:
+    """Give the model of the checkpoint of a step as a folder of its own, which is gone after the block.
+
+    The program dies with this process, of which it has to be the main thread that calls. Raises: NotMerged.
+    """
+    folder = source.saved().get(step)
+    if folder is None:
+        raise NotMerged(f"Checkpoint {step} is not on this node, {os.uname().nodename}, below {source.run_dir}.")
+    files = adapter(source.spec.trainer.name).checkpoints.model_files(spec=source.spec, folder=folder)
+    _remove_left(source.run_dir)
+    with tempfile.TemporaryDirectory(
+        prefix=f"{WORKPLACE}{step}-", dir=source.run_dir, ignore_cleanup_errors=True
+    ) as at:
+        target, log = Path(at) / "model", Path(at) / "output.txt"
+        if files:
+            _take(files, target)
+        elif command := source.command(folder, target):
+            _check_memory(folder)
+            target.mkdir()
+            try:
+                _run(command, source, log=log, parent=os.getpid())
+            finally:
+                print(log.read_text("utf-8", "replace") if log.exists() else "", flush=True)
+        else:
+            raise NotMerged(f"Checkpoint {step} holds no whole model, and its trainer has no program that makes one.")
+        yield target
+
+
+def _take(files: Sequence[Path], target: Path) -> None:
+    """Link what is a model already: it stays as it is if the trainer deletes its checkpoint. Raises: NotMerged."""
+    target.mkdir()
+    try:
+        for file in files:
+            try:
+                os.link(file, target / file.name)
+            except OSError:  # a file system without links
+                shutil.copyfile(file, target / file.name)
+    except OSError as error:
+        raise NotMerged(f"Its files cannot be read any more: {error.strerror or error}.") from error
+
+
+def _remove_left(run_dir: Path) -> None:
+    """Remove what jobs left that were killed; those that are under way keep theirs."""
+    for folder in run_dir.glob(f"{WORKPLACE}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > LEFT_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_memory(folder: Path) -> None:
+    """Raises: NotMerged where the node has too little."""
     size, free = sum(size for _, size in files_below(folder)), psutil.virtual_memory().available
     if size * ROOM > free:
-        say(f"Checkpoint {step} is not merged: it has {size >> 30} GiB, and {free >> 30} GiB of host memory are free.")
-        return False
-    say(f"Merging the shards of checkpoint {step} into a Hugging Face folder.")
-    draft.mkdir(parents=True, exist_ok=True)
-    code = _run(command, environ, run_dir, give_up)
-    if code == 0:
-        os.replace(draft, target)  # noqa: PTH105 (both names are in one folder; one call)
-        return True
-    why = "it took too long or the run was ended" if code is None else f"exit code {code}: {_last_line(run_dir / LOG)}"
-    say(f"Checkpoint {step} is not merged ({why}). The output is in {LOG}.")
-    return False
+        raise NotMerged(f"It has {size >> 30} GiB, and {free >> 30} GiB of host memory are free.")
 
 
-def _run(
-    command: tuple[str, ...], environ: Mapping[str, str], run_dir: Path, give_up: Callable[[], bool]
-) -> int | None:
-    """Return the exit code; None where it was ended here."""
+def _run(command: tuple[str, ...], source: MergeSource, *, log: Path, parent: int = 0) -> None:
+    """Run the program to its end. With a `parent`, this process, it dies with it. Raises: NotMerged."""
     deadline = time.monotonic() + MERGE_SECONDS
-    with (run_dir / LOG).open("ab") as log:
+    with log.open("ab") as out:
         process = subprocess.Popen(
-            command, cwd=run_dir, env=dict(environ), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            command,
+            cwd=None if source.spec.is_native else source.run_dir,  # the built-in trainer's code is where ours is
+            env=dict(source.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            preexec_fn=(lambda: end_with_parent(parent)) if parent else None,
         )
-        while (code := process.poll()) is None:
-            if give_up() or time.monotonic() > deadline:
-                process.kill()
-                process.wait()
-                return None
-            time.sleep(LOOK_SECONDS)
-    return code
+        try:
+            while (code := process.poll()) is None:
+                if source.give_up() or time.monotonic() > deadline:
+                    raise NotMerged("It took too long, or was to end.")
+                time.sleep(LOOK_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+    if code:
+        raise NotMerged(f"Its program ended with exit code {code}: {_last_line(log)}")
 
 
 def _last_line(path: Path) -> str:

@@ -9,14 +9,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from jobs.runner.console_client.backoff import Backoff
-from jobs.runner.console_client.console import Console, ConsoleError, ConsoleUnreachable, RequestRejected
+from jobs.runner.console_client.console import Console, ConsoleError, RequestRejected
+from jobs.runner.console_client.delivery import deliver
 from jobs.runner.console_client.runner_job import EnvironmentIncomplete, RunnerJob, read_job
 from jobs.runner.reporting.trainer_progress import TrainerProgress
 from jobs.runner.uploads import SPEC_NAME
@@ -49,7 +48,9 @@ def main() -> int:
         return 1
     console = Console(job)
     try:
-        return _hand_over(console, answer_id, _try(job, console, artifact, prompt))
+        body = _try(job, console, artifact, prompt)
+        print(body.get("problem") or f"Answered with {len(body['token_ids'])} tokens.", flush=True)
+        return deliver(lambda: console.answer(answer_id, body), seconds=GIVE_UP_SECONDS)
     finally:
         console.close()
 
@@ -144,24 +145,6 @@ def _fetch(console: Console, artifact: str, folder: Path) -> Path:
     except zipfile.BadZipFile as error:
         raise NotAnswered(f"{artifact} is no zip of a model folder.") from error
     return target
-
-
-def _hand_over(console: Console, answer_id: str, body: ModelAnswer) -> int:
-    print(body.get("problem") or f"Answered with {len(body['token_ids'])} tokens.", flush=True)
-    backoff = Backoff()
-    deadline = time.monotonic() + GIVE_UP_SECONDS
-    while True:
-        try:
-            console.answer(answer_id, body)
-            return 0
-        except ConsoleUnreachable as error:
-            if time.monotonic() > deadline:
-                print(error, file=sys.stderr)
-                return 1
-            time.sleep(backoff.wait_seconds())
-        except ConsoleError as error:
-            print(error, file=sys.stderr)
-            return 1
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from jobs.runner.failures.cause import exit_cause_of, oom_kill_count
 from jobs.runner.failures.incomplete_folders import tidy
 from jobs.runner.finish import hand_over_files, outcome
 from jobs.runner.hang_watch import OutsideWatch
-from jobs.runner.merging import merge_shards
+from jobs.runner.merging import MergeSource, merge_newest
 from jobs.runner.nodes.node import NodeSampler
 from jobs.runner.nodes.orphans import Cleanup, find, kill_orphans
 from jobs.runner.nodes.remote_nodes import RemoteNodes
@@ -287,14 +287,14 @@ class AttemptSupervisor:
     def _merge(self, prepared: PreparedRun, report: ShippedReport) -> bool:
         """Make a model of what the trainer has saved in shards; return whether that worked."""
         environ = environment_for(prepared.spec, os.environ, self.job.run_dir)
-        return merge_shards(
+        source = MergeSource(
             spec=prepared.spec,
             python=prepared.python,
             run_dir=self.job.run_dir,
             environ={name: value for name, value in environ.items() if name not in HIDDEN} | dict(prepared.launch.env),
-            say=report.say,
             give_up=lambda: self.asked_to_end.is_set() or report.is_fenced,
         )
+        return merge_newest(source, say=report.say)
 
     def _hang_watch(self, trainer: TrainerProcess, report: ShippedReport, remote_nodes: RemoteNodes) -> OutsideWatch:
         """Return who watches a trainer that does not watch itself."""

@@ -17,6 +17,7 @@ from jobs.adapters.inputs import model_path
 from jobs.adapters.launching import Launch
 from jobs.adapters.openrlhf.command import FOLDERS
 from jobs.adapters.openrlhf.options import RL, RM, is_dotted, program_of
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
 ACTOR, CRITIC = "_actor", "_critic"
@@ -49,12 +50,23 @@ class OpenRLHFCheckpoints(NoCheckpoints):
         argv = launch.argv if option in launch.argv else (*launch.argv, option)
         return replace(launch, argv=argv, files=files, copies={**launch.copies, **copies})
 
-    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+    def why_no_model(self, spec: RunSpec) -> str:
         """See TrainerCheckpoints. An adapter's layers, and those with a score for a head, are other models than that
         which was trained; zero_to_fp32 knows no tensor parallel ranks."""
         values = spec.values()
-        if program_of(spec.algorithm) == RM or values.get("lora.rank") or int(values.get(_TENSOR) or 1) > 1:
+        if program_of(spec.algorithm) == RM:
+            return Sentence("No model is made of OpenRLHF's checkpoints of a reward model. It leaves one at its end.")
+        if values.get("lora.rank"):
+            return Sentence("No model is made of OpenRLHF's checkpoints with adapters. It leaves one at its end.")
+        if int(values.get(_TENSOR) or 1) > 1:
+            return Sentence("DeepSpeed's program does not merge what tensor parallel ranks have saved.")
+        return ""
+
+    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+        """See TrainerCheckpoints."""
+        if self.why_no_model(spec):
             return ()
+        values = spec.values()
         run_dir = folder.parents[2 if program_of(spec.algorithm) == RL else 1]
         model = str(run_dir / model_path(spec)) if spec.model.kind == "bundled" else spec.model.id
         precision = str(values.get("memory.precision") or "bfloat16")

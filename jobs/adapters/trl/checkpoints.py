@@ -6,7 +6,7 @@ optimizer step that is under way.
 Sources: Transformers 5.19.0 trainer.py (_save_checkpoint), trainer_jit_checkpoint.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +14,14 @@ from jobs.adapters.checkpoints import NoCheckpoints
 from jobs.adapters.launching import Launch
 from jobs.adapters.trl.command import OUTPUT
 from jobs.adapters.trl.units import optimizer_steps
+from jobs.catalog.sentence import Sentence
 from jobs.catalog.spec.runspec import RunSpec
 
 STATE = "trainer_state.json"
 INCOMPLETE = "checkpoint-is-incomplete.txt"
 RESUME = "--resume_from_checkpoint"
 _WITHOUT_STATES = "checkpoint.weights_only"
+_OF_MODEL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.py")
 
 
 class TrlCheckpoints(NoCheckpoints):
@@ -42,6 +44,18 @@ class TrlCheckpoints(NoCheckpoints):
             if (folder / STATE).is_file() and not (folder / INCOMPLETE).exists():
                 by_step[int(digits) // each] = folder
         return by_step
+
+    def why_no_model(self, spec: RunSpec) -> str:
+        """See TrainerCheckpoints."""
+        if spec.values().get("lora.rank"):
+            return Sentence("TRL's checkpoints hold its adapters alone: no model is made of them.")
+        return ""
+
+    def model_files(self, *, spec: RunSpec, folder: Path) -> Sequence[Path]:  # noqa: ARG002
+        """See TrainerCheckpoints: the model lies beside the training state, but where ZeRO-3 keeps it in shards."""
+        if not (folder / "config.json").is_file() or not any(folder.glob("model*.safetensors")):
+            return ()
+        return sorted(path for pattern in _OF_MODEL for path in folder.glob(pattern) if path.name != STATE)
 
     def resumed(self, *, launch: Launch, spec: RunSpec, folder: Path) -> Launch:  # noqa: ARG002
         """See TrainerCheckpoints: Transformers reads a checkpoint where it lies."""

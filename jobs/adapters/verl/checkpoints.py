@@ -44,6 +44,10 @@ class VerlCheckpoints(NoCheckpoints):
         said = (override(key, value) for key, value in zip(_KEYS, ("resume_path", str(folder)), strict=True))
         return replace(launch, argv=(*argv, *said))
 
+    def why_no_model(self, spec: RunSpec) -> str:  # noqa: ARG002
+        """See TrainerCheckpoints."""
+        return ""
+
     def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
         """See TrainerCheckpoints."""
         shards = folder / "actor" if is_in(spec.algorithm, "rl") else folder

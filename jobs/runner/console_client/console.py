@@ -135,12 +135,15 @@ class FileState:
 class Console:
     """Talks to one console about one attempt, over connections that are kept open. Usable from several threads."""
 
-    def __init__(self, job: RunnerJob, *, is_cleanup: bool = False) -> None:
-        """Open no connection yet. With `is_cleanup` an ended attempt may report until its clean-up report is in."""
+    def __init__(self, job: RunnerJob, *, is_cleanup: bool = False, merge: str = "") -> None:
+        """Open no connection yet. With `is_cleanup` an ended attempt may report until its clean-up report is in.
+
+        `merge` is `<number>:<key>` of the merge that this job makes: it may hand over that one file.
+        """
         is_near = urlsplit(job.url).hostname in ("127.0.0.1", "localhost", "::1")
         self._client = httpx.Client(
             base_url=f"{job.url}/ingest/{quote(job.run)}/{job.attempt}/",
-            headers={"Authorization": f"Bearer {job.token}"},
+            headers={"Authorization": f"Bearer {job.token}"} | ({"X-Pitwall-Merge": merge} if merge else {}),
             params={"cleanup": "1"} if is_cleanup else {},
             timeout=TIMEOUT,
             trust_env=not is_near,  # a proxy of the node is not on the way to the node itself
@@ -202,6 +205,10 @@ class Console:
     def answer(self, answer_id: str, body: Mapping[str, object]) -> None:
         """Hand over what the model said, or the problem."""
         self._send("POST", f"answers/{quote(answer_id)}", json=dict(body))
+
+    def end_merge(self, problem: str) -> None:
+        """Say that the model of a checkpoint is handed over, or why there is none."""
+        self._send("POST", "merge", json={"problem": problem})
 
     def close(self) -> None:
         """Close the connections."""

@@ -148,7 +148,9 @@ def _is_marked(process: psutil.Process, run: str, attempt: int) -> bool:
         env: Mapping[str, str] = process.environ()
     except (psutil.Error, OSError):
         return False
-    if env.get("PITWALL_ANSWER") or env.get("PITWALL_RUN") != run or env.get("PITWALL_ATTEMPT") != str(attempt):
+    if env.get("PITWALL_ANSWER") or env.get("PITWALL_MERGE"):
+        return False  # short jobs that were asked for of a run, and are not of its attempt
+    if env.get("PITWALL_RUN") != run or env.get("PITWALL_ATTEMPT") != str(attempt):
         return False
     return not _is_supervisor(process)
 

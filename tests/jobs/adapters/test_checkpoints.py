@@ -149,3 +149,35 @@ def test_what_deepspeeds_program_cannot_make_whole_is_not_merged(algorithm: str,
     merge = adapter("openrlhf").checkpoints.merge_command
 
     assert merge(spec=spec, python="py", folder=Path("/r/a1/checkpoints/x"), target=Path("/t")) == ()
+
+
+def test_the_built_in_trainers_own_program_makes_models_of_its_checkpoints() -> None:
+    command = adapter("native").checkpoints.merge_command
+    made = command(spec=parse_spec({}), python="py", folder=Path("/r/checkpoints/step-4"), target=Path("/t"))
+    assert made == ("py", "-m", "jobs.engine.checkpoints.merge", "/r/checkpoints/step-4", "/t")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "algorithm", "knobs", "words"),
+    [
+        ("native", "rm", {}, "of a reward model"),
+        ("native", "sft", {"lora.rank": 4, "quantization.load_in_4bit": True}, "in 4 bits"),
+        ("openrlhf", "rm", {}, "of a reward model"),
+        ("openrlhf", "sft", {"lora.rank": 8}, "with adapters"),
+        ("trl", "sft", {"lora.rank": 8}, "adapters alone"),
+        ("own_command", "sft", {}, "only the trainer knows"),
+        ("native", "sft", {"lora.rank": 4}, ""),
+        ("verl", "sft", {}, ""),
+        ("trl", "rm", {}, ""),
+    ],
+)
+def test_a_trainer_says_why_no_model_is_made_of_its_checkpoints(
+    trainer: str, algorithm: str, knobs: dict[str, int], words: str
+) -> None:
+    checkpoints, spec = adapter(trainer).checkpoints, spec_of(trainer, algorithm, **knobs)
+    why = checkpoints.why_no_model(spec)
+
+    assert words in why
+    assert bool(why) == bool(words)
+    if why:
+        assert checkpoints.merge_command(spec=spec, python="py", folder=Path("/r/a1/c/x"), target=Path("/t")) == ()

@@ -47,6 +47,8 @@ class FakeConsole:
     puts: list[tuple[str, int, int]] = field(default_factory=list)
     damage_next_put: bool = False
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    merge: str = ""  # `<number>:<key>` of the merge that is under way
+    merged: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -132,8 +134,10 @@ class FakeConsole:
             self._ingest()
         return 200, {"durable_through": self.durable, "expect": self.expect, "commands": self.commands}
 
-    def put_file(self, name: str, about: dict[str, str], data: bytes) -> tuple[int, dict[str, Any]]:
-        if self.has_ended or (self.is_fenced and "cleanup" not in about):
+    def put_file(
+        self, name: str, about: dict[str, str], data: bytes, *, is_merge: bool = False
+    ) -> tuple[int, dict[str, Any]]:
+        if not is_merge and (self.has_ended or (self.is_fenced and "cleanup" not in about)):
             return 409, {"error": "fenced", "durable_through": self.durable}
         if len(data) > 8 << 20:
             return 413, {"problems": ["too large"]}
@@ -247,8 +251,17 @@ class _Handler(BaseHTTPRequestHandler):
             case ("GET", "files", name, "content"):
                 return (200, bytes(console.files[name])) if name in console.ready else (404, {"error": "not ready"})
             case ("PUT", "files", name):
-                return console.put_file(name, {k: v[0] for k, v in parse_qs(url.query).items()}, body)
+                about = {k: v[0] for k, v in parse_qs(url.query).items()}
+                return console.put_file(name, about, body, is_merge=self._is_merge())
+            case ("POST", "merge"):
+                if not self._is_merge():
+                    return 409, {"error": "fenced"}
+                console.merged.append(json.loads(body))
+                return 200, {}
             case ("POST", "answers", answer_id):
                 console.answers[answer_id] = json.loads(body)
                 return 200, {}
         return 404, {"error": "no such page"}
+
+    def _is_merge(self) -> bool:
+        return bool(self.console.merge) and self.headers.get("X-Pitwall-Merge") == self.console.merge

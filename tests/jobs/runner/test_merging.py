@@ -1,15 +1,22 @@
 """Shards become a Hugging Face folder by the trainer's own program; a program of the test's own stands in for it."""
 
+import os
+import subprocess
 import sys
+import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from jobs.adapters.verl.checkpoints import VerlCheckpoints
 from jobs.catalog.spec.parse import parse_spec
+from jobs.catalog.spec.runspec import RunSpec
 from jobs.runner import merging
-from jobs.runner.merging import merge_shards
+from jobs.runner.merging import MergeSource, NotMerged, merge_checkpoint, merge_newest
+from tests.waiting import wait_until
 
 SPEC = parse_spec({"algorithm": "sft", "trainer": {"name": "verl"}})
 
@@ -29,9 +36,11 @@ def merged(run_dir: Path, said: list[str], monkeypatch: pytest.MonkeyPatch, code
         return (python, "-c", code, str(folder), str(target))
 
     monkeypatch.setattr(VerlCheckpoints, "merge_command", command)
-    return merge_shards(
-        spec=SPEC, python=sys.executable, run_dir=run_dir, environ={}, say=said.append, give_up=lambda: ends
-    )
+    return merge_newest(source_of(run_dir, ends=ends), say=said.append)
+
+
+def source_of(run_dir: Path, *, spec: RunSpec = SPEC, ends: bool = False) -> MergeSource:
+    return MergeSource(spec=spec, python=sys.executable, run_dir=run_dir, environ={}, give_up=lambda: ends)
 
 
 def test_the_newest_checkpoint_becomes_a_folder_once_it_is_whole(
@@ -48,7 +57,7 @@ def test_the_newest_checkpoint_becomes_a_folder_once_it_is_whole(
     ("code", "ends", "reason"),
     [
         ("raise SystemExit('no config in the checkpoint')", False, "exit code 1: no config in the checkpoint"),
-        ("import time; time.sleep(60)", True, "it took too long or the run was ended"),
+        ("import time; time.sleep(60)", True, "It took too long, or was to end."),
     ],
 )
 def test_what_does_not_work_leaves_the_shards_and_a_sentence(
@@ -73,3 +82,79 @@ def test_verls_own_program_is_told_the_shards_and_what_they_were_trained_by(tmp_
     command = VerlCheckpoints().merge_command(spec=rl, python="py", folder=tmp_path, target=tmp_path / "m")
     assert command[:6] == ("py", "-m", "verl.model_merger", "merge", "--backend", "megatron")
     assert command[7] == str(tmp_path / "actor")
+
+
+def test_the_model_of_any_checkpoint_is_there_while_it_is_handed_over_and_leaves_nothing(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import sys, pathlib; pathlib.Path(sys.argv[2], 'config.json').write_text(sys.argv[1])"
+    command = lambda self, *, spec, python, folder, target: (python, "-c", code, str(folder), str(target))  # noqa: E731
+    monkeypatch.setattr(VerlCheckpoints, "merge_command", command)
+    before = sorted(tmp_path.rglob("*"))
+
+    with merge_checkpoint(source_of(tmp_path), 20) as one, merge_checkpoint(source_of(tmp_path), 20) as other:
+        assert one != other
+        assert (one / "config.json").read_text() == str(tmp_path / "checkpoints" / "global_step_20")
+        assert one.parent.parent == tmp_path
+
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_no_model_is_made_of_a_checkpoint_that_is_not_there_or_whose_program_fails(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NotMerged, match="Checkpoint 30 is not on this node"), merge_checkpoint(source_of(tmp_path), 30):
+        pass
+    command = lambda self, **_: (sys.executable, "-c", "raise SystemExit('no shards')")  # noqa: E731
+    monkeypatch.setattr(VerlCheckpoints, "merge_command", command)
+    with pytest.raises(NotMerged, match="exit code 1: no shards"), merge_checkpoint(source_of(tmp_path), 20):
+        pass
+    assert not list(tmp_path.glob(".merge-*"))
+
+
+def test_a_model_that_lies_in_the_checkpoint_is_taken_without_the_training_state(tmp_path: Path) -> None:
+    folder = tmp_path / "model" / "final" / "checkpoint-4"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "trainer_state.json", "optimizer.pt"):
+        (folder / name).write_text(name)
+    spec = parse_spec({"algorithm": "sft", "trainer": {"name": "trl"}})
+
+    with merge_checkpoint(source_of(tmp_path, spec=spec), 4) as made:
+        (folder / "model.safetensors").unlink()  # as the trainer does when newer ones come
+        assert {path.name for path in made.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+        assert (made / "model.safetensors").read_text() == "model.safetensors"
+
+
+def test_what_killed_jobs_left_goes_after_a_day(tmp_path: Path, said: list[str]) -> None:
+    old, new = tmp_path / ".merge-20-old", tmp_path / ".merge-20-new"
+    for folder in (old, new):
+        folder.mkdir()
+    os.utime(old, (0, time.time() - merging.LEFT_SECONDS - 60))
+
+    with pytest.raises(NotMerged), merge_checkpoint(source_of(tmp_path), 20):
+        pass
+
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_the_program_dies_with_the_job(tmp_path: Path, said: list[str]) -> None:
+    body = f"""
+        import sys, time
+        from pathlib import Path
+        from jobs.adapters.verl.checkpoints import VerlCheckpoints
+        from tests.jobs.runner.test_merging import merge_checkpoint, source_of
+        code = "import os, time, pathlib; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
+        VerlCheckpoints.merge_command = lambda self, **_: (sys.executable, "-c", code)
+        with merge_checkpoint(source_of(Path({str(tmp_path)!r})), 20):
+            pass
+    """
+    job = subprocess.Popen([sys.executable, "-c", textwrap.dedent(body)])
+    file = tmp_path / "pid"
+    wait_until(lambda: file.exists() and bool(file.read_text()), 60)
+    program = psutil.Process(int(file.read_text()))
+
+    job.kill()
+    job.wait()
+
+    program.wait(10)

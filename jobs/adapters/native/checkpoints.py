@@ -1,0 +1,32 @@
+"""The built-in trainer's checkpoints: `checkpoints/step-<N>`, of which a program of its own makes models.
+
+Parameter by parameter, whatever ranks have saved them (jobs/engine/checkpoints/merge.py).
+"""
+
+from pathlib import Path
+
+from jobs.adapters.checkpoints import NoCheckpoints
+from jobs.catalog.algorithm import is_in
+from jobs.catalog.sentence import Sentence
+from jobs.catalog.spec.runspec import RunSpec
+
+
+class NativeCheckpoints(NoCheckpoints):
+    """It announces them, and goes on from one, by itself."""
+
+    def why_no_model(self, spec: RunSpec) -> str:
+        """See TrainerCheckpoints."""
+        if is_in(spec.algorithm, "scalar"):
+            return Sentence("No model is made of the checkpoints of a reward model. The run leaves one at its end.")
+        if spec.values().get("quantization.load_in_4bit"):
+            return Sentence(
+                "The base of this run is in 4 bits on its devices, and no model is made of its checkpoints. The run "
+                "leaves one at its end."
+            )
+        return ""
+
+    def merge_command(self, *, spec: RunSpec, python: str, folder: Path, target: Path) -> tuple[str, ...]:
+        """See TrainerCheckpoints."""
+        if self.why_no_model(spec):
+            return ()
+        return (python, "-m", "jobs.engine.checkpoints.merge", str(folder), str(target))
