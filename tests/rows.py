@@ -8,8 +8,9 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
 from django.test import Client
 
-from jobs.models import Artifact, Attempt, Membership, Project, Run
+from jobs.models import Artifact, Attempt, Membership, Merge, Project, Run
 from jobs.runs.launch import create_run
+from jobs.runs.merges import request_merge
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 _numbers = itertools.count(1)
@@ -64,3 +65,15 @@ def make_artifact(run: Run, name: str = "model/final", **fields: Any) -> Artifac
     """Return an artifact of the run, ready unless `is_ready` says otherwise."""
     values = {"type": "model", "path": name, "size": 3, "received": 3, "is_ready": True, **fields}
     return Artifact.objects.create(run=run, attempt=run.latest_attempt, name=name, **values)
+
+
+def make_merge(run: Run, *, step: int = 3, **fields: Any) -> Merge:
+    """Return a model that is asked for of the run's checkpoint of a step, which is made too, through `request_merge`;
+    its row then set to these fields."""
+    name = f"checkpoint-{step}"
+    if not run.artifacts.filter(name=name).exists():
+        make_artifact(run, name, type="checkpoint", path=f"checkpoints/step-{step}", step=step, is_ready=False)
+    merge = request_merge(run_id=run.pk, attempt=run.latest_attempt, step=step, user=None, now=NOW)
+    Merge.objects.filter(pk=merge.pk).update(**fields)
+    merge.refresh_from_db()
+    return merge

@@ -35,6 +35,10 @@ class ChecksumWrong(ValueError):
     """All bytes came, but they are not the announced ones; the file begins anew."""
 
 
+class FileGone(LookupError):
+    """The file's row was deleted while a piece arrived; nothing of it is left on disk."""
+
+
 class DiskFull(OSError):
     """No disk space for the piece, or none that its project may take; the sentence says which."""
 
@@ -81,12 +85,20 @@ def receive(*, run_id: str, attempt: int, name: str, piece: FilePiece) -> FilePr
     """Write one piece to disk for good and return how much is here; the last piece makes the file ready.
 
     A file whose announced checksum or size changed begins anew. The caller has checked `name`.
-    Raises: OffsetWrong; ChecksumWrong; DiskFull, with what was there before still there.
+    Raises: OffsetWrong; ChecksumWrong; FileGone; DiskFull, with what was there before still there.
     """
     row, _ = Artifact.objects.get_or_create(
         run_id=run_id, attempt=attempt, name=name, defaults={"type": piece.type, "path": piece.path, "step": piece.step}
     )
     row.stored_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return _take(row, piece)
+    except (Artifact.DoesNotExist, FileGone) as error:
+        row.delete_bytes()
+        raise FileGone(name) from error
+
+
+def _take(row: Artifact, piece: FilePiece) -> FileProgress:
     part = row.stored_path.with_suffix(".part")
     with _sole(row.stored_path.with_suffix(".lock")):
         row.refresh_from_db()
@@ -169,7 +181,9 @@ def _say(row: Artifact, piece: FilePiece, *, received: int, is_ready: bool) -> N
     row.meta = {**row.meta, **piece.meta}
     if row.capture_id is None:
         row.capture_id = captures.capture_of(run_id=row.run_id, attempt=row.attempt, meta=row.meta)
-    row.save(update_fields=["received", "is_ready", "size", "sha256", "type", "path", "step", "meta", "capture"])
+    fields = ("received", "is_ready", "size", "sha256", "type", "path", "step", "meta", "capture_id")
+    if not Artifact.objects.filter(pk=row.pk).update(**{name: getattr(row, name) for name in fields}):
+        raise FileGone(row.name)
 
 
 def opens_in_perfetto(name: str) -> bool:

@@ -49,6 +49,11 @@ class Node:
     memory_bytes: float
     accelerator: str
 
+    @property
+    def resource(self) -> str:
+        """What Ray calls the resource that this node alone has, and 1 of it."""
+        return f"node:{self.address}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
@@ -135,11 +140,13 @@ def submit_job(
     environment: Mapping[str, str],
     metadata: Mapping[str, str],
     entrypoint_gpus: float = 0,
+    resources: Mapping[str, float] | None = None,
     runtime: Mapping[str, Any] | None = None,
 ) -> None:
     """Start `python -m module` as a Ray job with our code as its working directory; once per submission id.
 
-    With `entrypoint_gpus` Ray holds GPUs for the process itself; a runner needs none, its workers hold them.
+    With `entrypoint_gpus` Ray holds GPUs for the process itself; a runner needs none, its workers hold them. With
+    `resources` of one node (`Node.resource`) it starts the process there; else on the head's node.
     `runtime` is what Ray's runtime_env of the job gets besides: `py_executable` of its workers, or an `image_uri`,
     which Ray takes without any working directory: our code is then the image's own.
 
@@ -164,6 +171,8 @@ def submit_job(
     }
     if entrypoint_gpus:
         body["entrypoint_num_gpus"] = entrypoint_gpus
+    if resources:
+        body["entrypoint_resources"] = dict(resources)
     answer = _call("POST", "/api/jobs/", json=body, timeout=_SUBMIT_TIMEOUT, accept=(400, 500))
     if answer.status_code == 200 or "already exists" in answer.text:
         return

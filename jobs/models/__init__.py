@@ -18,7 +18,6 @@ from jobs.models.alerts import (
     RunWatch,
 )
 from jobs.models.captures import (
-    Answer,
     Artifact,
     Capture,
     Layer,
@@ -60,6 +59,7 @@ from jobs.models.runs import (
     new_run_id,
     new_study_id,
 )
+from jobs.models.short_jobs import UNDER_WAY, Answer, Merge, ShortJob
 from jobs.models.storage import (
     DiskSample,
     Quota,
@@ -82,6 +82,7 @@ __all__ = [
     "LIVE",
     "STATES",
     "TRASHED",
+    "UNDER_WAY",
     "AlertChannel",
     "AlertIncident",
     "AlertMessage",
@@ -107,6 +108,7 @@ __all__ = [
     "LogChunk",
     "LogIndex",
     "Membership",
+    "Merge",
     "Metric",
     "Project",
     "Quota",
@@ -122,6 +124,7 @@ __all__ = [
     "SampleReview",
     "SavedView",
     "SeriesStatistics",
+    "ShortJob",
     "SigninLink",
     "Study",
     "Trace",

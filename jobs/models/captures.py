@@ -1,4 +1,4 @@
-"""Recordings and files of runs, traces with their layers, and what a checkpoint answered."""
+"""Recordings and files of runs, and traces with their layers."""
 
 import secrets
 from pathlib import Path
@@ -135,21 +135,5 @@ class Layer(models.Model):
     claim = models.CharField(max_length=32, default="")  # of the process that imports it
     seen_at = models.DateTimeField(null=True)  # when that process last said that it is at it
     tries = models.PositiveSmallIntegerField(default=0)
-    created_at = models.DateTimeField(default=timezone.now)
-    ended_at = models.DateTimeField(null=True)
-
-
-class Answer(models.Model):
-    """A prompt tried on a trained model, and what it said."""
-
-    run = models.ForeignKey(Run, on_delete=models.CASCADE)
-    artifact = models.ForeignKey(Artifact, on_delete=models.CASCADE)
-    prompt = models.TextField()
-    text = models.TextField(default="")
-    token_ids = models.JSONField(default=list)
-    state = models.CharField(max_length=10, default="queued")  # queued | starting | finished | failed
-    problem = models.CharField(max_length=500, default="")
-    submission_id = models.CharField(max_length=80, unique=True)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True)

@@ -19,15 +19,16 @@ from jobs.cluster import nodes as ran_on
 from jobs.cluster import ray_api as cluster
 from jobs.cluster.ray_api import ClusterUnreachable, JobInfo
 from jobs.diagnosis import health
-from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
+from jobs.models import ENDED, LIVE, Attempt, Run, RunEvent
 from jobs.planning import joining
 from jobs.processes import housekeeping, tasks
 from jobs.retention import deletion, purge
 from jobs.retention.apply import apply_step as apply_retention
 from jobs.runs import admission, holds, launch, lifecycle, retry
-from jobs.runs import prompt_model as answer
 from jobs.runs.exit_cause import exit_cause_of
 from jobs.runs.find.index import catch_up
+from jobs.runs.merges import MERGES
+from jobs.runs.prompt_model import ANSWERS
 from jobs.storage import forecast, usage
 from jobs.telemetry.eta import STEP_TIME
 from jobs.telemetry.notify import run_changed
@@ -46,6 +47,7 @@ CLEANUP_WINDOW = timedelta(minutes=30)  # how long after its end an attempt's cl
 STARTING_UP = timedelta(seconds=60)
 SLOW_START = timedelta(seconds=20)
 STORAGE_EVERY = timedelta(seconds=10)
+SHORT_JOBS = (ANSWERS, MERGES)
 JOIN_AGAIN = timedelta(seconds=60)  # between two messages that ask for the same run to join a calibration
 
 
@@ -79,15 +81,16 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
         _say_away(state.problem, now, memory)
         memory.refused_since.clear()
         retry.queue_retries(now=now)
-        answer.give_up_late(now=now)
+        for kind in SHORT_JOBS:
+            kind.give_up_late(now=now)
         purge.say_away(state.problem)
         return
     memory.has_reached, memory.away_since = True, None
     live = list(Attempt.objects.filter(state__in=LIVE).select_related("run").order_by("pk"))  # before Ray is asked
     unchecked = _unchecked(now)
-    tried = list(Answer.objects.filter(state="starting"))
+    has_short_jobs = any(kind.has_jobs(now=now) for kind in SHORT_JOBS)
     try:
-        jobs = cluster.list_jobs() if live or unchecked or tried or purge.has_jobs() else {}
+        jobs = cluster.list_jobs() if live or unchecked or has_short_jobs or purge.has_jobs() else {}
         for attempt in live:
             _reconcile(attempt, jobs.get(attempt.submission_id), now, memory)
         retry.queue_retries(now=now)
@@ -96,7 +99,8 @@ def reconcile(*, now: datetime, memory: ReconcilerState) -> None:
         for attempt in unchecked:
             if launch.cleanup_id(attempt.submission_id) not in jobs:
                 _clean_up(attempt)
-        answer.reconcile_answers(jobs=jobs, state=state, now=now)
+        for kind in SHORT_JOBS:
+            kind.reconcile(jobs=jobs, state=state, now=now)
         purge.remove_folders(jobs=jobs, state=state, now=now)
         _join_finished(now, memory)
     except ClusterUnreachable as error:

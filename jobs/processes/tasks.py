@@ -16,7 +16,8 @@ from kombu.exceptions import OperationalError
 from jobs.cluster import ray_api as cluster
 from jobs.planning import joining
 from jobs.runs import launch, lifecycle
-from jobs.runs import prompt_model as answer
+from jobs.runs.merges import MERGES
+from jobs.runs.prompt_model import ANSWERS
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,13 @@ def stop(*, run_id: str, user_id: int | None = None, **_: Any) -> None:
 @shared_task(name="jobs.tasks.try_model")
 def try_model(*, answer_id: int, **_: Any) -> None:
     """Start the job that answers a prompt."""
-    answer.submit_answer(answer_id=answer_id, now=timezone.now())
+    ANSWERS.submit(answer_id, now=timezone.now())
+
+
+@shared_task(name="jobs.tasks.make_model")
+def make_model(*, merge_id: int, **_: Any) -> None:
+    """Start the job that makes a model of a checkpoint."""
+    MERGES.submit(merge_id, now=timezone.now())
 
 
 @shared_task(name="jobs.tasks.join_calibration")

@@ -23,13 +23,13 @@ from django.utils.translation import gettext as _
 from jobs.catalog.spec.parse import SpecInvalid, parse_spec
 from jobs.catalog.spec.runspec import RunSpec
 from jobs.cluster.ray_api import ClusterState
-from jobs.models import ENDED, LIVE, Answer, Attempt, Run, RunEvent
+from jobs.models import ENDED, LIVE, Answer, Attempt, Merge, Run, RunEvent
 from jobs.runs import lifecycle
 from jobs.runs.holds import AtOnce, QuotaHolds, lacking_data
 from jobs.telemetry.attempt_spec import merged
 from jobs.telemetry.notify import run_changed
 
-ANSWER_CPUS = 1.0
+SHORT_JOB_CPUS = 1.0
 CLEANUP_TIME = timedelta(seconds=60)
 _LOCK = 0x7069_7477  # of PostgreSQL's advisory locks; any number, the same in every process
 
@@ -129,7 +129,7 @@ def decide(waiting: Sequence[Ask], holders: Sequence[ResourceHolder], state: Clu
 
 
 def holders(*, device: str, now: datetime | None = None) -> list[ResourceHolder]:
-    """Return what live attempts and answers hold now; an answer takes one CPU, and on `device` cuda one GPU.
+    """Return what live attempts and short jobs hold now: one CPU, an answer on `device` cuda one GPU as well.
 
     An attempt that just ended without a clean-up report holds its share for one more minute: its
     clean-up job is at work.
@@ -144,17 +144,19 @@ def holders(*, device: str, now: datetime | None = None) -> list[ResourceHolder]
         else ResourceHolder(label=f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
         for run_id, state, cpus, gpus, study in rows
     ]
-    trying = Answer.objects.filter(state="starting").values_list("run_id", flat=True)
     per_answer = 1.0 if device == "cuda" else 0.0
-    return running + [
-        ResourceHolder(label=f"{run_id} (Try it)", cpus=ANSWER_CPUS, gpus=per_answer) for run_id in trying
+    short_jobs = [
+        ResourceHolder(label=f"{run_id} ({what})", cpus=SHORT_JOB_CPUS, gpus=gpus)
+        for model, what, gpus in ((Answer, "Try it", per_answer), (Merge, "Make a model", 0.0))
+        for run_id in model.objects.filter(state="starting").values_list("run_id", flat=True)
     ]
+    return running + short_jobs
 
 
-def why_answer_waits(state: ClusterState, *, now: datetime) -> str:
-    """Return why a trained model cannot be tried right now; "" if it can start."""
+def why_job_waits(state: ClusterState, *, gpus: float, now: datetime) -> str:
+    """Return why a short job cannot start right now; "" if it can."""
     held = holders(device=state.device, now=now)
-    ask = Ask(run_id="", attempt=0, cpus=ANSWER_CPUS, gpus=1.0 if state.device == "cuda" else 0.0)
+    ask = Ask(run_id="", attempt=0, cpus=SHORT_JOB_CPUS, gpus=gpus)
     verdict = decide([ask], held, state)[0]
     return "" if verdict.is_admitted else verdict.reason
 

@@ -111,7 +111,7 @@ def hand_over(attempt: Attempt, *, state: cluster.ClusterState, now: datetime) -
             environment=environment(attempt) | hub_environment(attempt.run.spec),
             metadata={"pitwall_run": attempt.run_id, "pitwall_attempt": str(attempt.number)},
             entrypoint_gpus=_gpus_of_the_runner(attempt),
-            runtime=_runtime(attempt),
+            runtime=runtime_of(attempt),
         )
     except cluster.ClusterUnreachable as error:
         log.warning("%s is not submitted yet: %s", attempt.submission_id, error)
@@ -152,7 +152,7 @@ def environment(attempt: Attempt) -> dict[str, str]:
     }
 
 
-def _runtime(attempt: Attempt) -> dict[str, str]:
+def runtime_of(attempt: Attempt) -> dict[str, str]:
     """Return what Ray has to know of the environment where another trainer is declared.
 
     A container image holds the whole job. Ray workers run the interpreter that has the trainer, where it has any.

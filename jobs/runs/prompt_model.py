@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from secrets import token_hex
 
 from django.conf import settings
@@ -13,16 +12,12 @@ from django.utils.translation import gettext as _
 from jobs.accounts.audit import record
 from jobs.catalog.algorithm import is_in
 from jobs.catalog.value import is_storable
-from jobs.cluster import ray_api as cluster
-from jobs.cluster.ray_api import JOB_ENDED, ClusterState, ClusterUnreachable, JobInfo, JobRefused
-from jobs.models import Answer, Artifact, Run
-from jobs.runs import admission, launch
-from jobs.runs.exit_cause import exit_cause_of
-from jobs.telemetry.notify import run_changed
+from jobs.cluster.ray_api import ClusterState
+from jobs.models import UNDER_WAY, Answer, Artifact, Run
+from jobs.runs import launch
+from jobs.runs.short_jobs import JobKind, JobPlace
 
 MAX_PROMPT_CHARS = 8000
-WAIT_LIMIT = timedelta(minutes=5)  # from asking to the end, waiting for resources included
-_WAITING = ("queued", "starting")
 
 
 class PromptRefused(ValueError):
@@ -57,7 +52,7 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
         raise PromptRefused("prompt", _("The prompt has %(given)s characters. Use at most %(most)s.") % values)
     with transaction.atomic():
         Run.objects.select_for_update().get(pk=artifact.run_id)
-        if Answer.objects.filter(run_id=artifact.run_id, state__in=_WAITING).exists():
+        if Answer.objects.filter(run_id=artifact.run_id, state__in=UNDER_WAY).exists():
             text = _("An earlier prompt of this run is still being answered. Wait for it.")
             raise PromptRefused("prompt", text, is_busy=True)
         answer = Answer.objects.create(
@@ -73,95 +68,47 @@ def ask(*, artifact: Artifact, prompt: str, user: AbstractBaseUser | None, now: 
     return answer
 
 
-def submit_answer(*, answer_id: int, now: datetime) -> None:
-    """Start the job that answers, if resources are free now; else it stays queued and jobs.processes.reconcile tries
-    again.
-    """
-    state = cluster.read_state()
-    if state.is_reachable:
-        _start(Answer.objects.select_related("artifact").get(pk=answer_id), state, now)
-
-
 def settle(*, answer_id: int, run_id: str, text: str, token_ids: Sequence[int], problem: str, now: datetime) -> bool:
     """Keep what the model said, or why it could not; the first word holds, later ones return False."""
-    waiting = Answer.objects.filter(pk=answer_id, run_id=run_id, state__in=_WAITING)
-    with transaction.atomic():
-        done = waiting.update(
-            state="failed" if problem else "finished",
-            text=text,
-            token_ids=list(token_ids),
-            problem=problem[:500],
-            ended_at=now,
-        )
-        if done:
-            transaction.on_commit(partial(run_changed, run_id))
-    return bool(done)
+    if not Answer.objects.filter(pk=answer_id, run_id=run_id).exists():
+        return False
+    state = "failed" if problem else "finished"
+    return ANSWERS.settle(answer_id, state=state, problem=problem, text=text, token_ids=list(token_ids), now=now)
 
 
-def reconcile_answers(*, jobs: Mapping[str, JobInfo], state: ClusterState, now: datetime) -> None:
-    """Start what waits and can start, and settle what died or took too long."""
-    give_up_late(now=now)
-    for answer in Answer.objects.filter(state="starting").select_related("artifact"):
-        job = jobs.get(answer.submission_id)
-        if job is None:
-            _submit(answer, state, now)  # whoever claimed it died before Ray had it; if not, Ray knows the name
-        elif job.status in JOB_ENDED:
-            # Its own word is posted before it exits; without one here it will not come.
-            cause = exit_cause_of(job)
-            reason = f"{cause['text']}. {cause['log_line']}".strip()
-            problem = _("The job that generates the response ended: %(why)s") % {"why": reason}
-            settle(answer_id=answer.pk, run_id=answer.run_id, text="", token_ids=[], problem=problem, now=now)
-    for answer in Answer.objects.filter(state="queued").select_related("artifact").order_by("pk"):
-        _start(answer, state, now)
+class _Answers(JobKind[Answer]):
+    model = Answer
+    module = "jobs.runner.prompt_model"
+    patience = timedelta(minutes=5)
+
+    def place(self, job: Answer, state: ClusterState) -> JobPlace:  # noqa: ARG002
+        return JobPlace(gpus=1.0 if state.device == "cuda" else 0.0)
+
+    def environment(self, job: Answer, state: ClusterState) -> Mapping[str, str]:
+        attempt = job.artifact.attempt
+        return {
+            "PITWALL_URL": settings.RUNNER_URL,
+            "PITWALL_TOKEN": launch.ingest_token(job.run_id, attempt),
+            "PITWALL_RUN": job.run_id,
+            "PITWALL_ATTEMPT": str(attempt),
+            "PITWALL_ANSWER": str(job.pk),
+            "PITWALL_ARTIFACT": job.artifact.name,
+            "PITWALL_PROMPT": job.prompt,
+            "PITWALL_RUN_ROOT": str(settings.RUN_ROOT),
+            "PITWALL_DEVICE": state.device,
+        }
+
+    def metadata(self, job: Answer) -> Mapping[str, str]:
+        return {"pitwall_run": job.run_id, "pitwall_answer": str(job.pk)}
+
+    def why_late(self, job: Answer) -> str:
+        if job.state == "queued":
+            return _("No resources became free on the cluster within five minutes. Try again when fewer runs are live.")
+        return _("The model gave no response within five minutes. Try a shorter prompt, or look at Ray's job log.")
+
+    def why_dead(self, why: str) -> str:
+        return _("The job that generates the response ended: %(why)s") % {"why": why}
 
 
-def give_up_late(*, now: datetime) -> None:
-    """Settle what has waited for five minutes, with a sentence that says for what."""
-    for answer in Answer.objects.filter(state__in=_WAITING, created_at__lt=now - WAIT_LIMIT):
-        if answer.state == "queued":
-            problem = _(
-                "No resources became free on the cluster within five minutes. Try again when fewer runs are live."
-            )
-        else:
-            problem = _(
-                "The model gave no response within five minutes. Try a shorter prompt, or look at Ray's job log."
-            )
-        settle(answer_id=answer.pk, run_id=answer.run_id, text="", token_ids=[], problem=problem, now=now)
-
-
-def _start(answer: Answer, state: ClusterState, now: datetime) -> None:
-    if admission.why_answer_waits(state, now=now):
-        return
-    if Answer.objects.filter(pk=answer.pk, state="queued").update(state="starting"):
-        _submit(answer, state, now)
-
-
-def _submit(answer: Answer, state: ClusterState, now: datetime) -> None:
-    try:
-        cluster.submit_job(
-            submission_id=answer.submission_id,
-            module="jobs.runner.prompt_model",
-            environment=_environment(answer, state),
-            metadata={"pitwall_run": answer.run_id, "pitwall_answer": str(answer.pk)},
-            entrypoint_gpus=1 if state.device == "cuda" else 0,
-        )
-    except ClusterUnreachable:
-        # Ray may or may not have it: the same name is submitted again, which Ray takes for the same job.
-        Answer.objects.filter(pk=answer.pk, state="starting").update(state="queued")
-    except JobRefused as error:
-        settle(answer_id=answer.pk, run_id=answer.run_id, text="", token_ids=[], problem=str(error), now=now)
-
-
-def _environment(answer: Answer, state: ClusterState) -> dict[str, str]:
-    attempt = answer.artifact.attempt
-    return {
-        "PITWALL_URL": settings.RUNNER_URL,
-        "PITWALL_TOKEN": launch.ingest_token(answer.run_id, attempt),
-        "PITWALL_RUN": answer.run_id,
-        "PITWALL_ATTEMPT": str(attempt),
-        "PITWALL_ANSWER": str(answer.pk),
-        "PITWALL_ARTIFACT": answer.artifact.name,
-        "PITWALL_PROMPT": answer.prompt,
-        "PITWALL_RUN_ROOT": str(settings.RUN_ROOT),
-        "PITWALL_DEVICE": state.device,
-    }
+ANSWERS = _Answers()
+"""The prompts that people try."""

@@ -17,9 +17,10 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 class Runner:
     """Calls the ingest endpoints as a runner does."""
 
-    def __init__(self, run: Run, attempt: int = 1, token: str | None = None) -> None:
+    def __init__(self, run: Run, attempt: int = 1, token: str | None = None, merge: str = "") -> None:
         token = token if token is not None else ingest_token(run.pk, attempt)
-        self.client = Client(headers={"Authorization": f"Bearer {token}"}, enforce_csrf_checks=True)
+        headers = {"Authorization": f"Bearer {token}"} | ({"X-Pitwall-Merge": merge} if merge else {})
+        self.client = Client(headers=headers, enforce_csrf_checks=True)
         self.base = f"/ingest/{run.pk}/{attempt}"
 
     def get(self, path: str) -> Any:

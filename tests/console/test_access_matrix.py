@@ -35,6 +35,7 @@ from jobs.models import (
     Attempt,
     Capture,
     Dashboard,
+    Merge,
     Run,
     Sample,
     SavedView,
@@ -153,6 +154,7 @@ class Scene:
         self.answer = Answer.objects.create(
             run=self.run, artifact=self.artifact, prompt="secret-plan", submission_id="x", created_at=NOW
         )
+        merge = Merge.objects.create(run=self.run, attempt=1, step=9, submission_id="y", created_at=NOW)
         make_trace(self.theirs, run=self.run, name="secret-plan", capture=self.capture)
         self.trace = make_trace(self.theirs, name="secret-plan")
         Upload.objects.create(project=self.theirs, sha256="0" * 64, file_name="secret-plan.jsonl", size=1)
@@ -181,6 +183,7 @@ class Scene:
             "number": "1",
             "artifact_id": str(self.artifact.pk),
             "answer_id": str(self.answer.pk),
+            "merge_id": str(merge.pk),
             "token_id": str(self.token.pk),
             "alert_id": str(self.alert.pk),
             "mute_id": str(self.mute.pk),

@@ -162,6 +162,7 @@ SCENES: dict[str, Callable[[Scene], None]] = {
     "POST /api/projects/{project}/calibration": _measured,
     "DELETE /api/projects/{project}/calibration": _calibrated,
     "POST /api/runs/{run_id}/answers": _answered,
+    "POST /api/runs/{run_id}/checkpoints/{attempt}/{step}/merge": _checkpoint,
     "POST /signin": _password,
     "POST /signin/{token}": _link,
     "POST /account/oidc/disconnect": _connected,

@@ -48,6 +48,11 @@ def fenced(request: HttpRequest, attempt: Attempt) -> JsonResponse | None:
         is_unproved = request.GET.get("cleanup") == "1" and not attempt.cleanup
         if attempt.run.state not in ENDED or is_unproved:
             return None
+    return not_taken(attempt)
+
+
+def not_taken(attempt: Attempt) -> JsonResponse:
+    """Return the 409 of who may not report, or not any more."""
     return JsonResponse({"error": "fenced", "durable_through": attempt.durable_batch}, status=409)
 
 

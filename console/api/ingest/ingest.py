@@ -1,4 +1,4 @@
-"""The ingest endpoints, `/ingest/<run>/<attempt>/...`: launch, events, answers, files (docs/develop/protocol.md, 3).
+"""The ingest endpoints, `/ingest/<run>/<attempt>/...` (docs/develop/protocol.md, section 3).
 
 Pieces of artifacts come in, uploaded data and ready artifacts go out.
 """
@@ -20,20 +20,22 @@ from django.http.response import HttpResponseBase
 from django.urls import path
 from django.utils import timezone
 
-from console.api.ingest.access import IngestRefused, fenced, refusal, runner_view
+from console.api.ingest.access import IngestRefused, fenced, not_taken, refusal, runner_view
 from jobs.captures import artifacts as files
 from jobs.captures import captures
 from jobs.ingest.batches import MAX_BODY_BYTES, AnsweredCommand, BatchInvalid, EventBatch, name_problem, parse_batch
 from jobs.ingest.inbox import accept
-from jobs.models import Attempt, Command, Upload
+from jobs.models import Attempt, Command, Merge, Upload
 from jobs.preflight.inputs import uploads_dir
 from jobs.runs.environment import NotHandedOut, announced, hand_out
+from jobs.runs.merges import MergeOver, merge_of, receive_model, settle_merge
 from jobs.runs.prompt_model import settle
 from jobs.telemetry.attempt_spec import spec_json
 from jobs.telemetry.streams import async_client
 
 TOUCH_EVERY = timedelta(seconds=1)
 READ_BYTES = 256 * 1024
+MERGE_HEADER = "X-Pitwall-Merge"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, redis.asyncio.Redis] = WeakKeyDictionary()
@@ -70,11 +72,7 @@ async def environment(request: HttpRequest, attempt: Attempt) -> HttpResponseBas
     """Hand the attempt's secrets to the runner that asks first; it names itself by a key that it made up."""
     if (answer := fenced(request, attempt)) is not None:
         return answer
-    try:
-        body = json.loads(request.body)
-    except (ValueError, RecursionError) as error:
-        raise IngestRefused("The body is not JSON.") from error
-    if not isinstance(body, dict) or not isinstance(key := body.get("key"), str):
+    if not isinstance(key := _object(request).get("key"), str):
         raise IngestRefused("The body must be a JSON object with a text, key.")
     try:
         return JsonResponse({"secrets": await sync_to_async(hand_out)(attempt, key=key)})
@@ -140,12 +138,7 @@ def _settle_command(attempt: Attempt, answered: AnsweredCommand) -> None:
 @runner_view("POST")
 async def answer(request: HttpRequest, attempt: Attempt, answer_id: int) -> HttpResponseBase:
     """Keep what a trained model said to a prompt."""
-    try:
-        body = json.loads(request.body)
-    except (ValueError, RecursionError) as error:
-        raise IngestRefused(f"The body is not JSON: {error}.") from error
-    if not isinstance(body, dict):
-        raise IngestRefused("The body must be a JSON object with text, token_ids and problem.")
+    body = _object(request)
     text, token_ids, problem = (body.get(k, d) for k, d in (("text", ""), ("token_ids", []), ("problem", "")))
     if not isinstance(text, str) or not isinstance(problem, str):
         raise IngestRefused("text, problem: must be texts.")
@@ -160,6 +153,17 @@ async def answer(request: HttpRequest, attempt: Attempt, answer_id: int) -> Http
         now=timezone.now(),
     )
     return JsonResponse({})
+
+
+def _object(request: HttpRequest) -> dict[str, object]:
+    """Return the body. Raises: IngestRefused if it is no JSON object."""
+    try:
+        body = json.loads(request.body)
+    except (ValueError, RecursionError) as error:
+        raise IngestRefused(f"The body is not JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise IngestRefused("The body must be a JSON object.")
+    return body
 
 
 def _storable(text: str) -> str:
@@ -199,13 +203,24 @@ async def file(request: HttpRequest, attempt: Attempt, name: str) -> HttpRespons
     if request.method == "GET":
         have = await sync_to_async(files.progress)(run_id=attempt.run_id, attempt=attempt.number, name=name)
         return JsonResponse({"received": have.received, "is_ready": have.is_ready})
-    if (answer := fenced(request, attempt)) is not None:
-        return answer
+    merge = await _merge(request, attempt) if MERGE_HEADER in request.headers else None
+    if merge is None or name != merge.file_name:
+        if MERGE_HEADER in request.headers:
+            return not_taken(attempt)
+        if (answer := fenced(request, attempt)) is not None:
+            return answer
     if int(request.headers.get("Content-Length") or 0) > files.MAX_PIECE_BYTES:
         raise IngestRefused(f"A chunk may have at most {files.MAX_PIECE_BYTES} bytes. Send smaller ones.", status=413)
     piece = _piece(request.GET, request.body)
     try:
-        have = await sync_to_async(files.receive)(run_id=attempt.run_id, attempt=attempt.number, name=name, piece=piece)
+        if merge is None:
+            have = await sync_to_async(files.receive)(
+                run_id=attempt.run_id, attempt=attempt.number, name=name, piece=piece
+            )
+        else:
+            have = await sync_to_async(receive_model)(merge, piece)
+    except (MergeOver, files.FileGone):
+        return not_taken(attempt)
     except files.OffsetWrong as error:
         return JsonResponse({"received": error.received, "is_ready": False, "problems": [str(error)]}, status=409)
     except files.ChecksumWrong as error:
@@ -213,6 +228,25 @@ async def file(request: HttpRequest, attempt: Attempt, name: str) -> HttpRespons
     except files.DiskFull as error:
         return refusal(507, f"{error.strerror} What arrived so far is kept.")
     return JsonResponse({"received": have.received, "is_ready": have.is_ready})
+
+
+async def _merge(request: HttpRequest, attempt: Attempt) -> Merge | None:
+    """Return the merge under way whose job asks, None if it is none's."""
+    shown = request.headers.get(MERGE_HEADER, "")
+    return await sync_to_async(merge_of)(run_id=attempt.run_id, attempt=attempt.number, shown=shown)
+
+
+@runner_view("POST")
+async def merge_end(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
+    """Keep the last word of a job that made a model of a checkpoint: it is handed over, or why there is none."""
+    merge = await _merge(request, attempt)
+    if merge is None:
+        return not_taken(attempt)
+    problem = _object(request).get("problem", "")
+    if not isinstance(problem, str):
+        raise IngestRefused("problem: must be a text.")
+    await sync_to_async(settle_merge)(merge, problem=_storable(problem), now=timezone.now())
+    return JsonResponse({})
 
 
 def _piece(query: QueryDict, data: bytes) -> files.FilePiece:
@@ -278,6 +312,7 @@ urlpatterns = [
     path("<slug:run>/<int:number>/environment", environment),
     path("<slug:run>/<int:number>/events", events),
     path("<slug:run>/<int:number>/answers/<int:answer_id>", answer),
+    path("<slug:run>/<int:number>/merge", merge_end),
     path("<slug:run>/<int:number>/inputs/<slug:sha256>", uploaded),
     path("<slug:run>/<int:number>/files/<path:name>/content", content),
     path("<slug:run>/<int:number>/files/<path:name>", file),

@@ -1,0 +1,70 @@
+"""Models of checkpoints through the API: asked for, listed, called off."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.sign_in.api_token import make_token
+from jobs.models import Merge, Project, Run
+from tests.rows import make_artifact, make_merge, make_project, make_run, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def project() -> Project:
+    return make_project("pit")
+
+
+@pytest.fixture
+def api(project: Project) -> Client:
+    _row, token = make_token(user=make_user("ada", project=project), name="test")
+    return Client(headers={"Host": "localhost", "Authorization": f"Bearer {token}"})
+
+
+@pytest.fixture
+def run(project: Project) -> Run:
+    run = make_run(project, state="finished")
+    make_artifact(run, "checkpoint-3", type="checkpoint", step=3, is_ready=False)
+    return run
+
+
+def ask(api: Client, run: Run, step: int = 3) -> Any:
+    return api.post(f"/api/runs/{run.pk}/checkpoints/1/{step}/merge")
+
+
+def test_a_model_is_asked_for_followed_and_called_off(api: Client, run: Run) -> None:
+    made = ask(api, run)
+    assert made.status_code == 201
+    merge = made.json()
+    about = {name: merge[name] for name in ("attempt", "step", "state", "problem", "artifact_id", "author")}
+    own = {"attempt": 1, "step": 3, "state": "queued", "problem": "", "artifact_id": None, "author": "ada"}
+    assert about == own
+    assert api.get(f"/api/runs/{run.pk}/merges").json()["merges"] == [merge]
+
+    again = ask(api, run)
+    assert again.status_code == 409
+    assert "Wait for it" in again.json()["problems"][0]["message"]
+
+    canceled = api.delete(f"/api/runs/{run.pk}/merges/{merge['id']}")
+    assert canceled.json()["state"] == "canceled"
+    assert api.delete(f"/api/runs/{run.pk}/merges/{merge['id']}").status_code == 409
+    assert ask(api, run).status_code == 201
+
+
+def test_what_cannot_be_made_is_said_beside_its_field(api: Client, project: Project, run: Run) -> None:
+    answer = ask(api, run, step=4)
+
+    (problem,) = answer.json()["problems"]
+    assert (answer.status_code, problem["field"]) == (422, "step")
+    assert "has no checkpoint of step 4" in problem["message"]
+    assert ask(api, make_run(make_project(), state="finished")).status_code == 404
+
+
+def test_a_merge_of_another_run_is_not_there(api: Client, project: Project, run: Run) -> None:
+    other = make_merge(make_run(make_project(), state="finished"))
+
+    for merge_id in (other.pk, 10**30):
+        assert api.delete(f"/api/runs/{run.pk}/merges/{merge_id}").status_code == 404
+    assert Merge.objects.get(pk=other.pk).state == "queued"
