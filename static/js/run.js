@@ -212,11 +212,12 @@ function listen() {
   store.on("branches", mark);
   files.onChange(() => {
     mark();
-    const { model } = files;
+    const { models } = files;
+    const [model] = models;
     const link = find('a[data-action="download-model"]');
     link.hidden = !model;
     if (model) link.href = fileUrl(page, model);
-    tryIt.offer(model);
+    tryIt.offer(models);
   });
 }
 

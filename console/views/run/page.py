@@ -33,6 +33,7 @@ from jobs.cluster.ray_api import is_local
 from jobs.diagnosis.bands import bands_of
 from jobs.models import Run, RunWatch
 from jobs.runs.live_changes import live_settings
+from jobs.runs.merges import why_no_model
 from jobs.runs.queries import run_header
 from jobs.telemetry.attempt_spec import latest_spec_json
 from jobs.telemetry.trashed import hidden_through
@@ -171,6 +172,7 @@ def page_data(run: Run, spec: RunSpec, tab: str, can_edit: bool, is_admin: bool)
         "isAdmin": is_admin,
         "isNative": spec.is_native,
         "hasAnswers": not is_in(spec.algorithm, "scalar"),  # a reward model scores responses and gives none
+        "whyNoModel": why_no_model(spec),
         "sampleNote": sample_note(spec),
         "stopNote": untold(spec, "stop"),
         "algorithm": spec.algorithm,

@@ -4,6 +4,7 @@ import { get, send } from "../api.js";
 import { field, find } from "../dom.js";
 import { bytes, el, fill, gettext, grouped, icon, messageOf, renew, write } from "../format.js";
 import { toast } from "../toast.js";
+import { Merges } from "./merges.js";
 
 const QUICK_MS = 2000; // while bytes arrive
 const SLOW_MS = 15000;
@@ -13,6 +14,7 @@ export class FileTab {
     this.page = page;
     this.store = store;
     this.artifacts = [];
+    this.merges = new Merges({ page, onChange: () => this.load() });
     this.listeners = [];
     store.on("artifacts", () => this.soon());
     store.on("branches", () => this.#draw());
@@ -27,12 +29,12 @@ export class FileTab {
     this.listeners.push(listener);
   }
 
-  /** Return the model to offer: the final one of the newest attempt that has one, else the newest that is ready. */
-  get model() {
-    const ready = this.artifacts
+  /** Return the models that are ready: first the final one of the newest attempt that has one, else the newest first. */
+  get models() {
+    const isFinal = (one) => Number(one.name.includes("final"));
+    return this.artifacts
       .filter((one) => one.type === "model" && one.is_ready)
-      .sort((a, b) => b.attempt - a.attempt || b.step - a.step);
-    return ready.find((one) => one.name.includes("final")) ?? ready[0] ?? null;
+      .sort((a, b) => isFinal(b) - isFinal(a) || b.attempt - a.attempt || b.step - a.step);
   }
 
   soon() {
@@ -46,13 +48,15 @@ export class FileTab {
     try {
       const answer = await get(`${this.page.api}/artifacts`);
       this.artifacts = answer.artifacts ?? answer;
+      await this.merges.load(this.artifacts);
       this.#draw();
       for (const listener of this.listeners) listener(this.artifacts);
       clearTimeout(this.again);
       const open = this.artifacts.filter((one) => !one.is_ready && one.size > 0 && one.type !== "checkpoint"); // those stay on the cluster
       const isCopying = open.some((one) => one.received > 0);
-      if (isCopying || (open.length && !this.isEnded))
-        this.again = setTimeout(() => this.load(), isCopying ? QUICK_MS : SLOW_MS);
+      const isQuick = isCopying || this.merges.isBusy;
+      if (isQuick || (open.length && !this.isEnded))
+        this.again = setTimeout(() => this.load(), isQuick ? QUICK_MS : SLOW_MS);
     } catch (error) {
       this.#problem(error);
     }
@@ -105,6 +109,10 @@ export class FileTab {
 
   #row(one) {
     const { branches } = this.store;
+    const isCheckpoint = one.type === "checkpoint" && !one.meta?.removed;
+    const model = isCheckpoint
+      ? this.models.find(({ attempt, step }) => attempt === one.attempt && step === one.step)
+      : null;
     const tag =
       branches.attempts.length > 1
         ? el(
@@ -137,10 +145,10 @@ export class FileTab {
             )
           : null,
       ),
-      el("td", {}, this.#state(one)),
+      el("td", {}, this.#state(one), isCheckpoint && !model ? this.merges.state(one) : null),
       el(
         "td",
-        { class: "num" },
+        { class: "num run-file-actions" },
         one.is_ready
           ? el(
               "a",
@@ -149,6 +157,7 @@ export class FileTab {
               gettext("Download"),
             )
           : this.#pin(one),
+        isCheckpoint ? this.merges.action(one, model, model ? fileUrl(this.page, model) : "") : null,
       ),
     );
   }

@@ -3,32 +3,50 @@
 import { get, send } from "../api.js";
 import * as numbers from "../charts/numbers.js";
 import { find } from "../dom.js";
-import { el, fill, gettext, messageOf, write } from "../format.js";
+import { el, fill, gettext, messageOf, renew, write } from "../format.js";
 
 const POLL_MS = 1000;
 
 export class TryIt {
   constructor({ page }) {
     this.page = page;
-    this.model = null;
+    this.models = [];
     this.forms = [...document.querySelectorAll("form[data-tryit]")];
     for (const form of this.forms) form.addEventListener("submit", (event) => this.#ask(event));
   }
 
-  /** Offer `model`, an artifact that is ready, or nothing. */
-  offer(model) {
-    this.model = model;
-    const isOffered = Boolean(model) && this.page.canEdit && this.page.hasAnswers;
+  /** Offer `models`, artifacts that are ready, the usual one first; one has to be chosen where there are several. */
+  offer(models) {
+    this.models = models;
+    const isOffered = models.length > 0 && this.page.canEdit && this.page.hasAnswers;
     for (const form of this.forms) {
       form.hidden = !isOffered;
-      if (model) write(part(form, "model"), model.name);
+      this.#choices(form);
     }
     find("[data-tryit-card]").hidden = !isOffered;
     document.body.classList.toggle("has-model", isOffered);
-    if (model && !this.isLoaded) {
+    if (models.length && !this.isLoaded) {
       this.isLoaded = true;
       this.#history();
     }
+  }
+
+  #choices(form) {
+    const select = form.elements.model;
+    const chosen = select.value;
+    renew(
+      select,
+      this.models.map(({ id, name, attempt }) =>
+        el("option", { value: String(id) }, this.hasAttempts ? `${name}, a${attempt}` : name),
+      ),
+    );
+    if (this.models.some(({ id }) => String(id) === chosen)) select.value = chosen;
+    select.hidden = this.models.length < 2;
+    write(part(form, "model"), this.models.length === 1 ? this.models[0].name : "");
+  }
+
+  get hasAttempts() {
+    return new Set(this.models.map(({ attempt }) => attempt)).size > 1;
   }
 
   async #ask(event) {
@@ -42,7 +60,10 @@ export class TryIt {
     write(part(form, "answer"), "");
     part(form, "answer").classList.remove("bad");
     try {
-      const asked = await send("POST", `${this.page.api}/answers`, { prompt, artifact_id: this.model.id });
+      const asked = await send("POST", `${this.page.api}/answers`, {
+        prompt,
+        artifact_id: Number(form.elements.model.value),
+      });
       await this.#wait(form, asked);
       this.#history();
     } catch (error) {
@@ -80,6 +101,12 @@ export class TryIt {
     write(part(form, "answer"), text);
   }
 
+  /** Return whose answer it is, where there are several models. */
+  #nameOf({ artifact_id: id }) {
+    const model = this.models.length > 1 ? this.models.find((one) => one.id === id) : null;
+    return model ? `, ${model.name}` : "";
+  }
+
   async #history() {
     const place = find("[data-answers]");
     try {
@@ -98,7 +125,12 @@ export class TryIt {
                 { class: answer.state === "failed" ? "bad" : "" },
                 answer.state === "failed" ? answer.problem : answer.text || "…",
               ),
-              el("p", { class: "faint small num" }, answer.state === "finished" ? took(answer) : answer.state),
+              el(
+                "p",
+                { class: "faint small num" },
+                answer.state === "finished" ? took(answer) : answer.state,
+                this.#nameOf(answer),
+              ),
             ),
           ),
       );

@@ -1,0 +1,106 @@
+/** Models that are made of checkpoints on request: what became of each, and the buttons beside its checkpoint. */
+
+import { get, send } from "../api.js";
+import { el, fill, gettext, icon, messageOf } from "../format.js";
+import { toast } from "../toast.js";
+
+const UNDER_WAY = ["queued", "starting"];
+
+export class Merges {
+  /** `onChange` is called after something was asked for or called off. */
+  constructor({ page, onChange }) {
+    this.page = page;
+    this.onChange = onChange;
+    this.list = [];
+  }
+
+  /** Read them anew, where there are checkpoints to make models of. */
+  async load(artifacts) {
+    if (!artifacts.some((one) => one.type === "checkpoint")) return;
+    this.list = (await get(`${this.page.api}/merges`)).merges;
+  }
+
+  get isBusy() {
+    return this.list.some(isUnderWay);
+  }
+
+  /** Return the newest merge of a checkpoint. */
+  of(checkpoint) {
+    return this.list.find((one) => one.attempt === checkpoint.attempt && one.step === checkpoint.step);
+  }
+
+  /** Return what became of the newest merge of a checkpoint; null where there is nothing to say. */
+  state(checkpoint) {
+    const merge = this.of(checkpoint);
+    if (!merge || merge.state === "finished") return null;
+    const [state, name, text] = {
+      queued: ["queued", "clock", gettext("model: waiting for 1 free CPU")],
+      starting: ["importing", "circle-half-2", gettext("model: is being made")],
+      canceled: ["stopped", "square", gettext("model: canceled")],
+      failed: ["failed", "x", gettext("model: not made")],
+    }[merge.state];
+    return el(
+      "div",
+      { class: "run-merge" },
+      el("span", { class: "state", "data-state": state }, icon(name), text),
+      merge.problem ? el("p", { class: "faint small" }, merge.problem) : null,
+    );
+  }
+
+  /** Return what can be done: fetch the `model` of a checkpoint, have it made, or call that off. */
+  action(checkpoint, model, url) {
+    if (model)
+      return el("a", { class: "btn btn-sm", href: url, download: true }, icon("download"), gettext("Download model"));
+    if (!this.page.canEdit) return null;
+    const merge = this.of(checkpoint);
+    return merge && isUnderWay(merge) ? this.#cancel(merge) : this.#make(checkpoint);
+  }
+
+  #make({ attempt, step }) {
+    const why = this.page.whyNoModel;
+    return el(
+      "button",
+      {
+        class: "btn btn-sm",
+        type: "button",
+        disabled: Boolean(why),
+        title: why || gettext("A short job on the cluster makes a Hugging Face folder of it, to try and to download"),
+        "aria-label": fill(gettext("Make a model of checkpoint %(step)s"), { step }),
+        onclick: (event) =>
+          this.#ask(event.currentTarget, "POST", `${this.page.api}/checkpoints/${attempt}/${step}/merge`),
+      },
+      icon("stack-2"),
+      gettext("Make a model"),
+    );
+  }
+
+  #cancel({ id, step }) {
+    return el(
+      "button",
+      {
+        class: "btn btn-sm",
+        type: "button",
+        "data-merge": String(id),
+        "aria-label": fill(gettext("Cancel the model of checkpoint %(step)s"), { step }),
+        onclick: (event) => this.#ask(event.currentTarget, "DELETE", `${this.page.api}/merges/${id}`),
+      },
+      icon("x"),
+      gettext("Cancel"),
+    );
+  }
+
+  async #ask(button, method, url) {
+    if (button.dataset.busy) return;
+    button.dataset.busy = "1";
+    try {
+      await send(method, url);
+    } catch (error) {
+      toast(messageOf(error), { isError: true });
+    } finally {
+      delete button.dataset.busy;
+      this.onChange();
+    }
+  }
+}
+
+const isUnderWay = ({ state }) => UNDER_WAY.includes(state);
