@@ -17,6 +17,7 @@ from console.command_line.api_json import (
     KnobsChangedJson,
     LaunchedJson,
     LiveSettingsJson,
+    MergeJson,
     MetricJson,
     QuotaJson,
     ResumedJson,
@@ -399,6 +400,27 @@ class ApiClient:
         """Return the checkpoints that the run can go on from, newest first."""
         rows: list[CheckpointJson] = self._send("GET", f"/api/runs/{run_id}/checkpoints").json()["checkpoints"]
         return rows
+
+    def make_model(self, run_id: str, attempt: int, step: int) -> MergeJson:
+        """Ask for a model of a checkpoint. Raises: RequestRefused, ConsoleAway."""
+        made: MergeJson = self._send("POST", f"/api/runs/{run_id}/checkpoints/{attempt}/{step}/merge", json={}).json()
+        return made
+
+    def merges(self, run_id: str) -> list[MergeJson]:
+        """Return the models that were asked for of a run's checkpoints, newest first."""
+        rows: list[MergeJson] = self._send("GET", f"/api/runs/{run_id}/merges").json()["merges"]
+        return rows
+
+    def follow_merge(self, run_id: str, merge_id: int, *, poll_seconds: float = 1.0) -> MergeJson:
+        """Return a merge once it is over; otherwise as `follow`."""
+
+        def state(merge: MergeJson) -> str:
+            return {"canceled": "stopped"}.get(merge["state"], merge["state"])
+
+        def read() -> MergeJson:
+            return next(merge for merge in self.merges(run_id) if merge["id"] == merge_id)
+
+        return _follow(read, state, lambda _: None, poll_seconds)
 
     def series(self, run_id: str, names: list[str]) -> list[SeriesJson]:
         """Return the driver's points of the metrics, one line each over all attempts."""

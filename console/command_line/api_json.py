@@ -206,6 +206,16 @@ class CheckpointJson(TypedDict):
     problem: str
 
 
+class MergeJson(TypedDict):
+    """A model that is made of a checkpoint; `problem` says why there is none."""
+
+    id: int
+    attempt: int
+    step: int
+    state: str
+    problem: str
+
+
 class MetricJson(TypedDict):
     """A series that there is."""
 

@@ -24,6 +24,7 @@ ANSWERS = {
     api_json.KnobsChangedJson: "KnobsChangedOut",
     api_json.LiveSettingsJson: "LiveSettingsOut",
     api_json.CheckpointJson: "Checkpoint",
+    api_json.MergeJson: "MergeOut",
     api_json.MetricJson: "MetricOut",
     api_json.SeriesJson: "SeriesOut",
     api_json.StudyTableJson: "StudyOut",

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from console.command_line import api_client
 from console.sign_in.api_token import make_token
 from jobs.models import Merge, Project, Run
-from tests.rows import make_artifact, make_merge, make_project, make_run, make_user
+from jobs.runs.merges import settle_merge
+from tests.console.commands import run_command
+from tests.rows import NOW, make_artifact, make_merge, make_project, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -68,3 +71,21 @@ def test_a_merge_of_another_run_is_not_there(api: Client, project: Project, run:
     for merge_id in (other.pk, 10**30):
         assert api.delete(f"/api/runs/{run.pk}/merges/{merge_id}").status_code == 404
     assert Merge.objects.get(pk=other.pk).state == "queued"
+
+
+@pytest.mark.usefixtures("served_here")
+def test_a_model_is_asked_for_from_the_command_line(
+    project: Project, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = make_token(user=make_user("bob", project=project), name="test")[1]
+    monkeypatch.setenv("PITWALL_API_TOKEN", token)
+    monkeypatch.setattr(
+        api_client.time, "sleep", lambda _: settle_merge(Merge.objects.get(run=run), problem="No room.", now=NOW)
+    )
+
+    code, said, _ = run_command("make_model", run.pk, "3", "--wait")
+    refused, _, why = run_command("make_model", run.pk, "4", "--attempt", "1")
+
+    assert (code, refused) == (1, 3)
+    assert said.splitlines()[-1] == "No room."
+    assert "has no checkpoint of step 4" in why
