@@ -109,9 +109,10 @@ def _source(job: MergeJob, asked_to_end: threading.Event) -> MergeSource:
 
 
 def _environ(job: MergeJob, spec: RunSpec, run_dir: Path, launch: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return what the program finds: what the trainer found, without secrets, and nothing that opens the console."""
+    """Return what the program finds: what the trainer found, without secrets, and nothing that opens console or Ray."""
     environ = {**environment_for(spec, os.environ, run_dir), **launch.get("env", {}), **launch.get("variables", {})}
-    return {name: value for name, value in environ.items() if not any(s in value for s in (job.runner.token, job.key))}
+    hidden = [secret for secret in (job.runner.token, job.key, os.environ.get("RAY_AUTH_TOKEN")) if secret]
+    return {name: value for name, value in environ.items() if not any(secret in value for secret in hidden)}
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ class _Merges(JobKind[Merge]):
 
     def bury(self, job: Merge, why: str, now: datetime) -> None:
         if _file_of(job) is not None:
-            settle_merge(job, problem="", now=now)  # it was handed over, and its last word lost
+            settle_merge(job, problem="", now=now)  # it was handed over, and its own report lost
         else:
             super().bury(job, why, now)
 

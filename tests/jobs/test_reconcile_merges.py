@@ -78,7 +78,7 @@ def test_a_job_that_was_killed_is_told_of_and_may_be_asked_for_again(ray: FakeRa
     assert [job["submission_id"] for job in ray.submitted] == [merge.submission_id, again.submission_id]
 
 
-def test_a_model_whose_jobs_last_word_was_lost_is_there(ray: FakeRay, clock: Clock) -> None:
+def test_a_model_whose_jobs_report_was_lost_is_there(ray: FakeRay, clock: Clock) -> None:
     merge = make_merge(make_run(state="finished"))
     clock.step()
     file = make_artifact(merge.run, merge.file_name, step=3)

@@ -238,7 +238,7 @@ async def _merge(request: HttpRequest, attempt: Attempt) -> Merge | None:
 
 @runner_view("POST")
 async def merge_end(request: HttpRequest, attempt: Attempt) -> HttpResponseBase:
-    """Keep the last word of a job that made a model of a checkpoint: it is handed over, or why there is none."""
+    """Keep the outcome of a job that made a model of a checkpoint: it is handed over, or why there is none."""
     merge = await _merge(request, attempt)
     if merge is None:
         return not_taken(attempt)

@@ -1,4 +1,4 @@
-"""Tell the console the last word of a short job, for as long as it is away."""
+"""Tell the console the outcome of a short job, for as long as it is away."""
 
 import sys
 import time

@@ -106,7 +106,7 @@ def test_why_there_is_no_model_is_kept_and_so_is_nothing_of_its_file(
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"problem": 3}'])
-def test_a_last_word_that_is_none_is_refused(merge: Merge, body: bytes) -> None:
+def test_an_outcome_that_is_none_is_refused(merge: Merge, body: bytes) -> None:
     assert job(merge).post("merge", body).status_code == 400
 
 
