@@ -155,7 +155,8 @@ def state(page: Page) -> Locator:
 
 @pytest.mark.slow("a whole run in a browser, and a trial of its model")
 def test_a_person_launches_watches_tries_and_downloads(page: Page, stack: Stack, tmp_path: Path) -> None:
-    fill_small_run(page, stack, name="first run", steps=STEPS_OF_FIRST, eval__every_steps=str(STEPS_OF_FIRST))
+    every = {"eval__every_steps": str(STEPS_OF_FIRST), "checkpoint__every_steps": str(STEPS_OF_FIRST // 2)}
+    fill_small_run(page, stack, name="first run", steps=STEPS_OF_FIRST, **every)
     launch(page)
     page.evaluate("window.isSamePage = true")
 
@@ -183,6 +184,27 @@ def test_a_person_launches_watches_tries_and_downloads(page: Page, stack: Stack,
     answer = box.locator('[data-part="answer"]')
     expect(answer).to_contain_text(re.compile(r"\S"), timeout=START_MS)
     assert answer.inner_text().strip() == greedy_answer(archive, tmp_path / "model", PROMPT)
+    model_of_a_checkpoint(page, tmp_path, step=STEPS_OF_FIRST // 2)
+
+
+def model_of_a_checkpoint(page: Page, tmp_path: Path, *, step: int) -> None:
+    """Have a model made of a checkpoint, download it, and hold what it says against plain transformers."""
+    row = page.locator("[data-files] tr", has_text=f"checkpoint-{step}")
+    row.get_by_role("button", name=f"Make a model of checkpoint {step}").click()
+    expect(row).to_contain_text(re.compile("model: (waiting|is being made)"))
+    link = row.get_by_role("link", name="Download model")
+    expect(link).to_be_visible(timeout=START_MS)
+    with page.expect_download() as waiting:
+        link.click()
+    archive = tmp_path / "checkpoint.zip"
+    waiting.value.save_as(archive)
+
+    box = page.locator("[data-tryit]:visible")
+    box.get_by_label("Model to ask").select_option(f"model-step-{step}.zip")
+    box.get_by_role("button", name="Ask").click()
+    expect(box.locator('[data-part="state"]')).to_contain_text("answered in", timeout=START_MS)
+    said = box.locator('[data-part="answer"]').inner_text().strip()
+    assert said == greedy_answer(archive, tmp_path / "checkpoint", PROMPT)
 
 
 def greedy_answer(archive: Path, folder: Path, prompt: str) -> str:

@@ -18,9 +18,12 @@ from jobs.catalog.metric import metric
 from tests.journeys.conftest import ROOT, Stack, start_stack, stop_stack, wait_for_line
 from tests.journeys.environments import make_environment
 from tests.journeys.other_trainers import RUNS, files_of, points, record_once_it_trains, run_folder, token_of, watch
+from tests.proofs.checkpoint_models import make_models
 
 REPORT = ROOT / "docs" / "proofs" / "trainers.md"
 RESULTS = ROOT / "build" / "proofs" / "trainers.json"
+MAKES_NO_MODELS = ("openrlhf rm",)
+"""Whose trainer has no program that makes models of its checkpoints; the console has to say so."""
 RUN_SECONDS = 900  # under a minute alone; other work stands beside it
 JUDGED_BY: Mapping[str, str] = {
     "openrlhf sft": "loss/sft",
@@ -66,6 +69,7 @@ def run(client: ApiClient, stack: Stack, token: str, name: str) -> dict[str, Any
         "metrics": [name for name in told if metric(name).label != name],
         "own": [name for name in told if metric(name).label == name],
         "model": "model-final.zip" in left and left["model-final.zip"]["download_url"] is not None,
+        "merged": make_models(client, stack, token, launched.id),
         "asked": len(captures),
         "recorded": [
             f"{file['tool_version']}, {file['size'] / 1e6:.1f} MB"
@@ -85,7 +89,26 @@ def is_good(name: str, found: Mapping[str, Any]) -> bool:
         is_as_told = found["steps"] > 0 and found["points"] == found["steps"]
     else:
         is_as_told = found["first"] is not None and found["last"] < found["first"]
-    return found["state"] == "finished" and is_as_told and found["looks"] >= 3 and found["model"] and is_recorded
+    merged = found.get("merged", {})
+    has_models = bool(merged.get("checkpoints")) and merged["says_the_same"] is not False
+    has_models = has_models and bool(merged["problem"]) == (name in MAKES_NO_MODELS)
+    return (
+        has_models
+        and found["state"] == "finished"
+        and is_as_told
+        and found["looks"] >= 3
+        and found["model"]
+        and is_recorded
+    )
+
+
+def merged_text(merged: Mapping[str, Any]) -> str:
+    """Return what came of the models of a run's checkpoints, as a sentence."""
+    if not merged:
+        return "not asked for."
+    said = {None: "the last is the run's own", True: "the last draws the same tokens as the run's own"}
+    same = said.get(merged["says_the_same"], "the last draws OTHER tokens than the run's own")
+    return f"{merged['models']} of {merged['checkpoints']}; {merged['problem'] or f'{same}.'}"
 
 
 def report(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -98,7 +121,8 @@ def report(results: Mapping[str, Mapping[str, Any]]) -> str:
         "ended. Every run has to finish, and its model has to be among the run's files. In fine-tuning the loss has to",
         "fall; of reinforcement learning, too short here to promise a rise, the reward has to be there for every step,",
         "as a finite number. Each is recorded for 3 s by our recorder in its process, verl's steps 3 and 4 also by its",
-        "own profiler: these files have to be here.",
+        "own profiler: these files have to be here. Of every checkpoint that it saved a model is made on request, and",
+        "that of the last one has to draw the same tokens as the model that the run has left.",
         "",
         "| run | state | seconds | steps | seen while running | judged by | first | last | model | |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -120,6 +144,8 @@ def report(results: Mapping[str, Mapping[str, Any]]) -> str:
             f"Metrics of the dictionary: {known}. Under its own names: {own}.",
             "",
             f"Recorded while it trained: {'; '.join(found.get('recorded', ())) or 'nothing'}.",
+            "",
+            f"Models of its checkpoints: {merged_text(found.get('merged', {}))}",
             "",
         ]
         lines += [*([found["cause"], ""] if found["cause"] else []), "```sh"]
