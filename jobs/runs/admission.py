@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from typing import Any, Literal
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Q, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -144,11 +144,16 @@ def holders(*, device: str, now: datetime | None = None) -> list[ResourceHolder]
         else ResourceHolder(label=f"{run_id} (cleaning up)", cpus=cpus, gpus=gpus)
         for run_id, state, cpus, gpus, study in rows
     ]
-    per_answer = 1.0 if device == "cuda" else 0.0
+    answers, merges = (
+        model.objects.filter(state="starting").values_list("run_id", Value(what), Value(gpus))
+        for model, what, gpus in (
+            (Answer, "Try it", 1.0 if device == "cuda" else 0.0),
+            (Merge, "Make a model", 0.0),
+        )
+    )
     short_jobs = [
         ResourceHolder(label=f"{run_id} ({what})", cpus=SHORT_JOB_CPUS, gpus=gpus)
-        for model, what, gpus in ((Answer, "Try it", per_answer), (Merge, "Make a model", 0.0))
-        for run_id in model.objects.filter(state="starting").values_list("run_id", flat=True)
+        for run_id, what, gpus in answers.union(merges, all=True)
     ]
     return running + short_jobs
 

@@ -19,6 +19,8 @@ SAME = (
     "jobs/telemetry/test_lock",
     "jobs/test_at_once",
     "jobs/test_reconcile_answers",
+    "jobs/test_reconcile_merges",
+    "jobs/runs/test_merges",
     "jobs/runs/test_lifecycle::test_a_change_between_reading_and_writing_is_seen_and_judged_again",
     "jobs/runs/test_lifecycle::test_a_stop_that_loses_a_race_to_the_start_still_stops_the_run",
     "jobs/runs/test_lifecycle::test_a_late_proof_of_cleanup_is_kept_once",
