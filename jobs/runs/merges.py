@@ -121,7 +121,8 @@ def receive_model(merge: Merge, piece: files.FilePiece) -> files.FileProgress:
     except files.FileGone as error:
         raise MergeOver from error
     finally:
-        if not Merge.objects.filter(pk=merge.pk, state__in=UNDER_WAY).exists():
+        # Not of one that is finished: the reconciler may have seen the whole file before this request was over.
+        if not Merge.objects.filter(pk=merge.pk, state__in=(*UNDER_WAY, "finished")).exists():
             with transaction.atomic():
                 MERGES.clear(merge)
             raise MergeOver

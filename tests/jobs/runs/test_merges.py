@@ -165,6 +165,23 @@ def test_nothing_is_left_of_a_piece_that_arrives_while_it_is_called_off(
     assert not bytes_on_disk(files_dir)
 
 
+def test_a_model_that_is_found_whole_before_its_last_request_is_over_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = make_merge(make_run(state="finished"), state="starting")
+    complete = files._complete
+
+    def seen_meanwhile(*given: Any) -> None:
+        complete(*given)
+        MERGES.bury(merge, "killed", NOW)
+
+    monkeypatch.setattr(files, "_complete", seen_meanwhile)
+    assert merges.receive_model(merge, piece()).is_ready
+
+    merge.refresh_from_db()
+    assert merge.state == "finished"
+    assert merge.artifact is not None
+    assert merge.artifact.stored_path.read_bytes() == DATA
+
+
 def test_a_project_without_room_takes_no_model() -> None:
     merge = make_merge(make_run(state="finished"), state="starting")
     set_quota(merge.run.project, values={"storage_bytes": 100}, actor=None)
