@@ -161,13 +161,13 @@ def test_a_reload_makes_no_second_token(page: Page, live_console: LiveConsole) -
     page.get_by_label("Name of a new token").fill("laptop")
     page.get_by_role("button", name="Create token").click()
     expect(page.locator("#new-token")).to_be_visible()
-    assert page.url == f"{live_console.url}/account"
+    expect(page).to_have_url(f"{live_console.url}/account")
     page.wait_for_load_state()  # the list is below what has just become visible
     made = page.locator("[data-token]").count()
 
     page.reload()
 
-    assert page.url == f"{live_console.url}/account"
+    expect(page).to_have_url(f"{live_console.url}/account")
     expect(page.locator("#new-token")).to_have_count(0)  # said once
     expect(page.locator("[data-token]")).to_have_count(made)
 

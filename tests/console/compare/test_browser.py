@@ -64,11 +64,11 @@ def test_the_page_follows_its_runs_and_its_address_holds_the_view(page: Page, li
     expect(page.locator(".cmp-card.is-base")).to_contain_text("grpo-b")
     page.get_by_role("link", name="Hide grpo-a").click()
     until(page, f"({lines()}).length === 1")
-    assert f"base={second.run.pk}" in page.url
-    assert f"hide={first.run.pk}" in page.url
+    expect(page).to_have_url(re.compile(f"base={second.run.pk}"))
+    expect(page).to_have_url(re.compile(f"hide={first.run.pk}"))
     page.go_back()
     until(page, f"({lines()}).length === 2")
-    assert "hide=" not in page.url
+    expect(page).not_to_have_url(re.compile("hide="))
 
     # Smoothing, zoom, x axis and the charts chosen stay over a reload.
     page.evaluate("window.pitwallCompare.view.setZoom({ min: 3, max: 9, axis: 'step' })")
@@ -84,7 +84,7 @@ def test_the_page_follows_its_runs_and_its_address_holds_the_view(page: Page, li
     page.locator("[data-axis]").select_option("time")
     until(page, "window.pitwallCompare.view.axis === 'time' && location.search.includes('x=time')")
     until(page, f"window.pitwallCompare.store.of('{first.run.pk}|reward/mean')[0]?.x.at(-1) > 14.2")  # 15 × 0.95 s
-    assert "zoom=" not in page.url  # steps are no seconds
+    expect(page).not_to_have_url(re.compile("zoom="))  # steps are no seconds
 
     # The next difference of the settings, by key.
     page.evaluate("document.activeElement.blur()")
@@ -107,7 +107,7 @@ def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
     until(page, READY)
     page.keyboard.press("ArrowLeft")
     expect(page.locator("[data-sample-step]")).to_have_value("11")
-    assert "at=11" in page.url
+    expect(page).to_have_url(re.compile("at=11"))
 
     page.goto(f"{address}&tab=charts")
     until(page, f"{points(second.run, 'policy/entropy')} === 12")
@@ -140,7 +140,7 @@ def test_the_other_tabs(page: Page, live_console: LiveConsole) -> None:
     page.locator('[data-table-form] [name="step"]').fill("5")
     page.keyboard.press("Enter")
     expect(page.locator(".cmp-table thead")).to_contain_text("At step 5")
-    assert f"runs={first.run.pk}" in page.url
+    expect(page).to_have_url(re.compile(f"runs={first.run.pk}"))
 
     page.set_viewport_size({"width": 390, "height": 844})
     for tab in ("verdict", "charts", "table", "config", "timing", "samples"):
@@ -170,7 +170,9 @@ def test_runs_are_chosen_on_the_list_or_found_by_name(page: Page, live_console: 
     until(page, READY)
     page.get_by_role("link", name="Take chosen-y out").click()
     expect(page.locator("h1")).to_have_text("Compare 2 runs")
-    assert set(re.findall(r"r-\w+", page.url)) == {runs[0].pk, runs[2].pk}
+    expect(page).not_to_have_url(re.compile(runs[1].pk))
+    for run in (runs[0], runs[2]):
+        expect(page).to_have_url(re.compile(run.pk))
 
 
 def test_captures_are_followed_side_by_side(page: Page, live_console: LiveConsole) -> None:

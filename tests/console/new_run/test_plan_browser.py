@@ -194,7 +194,7 @@ def test_other_hardware_is_planned_for_and_kept_in_the_address(page: Page, live_
     expect(verdict(page)).to_have_text(re.compile("Fits|Does not fit"))
     expect(page.locator("[data-plan-launches]")).to_have_text(re.compile("the launch still uses the cluster"))
     expect(page.locator("[data-num-changes]")).to_have_text("0 changes")  # it is no change of the run
-    assert "accelerator=h100-sxm&nodes=1&devices_per_node=8" in page.url
+    expect(page).to_have_url(re.compile("accelerator=h100-sxm&nodes=1&devices_per_node=8"))
     page.fill('[name="plan.nodes"]', "5000")
     expect(page.locator("#e-plan")).to_contain_text("Use a whole number from 1 to 4,096")
     expect(page.locator("[data-verdict]")).not_to_contain_text("4,096")  # it is no part of the launch

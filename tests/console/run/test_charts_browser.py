@@ -119,7 +119,7 @@ def test_a_click_on_a_point_says_what_that_step_was_and_back_leads_back(page: Pa
     reporter.steps(8, at_once=4)
     open_run(page, live_console, run, "charts")
     until(page, DRAWN, ["reward/mean", 8])
-    before = page.url
+    before = page.evaluate("location.href")
     over = page.locator('[data-metric="reward/mean"] .u-over')
     box = over.bounding_box()
     assert box is not None

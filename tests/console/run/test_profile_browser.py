@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_the_state_of_a_capture_moves_on_the_page_without_a_reload(
     assert page.evaluate("window.isSamePage") is True
     page.reload()
     expect(page.locator('[data-field="capture-title"]')).to_have_text("Steps 4–5, torch")
-    assert f"capture={capture}" in page.url
+    expect(page).to_have_url(re.compile(f"capture={capture}"))
 
 
 def test_a_capture_that_failed_says_why_and_can_be_deleted(page: Page, live_console: LiveConsole) -> None:
