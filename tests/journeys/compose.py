@@ -140,7 +140,7 @@ class Composition:
         own = self.addresses[name]
         argv = list(command) or self.command(name, own=own)
         environment = self.environment(name, own=own)
-        done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -151,7 +151,7 @@ class Composition:
         argv = [self.here(part, service=name, own=own) for part in argv]
         environment = self.environment(name, own=own)
         try:
-            done = subprocess.run(argv, env=environment, capture_output=True, timeout=20, check=False)
+            done = subprocess.run(argv, env=environment, capture_output=True, timeout=60, check=False)
         except subprocess.TimeoutExpired:  # Compose too takes that for a no
             return False
         return done.returncode == 0
@@ -212,7 +212,7 @@ def running(variables: Mapping[str, str], *, ray_address: str, ray_token: str) -
             made.start(name)
         webs = [made.start("web", number=number) for number in range(1, made.services["web"]["deploy"]["replicas"] + 1)]
         wait_until(
-            lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=120, what="web was not healthy"
+            lambda: all(made.is_healthy("web", own=web) for web in webs), seconds=400, what="web was not healthy"
         )
         yield made
         codes = made.stop()

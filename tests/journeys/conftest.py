@@ -24,9 +24,9 @@ from tests.migrated_database import put_database
 from tests.services import own_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 180.0
-RAY_SECONDS = 90.0
-STOP_SECONDS = 90.0
+START_SECONDS = 400.0
+RAY_SECONDS = 300.0
+STOP_SECONDS = 200.0
 
 
 class Site(Protocol):
@@ -53,7 +53,7 @@ class Stack:
     def manage(self, *arguments: str) -> str:
         """Run a `manage.py` command in this console's data directory and return what it prints."""
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        return subprocess.run(command, env=self.env, check=True, capture_output=True, text=True, timeout=300).stdout
+        return subprocess.run(command, env=self.env, check=True, capture_output=True, text=True, timeout=600).stdout
 
     def ray(self) -> tuple[str, str]:
         """Return the address of its Ray's Job API, and the token for it."""
@@ -87,7 +87,7 @@ def start_stack(*arguments: str, extra_env: dict[str, str] | None = None) -> Sta
     stack = launch_stack(*arguments, extra_env=extra_env)
     try:
         stack.printed.append(wait_for_line(stack, r"Sign in once with (\S+)", seconds=START_SECONDS)[1])
-        assert answers(stack, "/signin", seconds=30)  # there as soon as the link is, whatever Ray is doing
+        assert answers(stack, "/signin", seconds=90)  # there as soon as the link is, whatever Ray is doing
     except BaseException:
         stop_stack(stack)  # nobody else has it to stop
         raise

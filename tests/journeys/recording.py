@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-CAPTURE_MS = 90_000  # steps of half a second, and nsys's importer on two busy cores
+CAPTURE_MS = 300_000  # steps of half a second, and nsys's importer on two busy cores
 CAPTURE_STATES = ["armed", "recording", "stopping", "writing", "importing", "ready"]
 NAMES = "select coalesce(text, value, '') from NVTX_EVENTS left join StringIds on textId = StringIds.id"
 UPDATE = "update"  # a phase that every step of every policy rank has

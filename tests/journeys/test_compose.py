@@ -223,7 +223,7 @@ class Browser:
         cookie = "; ".join(f"{k}={v}" for k, v in self.cookies.items())
         headers = {"Host": "localhost:8000", "Cookie": cookie, "X-CSRFToken": self.cookies.get("csrftoken", "")}
         headers["X-Forwarded-For"] = ADDRESS
-        answer = HTTP.request(method, f"http://{self.webs[web]}:8000{path}", headers=headers, timeout=30, **more)
+        answer = HTTP.request(method, f"http://{self.webs[web]}:8000{path}", headers=headers, timeout=90, **more)
         self.cookies |= dict(answer.cookies)
         return answer
 
@@ -267,18 +267,18 @@ def test_the_demo_runs_through_it_though_a_web_process_is_killed(composition: Co
         browser.follow(1, f"/ws/runs/{run}?after=0", seen)
 
         assert run in browser.get(0, f"/runs/{run}").text
-        wait_until(lambda: _steps(seen), seconds=240, what=f"no step came; {made.log('worker-1')[-2000:]}")
+        wait_until(lambda: _steps(seen), seconds=600, what=f"no step came; {made.log('worker-1')[-2000:]}")
         both = set(proxy.taken)
         made.running["web-1"].send_signal(signal.SIGKILL)
         made.running.pop("web-1").wait(10)
-        wait_until(lambda: _state(seen) in ("finished", "failed", "stopped"), seconds=180, what="the run did not end")
+        wait_until(lambda: _state(seen) in ("finished", "failed", "stopped"), seconds=600, what="the run did not end")
         made.start("web", number=1)  # what its restart policy does
-        wait_until(lambda: made.is_healthy("web", own=webs[0]), seconds=120, what="web did not come back")
+        wait_until(lambda: made.is_healthy("web", own=webs[0]), seconds=400, what="web did not come back")
 
         assert _state(seen) == "finished", seen[-1]
         assert both == set(webs), "reports went to both web processes"
         header = browser.get(0, f"/api/runs/{run}").json()
-        (model,) = wait_until(lambda: models(browser, run), seconds=60, what="no model arrived")
+        (model,) = wait_until(lambda: models(browser, run), seconds=200, what="no model arrived")
         series = browser.get(1, f"/api/runs/{run}/series?metrics=reward/mean").json()["series"]
         packed = browser.get(0, f"/runs/{run}/files/{model['id']}").content
 

@@ -22,9 +22,10 @@ from tests.journeys.other_trainers import (
 
 pytestmark = [pytest.mark.stack, pytest.mark.engine]
 
-RUN_SECONDS = 240  # under a minute alone; other work stands beside it
-RAY_SECONDS = 90
-NUM_STEPS = 28  # 3,686 of the 4,096 bundled rows, 128 a step
+RUN_SECONDS = 900  # under a minute alone; other work stands beside it
+RAY_SECONDS = 300
+NUM_ROWS = 2048
+NUM_STEPS = 16  # 128 rows a step
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,7 +63,9 @@ def check_recording(client: ApiClient, stack: Stack, token: str, run: str, asked
 def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
     client: ApiClient, stack: Stack, environment: str, token: str
 ) -> None:
-    launched = client.launch(RUNS["openrlhf sft"], key="openrlhf-sft")
+    spec = RUNS["openrlhf sft"]
+    spec = {**spec, "knobs": {**spec["knobs"], "data.max_samples": NUM_ROWS}}
+    launched = client.launch(spec, key="openrlhf-sft")
     asked = record_once_it_trains(client, launched.id)
 
     seen = watch(client, launched.id, seconds=RUN_SECONDS)
@@ -72,7 +75,7 @@ def test_openrlhf_fine_tunes_the_bundled_model_and_is_watched_live(
     assert seen.header["num_steps"] == NUM_STEPS, "read off the progress bars"
     losses = points(client, launched.id, "loss/sft")
     assert [step for step, _ in losses] == list(range(1, NUM_STEPS + 1))
-    assert losses[-1][1] < losses[0][1] / 2
+    assert losses[-1][1] < 0.75 * losses[0][1]
     assert points(client, launched.id, "eval/loss")[-1][1] < losses[0][1]
     assert all(seconds > 0 for _, seconds in points(client, launched.id, "time/step_seconds"))
     folder = run_folder(stack, launched.id)
@@ -91,7 +94,7 @@ def test_a_trainer_that_the_cluster_does_not_have_is_named_before_anything_start
     spec = {**RUNS["openrlhf sft"], "trainer": {"name": "openrlhf", "version": "0.10.2"}}
 
     launched = client.launch(spec, key="openrlhf-0.10.2")
-    seen = watch(client, launched.id, seconds=60)
+    seen = watch(client, launched.id, seconds=240)
 
     cause = seen.header["cause"]
     assert (seen.header["state"], cause["side"]) == ("failed", "cluster")

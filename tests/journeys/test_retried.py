@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.stack, pytest.mark.engine]
 
 STEPS = 40  # so quick that fewer may be over before the second checkpoint is noticed
-END_SECONDS = 180.0  # for the first attempt's end to be told; other runs load meanwhile
+END_SECONDS = 400.0  # for the first attempt's end to be told; other runs load meanwhile
 SPEC: dict[str, Any] = {
     "name": "retried",
     "algorithm": "sft",
@@ -69,7 +69,7 @@ class RetriedRun:
         doomed = trainer.processes(self.id)  # not those that come then to clean up, and to go on
         self.hit_at = time.time()
         runner.kill()
-        assert psutil.wait_procs(doomed, timeout=60)[1] == []
+        assert psutil.wait_procs(doomed, timeout=200)[1] == []
         *_, self.origin, self.lost = self.saved()
         shutil.rmtree(self.run_dir / "checkpoints" / f"step-{self.lost}")
 
@@ -77,7 +77,7 @@ class RetriedRun:
 @pytest.fixture
 def http(stack: Stack) -> Iterator[httpx.Client]:
     """A person who has signed in."""
-    wait_for_line(stack, "Ray is ready", seconds=90)
+    wait_for_line(stack, "Ray is ready", seconds=300)
     with httpx.Client(base_url=stack.url, timeout=60) as client:
         use(client, stack.signin_link())
         client.get("/")
@@ -88,11 +88,11 @@ def http(stack: Stack) -> Iterator[httpx.Client]:
 @pytest.mark.slow("a run of three attempts")
 def test_a_run_that_loses_its_runner_and_a_checkpoint_starts_again_by_itself(http: httpx.Client, stack: Stack) -> None:
     run = RetriedRun(http, stack.data_dir / "runs")
-    wait_until(lambda: len(run.saved()) >= 2, 180, "two checkpoints were not told of")
+    wait_until(lambda: len(run.saved()) >= 2, 600, "two checkpoints were not told of")
 
     run.hit()
 
-    wait_until(lambda: run.get()["state"] == "finished", 400, "the run did not finish")
+    wait_until(lambda: run.get()["state"] == "finished", 900, "the run did not finish")
     header = run.get()
     began = [(a["number"], a["state"], a["resume_attempt"], a["resume_step"]) for a in header["attempts"]]
     assert began == [(1, "failed", None, 0), (2, "failed", 1, run.lost), (3, "finished", 1, run.origin)]
@@ -111,4 +111,4 @@ def test_a_run_that_loses_its_runner_and_a_checkpoint_starts_again_by_itself(htt
     assert found.pop("points") > 0
     assert set(found.values()) == {0}, found  # lost, doubled, invented, changed
     assert header["cleanup"]["processes_left"] == 0
-    wait_until(lambda: not trainer.processes(run.id), 30, "processes of an attempt were left")
+    wait_until(lambda: not trainer.processes(run.id), 120, "processes of an attempt were left")
